@@ -16,7 +16,12 @@ export CLUSTER
 # Some machines forbid Python to keep what it has compiled; here hundreds of processes would compile the same again.
 unexport PYTHONDONTWRITEBYTECODE
 IMG ?= steersman.dev/databases-operator:dev
-PROJECTS := pyproject.toml operators/databases/pyproject.toml devcluster/pyproject.toml
+DISTRIBUTIONS := packages/steersman packages/steersman-cel packages/steersman-testing packages/steersman-cli \
+	operators/databases devcluster
+PROJECTS := pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml)
+UNIT := $(wildcard packages/*/tests/unit) operators/databases/tests/unit devcluster/tests/unit benchmarks/tests/unit tests/unit
+INTEGRATION := $(wildcard packages/*/tests/integration) operators/databases/tests/integration tests/integration
+E2E := operators/databases/tests/e2e devcluster/tests/e2e tests/e2e
 SERVERS := postgresql-15 mariadb-server-core redis-server
 
 .PHONY: help
@@ -32,7 +37,7 @@ $(READY): requirements/dev.txt $(PROJECTS) | $(if $(filter .uv/bin/uv,$(UV)),.uv
 	@echo "==> Installing the pinned Python packages into $(VENV) (under a minute)"
 	@[ -x $(BIN)/python ] || $(UV) venv --quiet --python $(PYTHON) $(VENV)
 	@$(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements/dev.txt
-	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e . -e operators/databases -e devcluster
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation $(DISTRIBUTIONS:%=-e %)
 	@touch $@
 
 .PHONY: demo
@@ -40,48 +45,52 @@ demo: $(READY) ## A PostgreSQL cluster that switches over under load, and a MySQ
 	@$(BIN)/python operators/databases/demo
 
 .PHONY: test
-test: $(READY) ## Unit tests, and integration tests on the real API server (about 25 min from fresh, 15 min again)
+test: $(READY) ## Unit tests of all packages: no root, no Go, no database server (5 min)
+	@$(BIN)/pytest -n 4 --dist loadgroup $(UNIT)
+
+.PHONY: test-integration
+test-integration: $(READY) ## Tests on the real API server and on real database servers (12 min, and 9 min to build them once)
 	@$(BIN)/python -m devcluster build
 	@$(BIN)/python -m devcluster packages $(SERVERS)
 	@$(BIN)/python -m devcluster servers
-	@PYTHONPATH=tests/support $(BIN)/python -m built_for_tests
-	@# What waits for servers first, beside what computes later; and more workers than cores, since many wait.
-	@$(BIN)/pytest -n 4 --dist loadgroup tests/integration tests/unit
+	@PYTHONPATH=tests/support $(BIN)/python -m framework_support.built_for_tests
+	@# More workers than cores, since many tests wait for servers.
+	@$(BIN)/pytest -n 4 --dist loadgroup $(INTEGRATION)
 
 .PHONY: conformance
 conformance: $(READY) ## Every case on the in-memory API server and on the real one, answers compared (3 min)
 	@$(BIN)/python -m devcluster build
-	@PYTHONPATH=tests/support $(BIN)/python -m apiserver_cases
+	@PYTHONPATH=tests/support:packages/steersman-testing/tests/support $(BIN)/python -m apiserver_cases
 
 .PHONY: e2e
 e2e: $(READY) ## Everything end to end on the cluster, faults included (4 hours)
 	@$(MAKE) faults
 	@# Two of them are lost at a time.
 	@$(BIN)/python -m devcluster up --nodes 3
-	@$(BIN)/pytest -v --timeout 1800 -n 3 --dist loadgroup -m "not disruptive" tests/e2e
-	@$(BIN)/pytest -v --timeout 1800 -m disruptive tests/e2e
+	@$(BIN)/pytest -v --timeout 1800 -n 3 --dist loadgroup -m "not disruptive" $(E2E)
+	@$(BIN)/pytest -v --timeout 1800 -m disruptive $(E2E)
 	@[ "$(CLUSTER)" = current ] || $(MAKE) e2e-ipv6
 
 .PHONY: e2e-ipv6
 e2e-ipv6: $(READY) ## Smoke tests, and what depends on addresses, on a devcluster of its own that has only those of IPv6 (15 min)
 	@export DEVCLUSTER=ip6 DEVCLUSTER_IP=6 CLUSTER=; trap '$(BIN)/python -m devcluster down' EXIT; \
-		$(BIN)/pytest -v --timeout 1800 -m "smoke or addresses" tests/e2e
+		$(BIN)/pytest -v --timeout 1800 -m "smoke or addresses" $(E2E)
 
 .PHONY: faults
 faults: $(READY) ## Each fault at its full size, on the real API server, and MySQL groups that are cut in two (25 min)
 	@$(BIN)/python -m devcluster build
-	@FAULTS=whole $(BIN)/pytest tests/integration/faults tests/integration/databases/images/test_mysql_group.py
+	@FAULTS=whole $(BIN)/pytest packages/steersman-testing/tests/integration/faults operators/databases/tests/integration/images/test_mysql_group.py
 
 .PHONY: simulate
 simulate: $(READY) ## The database operator and myapp under every fault, and through every change of a spec; the gallery (hours)
-	@SIMULATE=whole $(BIN)/pytest tests/unit/databases/test_simulated.py tests/unit/databases/test_simulated_users.py \
-		tests/unit/databases/test_clusters_simulated.py tests/unit/databases/test_groups_simulated.py tests/unit/databases/controllers/test_hanging.py tests/unit/databases/controllers/test_database.py \
-		tests/unit/databases/test_transitions.py tests/unit/testing/test_gallery.py
+	@SIMULATE=whole $(BIN)/pytest operators/databases/tests/unit/test_simulated.py operators/databases/tests/unit/test_simulated_users.py \
+		operators/databases/tests/unit/test_clusters_simulated.py operators/databases/tests/unit/test_groups_simulated.py operators/databases/tests/unit/controllers/test_hanging.py operators/databases/tests/unit/controllers/test_database.py \
+		operators/databases/tests/unit/test_transitions.py packages/steersman-testing/tests/unit/test_gallery.py
 	@cd examples/myapp && SIMULATE=whole $(abspath $(BIN))/python -m pytest tests/unit/test_simulated.py
 
 .PHONY: e2e-smoke
 e2e-smoke: $(READY) ## The demo's path and one fault on the cluster (8 min from fresh, 2 min again)
-	@$(BIN)/pytest --timeout 900 -m smoke tests/e2e
+	@$(BIN)/pytest --timeout 900 -m smoke $(E2E)
 
 .PHONY: bench
 bench: $(READY) ## Benchmarks beside controller-runtime, kube-rs and Kopf (3 hours; BENCH="--scenario a --runs 1")
@@ -92,7 +101,7 @@ bench: $(READY) ## Benchmarks beside controller-runtime, kube-rs and Kopf (3 hou
 bench-databases: $(READY) ## Benchmarks of the database operator on the devcluster (6 hours; BENCH="--scenario drift --runs 1")
 	@# A node for each instance: one of them is cut off.
 	@$(BIN)/python -m devcluster up --nodes 3
-	@PYTHONPATH=tests/support $(BIN)/python -m benchmarks.databases $(BENCH)
+	@PYTHONPATH=tests/support:operators/databases/tests/support $(BIN)/python -m benchmarks.databases $(BENCH)
 
 .PHONY: bench-testing
 bench-testing: $(READY) ## How fast the API server in memory starts and creates objects (2 min; BENCH="--runs 1")

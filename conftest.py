@@ -7,7 +7,7 @@ import gc
 import pytest
 
 # As users have it, it comes with the package, by an entry point of the same name: then this does nothing.
-pytest_plugins = ["steersman.pytest_plugin"]
+pytest_plugins = ["steersman_testing.pytest_plugin", "framework_support.case_fixtures"]
 
 
 @pytest.hookimpl(tryfirst=True)

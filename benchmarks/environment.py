@@ -21,7 +21,7 @@ from steersman.client import Client, connect
 from steersman.crd import definition
 from steersman.errors import NotFound
 from steersman.meta import ObjectMetaApply, decode_builtins
-from steersman.testing.envtest import Envtest
+from steersman_testing.envtest import Envtest
 
 NAMESPACE = "benchmark"
 EMPTY_NAMESPACE = "empty"

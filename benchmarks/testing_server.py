@@ -34,8 +34,8 @@ from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, HttpRequest, Transport, connect, load_config
 from steersman.crd import definition
 from steersman.meta import FrozenDict, ObjectMeta
-from steersman.testing import InMemoryApiServer
-from steersman.testing.serving import serve
+from steersman_testing import InMemoryApiServer
+from steersman_testing.serving import serve
 
 START, CREATES = "start", "creates"
 MEMORY, HTTP, COMMAND = "in memory", "HTTP", "steersman testing serve"
@@ -132,7 +132,7 @@ async def served() -> AsyncGenerator[str]:
     with tempfile.TemporaryDirectory() as directory:
         definitions, kubeconfig = Path(directory) / "crds.json", Path(directory) / "kubeconfig"
         definitions.write_bytes(msgspec.json.encode(definition(Work)))
-        command = "from steersman.cli import main; main()"
+        command = "from steersman_cli import main; main()"
         options = ["testing", "serve", "--crd", str(definitions), "--kubeconfig", str(kubeconfig)]
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", command, *options), stdout=PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"}

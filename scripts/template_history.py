@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from steersman.cli.update import HISTORY, repository
+from steersman_cli.update import HISTORY, repository
 
 
 def note(history: Path = HISTORY) -> None:

@@ -8,7 +8,7 @@ from benchmarks.databases import contents, creation, drift, failover, mysql_fail
 from benchmarks.databases.scenarios import Scenario
 from benchmarks.plot import Panel, Picture
 from benchmarks.summary import Summary
-from cluster_engines import MYSQL
+from database_support.cluster_engines import MYSQL
 
 CREATION = "A cluster is made"
 MANY = "Many databases and users of one cluster"

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.databases import drift
 from benchmarks.databases.scenarios import Bench
 from benchmarks.measurement import Measurement
-from cluster_under_test import API, ClusterUnderTest, Place
+from database_support.cluster_under_test import API, ClusterUnderTest, Place
 
 DATABASES, USERS = 200, 1000
 _BATCH = 100

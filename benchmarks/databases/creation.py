@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from benchmarks.databases.scenarios import Bench
 from benchmarks.measurement import Measurement
-from cluster_under_test import SMALL, ClusterUnderTest
+from database_support.cluster_under_test import SMALL, ClusterUnderTest
 
 SIZES = (1, 3)
 _PATIENCE = 300

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.databases.scenarios import Bench
 from benchmarks.measurement import Measurement
-from cluster_under_test import ClusterUnderTest
+from database_support.cluster_under_test import ClusterUnderTest
 
 Spoil = Callable[[], float]
 """Does a harm and waits; gives after how many seconds it was healed."""

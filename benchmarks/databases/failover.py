@@ -18,16 +18,16 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import lost_nodes
 from benchmarks.databases import faults
 from benchmarks.databases.gaps import Row, acknowledged, longest_gap
 from benchmarks.databases.scenarios import Bench
 from benchmarks.measurement import Figure, Measurement
-from cluster_engines import POSTGRESQL as ENGINE
+from database_support import lost_nodes
+from database_support.cluster_engines import POSTGRESQL as ENGINE
+from database_support.patroni_cluster import PatroniCluster, view, with_mode
 from devcluster.images import POSTGRESQL, POSTGRESQL_15, ensure, load
 from devcluster.progress import Progress
 from devcluster.target import Target, wait_until
-from patroni_cluster import PatroniCluster, view, with_mode
 from steersman_databases.engines.cluster import SynchronousMode
 
 RECIPES = {"17": POSTGRESQL, "15": POSTGRESQL_15}

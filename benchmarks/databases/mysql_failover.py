@@ -17,14 +17,14 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import repeat
 
-import operator_under_test
 from benchmarks.databases import faults
 from benchmarks.databases.scenarios import Bench
 from benchmarks.measurement import Figure, Measurement
-from cluster_engines import MYSQL
-from cluster_under_test import ClusterUnderTest
-from failovers import Failover, failing_over
-from lost_nodes import cut_off
+from database_support import operator_under_test
+from database_support.cluster_engines import MYSQL
+from database_support.cluster_under_test import ClusterUnderTest
+from database_support.failovers import Failover, failing_over
+from database_support.lost_nodes import cut_off
 
 INSTANCES = 3
 NODE = "node-cut-off"

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from benchmarks.databases.operator_pod import OperatorPod
 from benchmarks.measurement import Figure, Measurement, Processors
-from cluster_engines import POSTGRESQL, Engine
-from cluster_under_test import ClusterUnderTest, Place
+from database_support.cluster_engines import POSTGRESQL, Engine
+from database_support.cluster_under_test import ClusterUnderTest, Place
 from devcluster.target import Target
 
 Tell = Callable[[str], None]

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from benchmarks.databases.scenarios import Bench
 from benchmarks.measurement import Figure, Measurement
-from cluster_engines import POSTGRESQL, Engine
-from cluster_under_test import ClusterUnderTest, writing
+from database_support.cluster_engines import POSTGRESQL, Engine
+from database_support.cluster_under_test import ClusterUnderTest, writing
 
 INSTANCES = 3
 DIRECTLY, POOLED = "without pooler", "with pooler"

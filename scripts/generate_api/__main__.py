@@ -25,7 +25,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="generate_api", description=__doc__)
     parser.add_argument("--documents", type=Path, help="directory of OpenAPI documents, named as in Kubernetes")
     parser.add_argument("--kubectl", metavar="PATH", help="read from the server of this kubectl's configuration")
-    parser.add_argument("--output", type=Path, default=ROOT / "src/steersman/api", help="where the modules go")
+    parser.add_argument(
+        "--output", type=Path, default=ROOT / "packages/steersman/src/steersman/api", help="where the modules go"
+    )
     parser.add_argument("--only", nargs="*", metavar="MODULE", help="write only these, such as core_v1")
     parser.add_argument("--save-excerpt", type=Path, help="write what was read, without what is not needed, here")
     parser.add_argument("--save-published", type=Path, help="write what the API server in memory publishes, here")

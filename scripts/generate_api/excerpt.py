@@ -9,7 +9,7 @@ from typing import Any
 import model
 from documents import GROUP_VERSIONS, KIND, VERBS, Documents, file_name
 
-from steersman.models.names import sentence
+from steersman_cli.codegen.names import sentence
 
 
 def save(found: Documents, directory: Path, only: list[str] | None) -> None:

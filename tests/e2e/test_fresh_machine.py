@@ -15,10 +15,10 @@ import pytest
 
 from devcluster import binaries, images
 from devcluster.progress import Progress
-from fresh_machine import BINARIES, FreshMachine, fresh_machine
-from package_index import package_index
-from steersman.testing.envtest import Envtest
-from terminal import CTRL_C, at_terminal
+from framework_support.fresh_machine import BINARIES, FreshMachine, fresh_machine
+from framework_support.package_index import package_index
+from framework_support.terminal import CTRL_C, at_terminal
+from steersman_testing.envtest import Envtest
 
 CONTAINERFILE = Path(__file__).with_name("fresh_machine") / "Containerfile"
 SECONDS = 180.0

@@ -17,8 +17,8 @@ from devcluster.errors import NotReady
 from devcluster.images import Image, load
 from devcluster.progress import Progress
 from devcluster.target import Target, wait_until
-from helm import Helm
-from projects import made
+from framework_support.helm import Helm
+from framework_support.projects import made
 
 IMAGE = "steersman.dev/parcel-operator:e2e"
 INIT = ("init", "--domain", "packages.test", "--project-name", "parcel-operator")

@@ -14,7 +14,7 @@ import pytest
 
 from devcluster.images import MYSQL, POSTGRESQL, POSTGRESQL_15, Recipe, ensure
 from devcluster.progress import Progress
-from image_container import Container, Unpacked, unpack, writable
+from framework_support.image_container import Container, Unpacked, unpack, writable
 
 # Ends an SQL string, starts an escape, is more than a byte, and is a shell's.
 PASSWORD = "it's \"quoted\" \\' -- $(x) `x` é %;\\"

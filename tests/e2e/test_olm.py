@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-import lifecycle
 from devcluster import projects
 from devcluster.images import load
 from devcluster.progress import Progress
 from devcluster.target import Target, wait_until
-from projects import made
+from framework_support import lifecycle
+from framework_support.projects import made
 
 IMAGE = "steersman.dev/ferry-operator:e2e"
 INIT = ("init", "--domain", "bundles.test", "--project-name", "ferry-operator")

@@ -16,10 +16,10 @@ import yaml
 from devcluster import buildah, images
 from devcluster.progress import Progress
 from devcluster.target import Target, wait_until
-from package_index import package_index
-from projects import made, ours
-from steersman.testing.envtest.ports import reserve_port
+from framework_support.package_index import package_index
+from framework_support.projects import made, ours
 from steersman.webhook.certificates import issue
+from steersman_testing.envtest.ports import reserve_port
 
 pytestmark = pytest.mark.xdist_group("project")
 
@@ -63,7 +63,7 @@ class Project:
         return self.says("make", f"VENV={sys.prefix}", stamp, f"IMG={IMAGE}", *targets)
 
     def steersman(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.ended(sys.executable, "-m", "steersman.cli", *arguments)
+        return self.ended(sys.executable, "-m", "steersman_cli", *arguments)
 
     def rolled_out(self) -> None:
         where = f"--namespace={NAMESPACE}"
@@ -102,7 +102,7 @@ def _build(project: Project, directory: Path) -> None:
     storage = directory / "storage.conf"
     storage.write_text(buildah.storage_configuration())
     own = {"CONTAINERS_STORAGE_CONF": str(storage), "BUILDAH_ISOLATION": "chroot"}
-    build = (sys.executable, "-m", "steersman.cli", "build", "--image", IMAGE, "--builder", "buildah")
+    build = (sys.executable, "-m", "steersman_cli", "build", "--image", IMAGE, "--builder", "buildah")
     project.says(*build, "--build-arg", f"BASE={BASE}", **own)
     archive = directory / "image.tar"
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from database_under_test import DatabaseUnderTest
+from database_support.database_under_test import DatabaseUnderTest
 from devcluster.images import CHECKOUT
 from devcluster.target import Target
 

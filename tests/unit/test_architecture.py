@@ -16,7 +16,18 @@ import pytest
 import steersman
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("meta", "crd", "client", "cache", "controller", "rbac", "manager", "packages", "testing", "cli")
+PACKAGES = (
+    "steersman.cache",
+    "steersman.client",
+    "steersman.controller",
+    "steersman.crd",
+    "steersman.manager",
+    "steersman.meta",
+    "steersman.rbac",
+    "steersman_cli",
+    "steersman_cli.packaging",
+    "steersman_testing",
+)
 
 
 def test_layers() -> None:
@@ -39,14 +50,14 @@ def test_an_operator_without_endpoints_carries_no_web_server() -> None:
         "typer",
         "hypothesis",
         "steersman.manager",
-        "steersman.testing",
+        "steersman_testing",
         "steersman.api.apps_v1",
     }
     assert modules & unwanted == set()
 
 
 def sources() -> list[Path]:
-    files = (ROOT / "src").rglob("*.py")
+    files = ROOT.glob("packages/*/src/**/*.py")
     return [f for f in files if not f.read_text().startswith("# Generated")]
 
 
@@ -60,13 +71,13 @@ def test_no_room_is_a_lumber_room() -> None:
     assert names & {"utils", "util", "helpers", "helper", "common", "misc"} == set()
 
 
-def public_names(room: str) -> Iterator[tuple[str, Any]]:
-    """What a room offers: what its package lists, or else what its modules define."""
-    package = importlib.import_module(f"steersman.{room}")
+def public_names(package_name: str) -> Iterator[tuple[str, Any]]:
+    """What a package_name offers: what its package lists, or else what its modules define."""
+    package = importlib.import_module(package_name)
     if hasattr(package, "__all__"):
         yield from ((name, getattr(package, name)) for name in package.__all__)
         return
-    inner = [m.name for m in pkgutil.iter_modules(getattr(package, "__path__", ()), f"steersman.{room}.")]
+    inner = [m.name for m in pkgutil.iter_modules(getattr(package, "__path__", ()), f"{package_name}.")]
     for module in (package, *(importlib.import_module(name) for name in inner)):
         for name, value in vars(module).items():
             if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__:
@@ -85,17 +96,17 @@ def undocumented(name: str, value: Any) -> Iterator[str]:
             yield f"{name}.{member}"
 
 
-@pytest.mark.parametrize("room", [*ROOMS, "errors", "observability"])
-def test_every_public_name_says_what_it_gives(room: str) -> None:
-    assert importlib.import_module(f"steersman.{room}").__doc__
-    names = list(public_names(room))
+@pytest.mark.parametrize("package_name", [*PACKAGES, "steersman.errors", "steersman.observability"])
+def test_every_public_name_says_what_it_gives(package_name: str) -> None:
+    assert importlib.import_module(package_name).__doc__
+    names = list(public_names(package_name))
     assert names
     assert [missing for name, value in names for missing in undocumented(name, value)] == []
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_rooms_list_their_public_names(room: str) -> None:
-    package = importlib.import_module(f"steersman.{room}")
+@pytest.mark.parametrize("package_name", PACKAGES)
+def test_rooms_list_their_public_names(package_name: str) -> None:
+    package = importlib.import_module(package_name)
     names: list[str] = package.__all__
     assert len(set(names)) == len(names)
     assert all(hasattr(package, name) for name in names)

@@ -19,7 +19,7 @@ import steersman
 from steersman import Manager
 from steersman.api.core_v1 import ConfigMap
 from steersman.meta import ObjectKey
-from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
+from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 
 def tour_code() -> str:

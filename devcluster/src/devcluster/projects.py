@@ -14,7 +14,7 @@ from devcluster.images import CHECKOUT, PYTHON, Image, Recipe
 from devcluster.progress import Progress
 
 _REQUIREMENTS = CHECKOUT / "requirements/project.txt"
-_FRAMEWORK = ("README.md", "pyproject.toml")
+_FRAMEWORK = CHECKOUT / "packages/steersman"
 _PROJECT = ("README.md", "pyproject.toml")
 
 
@@ -43,8 +43,8 @@ def _others(project: Path, progress: Progress) -> Iterator[Image]:
 
 
 def _framework() -> Iterator[Path]:
-    yield from (CHECKOUT / name for name in _FRAMEWORK)
-    yield from wheels.below(CHECKOUT / "src")
+    yield from (_FRAMEWORK / name for name in _PROJECT)
+    yield from wheels.below(_FRAMEWORK / "src")
 
 
 def _written(project: Path) -> Iterator[Path]:
@@ -57,5 +57,5 @@ def _gather(project: Path, directory: Path, log: Path) -> None:
     wheels.copy(_written(project), project, directory)
     wheels.download(_REQUIREMENTS, directory / "wheels", log)
     framework = directory.parent / "framework"
-    wheels.copy(_framework(), CHECKOUT, framework)
+    wheels.copy(_framework(), _FRAMEWORK, framework)
     wheels.build(framework, directory / "wheels", log)

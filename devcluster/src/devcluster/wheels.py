@@ -11,12 +11,11 @@ from devcluster.commands import logged
 
 PYTHON = "3.13"  # Debian trixie's
 _REQUIREMENTS = "requirements/operator.txt"
-_DISTRIBUTIONS = (".", "operators/databases")
-_SOURCES = ("src", "operators/databases/src")
+_DISTRIBUTIONS = ("packages/steersman", "operators/databases")
+_SOURCES = tuple(f"{name}/src" for name in _DISTRIBUTIONS)
 _FILES = (
-    "README.md",
-    "pyproject.toml",
-    "operators/databases/pyproject.toml",
+    "packages/steersman/README.md",
+    *(f"{name}/pyproject.toml" for name in _DISTRIBUTIONS),
     "operators/databases/images/operator/Containerfile",
     _REQUIREMENTS,
 )

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from steersman import Client, MergePatch, NotFound
 from steersman.api.apps_v1 import Deployment
 from steersman.api.batch_v1 import Job
-from steersman.testing import InMemoryApiServer
-from steersman.testing.virtual_time import VirtualClock
+from steersman_testing import InMemoryApiServer
+from steersman_testing.virtual_clock import VirtualClock
 
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
 from my_operator.resources import CONTAINER, image_of

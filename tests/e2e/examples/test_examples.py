@@ -14,7 +14,7 @@ from devcluster import projects
 from devcluster.images import load
 from devcluster.progress import Progress
 from devcluster.target import Target
-from projects import EXAMPLES, ours
+from framework_support.projects import EXAMPLES, ours
 
 SECONDS = 900
 
@@ -29,10 +29,10 @@ def example(request: pytest.FixtureRequest, cluster: Target) -> Iterator[Path]:
             load(built)
     image = os.environ.get(f"STEERSMAN_EXAMPLE_{root.name.upper()}_IMAGE", image)
     # What a run before has left would hide what this one deploys.
-    run(cluster, root, "-m", "steersman.cli", "undeploy", "--force")
-    run(cluster, root, "-m", "steersman.cli", "deploy", "--image", image)
+    run(cluster, root, "-m", "steersman_cli", "undeploy", "--force")
+    run(cluster, root, "-m", "steersman_cli", "deploy", "--image", image)
     yield root
-    run(cluster, root, "-m", "steersman.cli", "undeploy", "--force")
+    run(cluster, root, "-m", "steersman_cli", "undeploy", "--force")
 
 
 def run(cluster: Target, root: Path, *arguments: str) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from postgresql_server import PostgreSQLServer, start_postgresql
-from projects import workplace
-from steersman.testing.envtest import Envtest
-from steersman.testing.envtest.binaries import find_binaries
-from tutorial import Reader, blocks_of
+from database_support.postgresql_server import PostgreSQLServer, start_postgresql
+from framework_support.projects import workplace
+from framework_support.tutorial import Reader, blocks_of
+from steersman_testing.envtest import Envtest
+from steersman_testing.envtest.binaries import find_binaries
 
 PAGE = "tutorials/write-an-operator.md"
 NOWHERE = "--metrics-bind-address 0 --health-probe-bind-address 0"

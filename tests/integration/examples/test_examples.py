@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from projects import EXAMPLES, ours, steersman
+from framework_support.projects import EXAMPLES, ours, steersman
 
 SECONDS = 300
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from documented import Load, Pages, load, written_down
+from framework_support.documented import Load, Pages, load, written_down
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from apiserver_cases.api import config_map
-from documented import Load, Pages
+from framework_support.documented import Load, Pages
 from steersman import Client, MergePatch, ObjectKey
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
 from steersman.errors import Conflict
-from steersman.testing import InMemoryApiServer, virtual_time
+from steersman_testing import InMemoryApiServer, virtual_time
 
 
 @pytest.fixture

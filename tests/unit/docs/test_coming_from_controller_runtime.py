@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from documented import Pages
+from framework_support.documented import Pages
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap, Secret
 from steersman.cache import Cache
@@ -17,7 +17,7 @@ from steersman.controller import CachedClient, Context
 from steersman.errors import ConfigurationError
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta, find_condition
-from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
+from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 PAGE = "how-to/coming-from-controller-runtime.md"
 FRONT = ObjectKey("shop", "front")

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from documented import DOCS, Pages
+from framework_support.documented import DOCS, Pages
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch
 from steersman.controller import Channel
 from steersman.errors import TerminalError
 from steersman.manager import Manager
 from steersman.meta import ObjectKey, ObjectMeta, find_condition
-from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
+from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 PAGE = "how-to/coming-from-kopf.md"
 ROOT = DOCS.parent

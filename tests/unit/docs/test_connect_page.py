@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from steersman.client import ClusterConfig, Credentials, Identity
-from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
+from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 PAGE = Path(__file__).parents[3] / "docs/how-to/connect.md"
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -15,12 +15,11 @@ import yaml
 from click import Context
 from typer.main import get_command
 
-from cluster_views import view
-from documented import DOCS
+from database_support.cluster_views import view
+from framework_support.documented import DOCS
 from steersman.client.transport import HttpRequest
 from steersman.crd import definition
 from steersman.meta import ObjectKey, to_builtins
-from steersman.testing import InMemoryApiServer
 from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.api.conditions import BY_KIND
 from steersman_databases.engines.cluster_names import ClusterNames
@@ -30,6 +29,7 @@ from steersman_databases.resources.jobs import configuration_labels
 from steersman_databases.resources.labels import cluster_labels
 from steersman_databases.resources.policy import network_policy
 from steersman_databases.resources.pooler import pooler_labels
+from steersman_testing import InMemoryApiServer
 
 ROOT = DOCS.parent
 OPERATOR = ROOT / "operators/databases/src/steersman_databases"

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import steersman
-from documented import DOCS
+from framework_support.documented import DOCS
 
 # Modules that are rooms of their own, or public parts of one whose names are not repeated in its front.
 ALONE = (
@@ -24,24 +24,24 @@ ALONE = (
     "steersman.observability.heartbeat",
     "steersman.observability.logging",
     "steersman.observability.runtime",
-    "steersman.testing.envtest",
+    "steersman_testing.envtest",
 )
-ROOMS = (
-    "api",
-    "cache",
-    "cel",
-    "cli",
-    "client",
-    "controller",
-    "crd",
-    "manager",
-    "meta",
-    "models",
-    "observability",
-    "packages",
-    "rbac",
-    "testing",
-    "webhook",
+PACKAGES = (
+    "steersman.api",
+    "steersman.cache",
+    "steersman.client",
+    "steersman.controller",
+    "steersman.crd",
+    "steersman.manager",
+    "steersman.meta",
+    "steersman.observability",
+    "steersman.rbac",
+    "steersman.webhook",
+    "steersman_cel",
+    "steersman_cli",
+    "steersman_cli.codegen",
+    "steersman_cli.packaging",
+    "steersman_testing",
 )
 # The documentation is that of another.
 REFERS = re.compile(r"\b([Aa]s|see) ``\w+(\.\w+)?``")
@@ -58,11 +58,11 @@ class Name(NamedTuple):
         return f"{self.module.__name__}.{self.name}"
 
 
-def modules_of(room: str) -> Iterator[Any]:
-    package = importlib.import_module(f"steersman.{room}")
+def modules_of(package_name: str) -> Iterator[Any]:
+    package = importlib.import_module(package_name)
     yield package
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        if room != "api":
+        if package_name != "steersman.api":
             yield importlib.import_module(found.name)
 
 
@@ -86,9 +86,9 @@ def targets(node: ast.stmt) -> set[str]:
 
 def public_names() -> dict[str, Name]:
     found: dict[str, Name] = {}
-    for room in ROOMS:
-        front = importlib.import_module(f"steersman.{room}")
-        modules = [m for m in modules_of(room) if not m.__name__.startswith("steersman.testing.envtest.")]
+    for package_name in PACKAGES:
+        front = importlib.import_module(package_name)
+        modules = [m for m in modules_of(package_name) if not m.__name__.startswith("steersman_testing.envtest.")]
         for name in getattr(front, "__all__", ()):
             value = getattr(front, name)
             known = importlib.import_module(getattr(value, "__module__", None) or front.__name__)
@@ -164,8 +164,8 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg
 
 
 def test_every_package_has_a_front() -> None:
-    packages = {m.name for m in pkgutil.iter_modules(steersman.__path__) if m.ispkg}
-    assert packages == set(ROOMS)
+    packages = {f"steersman.{m.name}" for m in pkgutil.iter_modules(steersman.__path__) if m.ispkg}
+    assert packages == {name for name in PACKAGES if name.startswith("steersman.")}
     assert len(NAMES) > 150
 
 
@@ -254,5 +254,5 @@ def test_every_module_of_a_public_name_is_in_the_reference() -> None:
     pages = (DOCS / "reference" / "api").glob("*.md")
     listed = {module for page in pages for module in re.findall(r"^::: (\S+)", page.read_text(), re.MULTILINE)}
     # The commands have a page of their own, written for those who type them.
-    homes = {n.module.__name__ for n in NAMES.values()} - {"steersman.cli.app", "steersman.cli.testing"}
+    homes = {n.module.__name__ for n in NAMES.values()} - {"steersman_cli.app", "steersman_cli.testing"}
     assert sorted(h for h in homes if not any(h.startswith(each) for each in listed)) == []

@@ -19,7 +19,7 @@ from steersman.crd import definition
 from steersman.manager import Manager
 from steersman.meta import ObjectKey, ObjectMeta
 from steersman.rbac import cluster_role
-from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
+from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 ROOT = Path(__file__).parents[3]
 TUTORIAL = "docs/tutorials/first-operator.md"

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from documented import DOCS, Pages
-from steersman.testing import SimulationFailed, simulate
+from framework_support.documented import DOCS, Pages
+from steersman_testing import SimulationFailed, simulate
 
 PAGE = "tutorials/find-the-bug.md"
 SECONDS = re.compile(r"in \d+\.\d s")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from documented import DOCS
+from framework_support.documented import DOCS
 
 ROOT = DOCS.parent
 IMAGES = ROOT / "operators/databases/images"

@@ -11,12 +11,12 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from documented import DOCS, Pages
+from framework_support.documented import DOCS, Pages
 from steersman.api.core_v1 import ConfigMap
-from steersman.cli import testing
 from steersman.meta import ObjectKey
-from steersman.testing import InMemoryApiServer
-from steersman.testing.serving import ApiEndpoint
+from steersman_cli import testing
+from steersman_testing import InMemoryApiServer
+from steersman_testing.serving import ApiEndpoint
 
 PAGE = "how-to/use-kubectl-without-a-cluster.md"
 PROGRAM = """

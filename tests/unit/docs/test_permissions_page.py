@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from documented import DOCS, Pages
+from framework_support.documented import DOCS, Pages
 from steersman.manager import Manager
-from steersman.testing import InMemoryApiServer, run_virtual, virtual_runtime
+from steersman_testing import InMemoryApiServer, run_virtual, virtual_runtime
 
 PAGE = "how-to/test-permissions.md"
 

@@ -11,18 +11,18 @@ import msgspec
 import pytest
 import yaml
 
-import cluster_world
-from cluster_world import ClusterWorld
-from documented import DOCS
+from database_support import cluster_world
+from database_support.cluster_world import ClusterWorld
+from framework_support.documented import DOCS
 from steersman.api.apply.core_v1 import NamespaceApply
 from steersman.api.core_v1 import PersistentVolumeClaim, Secret, Service
 from steersman.client.transport import HttpRequest
 from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
-from steersman.testing import virtual_time
 from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
 from steersman_databases.api.cluster_parts import ClusterMember
 from steersman_databases.engines.cluster_names import ClusterNames
 from steersman_databases.kubectl import status
+from steersman_testing import virtual_time
 
 KINDS: Mapping[str, type[Any]] = {each.__name__: each for each in (PostgreSQLCluster, Database, DatabaseUser)}
 SHORT = {"pg": PostgreSQLCluster, "db": Database, "dbu": DatabaseUser}

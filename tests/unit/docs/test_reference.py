@@ -13,9 +13,9 @@ import pytest
 from typer.main import get_command
 
 from devcluster.__main__ import app as devcluster
-from steersman.cli import testing
 from steersman.crd import definition
 from steersman.observability import metrics
+from steersman_cli import testing
 from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
 from steersman_databases.api.conditions import BY_KIND
 from steersman_databases.engines import SUPPORTED_VERSIONS, override_variable
@@ -148,7 +148,7 @@ def test_every_option_of_the_server_in_memory_has_a_line() -> None:
 def test_every_command_and_option_of_projects_has_a_line() -> None:
     page = text("reference/cli.md")
     # The command itself, which would be a second `app` here.
-    group: Any = get_command(importlib.import_module("steersman.cli").app)
+    group: Any = get_command(importlib.import_module("steersman_cli").app)
     assert [name for name in commands(group) if f"steersman {name}" not in page and f"`{name}`" not in page] == []
     others = ("create", "crd", "testing", "version")
     found = [command for name, command in group.commands.items() if name not in others]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from documented import Load, Pages
+from framework_support.documented import Load, Pages
 from steersman import Client, MergePatch, ObjectKey, SyncClient
 from steersman.api.core_v1 import ConfigMap, Pod
-from steersman.testing import InMemoryApiServer
+from steersman_testing import InMemoryApiServer
 
 
 @pytest.fixture

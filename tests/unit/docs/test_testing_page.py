@@ -7,8 +7,8 @@ import inspect
 
 import pytest
 
-from documented import DOCS, files_of
-from steersman import pytest_plugin
+from framework_support.documented import DOCS, files_of
+from steersman_testing import pytest_plugin
 
 pytest_plugins = ["pytester"]
 
@@ -20,7 +20,9 @@ def test_its_tests_pass(pytester: pytest.Pytester) -> None:
     assert {"pyproject.toml", "greetings.py", "test_in_memory.py", "test_faults.py"} < set(files)
     for name, text in files.items():
         (pytester.path / name).write_text(text)
-    result = pytester.runpytest_subprocess("-p", "steersman.pytest_plugin", "-m", "not envtest", "--strict-markers")
+    result = pytester.runpytest_subprocess(
+        "-p", "steersman_testing.pytest_plugin", "-m", "not envtest", "--strict-markers"
+    )
     result.assert_outcomes(passed=2, deselected=1)
 
 

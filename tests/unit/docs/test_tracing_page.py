@@ -13,11 +13,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler
 
-from buoy import Buoy, BuoyStatus
+from framework_support.buoy import Buoy, BuoyStatus
+from framework_support.world import World
 from steersman.controller import Reconciler, Request, Result
 from steersman.manager import Manager, ManagerOptions
-from steersman.testing import virtual_time
-from world import World
+from steersman_testing import virtual_time
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "how-to" / "trace-reconciles.md").read_text()

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from documented import DOCS, Pages
-from steersman.testing import run_virtual
-from steersman.testing.transitions import Report, TransitionFailed, explore, in_memory
+from framework_support.documented import DOCS, Pages
+from steersman_testing import run_virtual
+from steersman_testing.transitions import Report, TransitionFailed, explore, in_memory
 
 PAGE = "how-to/test-changes-of-a-spec.md"
 

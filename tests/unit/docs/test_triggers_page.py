@@ -16,7 +16,7 @@ from steersman.controller import Channel, Controller
 from steersman.manager import Manager
 from steersman.meta import ObjectKey, find_condition
 from steersman.rbac import cluster_role
-from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
+from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "choose-what-triggers.md"
 ANN, BOB = ObjectKey("default", "ann"), ObjectKey("default", "bob")

@@ -11,12 +11,12 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from documented import DOCS, Pages
-from steersman.cli import app
+from framework_support.documented import DOCS, Pages
 from steersman.crd import SchemaError, definition
 from steersman.crd.change import ChangeRule
 from steersman.meta import Field, Resource, Spec, Status, resource
-from steersman.testing import InMemoryApiServer
+from steersman_cli import app
+from steersman_testing import InMemoryApiServer
 
 PAGE = "how-to/write-types.md"
 

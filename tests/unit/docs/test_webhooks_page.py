@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from documented import Pages
+from framework_support.documented import Pages
 from steersman.client import Client
 from steersman.errors import Invalid
 from steersman.manager import Manager
 from steersman.meta import ObjectMeta
-from steersman.testing import InMemoryApiServer, virtual_runtime, virtual_time
-from steersman.testing.webhooks import serve_webhooks
+from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
+from steersman_testing.webhooks import serve_webhooks
 
 
 @virtual_time

@@ -15,8 +15,8 @@ from steersman.api.batch_v1 import Job, JobSpec, JobTemplateSpec
 from steersman.api.core_v1 import Container, PodSpec, PodTemplateSpec
 from steersman.errors import Invalid
 from steersman.meta import ApiResource, unstructured
-from steersman.testing.envtest import Envtest
 from steersman.webhook import WebhookServing
+from steersman_testing.envtest import Envtest
 
 from project.api.v1 import cronjob as v1
 from project.api.v2 import cronjob as v2

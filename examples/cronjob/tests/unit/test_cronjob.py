@@ -12,8 +12,8 @@ import pytest
 from steersman import Client, FrozenDict, Manager, MergePatch, ObjectKey, ObjectMeta, find_condition
 from steersman.api.batch_v1 import Job, JobSpec, JobTemplateSpec
 from steersman.api.core_v1 import Container, PodSpec, PodTemplateSpec
-from steersman.testing import InMemoryApiServer, World, simulate, virtual_time
-from steersman.testing.webhooks import serve_webhooks
+from steersman_testing import InMemoryApiServer, World, simulate, virtual_time
+from steersman_testing.webhooks import serve_webhooks
 
 from project.api.v1.cronjob import CronJob, CronJobSpec, CronJobStatus
 from project.controllers.cronjob import SCHEDULED_AT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steersman.testing.conversions import assert_round_trips
+from steersman_testing.conversions import assert_round_trips
 
 from project.webhooks.cronjob_conversion import CRONJOBS
 

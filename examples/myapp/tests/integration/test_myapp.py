@@ -13,7 +13,7 @@ from steersman import Client, Manager, ManagerOptions, MergePatch, NotFound, Obj
 from steersman.api.apps_v1 import Deployment
 from steersman.api.batch_v1 import Job
 from steersman.meta import unstructured
-from steersman.testing.envtest import Envtest
+from steersman_testing.envtest import Envtest
 
 from my_operator.api.v1.myapp import MyApp, MyAppStatus, Phase
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database

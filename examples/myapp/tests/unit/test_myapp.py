@@ -16,7 +16,7 @@ from steersman.api.core_v1 import Service, ServicePort, ServiceSpec
 from steersman.api.events_v1 import Event
 from steersman.errors import Invalid
 from steersman.observability import metrics
-from steersman.testing import InMemoryApiServer, virtual_time
+from steersman_testing import InMemoryApiServer, virtual_time
 
 from my_operator.api.v1.myapp import MyApp, MyAppDatabase, MyAppSpec, MyAppStatus
 from my_operator.controllers.metrics import RESULTS, forget

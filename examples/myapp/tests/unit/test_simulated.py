@@ -7,7 +7,7 @@ import os
 from myapp_cluster import Cluster, Registry
 from steersman import MergePatch, ObjectKey, ObjectMeta
 from steersman.api.apps_v1 import Deployment
-from steersman.testing import World, simulate
+from steersman_testing import World, simulate
 
 from my_operator.api.v1.myapp import MyApp, MyAppDatabase, MyAppSpec
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database

@@ -13,7 +13,7 @@ from redis.asyncio import RedisCluster as RedisClient
 from redis.asyncio.cluster import ClusterNode
 from steersman import Manager, ManagerOptions, ObjectKey, connect
 from steersman.api.core_v1 import Pod, Secret
-from steersman.testing.envtest import Envtest
+from steersman_testing.envtest import Envtest
 
 from redis_operator.api.v1.rediscluster import RedisCluster
 from redis_operator.main import setup

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from redis.crc import key_slot
-from steersman.testing import fault_point
+from steersman_testing import fault_point
 
 from redis_operator.nodes import ALL, Address, Command, LoginRejected, RedisError, Reply, Slots, Unreachable
 

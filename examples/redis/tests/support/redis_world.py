@@ -9,7 +9,7 @@ from typing import Any
 
 from steersman import Client, FrozenDict, Manager, ManagerOptions, MergePatch, ObjectKey, ObjectMeta, find_condition
 from steersman.api.core_v1 import Pod
-from steersman.testing import InMemoryApiServer
+from steersman_testing import InMemoryApiServer
 
 from model_machines import ModelMachines
 from redis_model import ModelRedis

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from steersman.testing import virtual_time
+from steersman_testing import virtual_time
 
 from redis_contract import PASSWORD, Cluster, all_cases
 from redis_model import ModelRedis

@@ -11,7 +11,7 @@ from steersman import FrozenDict, MergePatch, ObjectKey, ObjectMeta, is_true
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret
 from steersman.errors import Invalid
-from steersman.testing import InMemoryApiServer, virtual_time
+from steersman_testing import InMemoryApiServer, virtual_time
 
 from redis_operator.api.v1.rediscluster import RedisCluster, RedisClusterStatus
 from redis_operator.nodes import SLOTS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from steersman import ManagerOptions, MergePatch, ObjectMeta
-from steersman.testing import World, simulate
+from steersman_testing import World, simulate
 
 from model_machines import ModelMachines
 from redis_model import ModelRedis

@@ -21,7 +21,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from steersman.testing import fault_point
+from steersman_testing import fault_point
 
 from .actions import Action, DropUser, Reassign
 from .desired import Claim, DesiredDatabase, DesiredUser, ObjectKind

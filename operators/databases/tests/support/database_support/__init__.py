@@ -1,0 +1,1 @@
+"""Support code that the tests of the database operator share."""

@@ -1,0 +1,458 @@
+"""References to clusters: who is let in, and how the operator logs in there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from database_support.cluster_views import view
+from database_support.contents_in_memory import ContentsInMemory, ServerInMemory
+from database_support.users_world import CLERK, UsersWorld
+from steersman.api.apply.core_v1 import SecretApply
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import PersistentVolumeClaim, Pod, Secret, Service
+from steersman.cache import InformerOptions
+from steersman.client import MergePatch
+from steersman.manager import Manager
+from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
+from steersman_databases.api import (
+    Cluster,
+    Database,
+    DatabaseUser,
+    MySQLCluster,
+    MySQLClusterStatus,
+    PostgreSQLCluster,
+    PostgreSQLClusterStatus,
+)
+from steersman_databases.clusters.keyring import KeysWish, certificate_secrets, keyring
+from steersman_databases.clusters.view import engine_of
+from steersman_databases.controllers import wiring
+from steersman_databases.controllers.surveys import Surveys
+from steersman_databases.engines import Credentials, Endpoint
+from steersman_databases.engines.actions import DropDatabase
+from steersman_databases.engines.cluster_names import ClusterNames
+from steersman_databases.engines.port import Contents
+from steersman_databases.engines.server import Server, TLSMode
+from steersman_testing import run_virtual, virtual_time
+
+MAIN = ObjectKey("default", "main")
+NOWHERE: dict[str, Any] = {"engine": None, "serverRef": None}
+"""Instead of what users have in other tests."""
+
+
+class _Recorded(ContentsInMemory):
+    """Remembers what it was connected to."""
+
+    def __init__(self, world: ClusterWorld, name: str) -> None:
+        super().__init__(world.servers, name)
+        self._world = world
+
+    def connect(self, server: Server) -> Any:
+        self._world.connected.append(server)
+        return super().connect(server)
+
+
+class ClusterWorld(UsersWorld):
+    """A cluster that is as its own controller leaves it, which does not run here."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.connected: list[Server] = []
+
+    def contents(self, engine: str) -> Contents:
+        return _Recorded(self, engine)
+
+    def setup(self, manager: Manager) -> None:
+        ours = InformerOptions(label_selector="app.kubernetes.io/managed-by=steersman-databases")
+        for kind in (StatefulSet, Service, Secret, PersistentVolumeClaim, Pod):
+            manager.cache.configure(kind, ours)
+        wiring.setup_databases(manager, self.contents, Surveys(manager.runtime))
+
+    async def allow(self, *namespaces: str) -> None:
+        """Lets in objects of these namespaces, and of no others."""
+        patch = MergePatch({"spec": {"allowedNamespaces": list(namespaces)}})
+        await self.client.patch(PostgreSQLCluster, MAIN, patch)
+
+    async def cluster(self, name: str = MAIN.name, *, kind: type[Cluster] = PostgreSQLCluster, **spec: Any) -> None:
+        wire = {"metadata": {"name": name, "namespace": MAIN.namespace}, "spec": {"instances": 1, **spec}}
+        made = await self.client.create(decode_builtins(wire, kind))
+        operator, engine = Credentials("steersman_operator", ""), engine_of(kind)
+        endpoint = Endpoint(f"{name}-rw.default.svc", 5432 if engine == "postgresql" else 3306)
+        self.servers[endpoint] = ServerInMemory(engine=engine, administrator=operator)
+        await self.certificates(name)
+        status = PostgreSQLClusterStatus if kind is PostgreSQLCluster else MySQLClusterStatus
+        await self.client.apply_status(made, status(primary=f"{name}-0"))
+
+    async def certificates(self, name: str = MAIN.name) -> str:
+        """New authorities, trusted beside the former ones, as after their Secret was deleted; gives ``ca.crt``."""
+        of = view(name, MAIN.namespace)
+        found = {key: self.server.read(Secret, key) for key in certificate_secrets(of, KeysWish())}
+        kept = {k: secret.data for k, secret in found.items() if secret is not None and k != of.names.authorities}
+        ring = keyring(of, KeysWish(), kept, None, self.runtime.clock.now())
+        for key, data in ring.data.items():
+            labels = {"app.kubernetes.io/managed-by": "steersman-databases"}
+            metadata = ObjectMetaApply(name=key.name, namespace=key.namespace, labels=labels)
+            await self.client.apply(SecretApply(metadata=metadata, data=data))
+        return ring.bundle
+
+
+@virtual_time
+async def test_a_user_of_a_cluster_by_its_label_and_by_reference() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.user("seed", labels={"target": "main"}, engine=None, serverRef=None)
+        await world.failed("there is no PostgreSQLCluster or MySQLCluster main", "seed")
+        await world.cluster()
+        await world.ready("seed", seconds=5)
+        await world.user("clerk", clusterRef={"name": "main"}, engine=None, serverRef=None)
+        await world.ready()
+        assert len(world.connected) == 1, "both share what is open to the server"
+        (server,) = world.connected
+        assert (server.login.username, server.login.password) == ("steersman_operator", None)
+        assert server.login.certificate is not None and server.login.certificate.chain.startswith(b"-----BEGIN")
+        assert server.verification.mode is TLSMode.VERIFY_FULL and server.verification.authorities
+        assert server.elevate is not None and server.elevate().username == "steersman_superuser"
+        assert world.entries()["ca.crt"].encode() == server.verification.authorities
+        assert world.entries()["uri"].endswith("?sslmode=verify-full")
+
+
+@pytest.mark.parametrize("kind", [PostgreSQLCluster, MySQLCluster])
+def test_whoever_is_on_a_cluster_follows_its_authorities(kind: type[Cluster]) -> None:
+
+    async def story() -> None:
+        world = ClusterWorld()
+        async with world.operator():
+            await world.namespace("guest")
+            await world.cluster(kind=kind, allowedNamespaces=["guest"])
+            reference = {"name": "main", "namespace": "default", "kind": kind.api_resource.kind}
+            await world.user("seed", labels={"target": "main"}, **NOWHERE)
+            await world.user("clerk", "guest", **{**NOWHERE, "clusterRef": reference})
+            await world.database(engine=engine_of(kind), serverRef=None, clusterRef=reference)
+            await world.ready("seed")
+            await world.ready("clerk", "guest")
+            await world.until("made", lambda: world.database_reason("shop") == "DatabaseReady")
+            await world.runtime.clock.sleep(60)
+            trusted = await world.certificates()
+            for name, namespace in (("seed-user", "default"), ("clerk-user", "guest"), ("shop-app", "default")):
+
+                def told(name: str = name, namespace: str = namespace) -> bool:
+                    return world.entries(name, namespace)["ca.crt"] == trusted
+
+                await world.until(f"{name} has the new authorities", told, 5)
+            assert world.connected[-1].verification.authorities == trusted.encode()
+            await world.client.delete(Secret, ClusterNames(MAIN).operator_certificate)
+            await world.runtime.clock.sleep(5)
+            assert world.database_reason("shop") == "DatabaseReady", "it is made anew at once"
+            assert not any(note.startswith("ProvisionFailed") for note in world.notes())
+
+    run_virtual(story())
+
+
+@virtual_time
+async def test_a_label_names_a_cluster_of_either_kind() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.user("seed", labels={"target": "main"}, engine=None, serverRef=None)
+        await world.failed("there is no PostgreSQLCluster or MySQLCluster main", "seed")
+        await world.cluster(kind=MySQLCluster)
+        await world.ready("seed", seconds=5)
+        assert "seed" in world.servers[Endpoint("main-rw.default.svc", 3306)].users
+        # Of two from the same second either may be the first.
+        await world.runtime.clock.sleep(1)
+        await world.user("seed-too", user="seed", clusterRef={"name": "main", "kind": "MySQLCluster"}, **NOWHERE)
+        await world.failed("user seed on this server is claimed by DatabaseUser seed", "seed-too")
+
+
+@virtual_time
+async def test_a_label_that_names_two_clusters_names_none() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.cluster()
+        await world.cluster(kind=MySQLCluster)
+        await world.user("seed", labels={"target": "main"}, **NOWHERE)
+        await world.failed("there are a PostgreSQLCluster and a MySQLCluster called main", "seed")
+        assert not any("seed" in server.users for server in world.servers.values())
+        await world.client.delete(PostgreSQLCluster, MAIN)
+        await world.ready("seed", seconds=60)
+        assert "seed" in world.servers[Endpoint("main-rw.default.svc", 3306)].users
+
+
+@virtual_time
+async def test_a_label_and_an_engine_name_one_cluster() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.cluster()
+        await world.user("early", labels={"target": "main"}, engine="mysql", serverRef=None)
+        await world.failed("there is no MySQLCluster main", "early")
+        await world.cluster(kind=MySQLCluster)
+        await world.user("seed", user="early", labels={"target": "main"}, engine="postgresql", serverRef=None)
+        await world.ready("seed", seconds=60)
+        await world.ready("early", seconds=60)
+        for port in (5432, 3306):
+            assert "early" in world.servers[Endpoint("main-rw.default.svc", port)].users
+
+
+@virtual_time
+async def test_a_user_is_not_forgotten_where_its_label_named_another_cluster() -> None:
+    world = ClusterWorld()
+    seed, former = ObjectKey("default", "seed"), Endpoint("main-rw.default.svc", 5432)
+    async with world.operator():
+        await world.cluster()
+        await world.cluster("other")
+        await world.user("seed", labels={"target": "main"}, engine=None, serverRef=None)
+        await world.ready("seed")
+        await world.client.patch(DatabaseUser, seed, MergePatch({"metadata": {"labels": {"target": "other"}}}))
+        await world.failed("made on main-rw.default.svc:5432, and the label target names another cluster", "seed")
+        await world.client.patch(DatabaseUser, seed, MergePatch({"metadata": {"labels": {"target": "missing"}}}))
+        assert "seed" not in world.servers[Endpoint("other-rw.default.svc", 5432)].users
+        await world.client.delete(DatabaseUser, seed)
+        await world.failed("set it back", "seed")
+        await world.client.patch(DatabaseUser, seed, MergePatch({"metadata": {"labels": {"target": None}}}))
+        await world.failed("no server is named", "seed")
+        await world.client.patch(DatabaseUser, seed, MergePatch({"metadata": {"labels": {"target": "main"}}}))
+        await world.until("it is gone", lambda: world.read("seed") is None, 60)
+        assert "seed" not in world.servers[former].users
+
+
+@virtual_time
+async def test_a_cluster_lets_in_whom_it_names() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.namespace("guest")
+        await world.cluster()
+        reference: dict[str, Any] = {
+            "clusterRef": {"name": "main", "namespace": "default"},
+            "engine": None,
+            "serverRef": None,
+        }
+        await world.user("clerk", "guest", **reference)
+        missing = {**reference, "clusterRef": {"name": "other", "namespace": "default"}}
+        await world.user("nobody", "guest", **missing)
+        await world.failed("PostgreSQLCluster default/main does not exist, or does not let in", "clerk", "guest")
+        await world.failed("PostgreSQLCluster default/other does not exist, or does not let in", "nobody", "guest")
+        await world.allow("guest")
+        await world.ready("clerk", "guest", seconds=5)
+        await world.user("greedy", "guest", **reference, createDatabase=True)
+        await world.failed("createDatabase is only for objects from the cluster's own namespace", "greedy", "guest")
+
+
+@virtual_time
+async def test_a_guest_gets_nothing_of_others_by_naming_it_too() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.namespace("guest")
+        await world.cluster()
+        await world.allow("guest")
+        here: dict[str, Any] = {"clusterRef": {"name": "main"}, "engine": None, "serverRef": None}
+        there: dict[str, Any] = {**here, "clusterRef": {"name": "main", "namespace": "default"}}
+        await world.user("victim", **here)
+        await world.ready("victim")
+        world.servers[Endpoint("main-rw.default.svc", 5432)].make_database("orders")
+        # Of two from the same second either may be the first.
+        await world.runtime.clock.sleep(1)
+        await world.user("victim", "guest", **there)
+        await world.failed("is claimed by an object of another namespace", "victim", "guest")
+        await world.user("member", "guest", **there, roles=[{"name": "victim"}])
+        await world.failed("role victim is not declared in this namespace", "member", "guest")
+        await world.user("reader", "guest", **there, grants=[{"database": "orders", "privileges": ["CONNECT"]}])
+        await world.failed("database orders is not declared in this namespace", "reader", "guest")
+        await world.user("taker", "guest", **there, adopt=True)
+        await world.failed("adopt is only for objects from the cluster's own namespace", "taker", "guest")
+        await world.database("evil", "guest", **{**there, "engine": "postgresql"}, owner="victim")
+        await world.until("it is refused", lambda: world.database_reason("evil", "guest") == "NotPermitted")
+        await world.user("heirless", "guest", **there)
+        await world.ready("heirless", "guest")
+        heir = MergePatch({"spec": {"reassignTo": "victim"}})
+        await world.client.patch(DatabaseUser, ObjectKey("guest", "heirless"), heir)
+        await world.client.delete(DatabaseUser, ObjectKey("guest", "heirless"))
+        await world.failed("role victim is not declared in this namespace", "heirless", "guest")
+
+
+@virtual_time
+async def test_who_is_not_let_in_keeps_no_name_from_anybody() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.namespace("guest")
+        await world.namespace("invited")
+        await world.cluster(allowedNamespaces=["invited"])
+        there: dict[str, Any] = {**NOWHERE, "clusterRef": {"name": "main", "namespace": "default"}}
+        await world.user("clerk", "guest", **there)
+        await world.failed("does not let in namespace guest", "clerk", "guest")
+        await world.user("early", "invited", **there)
+        await world.ready("early", "invited")
+        # Of two from the same second either may be the first.
+        await world.runtime.clock.sleep(1)
+        await world.user("clerk", **there)
+        await world.ready("clerk")
+        await world.user("early", **there)
+        await world.failed("is claimed by an object of another namespace, which is older", "early")
+
+
+@virtual_time
+async def test_who_has_made_a_thing_keeps_it_when_an_older_object_is_let_in_later() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.namespace("guest")
+        await world.cluster()
+        here: dict[str, Any] = {**NOWHERE, "clusterRef": {"name": "main"}}
+        there: dict[str, Any] = {**here, "clusterRef": {"name": "main", "namespace": "default"}}
+        await world.user("billing", "guest", **there)
+        await world.database("shop", "guest", **{**there, "engine": "postgresql"})
+        await world.failed("does not let in", "billing", "guest")
+        await world.runtime.clock.sleep(2)
+        await world.user("billing", **here)
+        await world.database("shop", **{**here, "engine": "postgresql"})
+        await world.ready("billing")
+        await world.until("made", lambda: world.database_reason("shop") == "DatabaseReady")
+        await world.allow("guest")
+        await world.failed("user billing on the server belongs to another object", "billing", "guest")
+        await world.until("refused", lambda: world.database_reason("shop", "guest") == "Claimed")
+        # Whatever makes it look again: it is still the one that is watched and healed.
+        limited = MergePatch({"spec": {"connectionLimit": 7}})
+        await world.client.patch(DatabaseUser, ObjectKey("default", "billing"), limited)
+        await world.client.patch(Database, ObjectKey("default", "shop"), limited)
+        sql = world.servers[Endpoint("main-rw.default.svc", 5432)]
+        await world.until("altered", lambda: sql.users["billing"].connection_limit == 7, 30)
+        await world.runtime.clock.sleep(60)
+        await world.ready("billing")
+        assert world.database_reason("shop") == "DatabaseReady"
+
+
+@virtual_time
+async def test_who_has_made_the_owner_makes_the_database_too() -> None:
+    """An older object that is let in between the two would wait for the owner, and the younger for the database."""
+    world = ClusterWorld()
+    async with world.operator():
+        await world.namespace("guest")
+        await world.cluster()
+        here: dict[str, Any] = {**NOWHERE, "engine": "postgresql", "clusterRef": {"name": "main"}}
+        there: dict[str, Any] = {**here, "clusterRef": {"name": "main", "namespace": "default"}}
+        await world.database("shop", "guest", **there)
+        await world.runtime.clock.sleep(2)
+        await world.database("shop", **here)
+        await world.until("made", lambda: world.database_reason("shop") == "DatabaseReady")
+        sql = world.servers[Endpoint("main-rw.default.svc", 5432)]
+        sql.apply(DropDatabase("shop"))
+        await world.allow("guest")
+        await world.until("refused", lambda: world.database_reason("shop", "guest") == "Claimed")
+        await world.runtime.clock.sleep(60)
+        assert world.database_reason("shop") == "DatabaseReady" and "shop" in sql.databases
+
+
+@virtual_time
+async def test_a_guest_keeps_no_user_of_others_and_the_host_those_of_guests() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.namespace("guest")
+        await world.cluster(kind=MySQLCluster)
+        await world.client.patch(MySQLCluster, MAIN, MergePatch({"spec": {"allowedNamespaces": ["guest"]}}))
+        reference = {"name": "main", "namespace": "default", "kind": "MySQLCluster"}
+        on: dict[str, Any] = {"engine": "mysql", "serverRef": None, "clusterRef": reference}
+        for name, namespace in (("orders", "default"), ("till", "guest")):
+            await world.database(name, namespace, **on, deletionPolicy="Delete")
+            await world.until("made", lambda of=(name, namespace): world.database_reason(*of) == "DatabaseReady")
+        await world.database("evil", "guest", **on, owner="orders")
+        await world.until("refused", lambda: world.database_reason("evil", "guest") == "NotPermitted")
+        await world.database("tills", **on, owner="till")
+        await world.until("made", lambda: world.database_reason("tills") == "DatabaseReady")
+        for key in (ObjectKey("default", "orders"), ObjectKey("guest", "till")):
+            await world.client.delete(Database, key)
+            await world.until("gone", lambda key=key: world.server.read(Database, key) is None)
+        sql = world.servers[Endpoint("main-rw.default.svc", 3306)]
+        assert "orders" not in sql.users and "till" in sql.users
+        told = "user till was not dropped: a Database of another namespace names it as its owner"
+        assert f"DataRetained: {told}; Secret till-app opens it, and is kept" in world.notes()
+
+
+@virtual_time
+async def test_who_has_made_a_database_gets_no_user_of_an_older_object_with_it() -> None:
+    """Its owner was another, whom nobody else claimed."""
+    world = ClusterWorld()
+    async with world.operator():
+        await world.namespace("guest")
+        await world.cluster(allowedNamespaces=["guest"])
+        here: dict[str, Any] = {**NOWHERE, "clusterRef": {"name": "main"}}
+        there: dict[str, Any] = {**here, "clusterRef": {"name": "main", "namespace": "default"}}
+        await world.user("victim", **here, password={"name": "later", "key": "password"})
+        await world.failed("there is no Secret later", "victim")
+        await world.runtime.clock.sleep(2)
+        await world.user("kin", "guest", **there)
+        await world.ready("kin", "guest")
+        await world.database("victim", "guest", **{**there, "engine": "postgresql"}, owner="kin")
+        await world.until("made", lambda: world.database_reason("victim", "guest") == "DatabaseReady")
+        await world.client.patch(Database, ObjectKey("guest", "victim"), MergePatch({"spec": {"owner": None}}))
+        await world.until("refused", lambda: world.database_reason("victim", "guest") == "Claimed")
+        assert "victim" not in world.servers[Endpoint("main-rw.default.svc", 5432)].users
+        await world.secret("later", {"password": "s3cret"})
+        await world.ready("victim")
+
+
+@virtual_time
+async def test_with_its_cluster_a_user_goes_at_once() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.cluster()
+        await world.user("clerk", clusterRef={"name": "main"}, engine=None, serverRef=None)
+        await world.ready()
+        world.servers.clear()
+        await world.client.delete(PostgreSQLCluster, MAIN)
+        await world.client.delete(DatabaseUser, ObjectKey("default", "clerk"))
+        await world.until("gone", lambda: world.read() is None, 5)
+        assert any("user clerk was not dropped on main-rw.default.svc:5432: " in note for note in world.notes())
+
+
+@virtual_time
+async def test_what_was_made_for_a_guest_is_not_forgotten_when_it_is_let_in_no_more() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.namespace("guest")
+        await world.cluster()
+        await world.allow("guest")
+        there: dict[str, Any] = {"clusterRef": {"name": "main", "namespace": "default"}, "serverRef": None}
+        await world.user("clerk", "guest", **there, engine=None)
+        await world.ready("clerk", "guest")
+        await world.user("waiter", "guest", **there, engine=None, roles=[{"name": "later"}])
+        await world.failed("role later is not there yet", "waiter", "guest")
+        await world.database("till", "guest", **there, engine="postgresql", deletionPolicy="Delete")
+        await world.until("made", lambda: world.database_reason("till", "guest") == "DatabaseReady")
+        await world.allow()
+        await world.user("never", "guest", **there, engine=None)
+        await world.failed("does not exist, or does not let in", "never", "guest")
+        for name in ("clerk", "waiter", "never"):
+            await world.client.delete(DatabaseUser, ObjectKey("guest", name))
+        await world.client.delete(Database, ObjectKey("guest", "till"))
+        await world.until("nothing was made for it", lambda: world.read("never", "guest") is None, 10)
+        for name in ("clerk", "waiter"):
+            await world.failed("force-delete=true", name, "guest")
+        await world.until("it waits", lambda: world.database_reason("till", "guest") == "Deleting")
+        await world.allow("guest")
+        await world.until("let in again", lambda: world.read("clerk", "guest") is None)
+        on_server = world.servers[Endpoint("main-rw.default.svc", 5432)]
+        assert not {"clerk", "waiter", "till"} & on_server.users.keys()
+        assert "till" not in on_server.databases
+
+
+@virtual_time
+async def test_with_a_cluster_elsewhere_a_guest_goes_at_once() -> None:
+    world = ClusterWorld()
+    async with world.operator():
+        await world.namespace("guest")
+        await world.cluster()
+        await world.allow("guest")
+        there = {"clusterRef": {"name": "main", "namespace": "default"}, "serverRef": None, "engine": None}
+        await world.user("clerk", "guest", **there)
+        await world.ready("clerk", "guest")
+        await world.client.delete(PostgreSQLCluster, MAIN)
+        await world.client.delete(DatabaseUser, ObjectKey("guest", "clerk"))
+        await world.until("gone", lambda: world.read("clerk", "guest") is None, 10)
+
+
+@virtual_time
+async def test_a_user_for_whom_no_server_was_ever_named_goes() -> None:
+    world = UsersWorld()
+    async with world.operator():
+        await world.user(**NOWHERE)
+        await world.failed("no server is named")
+        await world.client.delete(DatabaseUser, CLERK)
+        await world.until("gone", lambda: world.read() is None, 5)

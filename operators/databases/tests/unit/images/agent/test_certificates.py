@@ -1,0 +1,42 @@
+"""What a server is given to know others by, where a file is not what it should be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from framework_support.certificates import Authority
+from steersman_agent import certificates
+from steersman_agent.certificates import Certificates
+
+BROKEN = b"-----BEGIN CERTIFICATE-----\nMIIBx\n-----END CERTIFICATE-----\n"
+
+
+def mounted(directory: Path, authority: Authority) -> Certificates:
+    for name in ("tls", "peer"):
+        (directory / name).mkdir()
+        certificate, key = authority.issue(name)
+        for file, content in (("ca.crt", authority.certificate), ("tls.crt", certificate), ("tls.key", key)):
+            (directory / name / file).write_bytes(content)
+    return Certificates(directory / "tls", directory / "peer", directory / "trusted.crt")
+
+
+def test_what_cannot_be_read_is_tried_again_and_the_former_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(certificates, "_EVERY", 0.0)
+    found = mounted(tmp_path, authority := Authority())
+    found.load()
+    assert not found.changed()
+    known = found.trusted.read_text()
+    (tmp_path / "tls/ca.crt").write_bytes(authority.certificate + BROKEN)
+    for _ in range(2):
+        assert found.changed()
+        with pytest.raises(ValueError, match=r"padding|base64"):
+            found.load()
+    assert found.trusted.read_text() == known
+    (tmp_path / "tls/ca.crt").write_bytes(Authority().certificate)
+    assert found.changed()
+    found.load()
+    assert not found.changed() and found.trusted.read_text() != known

@@ -1,0 +1,168 @@
+"""What is seen of a member beside Patroni: how full its volumes are, whether it follows, whether data are there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from database_support.image_script import script
+
+watch, role = script("postgresql", "watch"), script("postgresql", "role")
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(("does", "size"), [("echo 'Bytes per WAL segment:  67108864'", 64 * MIB), ("exit 1", None)])
+def test_the_size_of_a_segment_is_what_the_data_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, size: int | None
+) -> None:
+    program = tmp_path / "pg_controldata"
+    program.write_text(f"#!/bin/sh\n{does}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert watch.segment_size() == size
+
+
+def test_it_is_told_at_this_pod_and_no_later_one() -> None:
+    pod = role.Pod(name="orders-0-0", namespace="shop", uid="u", node="n", addresses=())
+    (request,) = role.note(pod, json.dumps({"data": 90}))
+    assert request.path == "/api/v1/namespaces/shop/pods/orders-0-0"
+    annotations = {"databases.steersman.dev/storage": '{"data": 90}'}
+    assert request.body == {"metadata": {"uid": "u", "annotations": annotations}}
+
+
+class Member:
+    """One whose Patroni says ``said``; ``ends`` has what a program ends with."""
+
+    def __init__(self, place: Path, patch: pytest.MonkeyPatch) -> None:
+        self.said: Mapping[str, Any] | None = {}
+        self.ends: dict[str, int | None] = {}
+        self.signals: list[int] = []
+        self.asked: list[str] = []
+        self.pod = place / "pod.yaml"
+        self.pod.write_text(json.dumps({"name": "orders-1-0", "tags": {"version": "17.12"}}))
+        (place / "patroni.yaml").write_text('{"scope": "orders"}')
+        for name, value in {"POD": self.pod, "CLUSTER": place / "patroni.yaml", "STANDBY": place / "standby"}.items():
+            patch.setattr(watch, name, value)
+        (place / "standby").touch()
+        patch.setattr(watch, "answer", self.answer)
+        patch.setattr(watch, "run", self.run)
+        patch.setattr(os, "kill", self.kill)
+
+    def answer(self, path: str) -> Mapping[str, Any] | None:
+        assert path == "/patroni"
+        return self.said
+
+    def kill(self, pid: int, number: int) -> None:
+        assert pid == 1
+        self.signals.append(number)
+
+    def run(self, command: list[str]) -> int | None:
+        self.asked.append(" ".join(command))
+        return self.ends.get(command[1], 0)
+
+    @property
+    def reads(self) -> bool:
+        told = json.loads(self.pod.read_text())
+        assert told["name"] == "orders-1-0" and told["tags"]["version"] == "17.12"
+        return not told["tags"].get("noloadbalance", False)
+
+
+@pytest.fixture
+def member(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Member:
+    return Member(tmp_path, monkeypatch)
+
+
+STRAY = {"role": "replica", "state": "running"}
+FOLLOWS = {**STRAY, "replication_state": "streaming"}
+
+
+def test_who_does_not_follow_a_primary_that_serves_is_out_of_reads_until_it_does(member: Member) -> None:
+    looks = watch.Reads()
+    for now in range(0, 60, 3):
+        member.said = STRAY
+        looks.look(now)
+        assert member.reads and not member.asked
+    looks.look(60)
+    assert not member.reads and member.signals == [signal.SIGHUP]
+    assert member.asked == ["steersman-role serves orders"]
+    looks.look(63)
+    assert len(member.asked) == 1, "the API server is not asked with each look"
+    member.said = FOLLOWS
+    looks.look(66)
+    assert not member.reads, "it may have asked in vain once more"
+    looks.look(69)
+    assert member.reads and member.signals == [signal.SIGHUP] * 2
+
+
+def test_who_strays_for_a_moment_or_has_nobody_to_follow_is_read_from(member: Member) -> None:
+    looks = watch.Reads()
+    for now in range(0, 600, 20):
+        # Each new primary, and each restart, begins the time anew.
+        member.said = FOLLOWS if now % 60 else STRAY
+        looks.look(now)
+    for now in range(600, 1200, 30):
+        member.said = {**STRAY, "cluster_unlocked": True}
+        looks.look(now)
+    assert member.reads and not member.asked
+    member.ends["serves"] = 1
+    for now in range(1200, 1500, 30):
+        member.said = STRAY
+        looks.look(now)
+    assert member.reads and member.asked, "whoever has the lock recovers"
+
+
+def test_where_nobody_can_tell_it_stays_as_it_is(member: Member) -> None:
+    looks = watch.Reads()
+    member.said = STRAY
+    looks.look(0)
+    looks.look(60)
+    assert not member.reads
+    member.ends["serves"] = None
+    looks.look(90)
+    assert not member.reads, "the API server is away"
+    member.said = None
+    looks.look(120)
+    assert not member.reads, "Patroni does not answer"
+    member.said, member.ends["serves"] = STRAY, 1
+    looks.look(150)
+    assert member.reads
+
+
+@pytest.mark.parametrize("said", [{"role": "primary", "state": "running"}, {**STRAY, "state": "starting"}])
+def test_who_is_no_running_replica_does_not_stray(said: dict[str, str]) -> None:
+    assert not watch.strays(said)
+
+
+def test_a_replica_whose_data_are_seen_lost_twice_is_ended(member: Member) -> None:
+    looks = watch.Data()
+    for now, lost in ((0, True), (30, False), (60, True)):
+        member.ends["check"] = 65 if lost else 0
+        looks.look(now)
+    looks.look(63)
+    assert member.signals == [], "a file may be on its way"
+    looks.look(90)
+    assert member.signals == [signal.SIGTERM]
+
+
+@pytest.mark.parametrize("code", [0, 1, -9, None])
+def test_whatever_else_it_ends_with_is_no_word_about_the_data(member: Member, code: int | None) -> None:
+    looks = watch.Data()
+    member.ends["check"] = code
+    for now in range(0, 300, 30):
+        looks.look(now)
+    assert member.asked and member.signals == []
+
+
+def test_a_primary_is_left_alone(member: Member, tmp_path: Path) -> None:
+    (tmp_path / "standby").unlink()
+    looks = watch.Data()
+    member.ends["check"] = 65
+    for now in range(0, 300, 30):
+        looks.look(now)
+    assert member.asked == [] and member.signals == []

@@ -1,0 +1,21 @@
+"""Clusters under every fault: a part of the sweep in each run of the tests, all of it by ``make simulate``."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from database_support.simulated_clusters import SCENARIOS, sweep
+
+WHOLE = os.environ.get("SIMULATE") == "whole"
+
+
+@pytest.mark.timeout(3600 if WHOLE else 120)
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_comes_through(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    report = sweep(SCENARIOS[name], random_runs=50 if WHOLE else 1, most=None if WHOLE else 2)
+    with capsys.disabled():
+        sys.stdout.write(f"\n{name}:\n{report}\n" if WHOLE else "")
+    assert report.complete is WHOLE

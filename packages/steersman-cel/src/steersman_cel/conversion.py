@@ -1,0 +1,102 @@
+"""Values as rules see them, by their schemas: names escaped, numbers in their types, times normalized.
+
+Source: ``pkg/cel/common/values.go`` of ``k8s.io/apiserver``; durations as ``k8s.io/kube-openapi`` reads them.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from steersman_cel.errors import refused_here
+from steersman_cel.precision import TOO_FINE, is_finer
+from steersman_cel.types import escaped
+from steersman_cel.values import JsonObject, is_list, is_map, map_at
+
+_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-zµ]+)")
+_SECONDS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+    "w": 604800.0,
+}
+_UNITS = {
+    **dict.fromkeys(("nano",), "ns"),
+    **dict.fromkeys(("micro",), "us"),
+    **dict.fromkeys(("milli",), "ms"),
+    **dict.fromkeys(("sec",), "s"),
+    **dict.fromkeys(("min",), "m"),
+    **dict.fromkeys(("hr", "hour"), "h"),
+    **dict.fromkeys(("day",), "d"),
+    **dict.fromkeys(("wk", "week"), "w"),
+}
+
+
+def to_cel(value: Any, schema: JsonObject, *, root: bool = False) -> Any:
+    """``value`` as CEL sees it: names escaped, numbers in their types, times normalized, metadata only named."""
+    if is_map(value):
+        return _object_to_cel(value, schema, whole=root or bool(schema.get("x-kubernetes-embedded-resource")))
+    if is_list(value):
+        items = map_at(schema, "items")
+        return [to_cel(v, items) for v in value]
+    if schema.get("type") == "number" and type(value) is int:
+        return float(value)
+    if schema.get("type") == "integer" and type(value) is float:
+        return int(value)
+    if schema.get("type") == "string" and isinstance(value, str):
+        return _text_to_cel(value, schema.get("format", ""))
+    return value
+
+
+def _text_to_cel(value: str, form: str) -> Any:
+    match form:
+        case "byte":
+            return base64.b64decode(value)
+        case "date":
+            return f"{value}T00:00:00Z"
+        case "date-time":
+            if is_finer(value):
+                raise refused_here(TOO_FINE + value)
+            moment = datetime.fromisoformat(value.upper())
+            return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case "duration":
+            seconds = _seconds(value)
+            if round(seconds * 10**9) % 1000:
+                raise refused_here(TOO_FINE + value)
+            return f"{seconds:.9f}s"
+        case _:
+            return value
+
+
+def _seconds(text: str) -> float:
+    total = sum(float(n) * _SECONDS[_unit(unit.lower())] for n, unit in _DURATION.findall(text))
+    return -total if text.startswith("-") else total
+
+
+def _unit(unit: str) -> str:
+    return unit if unit in _SECONDS else next((u for name, u in _UNITS.items() if unit.startswith(name)), "ns")
+
+
+def _object_to_cel(value: JsonObject, schema: JsonObject, *, whole: bool) -> JsonObject:
+    properties, additional = map_at(schema, "properties"), schema.get("additionalProperties")
+    result: JsonObject = {}
+    for name, content in value.items():
+        if whole and name in ("apiVersion", "kind"):
+            result[name] = content
+        elif whole and name == "metadata":
+            result[name] = {k: content[k] for k in ("name", "generateName") if k in content}
+        elif name in properties:
+            inner: JsonObject = properties[name]
+            # A null counts as an absent field.
+            if content is not None and (spelled := escaped(name)):
+                result[spelled] = to_cel(content, inner)
+        elif is_map(additional):
+            result[name] = to_cel(content, additional)
+    return result

@@ -1,0 +1,256 @@
+"""Expressions of rules: checked as cel-go checks them, evaluated by cel-cpp (``cel-expr-python``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
+from itertools import product
+from typing import Any
+
+from steersman_cel.checker import Checked, check, report
+from steersman_cel.cost import estimated_cost
+from steersman_cel.declarations import functions
+from steersman_cel.errors import refused_here
+from steersman_cel.functions import IMPLEMENTATIONS, Implementation, sent
+from steersman_cel.literals import (
+    constant_calls,
+    mixed_literals,
+    unfit_literals,
+    wrong_constants,
+)
+from steersman_cel.precision import TOO_FINE
+from steersman_cel.rewriting import PREFIX, rewrite
+from steersman_cel.syntax import Tree, read, write
+from steersman_cel.types import DYN, Type, optional_of
+
+_VARIABLES = ("self", "oldSelf", "object", "oldObject", "request")
+_ENGINE = ("cel", "ext.ext_strings", "ext.ext_optional")
+_EXTENSIONS = ("ExtStrings", "ExtOptional")
+_KINDS = ("BOOL", "INT", "UINT", "DOUBLE", "STRING", "BYTES", "LIST", "MAP", "TIMESTAMP", "DURATION", "NULL")
+_KIND_OF = {
+    "bool": "BOOL",
+    "int": "INT",
+    "uint": "UINT",
+    "double": "DOUBLE",
+    "string": "STRING",
+    "bytes": "BYTES",
+    "list": "LIST",
+    "map": "MAP",
+    "timestamp": "TIMESTAMP",
+    "duration": "DURATION",
+}
+# What takes other things than the functions that are declared.
+_INNER = {
+    "list.indexOf": [("LIST", kind) for kind in _KINDS],
+    "list.lastIndexOf": [("LIST", kind) for kind in _KINDS],
+    "format.isNamed": [("STRING",)],
+    "format.problems": [("STRING", "STRING")],
+    "@exact.duration": [("STRING",)],
+    "@exact.timestamp": [("STRING",)],
+    "@keys": [("LIST",), ("MAP",)],
+    "@mapOf": [("LIST", "LIST")],
+    "@merged": [("LIST",)],
+    "@nanoseconds": [("STRING",)],
+    "@same": [(left, right, "STRING") for left in ("LIST", "MAP", "STRING") for right in _KINDS],
+    "@sortByAssociatedKeys": [("LIST", "LIST")],
+    "@trimmed": [("STRING",)],
+    "@union": [("LIST", "LIST", "STRING")],
+    "@unsignedSum": [("LIST",)],
+    "@within": [(item, "LIST", "STRING") for item in ("LIST", "MAP", "STRING")],
+}
+_PREFIXES = re.compile(r"^[A-Z]+(?:_[A-Z]+)*: ")
+_ABSENT_KEY = re.compile(r'Key not found in map : "(.*)"')
+_OUT_OF_BOUNDS = re.compile(r"Index error: index=(-?\d+) size=\d+")
+_NO_OVERLOAD = re.compile(r"No matching overloads found : (?:\(.*\)\.)?([^\s(]+)\(")
+# What the engine says, in the words of cel-go.
+_OTHERWISE = {
+    "divide by zero": "division by zero",
+    "cannot convert string to int": "type conversion error from 'string' to 'int'",
+    "cannot convert string to uint": "type conversion error from 'string' to 'uint'",
+    "cannot convert string to double": "type conversion error from 'string' to 'double'",
+    "Type conversion error from 'string' to 'bool'": "type conversion error from 'string' to 'bool'",
+    "double out of int64 range": "integer overflow",
+    "uint64 out of int64 range": "integer overflow",
+    "double out of uint64 range": "unsigned integer overflow",
+    "int64 out of uint64 range": "unsigned integer overflow",
+    "String to Duration conversion failed": "type conversion error from 'string' to 'google.protobuf.Duration'",
+    "String to Timestamp conversion failed": "type conversion error from 'string' to 'google.protobuf.Timestamp'",
+    "malformed UTF-8 bytes": "invalid UTF-8 in bytes, cannot convert to string",
+}
+_MACROS = (
+    (
+        re.compile(r"(?:all|exists|exists_one)\(\) variable name must be a simple identifier"),
+        "argument must be a simple name",
+    ),
+    (re.compile(r"(?:map|filter)\(\) variable name must be a simple identifier"), "argument is not an identifier"),
+    (re.compile(r"has\(\) argument must be a field selection"), "invalid argument to has() macro"),
+    (re.compile(r"\nERROR: <input>:4294967295:0: <<nil>> parsetree$"), ""),
+)
+
+
+class CompilationError(Exception):
+    """An expression is wrong; the text is what the real server says of it."""
+
+
+class EvaluationError(Exception):
+    """An expression cannot be evaluated with the values at hand; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """An expression that can be evaluated.
+
+    Attributes:
+        type: of its value.
+        uses_old: whether it looks at ``oldSelf``.
+        cost: what it costs at most, in the units of ``cost``.
+    """
+
+    type: Type
+    uses_old: bool
+    _expression: Any
+    cost: int = 0
+
+    def run(self, variables: Mapping[str, Any]) -> Any:
+        """The value of the expression, in plain Python.
+
+        Raises:
+            EvaluationError: it has none.
+            ApiError: 501, the engine gives up before it is found.
+        """
+        try:
+            result = self._expression.eval(data=dict(variables))
+        except RuntimeError as error:
+            raise EvaluationError(_told(str(error))) from error
+        if result.type().name() == "ERROR":
+            raise EvaluationError(_told(str(result.plain_value())))
+        return result.plain_value()
+
+
+def _told(text: str) -> str:
+    text = _PREFIXES.sub("", text)
+    if text.startswith("Iteration budget exceeded"):
+        raise refused_here("CEL that goes over more than 10,000 items in one evaluation")
+    if text.startswith(TOO_FINE):
+        raise refused_here(text)
+    if found := _ABSENT_KEY.fullmatch(text):
+        return f"no such key: {found[1]}"
+    if found := _OUT_OF_BOUNDS.fullmatch(text):
+        return f"index out of bounds: {found[1]}"
+    if found := _NO_OVERLOAD.match(text):
+        return f"no such overload{': size' if found[1] == 'size' else ''}"
+    return _OTHERWISE.get(text, text)
+
+
+def compile_rule(expression: str, self_type: Type, *, optional_old: bool) -> Program:
+    """The program of ``expression`` on a ``self`` and an ``oldSelf`` of ``self_type``.
+
+    Args:
+        optional_old: whether ``oldSelf`` is an optional of that type; ``hasOldSelf`` tells then whether there is one.
+
+    Raises:
+        CompilationError: the expression is malformed, or its types do not fit.
+        ApiError: 501, it uses a function that is not imitated, or the engine is not installed.
+    """
+    variables = {"self": self_type, "oldSelf": optional_of(self_type) if optional_old else self_type}
+    tree, checked = _checked(expression, variables)
+    cost = estimated_cost(tree.root, checked, self_type)
+    return replace(_program(tree, checked, optional_old=optional_old), cost=cost)
+
+
+def compile_expression(expression: str, variables: Mapping[str, Type]) -> Program:
+    """The program of ``expression`` on ``variables``, by their types, whose cost nobody asks for.
+
+    Raises as ``compile_rule``.
+    """
+    return _program(*_checked(expression, variables), optional_old=False)
+
+
+def _checked(expression: str, variables: Mapping[str, Type]) -> tuple[Tree, Checked]:
+    tree = _parsed(expression)
+    checked = check(tree, variables)
+    unfit = (*mixed_literals(tree, checked), *unfit_literals(tree, checked))
+    problems = checked.problems or [(tree.positions.get(ident, 0), text) for ident, text in unfit]
+    if problems:
+        raise CompilationError(f"compilation failed: {report(problems, expression)}")
+    for text in (*wrong_constants(tree), *_failing_constants(tree, checked)):
+        raise CompilationError(f"program instantiation failed: {text}")
+    return tree, checked
+
+
+def _program(tree: Tree, checked: Checked, *, optional_old: bool) -> Program:
+    rewritten = rewrite(tree, checked, optional_old=optional_old)
+    return Program(checked.type, "oldSelf" in checked.names, _environment().deserialize(write(rewritten)))
+
+
+def _failing_constants(tree: Tree, checked: Checked) -> Iterator[str]:
+    for call in constant_calls(tree):
+        rewritten = rewrite(Tree(call, tree.positions), checked, optional_old=False)
+        constant = Program(DYN, False, _environment().deserialize(write(rewritten)))
+        try:
+            constant.run({})
+        except EvaluationError as error:
+            yield str(error)
+
+
+def _parsed(expression: str) -> Tree:
+    try:
+        return read(_environment().compile(expression, disable_check=True).serialize())
+    except RuntimeError as error:
+        text = str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
+        for pattern, replacement in _MACROS:
+            text = pattern.sub(replacement, text)
+        raise CompilationError(f"compilation failed: {text}") from error
+
+
+@cache
+def _environment() -> Any:
+    # The package has no type information that covers its submodules.
+    try:
+        cel, *extensions = (import_module(f"cel_expr_python.{name}") for name in _ENGINE)
+    except ModuleNotFoundError as error:
+        raise refused_here(f"CEL rules without {error.name}: install steersman[testing]") from error
+    return cel.NewEnv(
+        variables={**dict.fromkeys(_VARIABLES, cel.Type.DYN), "hasOldSelf": cel.Type.BOOL},
+        extensions=[made() for made in (e.__dict__[n] for e, n in zip(extensions, _EXTENSIONS, strict=True))],
+        functions=[_declared(cel, name) for name in IMPLEMENTATIONS],
+    )
+
+
+def _declared(cel: Any, name: str) -> Any:
+    implementation = _sending(IMPLEMENTATIONS[name])
+    overloads = [
+        cel.Overload(
+            f"{PREFIX}{name}_{'_'.join(kinds)}".lower(),
+            return_type=cel.Type.DYN,
+            parameters=[getattr(cel.Type, kind) for kind in kinds],
+            is_member=False,
+            impl=implementation,
+        )
+        for kinds in _signatures(name)
+    ]
+    return cel.FunctionDecl(PREFIX + name, overloads)
+
+
+def _sending(implementation: Implementation) -> Implementation:
+    return lambda *arguments: sent(implementation(*arguments))
+
+
+def _signatures(name: str) -> list[tuple[str, ...]]:
+    """What ``name`` may be given, in the engine's kinds; Kubernetes' own types are texts."""
+    if name in _INNER:
+        return _INNER[name]
+    target, _, function = name.rpartition(".")
+    declared = functions()
+    found = declared.get(name) or [o for o in declared[function] if o.params and o.params[0].name == target]
+    told = {kinds for o in found for kinds in product(*(_kinds_of(p) for p in o.params))}
+    return sorted(told)
+
+
+def _kinds_of(param: Type) -> tuple[str, ...]:
+    if param.param or param.name == "dyn":
+        return _KINDS
+    return (_KIND_OF.get(param.name, "STRING"),)

@@ -1,0 +1,5 @@
+"""The ``steersman`` command."""
+
+from steersman_cli.app import app, main
+
+__all__ = ["app", "main"]

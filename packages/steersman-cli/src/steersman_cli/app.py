@@ -1,0 +1,68 @@
+"""Commands of ``steersman``."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import version as version_of
+
+import typer
+
+from steersman_cli import cluster, crd, create, rbac, testing
+from steersman_cli.build import build
+from steersman_cli.bundle import bundle
+from steersman_cli.chart import chart
+from steersman_cli.doctor import doctor
+from steersman_cli.explain import explain
+from steersman_cli.init import init
+from steersman_cli.installer import installer
+from steersman_cli.manifests import manifests
+from steersman_cli.migrate import migrate
+from steersman_cli.models import models
+from steersman_cli.run import run
+from steersman_cli.sbom import sbom
+from steersman_cli.update import update
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Write Kubernetes operators in typed, async Python.",
+)
+"""The ``steersman`` command, as a typer application."""
+
+app.command()(init)
+app.add_typer(create.group, name="create")
+app.command()(manifests)
+app.command()(cluster.install)
+app.command()(cluster.uninstall)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(run)
+app.command()(build)
+app.command()(cluster.deploy)
+app.command()(cluster.undeploy)
+app.command()(installer)
+app.command()(chart)
+app.command()(bundle)
+app.command()(sbom)
+app.command()(update)
+app.command()(migrate)
+app.command()(models)
+app.command()(doctor)
+app.command()(explain)
+app.add_typer(crd.group, name="crd")
+app.add_typer(rbac.group, name="rbac")
+app.add_typer(testing.group, name="testing")
+
+
+@app.command()
+def version() -> None:
+    """Print the version.
+
+    Example: steersman version
+    """
+    typer.echo(version_of("steersman"))
+
+
+def main() -> None:
+    """The entry point of the command."""
+    # As with `python -m`: the operator's modules are where it is run.
+    sys.path.insert(0, "")
+    app(prog_name="steersman")

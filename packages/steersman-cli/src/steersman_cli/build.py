@@ -1,0 +1,73 @@
+"""``steersman build``: the operator's image."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steersman.errors import ConfigurationError
+from steersman_cli.ending import FOUND, told_plainly
+from steersman_cli.project import Project
+
+BUILDERS = ("podman", "docker", "buildah")
+
+
+def build(
+    image: Annotated[str, typer.Option("--image", help="Name of the image, such as registry.example.com/shop:v1.")],
+    builder: Annotated[
+        str, typer.Option(help="podman, docker or buildah; the first that is there unless given.")
+    ] = "",
+    build_arg: Annotated[
+        list[str] | None, typer.Option(help="NAME=VALUE of an ARG, such as BASE=python:3.12-slim; may be repeated.")
+    ] = None,
+    file: Annotated[Path, typer.Option(help="The Containerfile, below the project.")] = Path("Containerfile"),
+    directory: Annotated[Path, typer.Option(help="What its COPY takes from, below the project.")] = Path(),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command.")] = False,
+) -> None:
+    """Build the project's Containerfile, or another one.
+
+    Example: steersman build --image registry.example.com/databaseuser:v1
+
+    Example: steersman build --image databaseuser:dev --builder buildah --build-arg BASE=python:3.12-slim
+
+    Example: steersman build --image shop-bundle:v1 --file bundle.Containerfile --directory bundle
+    """
+    with told_plainly():
+        project = Project.here()
+        found = chosen(builder)
+        arguments = [a for given in build_arg or () for a in ("--build-arg", given)]
+        recipe, context = str(project.root / file), str(project.root / directory)
+        command = [found, "build", "--tag", image, "--file", recipe, *arguments, context]
+    if dry_run:
+        typer.echo(" ".join(command))
+        return
+    if code := subprocess.run(command, check=False).returncode:
+        typer.echo(f"steersman: {found} failed with exit code {code}", err=True)
+        raise typer.Exit(FOUND)
+
+
+def chosen(builder: str) -> str:
+    """The builder to take. Raises ConfigurationError: there is none, or none that works."""
+    if builder:
+        if not shutil.which(builder):
+            raise ConfigurationError(f"{builder} is not in PATH")
+        return builder
+    there = [b for b in BUILDERS if shutil.which(b)]
+    if not there:
+        raise ConfigurationError(f"none of {', '.join(BUILDERS)} is in PATH: install one of them")
+    if found := next((b for b in there if _answers(b)), ""):
+        return found
+    raise ConfigurationError(
+        "docker is there, but its daemon does not answer: start it, or install podman or buildah"
+    )
+
+
+def _answers(builder: str) -> bool:
+    """Whether it works: docker is nothing without its daemon."""
+    if builder != "docker":
+        return True
+    return subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0

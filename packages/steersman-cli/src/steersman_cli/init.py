@@ -1,0 +1,104 @@
+"""``steersman init``: a new project."""
+
+from __future__ import annotations
+
+import re
+import sys
+from datetime import UTC, datetime
+from importlib.metadata import version
+from importlib.util import find_spec
+from keyword import iskeyword
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from steersman.errors import ConfigurationError
+from steersman_cli.ending import needed, told_plainly
+from steersman_cli.project import FILE, LAYOUT, Project, as_text
+from steersman_cli.templating import SOURCE, release, rendered, write
+
+License = Literal["apache2", "mit", "none"]
+
+_DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
+# The longest name made of it is NAME-leader-election, and a Service's has 63 characters at most.
+_NAME = re.compile(r"[a-z]([-a-z0-9]{0,43}[a-z0-9])?")
+
+
+def init(
+    domain: Annotated[str | None, typer.Option(help="What API groups end in, such as example.com.")] = None,
+    repo: Annotated[str, typer.Option(help="Where the project lives, such as example.com/shop; names it.")] = "",
+    project_name: Annotated[
+        str, typer.Option(help="Name of the operator; the repo's last part or the directory's unless given.")
+    ] = "",
+    owner: Annotated[str, typer.Option(help="Whose copyright it is.")] = "",
+    license: Annotated[License, typer.Option(help="License in the head of files.")] = "apache2",
+    force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be written.")] = False,
+) -> None:
+    """Make a project in the current directory.
+
+    Example: steersman init --domain example.com --repo example.com/databaseuser
+
+    Example: steersman init --domain example.com --project-name shop-operator --license none --dry-run
+    """
+    with told_plainly():
+        root = Path.cwd()
+        if (root / FILE).exists() and not force:
+            raise ConfigurationError(f"{FILE} is there: this is a project already")
+        domain = needed(domain, "--domain", "Domain of the API groups, such as example.com", _domain_problem)
+        name = project_name or repo.rstrip("/").rpartition("/")[2] or root.name.lower()
+        if not _NAME.fullmatch(name):
+            raise ConfigurationError(
+                f"{name!r} cannot name an operator: give --project-name, of a-z, 0-9 and -, 45 at most"
+            )
+        package = name.replace("-", "_")
+        if reason := _taken(package, root):
+            told = f"{package!r} cannot name a Python package of yours, {reason}"
+            raise ConfigurationError(f"{told}: give --project-name")
+        answers = {
+            "domain": domain,
+            "license": license,
+            "owner": owner,
+            "package": package,
+            "project_name": name,
+            "repo": repo,
+            "steersman": requirement(),
+            "template_source": SOURCE,
+            "template_version": release(),
+            "year": str(datetime.now(UTC).year),
+        }
+        content = {"domain": domain, "layout": [LAYOUT], "projectName": name, "repo": repo, "version": "3"}
+        files = {FILE: as_text(content), **rendered("project", answers)}
+        write(root, files, force=force, dry_run=dry_run, edits={})
+        if not dry_run:
+            _first_manifests(root)
+            typer.echo("\nNext: steersman create api --group GROUP --version v1alpha1 --kind KIND")
+
+
+def requirement() -> str:
+    """Which versions of Steersman a new project takes: this one, and those that say they are compatible."""
+    major, minor, *_ = version("steersman").split(".")
+    return f">={version('steersman')},<{f'0.{int(minor) + 1}' if major == '0' else int(major) + 1}"
+
+
+def _taken(package: str, root: Path) -> str:
+    """Why ``package`` would hide another module, or could not be imported; empty if it is free."""
+    if iskeyword(package):
+        return "since it is a word of the language"
+    if package in sys.stdlib_module_names:
+        return "since Python has a module of that name"
+    spec = find_spec(package)
+    if spec is None or spec.origin is None or Path(spec.origin).resolve().is_relative_to(root.resolve()):
+        return ""
+    return "since a module of that name is installed"
+
+
+def _domain_problem(domain: str) -> str | None:
+    return None if _DOMAIN.fullmatch(domain) else "a DNS name is needed, such as example.com"
+
+
+def _first_manifests(root: Path) -> None:
+    from steersman_cli.manifests import generate_in_background
+
+    generate_in_background(Project.at(root))

@@ -1,0 +1,39 @@
+"""``steersman installer``: all that is applied, in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from steersman.meta.documents import as_text
+from steersman_cli.ending import told_plainly
+from steersman_cli.generated import settle
+from steersman_cli.project import Project
+
+
+def installer(
+    image: Annotated[
+        str, typer.Option("--image", help="The operator's image, such as registry.example.com/shop:v1.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The file, below the project.")] = Path(
+        "dist/install.yaml"
+    ),
+    check: Annotated[
+        bool, typer.Option("--check", help="Write nothing; exit code 1 and the difference if it is stale.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be written.")] = False,
+) -> None:
+    """Write one file of all that config/default deploys, for kubectl apply. It needs kubectl or kustomize.
+
+    Example: steersman installer --image registry.example.com/databaseuser:v1
+
+    Example: steersman installer --image registry.example.com/databaseuser:v1 -o install.yaml --check
+    """
+    with told_plainly():
+        project = Project.here()
+        manifests = project.installation().with_image(image)
+    head = f"# {project.name}, for: kubectl apply --server-side -f {output.name}\n"
+    text = head + "".join(f"---\n{as_text(m)}" for m in manifests)
+    settle(project.root, {output.as_posix(): text}, again="make build-installer", check=check, dry_run=dry_run)

@@ -1,0 +1,110 @@
+"""``steersman models``: types of somebody else's kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from http.client import HTTPException
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.request import urlopen
+
+import typer
+import yaml
+
+from steersman.errors import ConfigurationError, SteersmanError
+from steersman.meta import ApiResource
+from steersman.meta.manifests import manifests_in, manifests_of
+
+_KIND = "CustomResourceDefinition"
+_DEFINITIONS = ApiResource("apiextensions.k8s.io", "v1", _KIND, "customresourcedefinitions", namespaced=False)
+_SECONDS = 60.0
+_MOST_BYTES = 64 * 2**20
+
+
+def models(
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="SOURCE...", help="Files, directories, - , https addresses, or the word cluster."),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The package to write; its directory is made.")],
+    group: Annotated[list[str] | None, typer.Option(help="Only kinds of this group; may be repeated.")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="Only this kind; may be repeated.")] = None,
+    descriptions: Annotated[bool, typer.Option(help="Write descriptions as docstrings.")] = True,
+    line_length: Annotated[int, typer.Option(min=40, help="That of your formatter.")] = 88,
+) -> None:
+    """Write typed Python modules of the kinds that CustomResourceDefinitions declare, one a version of a group.
+
+    Exit codes: 0 written, 1 something cannot be read or written. What no type can say is told on the standard error.
+
+    Example: steersman models cert-manager.crds.yaml --output shop/foreign
+
+    Example: steersman models cluster --group monitoring.coreos.com --kind ServiceMonitor --output shop/foreign
+    """
+    from steersman_cli.codegen import package
+
+    try:
+        found = [d for source in sources for d in _definitions(source) if _is_chosen(d, group, kind)]
+        if not found:
+            raise ConfigurationError(f"{', '.join(sources)}: there is no {_KIND} that is asked for")
+        made = package(found, descriptions=descriptions, width=line_length)
+        for path, text in made.files.items():
+            _write(output / path, text)
+    except SteersmanError as error:
+        typer.echo(f"steersman: {error}", err=True)
+        raise typer.Exit(1) from None
+    for note in made.notes:
+        typer.echo(f"cannot be expressed: {note}", err=True)
+
+
+def _is_chosen(definition: dict[str, Any], groups: Iterable[str] | None, kinds: Iterable[str] | None) -> bool:
+    spec = definition["spec"]
+    return (not groups or spec["group"] in groups) and (not kinds or spec["names"]["kind"] in kinds)
+
+
+def _definitions(source: str) -> Iterator[dict[str, Any]]:
+    """The definitions at ``source``.
+
+    Raises:
+        SteersmanError: it cannot be read.
+    """
+    if source == "cluster":
+        yield from _in_cluster()
+    elif source.startswith("https://"):
+        yield from manifests_of(_downloaded(source), source, (_KIND,))
+    elif "://" in source:
+        raise ConfigurationError(f"{source} is not read: give an https address, or download it first")
+    else:
+        yield from manifests_in(Path(source), (_KIND,))
+
+
+def _in_cluster() -> Iterator[dict[str, Any]]:
+    from steersman.client.sync import SyncClient
+    from steersman.meta import unstructured
+
+    with SyncClient() as client:
+        for item in client.list(unstructured(_DEFINITIONS)).items:
+            yield item.to_dict()
+
+
+def _downloaded(url: str) -> str:
+    try:
+        # The standard library's, which honours HTTPS_PROXY and NO_PROXY.
+        with urlopen(url, timeout=_SECONDS) as answer:  # noqa: S310
+            content: bytes = answer.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ConfigurationError(f"{url} is larger than {_MOST_BYTES // 2**20} MiB: download what you need of it")
+        return content.decode()
+    except (OSError, HTTPException, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigurationError(f"cannot read {url}: {error}") from error
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        # A package's own docstring is left alone.
+        if file.name == "__init__.py" and file.exists():
+            return
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {file}: {error.strerror}") from error
+    typer.echo(str(file))

@@ -1,0 +1,7 @@
+"""Bundles, by which the Operator Lifecycle Manager installs operators."""
+
+from steersman_cli.packaging.bundle.files import Bundle, bundle
+from steersman_cli.packaging.bundle.operator import Operator
+from steersman_cli.packaging.bundle.settings import INSTALL_MODES, BundleSettings, InstallMode, Provider
+
+__all__ = ["INSTALL_MODES", "Bundle", "BundleSettings", "InstallMode", "Operator", "Provider", "bundle"]

@@ -1,0 +1,143 @@
+"""What is in an operator's image, as a bill of materials. Source: CycloneDX 1.6.
+
+Needs ``steersman[cli]``. What packages there are, pip tells: in an image ``pip inspect``, before there is one the
+report of an installation that is only tried. Sources: "Installation Report" and "pip inspect JSON output" of pip.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version as version_of
+from typing import Any
+
+from cyclonedx.contrib.license.factories import LicenseFactory
+from cyclonedx.model import ExternalReference, ExternalReferenceType, HashAlgorithm, HashType, XsUri
+from cyclonedx.model.bom import Bom
+from cyclonedx.model.component import Component, ComponentType
+from cyclonedx.model.license import DisjunctiveLicense, LicenseAcknowledgement
+from cyclonedx.output import make_outputter
+from cyclonedx.schema import OutputFormat, SchemaVersion
+from packageurl import PackageURL
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from steersman.errors import ConfigurationError
+from steersman_cli.packaging.about import About
+
+# Its classes are made by a decorator that says nothing of their arguments.
+_Component: Any = Component
+_DisjunctiveLicense: Any = DisjunctiveLicense
+_ExternalReference: Any = ExternalReference
+_HashType: Any = HashType
+_Bom: Any = Bom
+_XsUri: Any = XsUri
+
+_HASHES = {"sha256": HashAlgorithm.SHA_256, "sha384": HashAlgorithm.SHA_384, "sha512": HashAlgorithm.SHA_512}
+_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://steersman.dev/sbom")
+# Longer ones are the text of a license, and not its name.
+_LICENSE_NAME = 100
+
+
+def bill_of_materials(report: Mapping[str, Any], about: About) -> str:
+    """The packages in ``report``, as CycloneDX in JSON; the project is what they are parts of.
+
+    The same packages give the same text, but for the time: that of ``$SOURCE_DATE_EPOCH`` where it is set.
+
+    Args:
+        report: what ``pip inspect`` or ``pip install --report`` wrote.
+        about: the project.
+
+    Raises:
+        ConfigurationError: the project is not among the packages.
+    """
+    entries: dict[str, dict[str, Any]] = {
+        canonicalize_name(e["metadata"]["name"]): e for e in report.get("install") or report.get("installed") or ()
+    }
+    own = canonicalize_name(about.name)
+    if own not in entries:
+        raise ConfigurationError(f"{about.name} is not among the packages: {', '.join(sorted(entries)) or 'none'}")
+    components: dict[str, Any] = {
+        name: _component(entry, root=name == own) for name, entry in sorted(entries.items())
+    }
+    bom = _Bom(components=[c for name, c in components.items() if name != own])
+    bom.metadata.component = components[own]
+    bom.metadata.tools.components.add(
+        _Component(name="steersman", version=version_of("steersman"), type=ComponentType.APPLICATION)
+    )
+    bom.metadata.timestamp = _now()
+    bom.serial_number = uuid.uuid5(_NAMESPACE, "\n".join(sorted(str(c.bom_ref.value) for c in components.values())))
+    for name, needed in _needs(entries, report.get("environment") or {}).items():
+        bom.register_dependency(components[name], [components[n] for n in needed])
+    return make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=2) + "\n"
+
+
+def _component(entry: Mapping[str, Any], *, root: bool) -> Any:
+    metadata: dict[str, Any] = entry["metadata"]
+    name, version = metadata["name"], metadata["version"]
+    purl = PackageURL("pypi", None, canonicalize_name(name), version)
+    origin: dict[str, Any] = entry.get("download_info") or entry.get("direct_url") or {}
+    archive: dict[str, Any] = origin.get("archive_info") or {}
+    hashes: dict[str, str] = archive.get("hashes") or {}
+    return _Component(
+        name=name,
+        version=version,
+        type=ComponentType.APPLICATION if root else ComponentType.LIBRARY,
+        bom_ref=str(purl),
+        purl=purl,
+        description=metadata.get("summary"),
+        licenses=_licenses(metadata),
+        hashes=[_HashType(alg=_HASHES[a], content=h) for a, h in sorted(hashes.items()) if a in _HASHES],
+        external_references=[
+            _ExternalReference(type=ExternalReferenceType.WEBSITE, url=_XsUri(url)) for url in _homepages(metadata)
+        ],
+    )
+
+
+def _licenses(metadata: Mapping[str, Any]) -> list[Any]:
+    """As declared: an expression, a name, or classifiers. Sources: PEP 639, "Core metadata specifications"."""
+    factory, declared = LicenseFactory(), LicenseAcknowledgement.DECLARED
+    told = metadata.get("license_expression") or metadata.get("license") or ""
+    if told and told != "UNKNOWN" and len(told) <= _LICENSE_NAME and "\n" not in told:
+        return [factory.make_from_string(told, license_acknowledgement=declared)]
+    classifiers: list[str] = [c for c in metadata.get("classifier") or () if c.startswith("License :: ")]
+    names = (c.rpartition(" :: ")[2] for c in classifiers)
+    return [_DisjunctiveLicense(name=n, acknowledgement=declared) for n in sorted(set(names)) if n != "OSI Approved"]
+
+
+def _homepages(metadata: Mapping[str, Any]) -> list[str]:
+    labelled = (u.partition(",") for u in metadata.get("project_url") or ())
+    urls = [metadata.get("home_page") or "", *(u.strip() for label, _, u in labelled if label.lower() == "homepage")]
+    return [next((u for u in urls if u.startswith("http")), "")] if any(u.startswith("http") for u in urls) else []
+
+
+def _needs(entries: Mapping[str, dict[str, Any]], environment: Mapping[str, str]) -> dict[str, list[str]]:
+    """Which of the packages each of them needs, by what it says."""
+    told = {
+        name: [Requirement(r) for r in entry["metadata"].get("requires_dist") or ()]
+        for name, entry in entries.items()
+    }
+    extras: dict[str, set[str]] = {name: {""} for name in entries}
+    for requirement in (r for found in told.values() for r in found):
+        if (needed := canonicalize_name(requirement.name)) in extras:
+            extras[needed] |= requirement.extras
+    return {name: _present(found, extras[name], entries, environment) for name, found in told.items()}
+
+
+def _present(
+    requirements: Iterable[Requirement], extras: set[str], entries: Mapping[str, Any], environment: Mapping[str, str]
+) -> list[str]:
+    found: set[str] = set()
+    for requirement in requirements:
+        marker = requirement.marker
+        wanted = marker is None or any(marker.evaluate({**environment, "extra": e}) for e in extras)
+        if wanted and (name := canonicalize_name(requirement.name)) in entries:
+            found.add(name)
+    return sorted(found)
+
+
+def _now() -> datetime:
+    told = os.environ.get("SOURCE_DATE_EPOCH", "")
+    return datetime.fromtimestamp(int(told), UTC) if told.isdigit() else datetime.now(UTC).replace(microsecond=0)

@@ -1,0 +1,161 @@
+"""``steersman run``: the project's operator on this machine, anew after each change."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+
+from steersman.errors import ConfigurationError
+from steersman_cli.ending import FOUND, told_plainly
+from steersman_cli.project import Project
+
+# More than the operator's own grace, after which something in it hangs.
+_PATIENCE = 40.0
+# How a process ends that is told to before it listens to signals: by it, or by what `__main__` does at first.
+_TOLD = (-signal.SIGTERM, 128 + signal.SIGTERM)
+# The last one comes where a terminal is closed: the operator, in a session of its own, would hear of it from nobody.
+# It may come twice, to the session and to the foreground, and nobody asks for haste by it.
+_KEYS = (signal.SIGINT, signal.SIGTERM)
+_ENDS = (*_KEYS, *([signal.SIGHUP] if sys.platform != "win32" else []))
+# How often it is looked whether the operator still runs.
+_TURNS: dict[str, Any] = {"rust_timeout": 500, "yield_on_timeout": True}
+
+
+def run(
+    context: typer.Context,
+    reload: Annotated[bool, typer.Option(help="Start anew when a file below src/ changes.")] = True,
+) -> None:
+    """Run the operator against the cluster of your kubeconfig until Ctrl-C; every other option is the operator's.
+
+    Example: steersman run --namespace shop --log-level debug
+
+    Example: steersman run --no-reload --kubeconfig ./kubeconfig --debug-bind-address 127.0.0.1:8082
+    """
+    with told_plainly():
+        project = Project.here()
+        # Readable, and without webhooks, which the API server cannot reach here; what is given comes later, and wins.
+        command = [sys.executable, "-m", project.package, "--log-format", "console"]
+        if "webhooks" in project.settings:
+            command.append("--no-webhooks")
+        operator = _Operator([*command, *context.args], project)
+        code = operator.run_with(_changes(project) if reload else None)
+    raise typer.Exit(code)
+
+
+class _Operator:
+    """The operator's process, and who follows it."""
+
+    def __init__(self, command: list[str], project: Project) -> None:
+        self._command = command
+        self._root = project.root
+        self._stopped = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._told: subprocess.Popen[bytes] | None = None
+
+    def run_with(self, changes: Callable[[threading.Event], Iterator[Any]] | None) -> int:
+        """Runs it until a signal, or until it ends without a change to come. Returns its exit code."""
+        with self._signals():
+            self._start()
+            if changes is None:
+                return self._ended()
+            for changed in changes(self._stopped):
+                if self._stopped.is_set() or (not changed and self._is_done()):
+                    break
+                if not changed:
+                    continue
+                names = ", ".join(sorted({str(name) for _, name in changed}))
+                typer.echo(f"steersman: changed: {names.replace(f'{self._root}/', '')}; starting anew", err=True)
+                self._end()
+                if self._stopped.is_set():
+                    break
+                self._start()
+            return self._end()
+
+    def _is_done(self) -> bool:
+        """Whether it ended in order. One that failed waits for the change that mends it."""
+        code = None if self._process is None else self._process.poll()
+        if code:
+            typer.echo(f"steersman: the operator ended with exit code {code}; waiting for a change", err=True)
+            self._process = None
+        return code == 0
+
+    def _start(self) -> None:
+        # In a session of its own, so that Ctrl-C reaches it once, from here, and not from the terminal as well.
+        path = os.pathsep.join(p for p in (str(self._root / "src"), os.environ.get("PYTHONPATH", "")) if p)
+        self._process = subprocess.Popen(
+            self._command, cwd=self._root, env={**os.environ, "PYTHONPATH": path}, start_new_session=True
+        )
+        # A signal from before there was a process to tell.
+        if self._stopped.is_set():
+            self._tell(self._process)
+
+    def _end(self) -> int:
+        """Ends it in order; 0 too where it was told so before it could listen."""
+        process = self._process
+        if process is None:
+            return FOUND
+        self._tell(process)
+        try:
+            code = process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return process.wait()
+        return 0 if code in _TOLD else code
+
+    def _tell(self, process: subprocess.Popen[bytes]) -> None:
+        """Tells it to end, once: told again, it would drop what it is at."""
+        if self._told is not process and process.poll() is None:
+            self._told = process
+            process.send_signal(signal.SIGTERM)
+
+    def _ended(self) -> int:
+        assert self._process is not None
+        code = self._process.wait()
+        return 0 if self._stopped.is_set() and code in _TOLD else code
+
+    @contextmanager
+    def _signals(self) -> Generator[None]:
+        """The first signal ends the operator in order, the second at once."""
+
+        def stop(number: int, _: FrameType | None) -> None:
+            second = self._stopped.is_set()
+            if second and number not in _KEYS:
+                return
+            self._stopped.set()
+            if self._process is None:
+                return
+            if second:
+                self._process.kill()
+            else:
+                self._tell(self._process)
+
+        former = {number: signal.signal(number, stop) for number in _ENDS}
+        try:
+            yield
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+
+def _changes(project: Project) -> Callable[[threading.Event], Iterator[Any]]:
+    try:
+        from watchfiles import PythonFilter, watch
+    except ImportError as error:
+        raise ConfigurationError(
+            f"starting anew needs more: pip install 'steersman[cli]', or say --no-reload ({error})"
+        ) from None
+
+    def changes(stopped: threading.Event) -> Iterator[Any]:
+        source = project.root / "src"
+        return watch(source, watch_filter=PythonFilter(), stop_event=stopped, raise_interrupt=False, **_TURNS)
+
+    return changes

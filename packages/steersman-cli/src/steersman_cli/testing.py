@@ -1,0 +1,110 @@
+"""``steersman testing``: an API server in memory, for kubectl and for programs in any language."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+import yaml
+
+from steersman.errors import ConfigurationError, SteersmanError
+
+if TYPE_CHECKING:
+    from steersman_testing import InMemoryApiServer
+    from steersman_testing.serving import ApiEndpoint
+
+group = typer.Typer(no_args_is_help=True, help="Tools for tests.")
+"""The commands below ``steersman testing``."""
+
+_COMPACTION_SECONDS = 300.0
+
+
+@group.callback()
+def _testing() -> None:  # pyright: ignore[reportUnusedFunction]
+    """Tools for tests."""
+
+
+@group.command()
+def serve(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen, on 127.0.0.1; 0: a free port.")] = 0,
+    kubeconfig: Annotated[Path, typer.Option(help="The kubeconfig file to write.")] = Path("kubeconfig"),
+    crd: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE|DIRECTORY", help="Install its CustomResourceDefinitions; may be repeated."),
+    ] = None,
+    load: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE|DIRECTORY", help="Create its objects before anyone can ask; may be repeated."),
+    ] = None,
+    tls: Annotated[bool, typer.Option("--tls", help="Serve HTTPS, by a certificate of its own.")] = False,
+) -> None:
+    """Serve a Kubernetes API from memory until SIGINT or SIGTERM. Nothing is kept, nothing else listens to it.
+
+    Example: steersman testing serve --crd crds.yaml
+
+    Example: steersman testing serve --port 8001 --tls --load fixtures/
+    """
+    from steersman_testing import InMemoryApiServer
+    from steersman_testing.manifests import DEFINITIONS, manifests_from
+
+    server = InMemoryApiServer()
+    try:
+        _refuse_foreign(kubeconfig)
+        server.load(*manifests_from(crd or (), DEFINITIONS))
+        server.load(*manifests_from(load or ()))
+        asyncio.run(_serve(server, port, kubeconfig, tls))
+    except (SteersmanError, ValueError) as error:
+        typer.echo(f"steersman: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+async def _serve(server: InMemoryApiServer, port: int, kubeconfig: Path, tls: bool) -> None:
+    from steersman_testing import serving
+
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    async with serving.serve(server, port=port, tls=tls) as endpoint:
+        _tell(endpoint, kubeconfig)
+        await _forget_by_and_by(server, stopped)
+    typer.echo("Ended.")
+
+
+def _tell(endpoint: ApiEndpoint, kubeconfig: Path) -> None:
+    try:
+        kubeconfig.write_text(endpoint.kubeconfig)
+    except OSError as error:
+        raise ConfigurationError(f"cannot write {kubeconfig}: {error.strerror}") from error
+    typer.echo(f"Listening at {endpoint.url}. In another terminal:\n")
+    typer.echo(f"  export KUBECONFIG={kubeconfig.resolve()}\n  kubectl get namespaces\n\nCtrl-C ends it.")
+
+
+async def _forget_by_and_by(server: InMemoryApiServer, stopped: asyncio.Event) -> None:
+    """Waits for the end; meanwhile, what is older than five to ten minutes is forgotten, as etcd is made to do."""
+    before = server.resource_version
+    while not stopped.is_set():
+        try:
+            async with asyncio.timeout(_COMPACTION_SECONDS):
+                await stopped.wait()
+        except TimeoutError:
+            server.compact(before)
+            server.requests.clear()
+            server.refused.clear()
+            before = server.resource_version
+
+
+def _refuse_foreign(kubeconfig: Path) -> None:
+    """Never writes over a kubeconfig that leads elsewhere."""
+    from steersman_testing.serving.endpoint import NAME
+
+    if not kubeconfig.exists():
+        return
+    try:
+        found = yaml.safe_load(kubeconfig.read_text())
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ConfigurationError(f"{kubeconfig} exists and cannot be read: choose another --kubeconfig") from error
+    if not isinstance(found, dict) or cast("dict[str, Any]", found).get("current-context") != NAME:
+        raise ConfigurationError(f"{kubeconfig} exists and leads elsewhere: choose another --kubeconfig")

@@ -1,0 +1,125 @@
+"""``steersman update``: what changed in the templates, brought into a project by copier."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from steersman.errors import ConfigurationError
+from steersman_cli.ending import FOUND, told_plainly
+from steersman_cli.init import requirement
+from steersman_cli.manifests import generate_in_background
+from steersman_cli.project import Project
+from steersman_cli.templating import SOURCE, TEMPLATES, copier, release
+
+HISTORY = TEMPLATES / "history.bundle"
+"""The templates of earlier releases, each a tag; there is none before the second."""
+
+_CONFLICT = "<" * 7 + " before updating"
+
+
+def update(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would change.")] = False,
+) -> None:
+    """Bring what is new in the templates into the project, and keep your changes. Commit first.
+
+    Exit codes: 0 all is well, 1 some files have conflict markers, 2 it cannot be done.
+
+    Example: steersman update --dry-run
+    """
+    with told_plainly():
+        project = Project.here()
+        conflicts = updated(project, dry_run=dry_run)
+    if conflicts:
+        typer.echo(f"both you and the templates changed the same lines: see {', '.join(conflicts)}", err=True)
+        raise typer.Exit(FOUND)
+    if not dry_run:
+        generate_in_background(project)
+        typer.echo("Look at `git diff`, and run `make check test`.")
+
+
+def updated(project: Project, *, history: Path = HISTORY, dry_run: bool = False) -> list[str]:
+    """Updates ``project`` and returns the files in which there are conflict markers.
+
+    Raises:
+        ConfigurationError: git or copier is missing, something is not committed, or the release that the project was
+            made by is not known.
+    """
+    copier()
+    if shutil.which("git") is None:
+        raise ConfigurationError("git is not in PATH: an update needs it")
+    if _git(project.root, "rev-parse", "--is-inside-work-tree", check=False) != "true":
+        raise ConfigurationError("the project is not in git: an update compares with what you committed")
+    if _git(project.root, "status", "--porcelain", "."):
+        raise ConfigurationError("something is not committed: commit or stash it, so that the update can be seen")
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory)
+        repository(home / "templates", history)
+        former = _answered(project)
+        known = _git(home / "templates", "tag").split()
+        if former not in known:
+            raise ConfigurationError(f"the templates of {former} are not known here (known: {', '.join(known)})")
+        _run_copier(project, home, dry_run=dry_run)
+    changed = _git(project.root, "status", "--porcelain", "--untracked-files=all", ".").splitlines()
+    names = [line.strip().partition(" ")[2].strip() for line in changed]
+    return [n for n in names if (project.root / n).is_file() and _CONFLICT in (project.root / n).read_text()]
+
+
+def repository(directory: Path, history: Path = HISTORY, templates: Path = TEMPLATES / "project") -> None:
+    """Makes a git repository in which each release's templates have a tag, those of this package included."""
+    directory.mkdir()
+    _git(directory, "init", "--quiet")
+    if history.exists():
+        _git(directory, "fetch", "--quiet", str(history), "refs/tags/*:refs/tags/*")
+    shutil.copytree(templates, directory, dirs_exist_ok=True)
+    # Whatever the user tells git to ignore, a template is not.
+    _git(directory, "add", "--all", "--force")
+    _git(directory, "commit", "--quiet", "--no-verify", "--no-gpg-sign", "--message", release())
+    _git(directory, "tag", "--force", release())
+
+
+def _run_copier(project: Project, home: Path, *, dry_run: bool) -> None:
+    """In a process of its own, to which the templates' name leads to the repository on this machine."""
+    # What is not in the templates of that time was not asked for, so defaults do.
+    data = {"steersman": requirement(), "template_source": SOURCE, "template_version": release()}
+    command = [sys.executable, "-m", "copier", "update", "--defaults", "--quiet", "--vcs-ref", release()]
+    command += [part for name, value in data.items() for part in ("--data", f"{name}={value}")]
+    environment = {
+        **os.environ,
+        "COPIER_CACHE_DIR": str(home / "cache"),
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.{(home / 'templates').as_uri()}.insteadOf",
+        "GIT_CONFIG_VALUE_0": SOURCE,
+    }
+    if dry_run:
+        command.append("--pretend")
+        command.remove("--quiet")
+    ended = subprocess.run(
+        [*command, str(project.root)], env=environment, capture_output=not dry_run, text=True, check=False
+    )
+    if ended.returncode:
+        raise ConfigurationError(f"copier failed: {(ended.stderr or '').strip()}")
+
+
+def _answered(project: Project) -> str:
+    file = project.root / ".copier-answers.yml"
+    try:
+        return yaml.safe_load(file.read_text())["_commit"]
+    except (OSError, KeyError, TypeError, yaml.YAMLError) as error:
+        raise ConfigurationError(f"{file} does not say which templates the project was made of") from error
+
+
+def _git(directory: Path, *arguments: str, check: bool = True) -> str:
+    identity = ("-c", "user.name=steersman", "-c", "user.email=steersman@localhost")
+    ended = subprocess.run(["git", *identity, *arguments], cwd=directory, capture_output=True, text=True, check=False)
+    if check and ended.returncode:
+        raise ConfigurationError(f"git {arguments[0]} failed: {ended.stderr.strip()}")
+    return ended.stdout.strip()

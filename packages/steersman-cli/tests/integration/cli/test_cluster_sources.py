@@ -1,0 +1,54 @@
+"""Commands that read from the cluster of the kubeconfig."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from framework_support.buoy import Buoy
+from steersman import SyncClient
+from steersman.api.rbac_v1 import ClusterRole
+from steersman.crd import definition
+from steersman.meta import decode_builtins
+from steersman.rbac import Access
+from steersman_cli import app
+from steersman_testing.envtest import Envtest
+from steersman_testing.recording import write_accesses
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, arguments, prog_name="steersman")
+
+
+@pytest.fixture
+def at(envtest: Envtest, monkeypatch: pytest.MonkeyPatch) -> Envtest:
+    monkeypatch.setenv("KUBECONFIG", str(envtest.kubeconfig))
+    return envtest
+
+
+def test_a_role_of_the_cluster(at: Envtest, tmp_path: Path) -> None:
+    rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "checked"}}
+    with SyncClient(at.config) as client:
+        client.create(decode_builtins({**role, "rules": [rule]}, ClusterRole))
+    record = tmp_path / "rbac.json"
+    write_accesses(record, {Access("", "secrets", "get"), Access("", "pods", "get")})
+    result = run("rbac", "check", "cluster:checked", "--recorded", str(record), "-o", "json")
+    assert result.exit_code == 1, result.output
+    found = json.loads(result.output)
+    assert [(a["verb"], a["resource"]) for part in ("missing", "superfluous") for a in found[part]] == [
+        ("get", "pods"),
+        ("list", "secrets"),
+    ]
+    nobody = run("rbac", "check", "cluster:nobody", "--recorded", str(record))
+    assert nobody.exit_code == 2 and "nobody" in nobody.output
+
+
+def test_models_of_the_definitions_of_the_cluster(at: Envtest, tmp_path: Path) -> None:
+    at.install_crds(definition(Buoy))
+    result = run("models", "cluster", "--kind", "Buoy", "--output", str(tmp_path / "foreign"))
+    assert result.exit_code == 0, result.output
+    assert "class Buoy(Object):" in (tmp_path / "foreign" / "sea_example_com_v1.py").read_text()

@@ -1,0 +1,334 @@
+"""Charts as the real helm reads them."""
+
+from __future__ import annotations
+
+import copy
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from framework_support.helm import Helm
+from framework_support.packaged import Manifest, changed, container, one
+from framework_support.projects import EXAMPLES, made
+from steersman.meta.documents import as_text
+from steersman_cli.packaging import Installation
+
+from .conftest import Write
+
+# The first of them builds helm.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("helm")]
+
+
+def test_it_passes_the_linter_and_is_the_same_each_time(installation: Installation, charted: Write) -> None:
+    chart = charted(installation, image="example.com/databaseuser:v1")
+    chart.helm("lint", "--strict", str(chart.directory))
+    files = {p: p.read_text() for p in chart.directory.rglob("*") if p.is_file()}
+    charted(installation, image="example.com/databaseuser:v1")
+    assert {p: p.read_text() for p in chart.directory.rglob("*") if p.is_file()} == files
+
+
+def test_a_release_of_its_own_name_is_what_config_deploys(installation: Installation, charted: Write) -> None:
+    found = charted(installation).template(name="databaseuser", namespace="databaseuser-system")
+    released = {(m["kind"], m["metadata"].get("namespace", ""), m["metadata"]["name"]): m for m in found}
+    for manifest in copy.deepcopy(installation.manifests):
+        metadata = manifest["metadata"]
+        if manifest["kind"] == "Namespace":
+            continue
+        same = released.pop((manifest["kind"], metadata.get("namespace", ""), metadata["name"]))
+        if manifest["kind"] == "Deployment":
+            ours, theirs = (container([m]) for m in (manifest, same))
+            assert set(ours.pop("args")) <= set(theirs.pop("args"))
+            assert theirs.pop("image") == "databaseuser:1.2.0"
+            del ours["image"]
+            assert ours == theirs
+            continue
+        content = {k: v for k, v in same.items() if k != "metadata"}
+        content = without_instance(content)
+        assert content == {k: v for k, v in manifest.items() if k != "metadata"}
+    assert released == {}
+
+
+def without_instance(value: Any) -> Any:
+    if isinstance(value, dict):
+        found = cast("Manifest", value)
+        return {k: without_instance(v) for k, v in found.items() if k != "app.kubernetes.io/instance"}
+    return [without_instance(v) for v in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
+def test_names_of_a_release_reach_all_who_refer_to_them(installation: Installation, charted: Write) -> None:
+    found = charted(installation).template()
+    assert container(found)["args"] == [
+        "--leader-elect",
+        "--leader-election-id=post-databaseuser",
+        "--log-level=info",
+        "--log-format=json",
+        "--webhook-service=mail/post-databaseuser-webhook",
+    ]
+    lease = one(found, "Role", "post-databaseuser-leader-election")
+    assert lease["rules"][1]["resourceNames"] == ["post-databaseuser"]
+    secret = one(found, "Role", "post-databaseuser-webhook-certificate")
+    assert secret["rules"][1]["resourceNames"] == ["post-databaseuser-webhook-cert"]
+    role = one(found, "ClusterRole", "post-databaseuser-manager-role")
+    named = [r["resourceNames"] for r in role["rules"] if "resourceNames" in r]
+    assert named == [["post-databaseuser-webhook"]]
+    binding = one(found, "ClusterRoleBinding")
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    account = {"kind": "ServiceAccount", "name": "post-databaseuser", "namespace": "mail"}
+    assert binding["subjects"] == [account]
+    webhook = one(found, "ValidatingWebhookConfiguration", "post-databaseuser-webhook")["webhooks"][0]
+    service = one(found, "Service")
+    assert webhook["clientConfig"]["service"]["name"] == service["metadata"]["name"] == "post-databaseuser-webhook"
+    pods = one(found, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert service["spec"]["selector"].items() <= pods.items()
+    assert "databaseuser-system" not in str(found)
+
+
+def test_a_long_name_leaves_room_for_those_of_services(installation: Installation, charted: Write) -> None:
+    found = charted(installation).template("--set", f"fullnameOverride={'a' * 63}")
+    assert len(one(found, "Service")["metadata"]["name"]) == 63
+
+
+def test_a_long_name_leaves_room_for_a_service_of_any_name(installation: Installation, charted: Write) -> None:
+    def called(service: Manifest) -> None:
+        service["metadata"]["name"] = "webhook-service"
+
+    chart = charted(changed(installation, "Service", called))
+    found = chart.template("--set", f"fullnameOverride={'a' * 63}")
+    assert len(one(found, "Service")["metadata"]["name"]) == 63
+
+
+def test_names_that_look_like_numbers_are_names(installation: Installation, charted: Write) -> None:
+    chart = charted(installation)
+    found = chart.template("--set-string", "fullnameOverride=12,nameOverride=34", name="56", namespace="78")
+    deployment = one(found, "Deployment")
+    assert (deployment["metadata"]["name"], deployment["metadata"]["namespace"]) == ("12", "78")
+    labels = {"app.kubernetes.io/name": "34", "app.kubernetes.io/instance": "56"}
+    assert labels.items() <= deployment["spec"]["selector"]["matchLabels"].items()
+    account = {"kind": "ServiceAccount", "name": "12", "namespace": "78"}
+    assert one(found, "ClusterRoleBinding")["subjects"] == [account]
+    assert one(found, "Role", "12-leader-election")["rules"][1]["resourceNames"] == ["12"]
+    assert deployment["spec"]["replicas"] == 1
+
+
+def test_a_chart_that_contains_it_may_switch_it(installation: Installation, charted: Write, tmp_path: Path) -> None:
+    chart = charted(installation)
+    whole = tmp_path / "whole"
+    part = {"name": "databaseuser", "version": "1.2.0", "condition": "databaseuser.enabled"}
+    about = {"apiVersion": "v2", "name": "whole", "version": "1.0.0", "dependencies": [part]}
+    shutil.copytree(chart.directory, whole / "charts/databaseuser")
+    (whole / "Chart.yaml").write_text(as_text(about))
+    assert one(chart.helm.template(whole, "--set", "databaseuser.enabled=true"), "Deployment")
+    assert chart.helm.template(whole, "--set", "databaseuser.enabled=false") == []
+
+
+def test_every_container_of_the_operators_image_has_the_one_of_values(
+    installation: Installation, charted: Write
+) -> None:
+    def beside(deployment: Manifest) -> None:
+        pod = deployment["spec"]["template"]["spec"]
+        pod["initContainers"] = [{"name": "before", "image": "controller:latest"}]
+        pod["containers"].append({"name": "beside", "image": "controller:latest"})
+
+    chart = charted(changed(installation, "Deployment", beside))
+    pod = one(chart.template("--set", "image.tag=v9"), "Deployment")["spec"]["template"]["spec"]
+    images = {c["image"] for c in (*pod["initContainers"], *pod["containers"])}
+    assert images == {"databaseuser:v9"}
+
+
+def test_a_certificate_that_others_keep_is_still_served(installation: Installation, charted: Write) -> None:
+    def served(deployment: Manifest) -> None:
+        deployment["spec"]["template"]["spec"]["containers"][0]["args"] = ["--webhook-cert-path=/own"]
+
+    chart = charted(replace(changed(installation, "Deployment", served), components={}))
+    assert "--webhook-cert-path=/own" in container(chart.template())["args"]
+
+
+def test_secure_metrics_are_asked_securely(installation: Installation, charted: Write) -> None:
+    def secure(deployment: Manifest) -> None:
+        deployment["spec"]["template"]["spec"]["containers"][0]["args"] = ["--metrics-secure"]
+
+    chart = charted(changed(installation, "Deployment", secure))
+    monitor = one(chart.template("--set", "metrics.serviceMonitor.enabled=true"), "ServiceMonitor")
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["scheme"] == "https"
+    assert endpoint["bearerTokenFile"].endswith("/serviceaccount/token")
+
+
+def test_certificates_of_other_services_are_there_in_any_case(installation: Installation, charted: Write) -> None:
+    component = copy.deepcopy(installation.components["certmanager"])
+    issuer, certificate = one(component, "Issuer"), one(component, "Certificate")
+    issuer["metadata"]["name"] = "databaseuser-metrics"
+    certificate["metadata"]["name"] = "databaseuser-metrics"
+    certificate["spec"] = {
+        "dnsNames": ["databaseuser-metrics.databaseuser-system.svc"],
+        "issuerRef": {"kind": "Issuer", "name": "databaseuser-metrics"},
+        "secretName": "metrics-cert",
+    }
+    service = copy.deepcopy(installation.of("Service")[0])
+    service["metadata"]["name"] = "databaseuser-metrics"
+    chart = charted(replace(installation, manifests=(*installation.manifests, service, issuer, certificate)))
+    found = chart.template()
+    assert one(found, "Certificate")["spec"] == {
+        "dnsNames": ["post-databaseuser-metrics.mail.svc"],
+        "issuerRef": {"kind": "Issuer", "name": one(found, "Issuer")["metadata"]["name"]},
+        "secretName": "metrics-cert",
+    }
+    both = chart.template("--set", "webhooks.certificates=cert-manager")
+    injected = one(both, "ValidatingWebhookConfiguration")["metadata"]["annotations"]
+    assert injected == {"cert-manager.io/inject-ca-from": "mail/post-databaseuser-webhook"}
+    assert {m["metadata"]["name"] for m in both if m["kind"] == "Issuer"} == {
+        "post-databaseuser-metrics",
+        "post-databaseuser-selfsigned",
+    }
+
+
+def test_a_secret_of_any_name_is_the_one_that_is_mounted(installation: Installation, charted: Write) -> None:
+    component = copy.deepcopy(installation.components["certmanager"])
+    one(component, "Certificate")["spec"]["secretName"] = "serving-cert"
+
+    def mounted(deployment: Manifest) -> None:
+        volume = {"name": "serving", "secret": {"secretName": "serving-cert"}}
+        deployment["spec"]["template"]["spec"]["volumes"] = [volume]
+
+    installation = changed(installation, "Deployment", mounted)
+    chart = charted(replace(installation, manifests=(*installation.manifests, *component), components={}))
+    found = chart.template()
+    (volume,) = one(found, "Deployment")["spec"]["template"]["spec"]["volumes"]
+    assert volume["secret"]["secretName"] == one(found, "Certificate")["spec"]["secretName"]
+
+
+def test_objects_of_one_name_in_several_namespaces(installation: Installation, charted: Write) -> None:
+    settings: list[Manifest] = [
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": place}}
+        for place in ("databaseuser-system", "elsewhere")
+    ]
+    found = charted(replace(installation, manifests=(*installation.manifests, *settings))).template()
+    assert [m["metadata"]["namespace"] for m in found if m["kind"] == "ConfigMap"] == ["mail", "elsewhere"]
+
+
+def test_text_that_looks_like_a_template_is_text(installation: Installation, charted: Write) -> None:
+    words = "Such as {{ .Values.image }}, {{{ x }}} and {{- end }}; see `{{`. " + "long " * 40 + "{{ y }}"
+
+    def described(definition: Manifest) -> None:
+        definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = words
+        definition["metadata"]["annotations"] = {"note": "{{ z }}"}
+
+    found = one(
+        charted(changed(installation, "CustomResourceDefinition", described)).template(), "CustomResourceDefinition"
+    )
+    assert found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] == words
+    assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep", "note": "{{ z }}"}
+
+
+def test_what_somebody_changed_in_config_shows(installation: Installation, charted: Write) -> None:
+    words = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "words", "namespace": "databaseuser-system"},
+    }
+
+    def widened(deployment: Manifest) -> None:
+        pod = deployment["spec"]["template"]["spec"]
+        manager = pod["containers"][0]
+        manager["args"] = ["serve", "--zap-log-level", "debug", "--own=1", "--leader-election-id=mine"]
+        manager["volumeMounts"] = [{"name": "words", "mountPath": "/words"}]
+        pod["volumes"] = [{"name": "words", "configMap": {"name": "words"}}]
+        pod["containers"].append({"name": "beside", "image": "example.com/beside:1"})
+        deployment["spec"]["replicas"] = 2
+
+    installation = changed(installation, "Deployment", widened)
+    installation = replace(installation, manifests=(*installation.manifests, {**words, "data": {"a": "{{ b }}"}}))
+    chart = charted(installation)
+    found = chart.template("--set", "leaderElection.enabled=true")
+    pod = one(found, "Deployment")["spec"]["template"]["spec"]
+    manager, beside = pod["containers"]
+    assert manager["args"][:4] == [
+        "serve",
+        "--own=1",
+        "--leader-elect",
+        "--leader-election-id=post-databaseuser-mine",
+    ]
+    assert "--log-level=debug" in manager["args"]
+    assert beside == {"name": "beside", "image": "example.com/beside:1"}
+    assert pod["volumes"] == [{"name": "words", "configMap": {"name": "words"}}]
+    assert manager["volumeMounts"] == [{"name": "words", "mountPath": "/words"}]
+    own = one(found, "ConfigMap")
+    assert (own["metadata"]["name"], own["metadata"]["namespace"], own["data"]) == ("words", "mail", {"a": "{{ b }}"})
+    # As the manifests have it: two replicas, and no election.
+    assert "all would do the work" in chart.refuses()
+
+
+def test_an_operator_without_webhooks_and_definitions(installation: Installation, charted: Write) -> None:
+    left = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "CustomResourceDefinition", "Service")
+    manifests = tuple(m for m in installation.manifests if m["kind"] not in left)
+    chart = charted(replace(installation, manifests=manifests))
+    assert not {m["kind"] for m in chart.template()} & set(left)
+    assert "--webhook" not in str(container(chart.template())["args"])
+    assert "'webhooks' not allowed" in chart.refuses("--set", "webhooks.certificates=self")
+
+
+ROOT = Path(__file__).parents[5]
+PROJECTS = [ROOT / "operators/databases", *EXAMPLES]
+
+
+@pytest.mark.parametrize("project", PROJECTS, ids=lambda root: root.name)
+def test_the_projects_of_this_repository(project: Path, helm: Helm, tmp_path: Path) -> None:
+    made(project, ("chart", "--image", "example.com/operator:v1", "--directory", str(tmp_path)))
+    helm("lint", "--strict", str(tmp_path))
+    found = helm.template(tmp_path)
+    assert container(found)["image"] == "example.com/operator:v1"
+    assert any(manifest["kind"] == "CustomResourceDefinition" for manifest in found)
+
+
+def test_a_cluster_role_of_the_name_of_that_for_the_certificate_stays(
+    installation: Installation, charted: Write
+) -> None:
+    name = "databaseuser-webhook-certificate"
+    binding = copy.deepcopy(one(installation.manifests, "ClusterRoleBinding"))
+    role = copy.deepcopy(one(installation.manifests, "ClusterRole", "databaseuser-manager-role"))
+    role["metadata"]["name"] = binding["metadata"]["name"] = binding["roleRef"]["name"] = name
+    chart = charted(replace(installation, manifests=(*installation.manifests, role, binding)))
+    found = chart.template("--set", "webhooks.certificates=cert-manager")
+    assert [m["kind"] for m in found if m["metadata"]["name"] == f"post-{name}"] == [
+        "ClusterRole",
+        "ClusterRoleBinding",
+    ]
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_certificates_of_cert_manager(
+    installation: Installation, charted: Write, webhooked: Path, tmp_path: Path, listed: bool
+) -> None:
+    switch = ("--set", "webhooks.certificates=cert-manager")
+    if listed:
+        config = Path(shutil.copytree(webhooked / "config", tmp_path / "config"))
+        default = config / "default/kustomization.yaml"
+        default.write_text(
+            default.read_text().replace("# components", "components").replace("#   - ../c", "  - ../c")
+        )
+        installation, switch = Installation.read(config, "databaseuser"), ()
+    chart = charted(installation)
+    found = chart.template(*switch)
+    certificate = one(found, "Certificate")
+    assert certificate["spec"] == {
+        "dnsNames": ["post-databaseuser-webhook.mail.svc", "post-databaseuser-webhook.mail.svc.cluster.local"],
+        "issuerRef": {"kind": "Issuer", "name": one(found, "Issuer")["metadata"]["name"]},
+        "secretName": "post-databaseuser-webhook-cert",
+    }
+    arguments, pod = container(found)["args"], one(found, "Deployment")["spec"]["template"]["spec"]
+    assert [a for a in arguments if a.startswith("--webhook-cert-path")] == ["--webhook-cert-path=/certs"]
+    (volume,) = pod["volumes"]
+    assert volume["secret"] == {"secretName": certificate["spec"]["secretName"]}
+    (mount,) = container(found)["volumeMounts"]
+    assert (mount["name"], mount["mountPath"]) == (volume["name"], "/certs")
+    injected = {"cert-manager.io/inject-ca-from": f"mail/{certificate['metadata']['name']}"}
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        assert one(found, kind)["metadata"]["annotations"] == injected
+    # Nor may the operator touch what it does not keep.
+    assert "secrets" not in str([m.get("rules") for m in found])
+    own = chart.template("--set", "webhooks.certificates=self")
+    assert "cert-manager" not in str(own)
+    assert "volumes" not in one(own, "Deployment")["spec"]["template"]["spec"]

@@ -1,0 +1,192 @@
+"""What users set in the values of a chart, as the real helm reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framework_support.packaged import Manifest, changed, container, one
+from steersman.meta.documents import as_text
+from steersman_cli.packaging import Installation
+
+from .conftest import Write
+
+# The first of them builds helm.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("helm")]
+DIGEST = "sha256:" + "0" * 64
+
+
+def test_values_of_pods(installation: Installation, charted: Write, tmp_path: Path) -> None:
+    values: dict[str, Any] = {
+        "replicaCount": 3,
+        "image": {"repository": "example.com:5000/users", "tag": "v9", "pullPolicy": "Always"},
+        "imagePullSecrets": [{"name": "pull"}],
+        "serviceAccount": {"annotations": {"cloud": "role"}},
+        "resources": {"limits": {"memory": "1Gi"}, "requests": {"cpu": 1}},
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "topologySpreadConstraints": [{"maxSkew": 1}],
+        "priorityClassName": "high",
+        "podSecurityContext": {"runAsUser": 7},
+        "securityContext": {"privileged": False},
+        "podAnnotations": {"a": "b"},
+        "podLabels": {"team": "users"},
+        "extraEnv": [{"name": "GREETING", "value": "{{ hello }}"}],
+        "extraArgs": ["--debug-bind-address=:8082"],
+        "extraVolumes": [{"name": "tmp", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+        "logging": {"level": "debug", "format": "console"},
+    }
+    (tmp_path / "values.yaml").write_text(as_text(values))
+    found = charted(installation).template("--values", str(tmp_path / "values.yaml"))
+    deployment = one(found, "Deployment")["spec"]
+    pod, manager = deployment["template"]["spec"], container(found)
+    assert deployment["replicas"] == 3
+    assert (manager["image"], manager["imagePullPolicy"]) == ("example.com:5000/users:v9", "Always")
+    for name in ("imagePullSecrets", "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints"):
+        assert pod[name] == values[name]
+    assert pod["priorityClassName"] == "high"
+    # Helm merges mappings: what a user leaves out is as the manifests have it.
+    assert pod["securityContext"] == {**installation.pod["securityContext"], "runAsUser": 7}
+    assert manager["resources"]["requests"] == {"cpu": 1, "memory": "96Mi"}
+    assert manager["securityContext"]["privileged"] is False
+    metadata = deployment["template"]["metadata"]
+    assert metadata["annotations"] == {"a": "b"}
+    assert metadata["labels"]["team"] == "users"
+    assert manager["env"][-1] == values["extraEnv"][0]
+    assert {"--log-level=debug", "--log-format=console", *values["extraArgs"]} <= set(manager["args"])
+    assert pod["volumes"] == values["extraVolumes"]
+    assert manager["volumeMounts"] == values["extraVolumeMounts"]
+    assert one(found, "ServiceAccount")["metadata"]["annotations"] == {"cloud": "role"}
+
+
+def test_a_digest_wins_over_a_tag(installation: Installation, charted: Write) -> None:
+    chart = charted(installation, image=f"example.com:5000/users:v1@{DIGEST}")
+    assert container(chart.template())["image"] == f"example.com:5000/users@{DIGEST}"
+    assert container(chart.template("--set", "image.digest="))["image"] == "example.com:5000/users:v1"
+
+
+def test_parts_that_users_switch(installation: Installation, charted: Write) -> None:
+    chart = charted(installation)
+    usual = {m["kind"] for m in chart.template()}
+    for switch, kinds in {
+        "metrics.serviceMonitor.enabled=true": {"ServiceMonitor"},
+        "metrics.monitors.enabled=true": {"PodMonitor"},
+        "podDisruptionBudget.enabled=true": {"PodDisruptionBudget"},
+        "networkPolicy.enabled=true": {"NetworkPolicy"},
+        "webhooks.certificates=cert-manager": {"Issuer", "Certificate"},
+    }.items():
+        assert {m["kind"] for m in chart.template("--set", switch)} - usual == kinds, switch
+    for switch, kinds in {
+        "serviceAccount.create=false": {"ServiceAccount"},
+        "rbac.create=false": {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"},
+        "crds.install=false": {"CustomResourceDefinition"},
+    }.items():
+        assert usual - {m["kind"] for m in chart.template("--set", switch)} == kinds, switch
+    budget = one(
+        chart.template("--set", "podDisruptionBudget.enabled=true,podDisruptionBudget.minAvailable=50%"),
+        "PodDisruptionBudget",
+    )
+    assert budget["spec"]["minAvailable"] == "50%"
+    assert "maxUnavailable" not in budget["spec"]
+
+
+def test_a_service_monitor_finds_the_metrics(installation: Installation, charted: Write) -> None:
+    switches = "metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.interval=30s"
+    found = charted(installation).template("--set", f"{switches},metrics.serviceMonitor.labels.release=prometheus")
+    monitor, service = one(found, "ServiceMonitor"), one(found, "Service", "post-databaseuser-metrics")
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    assert monitor["spec"]["endpoints"] == [{"port": "metrics", "interval": "30s"}]
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    # The Service before the webhooks has no metrics.
+    other = one(found, "Service", "post-databaseuser-webhook")
+    assert not monitor["spec"]["selector"]["matchLabels"].items() <= other["metadata"]["labels"].items()
+
+
+def test_definitions_stay_unless_a_user_says_otherwise(installation: Installation, charted: Write) -> None:
+    chart = charted(installation)
+    keep = one(chart.template(), "CustomResourceDefinition")["metadata"]["annotations"]
+    assert keep == {"helm.sh/resource-policy": "keep"}
+    assert (
+        "annotations" not in one(chart.template("--set", "crds.keep=false"), "CustomResourceDefinition")["metadata"]
+    )
+
+
+def test_some_namespaces_only(installation: Installation, charted: Write) -> None:
+    nodes = {"apiGroups": [""], "resources": ["nodes", "configmaps"], "verbs": ["get"]}
+    fleets = {"apiGroups": ["fleet.example.com"], "resources": ["fleets/status"], "verbs": ["get"]}
+
+    def widened(role: Manifest) -> None:
+        if role["metadata"]["name"] == "databaseuser-manager-role":
+            role["rules"] += [nodes, fleets, {"nonResourceURLs": ["/version"], "verbs": ["get"]}]
+
+    scoped = {("fleet.example.com", "fleets")}
+    chart = charted(changed(installation, "ClusterRole", widened), cluster_scoped=scoped)
+    whole = one(chart.template(), "ClusterRole", "post-databaseuser-manager-role")
+    found = chart.template("--set-string", "watchNamespaces={shop,1234}")
+    assert "--namespaces=shop,1234" in container(found)["args"]
+    narrow = [m for m in found if m["kind"] == "Role" and m["metadata"]["name"] == "post-databaseuser-manager-role"]
+    assert [m["metadata"]["namespace"] for m in narrow] == ["shop", "1234"]
+    bound = [m for m in found if m["kind"] == "RoleBinding" and m["metadata"]["name"] == "post-databaseuser-manager"]
+    assert [b["metadata"]["namespace"] for b in bound] == ["shop", "1234"]
+    assert all(b["roleRef"]["kind"] == "Role" and b["subjects"][0]["namespace"] == "mail" for b in bound)
+    rest = one(found, "ClusterRole", "post-databaseuser-manager-role")["rules"]
+    outside = {r for rule in rest for r in rule.get("resources", rule.get("nonResourceURLs"))}
+    configurations = {"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
+    assert outside == {"nodes", "fleets/status", "/version", *configurations}
+
+    def granted(rules: list[dict[str, Any]]) -> set[tuple[str, str]]:
+        return {(r, v) for rule in rules for r in rule.get("resources", ()) for v in rule["verbs"]}
+
+    assert granted(rest) | granted(narrow[0]["rules"]) == granted(whole["rules"])
+    assert not granted(rest) & granted(narrow[0]["rules"])
+
+
+def test_webhooks_are_asked_about_what_is_watched(installation: Installation, charted: Write) -> None:
+    """So that a release that is down refuses nothing in the namespaces of another."""
+    watched = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop", "1234"]}
+    labels, unpaused = {"{{ team }}": "shop"}, {"key": "paused", "operator": "DoesNotExist"}
+    selectors: list[Manifest] = [{}, {"matchLabels": labels}]
+    for own in [*selectors, {"matchLabels": labels, "matchExpressions": [unpaused]}]:
+
+        def narrowed(configuration: Manifest, own: Manifest = own) -> None:
+            configuration["webhooks"][0]["namespaceSelector"] = own
+
+        chart = charted(changed(installation, "ValidatingWebhookConfiguration", narrowed))
+        [webhook] = one(chart.template(), "ValidatingWebhookConfiguration")["webhooks"]
+        assert webhook.get("namespaceSelector", {}) == own
+        found = chart.template("--set-string", "watchNamespaces={shop,1234}")
+        [webhook] = one(found, "ValidatingWebhookConfiguration")["webhooks"]
+        expressions = [*own.get("matchExpressions", []), watched]
+        assert webhook["namespaceSelector"] == {**own, "matchExpressions": expressions}
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("replicas=2", "'replicas' not allowed"),
+        ("image.tagg=v1", "'tagg' not allowed"),
+        ("replicaCount=-1", "/replicaCount"),
+        ("image.pullPolicy=Sometimes", "/image/pullPolicy"),
+        ("image.digest=sha256:1", "/image/digest"),
+        ("logging.level=loud", "/logging/level"),
+        ("webhooks.certificates=mine", "/webhooks/certificates"),
+        ("watchNamespaces={Shop}", "/watchNamespaces/0"),
+        ("watchNamespaces={shop,shop}", "/watchNamespaces"),
+        ("metrics.serviceMonitor.interval=soon", "/metrics/serviceMonitor/interval"),
+        ("resources.limit.cpu=1", "'limit' not allowed"),
+        ("replicaCount=2,leaderElection.enabled=false", "all would do the work"),
+    ],
+)
+def test_values_that_are_refused(installation: Installation, charted: Write, value: str, words: str) -> None:
+    assert words in charted(installation).refuses("--set", value)
+
+
+def test_clusters_that_are_too_old_are_refused(installation: Installation, charted: Write) -> None:
+    chart = charted(installation)
+    assert "requires kubeVersion: >=1.30.0-0" in chart.refuses("--kube-version", "1.29.9")
+    for version in ("1.30.0", "1.36.3-gke.100"):
+        assert chart.template("--kube-version", version)

@@ -1,0 +1,304 @@
+"""``steersman deploy`` and ``build``: what is put together, in which order, and what is said where it cannot be."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framework_support.buoy import Buoy, BuoySpec
+from framework_support.projects import KIND, made, steersman
+from steersman import Client, MergePatch, ObjectMeta
+from steersman.api.apps_v1 import Deployment
+from steersman.api.core_v1 import ConfigMap, Namespace, Pod
+from steersman.client import HttpRequest, HttpResponse, Transport
+from steersman.crd import definition
+from steersman.errors import ConfigurationError, NotFound, SteersmanError
+from steersman.meta import ObjectKey, decode_builtins
+from steersman_cli import cluster
+from steersman_cli.applying import Applier
+from steersman_cli.ending import FoundWrong
+from steersman_cli.project import Project
+from steersman_cli.rollout import available, missing
+from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
+
+kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop-system"}}
+CONFIG_MAP: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "words", "namespace": "shop-system"},
+    "data": {"a": "b"},
+}
+
+
+@kubectl
+def test_the_image_is_put_in_its_place(pristine: Path) -> None:
+    found = cluster.deployed(Project.at(pristine), "example.com/shop:v1")
+    (deployment,) = [m for m in found if m["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "example.com/shop:v1"
+    kinds = [m["kind"] for m in found]
+    assert {"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"} <= set(kinds)
+    # All that is in a namespace says in which.
+    assert all(
+        m["metadata"]["namespace"] == "databaseuser-system" for m in found if m["kind"] in ("Role", "Deployment")
+    )
+
+
+@kubectl
+def test_certificates_of_cert_manager(project: Path) -> None:
+    made(project, ("create", "webhook", *KIND, "--defaulting"))
+    default = project / "config/default/kustomization.yaml"
+    default.write_text(default.read_text().replace("# components:\n#   -", "components:\n  -"))
+    # What the user mounts stays.
+    manager = project / "config/manager/deployment.yaml"
+    scratch = "volumeMounts: [{name: scratch, mountPath: /tmp}]\n          resources:"
+    text = manager.read_text().replace("resources:", scratch)
+    manager.write_text(text + "      volumes: [{name: scratch, emptyDir: {}}]\n")
+    found = cluster.deployed(Project.at(project), "example.com/shop:v1")
+    (deployment,) = [m for m in found if m["kind"] == "Deployment"]
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert container["args"] == ["--leader-elect", "--webhook-cert-path=/certs"]
+    assert {m["name"] for m in container["volumeMounts"]} == {"webhook-cert", "scratch"}
+    assert {v["name"] for v in pod["volumes"]} == {"webhook-cert", "scratch"}
+    injected = {m["kind"] for m in found if "cert-manager.io/inject-ca-from" in m["metadata"].get("annotations", {})}
+    assert injected == {"MutatingWebhookConfiguration", "CustomResourceDefinition"}
+
+
+@kubectl
+def test_no_image_to_replace(project: Path) -> None:
+    deployment = project / "config/manager/deployment.yaml"
+    deployment.write_text(deployment.read_text().replace("controller:latest", "mine:1"))
+    with pytest.raises(ConfigurationError, match="has a container with the image controller:latest"):
+        cluster.deployed(Project.at(project), "example.com/shop:v1")
+
+
+def test_neither_kubectl_nor_kustomize(pristine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(ConfigurationError, match="neither is in PATH"):
+        cluster.deployed(Project.at(pristine), "x")
+
+
+@virtual_time
+async def test_an_order_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    server = InMemoryApiServer()
+    client = Client(server)
+    await Applier(client).apply([CONFIG_MAP, definition(Buoy), NAMESPACE])
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        "namespace/shop-system",
+        f"customresourcedefinition.apiextensions.k8s.io/{definition(Buoy)['metadata']['name']}",
+        "configmap/words",
+    ]
+    assert (await client.get(ConfigMap, ObjectKey("shop-system", "words"))).data == {"a": "b"}
+    await Applier(client).apply([CONFIG_MAP])
+    await Applier(client).apply([{**CONFIG_MAP, "data": {"a": "c"}}])
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["unchanged", "configured"]
+
+
+class LateListing(Transport):
+    """The way to a server that lists its kinds as they were a while ago, as the real one does when it is busy.
+
+    Args:
+        age: seconds, at most, of what it lists.
+    """
+
+    def __init__(self, age: float) -> None:
+        self._server = InMemoryApiServer()
+        self._age = age
+        self._listed: HttpResponse | None = None
+        self._listed_at = 0.0
+
+    async def request(self, request: HttpRequest) -> HttpResponse:
+        if request.path != "/apis":
+            return await self._server.request(request)
+        now = asyncio.get_running_loop().time()
+        if self._listed is None or now > self._listed_at + self._age:
+            self._listed, self._listed_at = await self._server.request(request), now
+        return self._listed
+
+    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._server.stream(request)
+
+    async def close(self) -> None:
+        await self._server.close()
+
+
+@virtual_time
+async def test_a_definition_is_waited_for_until_its_kind_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    client = Client(LateListing(age=5))
+    await Applier(client).apply([definition(Buoy)])
+    metadata = {"name": "a", "namespace": "default"}
+    buoy = {"apiVersion": "sea.example.com/v1", "kind": "Buoy", "metadata": metadata, "spec": {}}
+    await Applier(client).apply([buoy])
+    assert "buoy.sea.example.com/a created" in capsys.readouterr().out
+
+
+@virtual_time
+async def test_a_definition_whose_kind_is_never_listed() -> None:
+    with pytest.raises(FoundWrong, match=r"after 60 s \(it is established, but the API server does not"):
+        await Applier(Client(LateListing(age=3600))).apply([definition(Buoy)])
+
+
+@virtual_time
+async def test_a_dry_run_stores_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    client = Client(InMemoryApiServer())
+    await Applier(client, dry_run=True).apply([CONFIG_MAP, NAMESPACE])
+    out = capsys.readouterr().out
+    assert "namespace/shop-system created (dry run)" in out
+    assert "configmap/words not checked" in out
+    with pytest.raises(NotFound):
+        await client.get(Namespace, ObjectKey("", "shop-system"))
+
+
+@virtual_time
+async def test_what_is_deleted_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+    client = Client(InMemoryApiServer())
+    held = {**CONFIG_MAP, "metadata": {**CONFIG_MAP["metadata"], "finalizers": ["example.com/held"]}}
+    await Applier(client).apply([NAMESPACE, held])
+    deleting = asyncio.create_task(Applier(client).delete([NAMESPACE, held]))
+    await asyncio.sleep(60)
+    assert not deleting.done(), "whoever deploys anew now is refused"
+    await client.patch(ConfigMap, ObjectKey("shop-system", "words"), MergePatch({"metadata": {"finalizers": None}}))
+    await deleting
+    with pytest.raises(NotFound):
+        await client.get(Namespace, ObjectKey("", "shop-system"))
+
+    await Applier(client).apply([NAMESPACE, held])
+    with pytest.raises(SteersmanError, match="configmap/words is not gone after 180 s: a finalizer"):
+        await Applier(client).delete([held])
+
+
+@virtual_time
+async def test_definitions_with_objects(capsys: pytest.CaptureFixture[str]) -> None:
+    client = Client(InMemoryApiServer())
+    applier = Applier(client)
+    assert await applier.objects_of([definition(Buoy)]) == {}
+    await applier.apply([definition(Buoy)])
+    await client.create(Buoy(metadata=ObjectMeta(name="a", namespace="default"), spec=BuoySpec()))
+    assert await applier.objects_of([definition(Buoy)]) == {"buoys": 1}
+    await applier.delete([definition(Buoy), CONFIG_MAP])
+    assert "configmap/words not there" in capsys.readouterr().out
+
+
+def rolled_out(**status: Any) -> dict[str, Any]:
+    labels = {"app": "shop"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "shop", "image": "shop:1"}]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "shop", "namespace": "shop-system", "generation": 2},
+        "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+        "status": status,
+    }
+
+
+NEW = {"observedGeneration": 2, "updatedReplicas": 1, "replicas": 1}
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        ({"observedGeneration": 1, "availableReplicas": 1}, "it was not looked at yet"),
+        ({**NEW, "updatedReplicas": 0, "availableReplicas": 1}, "0 of 1 replicas are new"),
+        ({**NEW, "replicas": 2, "availableReplicas": 2}, "1 old replicas are still there"),
+        (NEW, "0 of 1 replicas are available"),
+        ({**NEW, "availableReplicas": 1}, ""),
+    ],
+)
+def test_a_rollout_is_done_when_all_replicas_are_new_and_available(status: dict[str, Any], told: str) -> None:
+    assert missing(decode_builtins(rolled_out(**status), Deployment)) == told
+
+
+@virtual_time
+async def test_an_operator_that_does_not_get_available() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
+    state = {
+        "name": "shop",
+        "ready": False,
+        "restartCount": 0,
+        "image": "",
+        "imageID": "",
+        "state": {"waiting": waiting},
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "shop-1", "namespace": "shop-system", "labels": {"app": "shop"}},
+        "spec": {"containers": [{"name": "shop", "image": "shop:1"}]},
+        "status": {"containerStatuses": [state]},
+    }
+    server.load(NAMESPACE, rolled_out(), pod)
+    client, key = Client(server), ObjectKey("shop-system", "shop")
+    await client.patch(
+        Pod, ObjectKey("shop-system", "shop-1"), MergePatch({"status": pod["status"]}), subresource="status"
+    )
+    await client.patch(Deployment, key, MergePatch({"status": NEW}), subresource="status")
+    with pytest.raises(
+        FoundWrong, match="after 60 s: 0 of 1 replicas are available; ImagePullBackOff: no such image"
+    ):
+        await available(client, key, 60)
+    await client.patch(Deployment, key, MergePatch({"status": {"availableReplicas": 1}}), subresource="status")
+    await available(client, key, 60)
+
+
+def test_build(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ("build", "--image", "example.com/shop:v1", "--build-arg", "BASE=python:3.12-slim", "--dry-run")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "buildah").touch(mode=0o755)
+    command = steersman(pristine, *asked).stdout
+    assert command.startswith("buildah build --tag example.com/shop:v1")
+    assert "--build-arg BASE=python:3.12-slim" in command
+    monkeypatch.setenv("PATH", "")
+    ended = steersman(pristine, *asked)
+    assert ended.returncode == 2
+    assert "none of podman, docker, buildah is in PATH" in ended.stderr
+
+
+def test_docker_without_its_daemon(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    docker = tmp_path / "docker"
+    docker.write_text("#!/bin/sh\nexit 1\n")
+    docker.chmod(0o755)
+    ended = steersman(pristine, "build", "--image", "x")
+    assert ended.returncode == 2
+    assert "its daemon does not answer" in ended.stderr
+    buildah = tmp_path / "buildah"
+    buildah.write_text("#!/bin/sh\nexit 0\n")
+    buildah.chmod(0o755)
+    assert steersman(pristine, "build", "--image", "x", "--dry-run").stdout.startswith("buildah build")
+
+
+def test_a_build_that_fails(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = tmp_path / "podman"
+    builder.write_text("#!/bin/sh\nexit 7\n")
+    builder.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    ended = steersman(pristine, "build", "--image", "x", "--builder", "podman")
+    assert ended.returncode == 1
+    assert "podman failed with exit code 7" in ended.stderr
+
+
+def test_the_makefile_lists_its_targets(pristine: Path) -> None:
+    listed = subprocess.run(["make"], cwd=pristine, capture_output=True, text=True, check=True).stdout
+    for target in (
+        "manifests",
+        "test",
+        "test-integration",
+        "install",
+        "run",
+        "build",
+        "deploy",
+        "build-installer",
+        "chart",
+        "sbom",
+    ):
+        assert f"{target} " in listed

@@ -1,0 +1,199 @@
+"""``steersman init`` and ``create``: what they write, and what they refuse."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from framework_support.projects import CREATE, EXAMPLES, INIT, KIND, made, ours, steersman, written
+
+WEBHOOK = ("create", "webhook", *KIND, "--defaulting", "--programmatic-validation")
+DATABASES = Path(__file__).parents[5] / "operators/databases"
+OTHER = ("--group", "g", "--version", "v1", "--kind", "Other")
+LONG = ("--group", "mygroup", "--version", "v1", "--kind", "LongNamedKindOfRegionalPolicy")
+
+
+def text(root: Path, name: str) -> str:
+    return (root / name).read_text()
+
+
+def test_the_workflow_of_the_articles(pristine: Path) -> None:
+    noted = yaml.safe_load(text(pristine, "PROJECT"))
+    assert (noted["domain"], noted["repo"]) == ("handsomeguy.cn", "handsomeguy.cn/databaseuser")
+    (entry,) = noted["resources"]
+    assert entry["api"] == {"crdVersion": "v1", "namespaced": True}
+    crd = yaml.safe_load(text(pristine, "config/crd/bases/mygroup.handsomeguy.cn_databaseusers.yaml"))
+    assert crd["metadata"]["name"] == "databaseusers.mygroup.handsomeguy.cn"
+    sample = yaml.safe_load(text(pristine, "config/samples/mygroup_v1alpha1_databaseuser.yaml"))
+    assert sample["apiVersion"] == "mygroup.handsomeguy.cn/v1alpha1"
+
+
+def test_an_operator_leaves_a_node_that_is_lost(pristine: Path) -> None:
+    """Soon, and not after the five minutes that pods are given which say nothing."""
+    for root in (pristine, DATABASES, *EXAMPLES):
+        pod = yaml.safe_load(text(root, "config/manager/deployment.yaml"))["spec"]["template"]["spec"]
+        assert pod["tolerations"] == [
+            {
+                "key": f"node.kubernetes.io/{what}",
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": 30,
+            }
+            for what in ("not-ready", "unreachable")
+        ], root
+
+
+def test_a_project_of_every_feature_is_clean(tmp_path: Path) -> None:
+    root = written(
+        tmp_path / "shop-operator",
+        ("init", "--domain", "example.com", "--owner", "Jane Doe"),
+        CREATE,
+        WEBHOOK,
+        (*CREATE, "--version", "v1"),
+        ("create", "webhook", *KIND, "--conversion", "--spoke", "v1"),
+        ("create", "api", *LONG, "--namespaced=false"),
+        ("create", "api", "--group", "mygroup", "--version", "v1", "--kind", "Class", "--controller=false"),
+        ("create", "api", "--group", "apps", "--version", "v1", "--kind", "Deployment", "--resource=false"),
+        ("create", "webhook", "--group", "", "--version", "v1", "--kind", "Pod", "--programmatic-validation"),
+    )
+    made(root, ("manifests",))
+    assert "# Copyright 20" in text(root, "src/shop_operator/main.py")
+    types = ("pyright", "--pythonpath", sys.executable)
+    for check in (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("pytest", "-q", "tests/unit"), types):
+        ended = subprocess.run(
+            [sys.executable, "-m", *check],
+            cwd=root,
+            env=ours(root / "src"),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_the_domain_alone_may_be_the_group(project: Path) -> None:
+    made(project, ("create", "api", "--group=", "--version=v1", "--kind=MyApp"), ("manifests", "--check"))
+    sample = yaml.safe_load(text(project, "config/samples/v1_myapp.yaml"))
+    assert sample["apiVersion"] == "handsomeguy.cn/v1"
+    assert "v1_myapp.yaml" in yaml.safe_load(text(project, "config/samples/kustomization.yaml"))["resources"]
+
+
+def test_nothing_is_written_over(project: Path) -> None:
+    controller = project / "src/databaseuser/controllers/databaseuser.py"
+    controller.write_text("mine = 1\n")
+    ended = steersman(project, *CREATE)
+    assert ended.returncode == 2
+    assert "src/databaseuser/controllers/databaseuser.py" in ended.stderr
+    assert controller.read_text() == "mine = 1\n"
+    made(project, (*CREATE, "--force"))
+    assert "DatabaseUserReconciler" in controller.read_text()
+    # What is entered at the comments is entered once.
+    assert text(project, "src/databaseuser/main.py").count("setup_with_manager") == 1
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+    ended = steersman(tmp_path, *INIT, "--dry-run")
+    assert ended.returncode == 0
+    assert "would write src/databaseuser/main.py" in ended.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_comment_that_is_gone_is_told(project: Path) -> None:
+    main = project / "src/databaseuser/main.py"
+    main.write_text(main.read_text().replace("    # +steersman:scaffold:setup\n", ""))
+    ended = steersman(project, *WEBHOOK)
+    assert ended.returncode == 0
+    assert "has no comment `# +steersman:scaffold:setup`" in ended.stderr
+    assert "setup_databaseuser_webhook_with_manager(manager)" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (("create", "api", "--group", "g", "--version", "v1"), "--kind is missing"),
+        (("create", "api", "--group", "g", "--version", "v1", "--kind", "small"), "--kind 'small'"),
+        (("create", "api", "--group", "g", "--version", "1", "--kind", "Big"), "--version '1'"),
+        (("create", "api", "--group", "G", "--version", "v1", "--kind", "Big"), "--group 'G'"),
+        (("create", "api", *KIND, "--resource=false", "--controller=false"), "nothing to write"),
+        (("create", "api", *KIND, "--crd-version", "v2"), "v2 is none of v1, v1beta1"),
+        (
+            ("create", "api", "--group", "g", "--version", "v1", "--kind", "No", "--resource=false"),
+            "has no No of g/v1",
+        ),
+        (("create", "api", *OTHER, "--no-storage"), "one has to be stored"),
+        (("create", "webhook", *KIND), "say what it does"),
+        (("create", "webhook", *KIND, "--conversion"), "--conversion and --spoke belong together"),
+        (("create", "webhook", *KIND, "--defaulting", "--spoke", "v1"), "--conversion and --spoke belong together"),
+        (("create", "webhook", *KIND, "--conversion", "--spoke", "v1alpha1"), "that is the hub"),
+        (("create", "webhook", *KIND, "--conversion", "--spoke", "v9"), "has no DatabaseUser of mygroup/v9"),
+        (INIT, "this is a project already"),
+    ],
+)
+def test_what_is_refused(pristine: Path, command: tuple[str, ...], message: str) -> None:
+    ended = steersman(pristine, *command)
+    assert ended.returncode == 2
+    assert message in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("json", "Python has a module of that name"),
+        ("yaml", "a module of that name is installed"),
+        ("class", "a word of the language"),
+        ("steersman", "a module of that name is installed"),
+    ],
+)
+def test_a_package_hides_no_other(tmp_path: Path, name: str, reason: str) -> None:
+    ended = steersman(tmp_path, "init", "--domain", "example.com", "--repo", f"example.com/{name}")
+    assert ended.returncode == 2
+    assert reason in ended.stderr
+    assert "--project-name" in ended.stderr
+
+
+def test_outside_of_a_project(tmp_path: Path) -> None:
+    for command in (CREATE, ("manifests",), ("install",), ("run",)):
+        ended = steersman(tmp_path, *command)
+        assert ended.returncode == 2
+        assert "no PROJECT file here or above" in ended.stderr
+
+
+SECOND = (*CREATE, "--version", "v1beta1")
+CRD = "config/crd/bases/mygroup.handsomeguy.cn_databaseusers.yaml"
+
+
+def stored(root: Path) -> dict[str, bool]:
+    """The versions of the definition, and whether they are the one that is stored."""
+    return {v["name"]: v["storage"] for v in yaml.safe_load(text(root, CRD))["spec"]["versions"]}
+
+
+def test_a_second_version_and_its_conversion(project: Path) -> None:
+    convert = ("create", "webhook", *KIND, "--conversion", "--spoke")
+    made(written(project, WEBHOOK, SECOND, (*convert, "v1beta1")), ("manifests",))
+    assert stored(project) == {"v1alpha1": True, "v1beta1": False}
+    first, second = yaml.safe_load(text(project, "PROJECT"))["resources"]
+    expected = {"conversion": True, "defaulting": True, "validation": True, "spoke": ["v1beta1"]}
+    assert first["webhooks"] == {**expected, "webhookVersion": "v1"}
+    # The controller and the roles of the kind are there already.
+    assert "controller" not in second
+    conversion = yaml.safe_load(text(project, CRD))["spec"]["conversion"]
+    assert conversion["webhook"]["clientConfig"]["service"]["path"] == "/convert"
+    # One more spoke is added to the hub that is there.
+    third = (*CREATE, "--version", "v1", "--storage")
+    made(written(project, third, (*convert, "v1")), ("manifests",))
+    assert stored(project) == {"v1": True, "v1alpha1": False, "v1beta1": False}
+    hub = text(project, "src/databaseuser/webhooks/databaseuser_conversion.py")
+    assert "    V1BETA1,\n    V1,\n" in hub
+    assert text(project, "src/databaseuser/main.py").count("manager.conversion(DATABASEUSERS)") == 1
+
+
+def test_a_version_to_store_where_the_other_one_was_rewritten(project: Path) -> None:
+    types = project / "src/databaseuser/api/v1alpha1/databaseuser.py"
+    types.write_text(types.read_text().replace('version="v1alpha1"', 'version="v1" "alpha1"'))
+    ended = steersman(project, *SECOND, "--storage")
+    assert "say storage=False in @resource(…) in src/databaseuser/api/v1alpha1/databaseuser.py" in ended.stderr

@@ -1,0 +1,71 @@
+"""``steersman rbac check``, as it is typed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from steersman.rbac import Access
+from steersman_cli import app
+from steersman_testing.recording import write_accesses
+
+
+def check(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["rbac", "check", *arguments], prog_name="steersman")
+
+
+OPERATOR = Path(__file__).parents[5] / "operators/databases"
+DECLARED = ("--declared", "steersman_databases.main:setup", "--webhooks", "steersman_databases.main:WEBHOOKS")
+
+
+@pytest.fixture
+def role() -> str:
+    return str(OPERATOR / "config/rbac/role.yaml")
+
+
+def test_a_role_that_fits(role: str) -> None:
+    result = check(role, *DECLARED)
+    assert (result.exit_code, result.output) == (0, "The role grants what is needed, and nothing beyond.\n")
+
+
+def test_within_a_project_its_setup_is_what_declares(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(OPERATOR)
+    result = check(role)
+    assert (result.exit_code, result.output) == (0, "The role grants what is needed, and nothing beyond.\n")
+
+
+def test_what_tests_did_and_nobody_declared_is_missing(role: str, tmp_path: Path) -> None:
+    record = tmp_path / ".steersman" / "rbac.json"
+    write_accesses(record, {Access("batch", "cronjobs", "create")})
+    write_accesses(record, {Access("", "secrets", "get", "a")})
+    result = check(role, *DECLARED, "--recorded", str(record))
+    assert (result.exit_code, result.output) == (1, "missing: create cronjobs.batch\n")
+    found = json.loads(check(role, *DECLARED, "--recorded", str(record), "-o", "json").output)
+    assert found["missing"] == [{"group": "batch", "resource": "cronjobs", "verb": "create", "name": ""}]
+
+
+def test_what_no_test_did_is_superfluous_where_only_tests_tell(role: str, tmp_path: Path) -> None:
+    record = tmp_path / "rbac.json"
+    write_accesses(record, {Access("", "secrets", "get", "a")})
+    lines = check(role, "--recorded", str(record)).output.splitlines()
+    assert "superfluous: delete secrets" in lines and "superfluous: get secrets" not in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((), "this is no project"),
+        (("--declared", "nowhere:setup"), "nowhere:setup is not there"),
+        (("--recorded", "absent.json"), "cannot read absent.json"),
+        (("--webhooks", "steersman_databases.main:WEBHOOKS"), "which is not given"),
+    ],
+)
+def test_what_cannot_be_compared(
+    role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = check(role, *arguments)
+    assert result.exit_code == 2 and text in result.output

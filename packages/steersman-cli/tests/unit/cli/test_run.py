@@ -1,0 +1,68 @@
+"""``steersman run``: the operator ends with it, however it ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from framework_support.projects import ours
+from framework_support.terminal import CTRL_C, Terminal, at_terminal
+from steersman_cli import app
+
+OPERATOR = """\
+import signal, sys
+from pathlib import Path
+
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+print("it runs", flush=True)
+signal.sigwait([signal.SIGTERM])
+# It takes its time to end, and a second signal would cut that short.
+if signal.sigtimedwait([signal.SIGTERM], 0.7):
+    sys.exit(9)
+Path("ended").touch()
+"""
+
+
+def press_the_key(terminal: Terminal) -> None:
+    terminal.press(CTRL_C)
+    assert terminal.wait() == 0
+
+
+def close_the_terminal(_: Terminal) -> None:
+    return
+
+
+@pytest.mark.parametrize("how", [press_the_key, close_the_terminal])
+@pytest.mark.parametrize("reload", ["--reload", "--no-reload"])
+def test_it_ends_in_order(project: Path, how: Callable[[Terminal], None], reload: str) -> None:
+    (project / "src/databaseuser/__main__.py").write_text(OPERATOR)
+    command = [sys.executable, "-m", "steersman_cli", "run", reload]
+    with at_terminal(command, directory=project, environment=ours()) as terminal:
+        terminal.until("it runs\r\n")
+        how(terminal)
+    assert (project / "ended").exists()
+
+
+def test_a_signal_while_the_operator_starts(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "src/databaseuser/__main__.py").write_text("import time\ntime.sleep(90)\n")
+
+    class Popen(subprocess.Popen[Any]):
+        def __init__(self, *arguments: Any, **options: Any) -> None:
+            signal.raise_signal(signal.SIGINT)
+            super().__init__(*arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.chdir(project)
+        patch.setattr(subprocess, "Popen", Popen)
+        started = time.monotonic()
+        ended = CliRunner().invoke(app, ["run", "--no-reload"])
+    assert ended.exit_code == 0
+    assert time.monotonic() - started < 60

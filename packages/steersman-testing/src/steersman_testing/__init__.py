@@ -1,0 +1,50 @@
+"""Testing operators: an API server in memory, virtual time, simulated faults, and the real thing (``envtest``)."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from steersman_testing.apiserver import InMemoryApiServer, matching
+    from steersman_testing.mutation import CacheMutated, detect_mutations
+    from steersman_testing.simulation import SimulationFailed, World, fault_point, simulate
+    from steersman_testing.virtual_clock import (
+        VirtualClock,
+        VirtualDeadlock,
+        VirtualStandstill,
+        VirtualTimeLimit,
+        VirtualTimeLoop,
+        run_virtual,
+        virtual_runtime,
+        virtual_time,
+    )
+
+__all__ = [
+    "CacheMutated",
+    "InMemoryApiServer",
+    "SimulationFailed",
+    "VirtualClock",
+    "VirtualDeadlock",
+    "VirtualStandstill",
+    "VirtualTimeLimit",
+    "VirtualTimeLoop",
+    "World",
+    "detect_mutations",
+    "fault_point",
+    "matching",
+    "run_virtual",
+    "simulate",
+    "virtual_runtime",
+    "virtual_time",
+]
+
+_MODULES = ("apiserver", "mutation", "simulation", "virtual_clock")
+
+
+def __getattr__(name: str) -> Any:
+    # Lazy, because pytest imports the package for its plugin even where no test uses it.
+    if name in __all__:
+        for module in _MODULES:
+            value = getattr(import_module(f"steersman_testing.{module}"), name, None)
+            if value is not None:
+                return value
+    raise AttributeError(f"module 'steersman_testing' has no attribute {name!r}")

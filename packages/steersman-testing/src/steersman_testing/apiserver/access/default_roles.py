@@ -1,0 +1,133 @@
+"""The roles that every cluster has, as far as operators and their tests meet them. They hold without being stored.
+
+``admin``, ``edit`` and ``view`` have the rules that the aggregation controller gives them, and gain those of stored
+ClusterRoles that carry their labels. Source: "Using RBAC Authorization", "Default roles and role bindings"; the rules
+are those of Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+from steersman_testing.apiserver.values import JsonObject
+
+_READ = ("get", "list", "watch")
+_CHANGE = ("create", "delete", "deletecollection", "patch", "update")
+_BOTH = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_LABEL = "rbac.authorization.k8s.io/aggregate-to-"
+
+
+def _rule(verbs: tuple[str, ...], groups: str, resources: str) -> JsonObject:
+    """``groups`` and ``resources`` by spaces; ``core`` is the group without a name."""
+    named = ["" if g == "core" else g for g in groups.split()]
+    return {"verbs": list(verbs), "apiGroups": named, "resources": resources.split()}
+
+
+def _paths(*urls: str) -> JsonObject:
+    return {"verbs": ["get"], "nonResourceURLs": list(urls)}
+
+
+_VIEW = [
+    _rule(
+        _READ,
+        "core",
+        "configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods replicationcontrollers "
+        "replicationcontrollers/scale serviceaccounts services services/status",
+    ),
+    _rule(
+        _READ,
+        "core",
+        "bindings limitranges namespaces/status pods/log pods/status replicationcontrollers/status resourcequotas "
+        "resourcequotas/status",
+    ),
+    _rule(_READ, "core", "namespaces"),
+    _rule(_READ, "core events.k8s.io", "events"),
+    _rule(_READ, "discovery.k8s.io", "endpointslices"),
+    _rule(
+        _READ,
+        "apps",
+        "controllerrevisions daemonsets daemonsets/status deployments deployments/scale deployments/status "
+        "replicasets replicasets/scale replicasets/status statefulsets statefulsets/scale statefulsets/status",
+    ),
+    _rule(_READ, "autoscaling", "horizontalpodautoscalers horizontalpodautoscalers/status"),
+    _rule(_READ, "batch", "cronjobs cronjobs/status jobs jobs/status"),
+    _rule(_READ, "policy", "poddisruptionbudgets poddisruptionbudgets/status"),
+    _rule(_READ, "networking.k8s.io", "ingresses ingresses/status networkpolicies"),
+    _rule(_READ, "resource.k8s.io", "resourceclaims resourceclaims/status resourceclaimtemplates"),
+]
+_EDIT = [
+    _rule(_READ, "core", "pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy"),
+    _rule(("impersonate",), "core", "serviceaccounts"),
+    _rule(_CHANGE, "core", "pods pods/attach pods/exec pods/portforward pods/proxy"),
+    _rule(("create",), "core", "pods/eviction"),
+    _rule(
+        _CHANGE,
+        "core",
+        "configmaps persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets "
+        "serviceaccounts services services/proxy",
+    ),
+    _rule(("create",), "core", "serviceaccounts/token"),
+    _rule(_CHANGE, "core events.k8s.io", "events"),
+    _rule(
+        _CHANGE,
+        "apps",
+        "daemonsets deployments deployments/rollback deployments/scale replicasets replicasets/scale statefulsets "
+        "statefulsets/scale",
+    ),
+    _rule(_CHANGE, "autoscaling", "horizontalpodautoscalers"),
+    _rule(_CHANGE, "batch", "cronjobs jobs"),
+    _rule(_CHANGE, "policy", "poddisruptionbudgets"),
+    _rule(_CHANGE, "networking.k8s.io", "ingresses networkpolicies"),
+    _rule(_BOTH, "coordination.k8s.io", "leases"),
+    _rule(_CHANGE, "resource.k8s.io", "resourceclaims resourceclaimtemplates"),
+]
+_ADMIN = [
+    _rule(("create",), "authorization.k8s.io", "localsubjectaccessreviews"),
+    _rule(_BOTH, "rbac.authorization.k8s.io", "rolebindings roles"),
+]
+
+DEFAULT_ROLES: dict[str, list[JsonObject]] = {
+    "cluster-admin": [_rule(("*",), "*", "*"), {"verbs": ["*"], "nonResourceURLs": ["*"]}],
+    "admin": [*_ADMIN, *_EDIT, *_VIEW],
+    "edit": [*_EDIT, *_VIEW],
+    "view": _VIEW,
+    "system:auth-delegator": [
+        _rule(("create",), "authentication.k8s.io", "tokenreviews"),
+        _rule(("create",), "authorization.k8s.io", "subjectaccessreviews"),
+    ],
+    "system:basic-user": [
+        _rule(("create",), "authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews"),
+        _rule(("create",), "authentication.k8s.io", "selfsubjectreviews"),
+    ],
+    "system:discovery": [
+        _paths(
+            *("/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz"),
+            *("/version", "/version/"),
+        )
+    ],
+    "system:controller:clusterrole-aggregation-controller": [
+        _rule(("escalate", "get", "list", "patch", "update", "watch"), "rbac.authorization.k8s.io", "clusterroles")
+    ],
+    "system:public-info-viewer": [_paths("/healthz", "/livez", "/readyz", "/version", "/version/")],
+}
+"""The rules of ClusterRoles, by name."""
+
+AGGREGATED = {
+    "admin": (f"{_LABEL}admin", f"{_LABEL}edit", f"{_LABEL}view"),
+    "edit": (f"{_LABEL}edit", f"{_LABEL}view"),
+    "view": (f"{_LABEL}view",),
+}
+"""The labels with the value ``true`` by which a stored ClusterRole adds its rules to a default one."""
+
+DEFAULT_BINDINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("cluster-admin", ("system:masters",)),
+    ("system:basic-user", ("system:authenticated",)),
+    ("system:discovery", ("system:authenticated",)),
+    ("system:public-info-viewer", ("system:authenticated", "system:unauthenticated")),
+)
+"""ClusterRoleBindings: the name of binding and role, and the groups that have it."""
+
+BOUND_ACCOUNTS = {
+    "system:serviceaccount:kube-system:clusterrole-aggregation-controller": (
+        "system:controller:clusterrole-aggregation-controller"
+    )
+}
+"""Of service accounts, the name of binding and role."""

@@ -1,0 +1,72 @@
+"""Admission plugins of the real server that this one does not imitate: what they would decide is refused.
+
+Source: "Admission Controllers Reference" of the Kubernetes documentation, the plugins that are on by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from steersman_testing.apiserver import failures
+from steersman_testing.apiserver.kinds import NAMESPACES, GroupResource, Kind
+from steersman_testing.apiserver.storage import Storage
+from steersman_testing.apiserver.values import JsonObject, map_at
+
+_LIMITS = GroupResource("", "limitranges")
+_QUOTAS = GroupResource("", "resourcequotas")
+_STORAGE_CLASSES = GroupResource("storage.k8s.io", "storageclasses")
+_ENFORCE = "pod-security.kubernetes.io/enforce"
+_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+_RESOURCES_OF_PODS = ("cpu", "memory", "ephemeral-storage", "limits", "requests", "hugepages")
+
+
+def check_plugins(storage: Storage, kind: Kind, obj: JsonObject) -> None:
+    """Refuses the creation of ``obj`` where a plugin that is not imitated would have a say in it.
+
+    Raises:
+        ApiError: 501.
+    """
+    if kind.custom and not storage.list(_QUOTAS):
+        return
+    for what in _decided(storage, kind, obj):
+        raise failures.refused_here(what)
+
+
+def _decided(storage: Storage, kind: Kind, obj: JsonObject) -> Iterator[str]:
+    namespace = obj["metadata"].get("namespace", "")
+    plural, spec = kind.resource.plural, map_at(obj, "spec")
+    for quota in storage.list(_QUOTAS, namespace) if namespace else ():
+        if _counts(map_at(map_at(quota.object, "spec"), "hard"), kind):
+            yield f"counting {plural} for the ResourceQuota {quota.key.name}"
+    if kind.resource.group:
+        return
+    if plural in ("pods", "persistentvolumeclaims"):
+        for limits in storage.list(_LIMITS, namespace):
+            yield f"holding {plural} to the LimitRange {limits.key.name}"
+    if plural == "pods":
+        for field in ("priorityClassName", "runtimeClassName"):
+            if spec.get(field):
+                yield f"{field} of a pod"
+        for owner in storage.list(NAMESPACES):
+            level = map_at(owner.object["metadata"], "labels").get(_ENFORCE, "privileged")
+            if owner.key.name == namespace and level != "privileged":
+                yield f"the Pod Security Standard {level}, which namespace {namespace} enforces"
+    if plural == "persistentvolumeclaims" and spec.get("storageClassName") is None:
+        for found in storage.list(_STORAGE_CLASSES):
+            if map_at(found.object["metadata"], "annotations").get(_DEFAULT_CLASS) == "true":
+                yield f"a claim without storageClassName beside the default StorageClass {found.key.name}"
+
+
+def _counts(hard: JsonObject, kind: Kind) -> bool:
+    plural, group = kind.resource.plural, kind.resource.group
+    if plural in hard or f"count/{plural}.{group}".removesuffix(".") in hard:
+        return True
+    match group, plural:
+        case "", "pods":
+            return any(name.partition(".")[0] in _RESOURCES_OF_PODS for name in hard if name != "requests.storage")
+        case "", "persistentvolumeclaims":
+            return any("storage" in name for name in hard)
+        case "", "services":
+            return any(name.startswith("services.") for name in hard)
+        case _:
+            return False

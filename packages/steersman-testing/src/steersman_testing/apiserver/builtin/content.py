@@ -1,0 +1,237 @@
+"""Validation of built-in kinds' content, where operators meet it. All else is taken as it is sent.
+
+Covered: ConfigMaps and Secrets, Services, claims, Leases, Events, roles and bindings, disruption budgets,
+autoscalers, ingresses; pods and workloads in ``pods``. Source: ``pkg/apis/*/validation`` of Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from steersman_testing.apiserver.builtin.pods import check_cron_job, check_job, check_pod, check_workload, is_percent
+from steersman_testing.apiserver.failures import (
+    FieldError,
+    duplicate,
+    invalid_value,
+    required,
+    unsupported,
+)
+from steersman_testing.apiserver.names import label_error
+from steersman_testing.apiserver.values import JsonObject, list_at, map_at
+
+_KEY = r"[-._a-zA-Z0-9]+"
+_is_key = re.compile(_KEY).fullmatch
+_KEY_TEXT = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  "
+    f"or 'key-name', regex used for validation is '{_KEY}')"
+)
+_LARGEST = 1024 * 1024
+_SECRET_KEYS = {
+    "kubernetes.io/basic-auth": ("username", "password"),
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
+_ACCOUNT = "kubernetes.io/service-account.name"
+_ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+_PERCENT_TEXT = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for "
+    "validation is '[0-9]+%')"
+)
+_EVENT_FIELDS = ("reportingController", "reportingInstance", "action", "reason")
+
+
+def check_content(kind: str, obj: JsonObject) -> Iterator[FieldError]:
+    """What is wrong with the content of an object of a built-in kind."""
+    if check := _CHECKS.get(kind):
+        yield from check(obj)
+
+
+def _config_map(obj: JsonObject) -> Iterator[FieldError]:
+    data, binary = map_at(obj, "data"), map_at(obj, "binaryData")
+    for field, values in (("data", data), ("binaryData", binary)):
+        for key in values:
+            if not _is_key(key):
+                yield _odd_key(field, key)
+            if field == "data" and key in binary:
+                yield invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData")
+    yield from _size("[]", [*data.values(), *binary.values()])
+
+
+def _secret(obj: JsonObject) -> Iterator[FieldError]:
+    data, kind = map_at(obj, "data"), obj.get("type")
+    for key in data:
+        if not _is_key(key):
+            yield _odd_key("data", key)
+    yield from _size("data", data.values())
+    missing = [k for k in _SECRET_KEYS.get(str(kind), ()) if k not in data]
+    # One of user name and password is enough.
+    if kind != "kubernetes.io/basic-auth" or len(missing) == 2:
+        yield from (required(f"data[{k}]") for k in missing)
+    annotations = map_at(map_at(obj, "metadata"), "annotations")
+    if kind == "kubernetes.io/service-account-token" and not annotations.get(_ACCOUNT):
+        yield required(f"metadata.annotations[{_ACCOUNT}]")
+
+
+def _odd_key(field: str, key: str) -> FieldError:
+    return invalid_value(f"{field}[{key}]", key, _KEY_TEXT)
+
+
+def _size(path: str, values: Iterable[str]) -> Iterator[FieldError]:
+    if sum(len(v.encode()) for v in values) > _LARGEST:
+        yield FieldError(path, "FieldValueTooLong", f"Too long: may not be more than {_LARGEST} bytes")
+
+
+def _service(obj: JsonObject) -> Iterator[FieldError]:
+    spec = map_at(obj, "spec")
+    ports = list_at(spec, "ports")
+    if not ports and spec.get("type") != "ExternalName" and spec.get("clusterIP") != "None":
+        yield required("spec.ports")
+    seen: set[str] = set()
+    for position, port in enumerate(ports):
+        yield from _port(port, f"spec.ports[{position}]", seen, named=len(ports) > 1)
+    if spec.get("type") not in _SERVICE_TYPES:
+        yield unsupported("spec.type", spec.get("type"), _SERVICE_TYPES)
+
+
+def _port(port: JsonObject, path: str, seen: set[str], *, named: bool) -> Iterator[FieldError]:
+    name = port.get("name") or ""
+    if named and not name:
+        yield required(f"{path}.name")
+    elif name:
+        if wrong := label_error(f"{path}.name", name):
+            yield wrong
+        if name in seen:
+            yield duplicate(f"{path}.name", name)
+        seen.add(name)
+    number = port.get("port", 0)
+    if not 1 <= number <= 65535:
+        yield invalid_value(f"{path}.port", number, "must be between 1 and 65535, inclusive")
+    if port.get("protocol") not in _PROTOCOLS:
+        yield unsupported(f"{path}.protocol", port.get("protocol"), _PROTOCOLS)
+
+
+def _claim(obj: JsonObject) -> Iterator[FieldError]:
+    spec = map_at(obj, "spec")
+    modes = list_at(spec, "accessModes")
+    if not modes:
+        yield required("spec.accessModes", "at least 1 access mode is required")
+    for mode in modes:
+        if mode not in _ACCESS_MODES:
+            yield unsupported("spec.accessModes", mode, _ACCESS_MODES)
+    if "storage" not in map_at(map_at(spec, "resources"), "requests"):
+        yield required("spec.resources[storage]")
+
+
+def _lease(obj: JsonObject) -> Iterator[FieldError]:
+    spec = map_at(obj, "spec")
+    duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    if duration is not None and duration <= 0:
+        yield invalid_value("spec.leaseDurationSeconds", duration, "must be greater than 0")
+    if transitions is not None and transitions < 0:
+        yield invalid_value("spec.leaseTransitions", transitions, "must be greater than or equal to 0")
+
+
+def _event(obj: JsonObject) -> Iterator[FieldError]:
+    namespace = map_at(obj, "metadata").get("namespace", "")
+    if obj.get("apiVersion") == "events.k8s.io/v1":
+        # Of one that was made in the other group, without a time, the rest is not asked for.
+        if obj.get("eventTime") or "resourceVersion" not in map_at(obj, "metadata"):
+            yield from (required(n) for n in _EVENT_FIELDS if not obj.get(n))
+        return
+    about = map_at(obj, "involvedObject").get("namespace") or ""
+    # What has no namespace is told of in the default one.
+    if about != namespace and not (not about and namespace == "default"):
+        yield invalid_value("involvedObject.namespace", about, "does not match event.namespace")
+
+
+def _rules(obj: JsonObject) -> Iterator[FieldError]:
+    namespaced = obj.get("kind") == "Role"
+    for position, rule in enumerate(list_at(obj, "rules")):
+        path = f"rules[{position}]"
+        if not rule.get("verbs"):
+            yield required(f"{path}.verbs", "verbs must contain at least one value")
+        if urls := rule.get("nonResourceURLs"):
+            if namespaced:
+                text = "namespaced rules cannot apply to non-resource URLs"
+                yield invalid_value(f"{path}.nonResourceURLs", urls, text)
+            continue
+        if not rule.get("apiGroups"):
+            yield required(f"{path}.apiGroups", "resource rules must supply at least one api group")
+        if not rule.get("resources"):
+            yield required(f"{path}.resources", "resource rules must supply at least one resource")
+
+
+def _binding(obj: JsonObject) -> Iterator[FieldError]:
+    role = map_at(obj, "roleRef")
+    kinds = ("Role", "ClusterRole") if obj.get("kind") == "RoleBinding" else ("ClusterRole",)
+    if role.get("kind") not in kinds:
+        yield unsupported("roleRef.kind", role.get("kind"), kinds)
+    if not role.get("name"):
+        yield required("roleRef.name")
+    for position, subject in enumerate(list_at(obj, "subjects")):
+        path = f"subjects[{position}]"
+        if not subject.get("name"):
+            yield required(f"{path}.name")
+        if subject.get("kind") not in ("ServiceAccount", "User", "Group"):
+            yield unsupported(f"{path}.kind", subject.get("kind"), ("ServiceAccount", "User", "Group"))
+
+
+def _budget(obj: JsonObject) -> Iterator[FieldError]:
+    spec = map_at(obj, "spec")
+    if "minAvailable" in spec and "maxUnavailable" in spec:
+        yield invalid_value("spec", spec, "minAvailable and maxUnavailable cannot be both set")
+    for name in ("minAvailable", "maxUnavailable"):
+        yield from _number_or_share(f"spec.{name}", spec.get(name))
+
+
+def _number_or_share(path: str, value: Any) -> Iterator[FieldError]:
+    if isinstance(value, str) and not is_percent(value):
+        yield invalid_value(path, value, _PERCENT_TEXT)
+    elif isinstance(value, int) and value < 0:
+        yield invalid_value(path, value, "must be greater than or equal to 0")
+
+
+def _autoscaler(obj: JsonObject) -> Iterator[FieldError]:
+    spec = map_at(obj, "spec")
+    least, most = spec.get("minReplicas", 1), spec.get("maxReplicas", 0)
+    if most < 1:
+        yield invalid_value("spec.maxReplicas", most, "must be greater than 0")
+    if most < least:
+        yield invalid_value("spec.maxReplicas", most, "must be greater than or equal to `minReplicas`")
+
+
+def _ingress(obj: JsonObject) -> Iterator[FieldError]:
+    for number, rule in enumerate(list_at(map_at(obj, "spec"), "rules")):
+        for position, path in enumerate(list_at(map_at(rule, "http"), "paths")):
+            if not path.get("pathType"):
+                place = f"spec.rules[{number}].http.paths[{position}].pathType"
+                yield required(place, "pathType must be specified")
+
+
+def _workload(obj: JsonObject) -> Iterator[FieldError]:
+    return check_workload(obj["kind"], map_at(obj, "spec"))
+
+
+_CHECKS: dict[str, Callable[[JsonObject], Iterator[FieldError]]] = {
+    "ConfigMap": _config_map,
+    "Secret": _secret,
+    "Service": _service,
+    "PersistentVolumeClaim": _claim,
+    "Lease": _lease,
+    "Event": _event,
+    **dict.fromkeys(("Role", "ClusterRole"), _rules),
+    **dict.fromkeys(("RoleBinding", "ClusterRoleBinding"), _binding),
+    "PodDisruptionBudget": _budget,
+    "HorizontalPodAutoscaler": _autoscaler,
+    "Ingress": _ingress,
+    "Pod": lambda obj: check_pod(map_at(obj, "spec"), "spec"),
+    **dict.fromkeys(("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet"), _workload),
+    "Job": lambda obj: check_job(map_at(obj, "spec")),
+    "CronJob": lambda obj: check_cron_job(map_at(obj, "spec")),
+}

@@ -1,0 +1,361 @@
+"""What the real server fills into new built-in objects, as far as operators rely on it. All else stays as sent.
+
+Secret: ``type``, ``stringData`` into ``data``. Service: ``type``, ``sessionAffinity``, ``internalTrafficPolicy``,
+``protocol`` and ``targetPort`` of ports, ``clusterIP`` and IP families. Workloads: ``replicas``, strategies, history
+limits, and the pod template. Pods and templates: policies, ``imagePullPolicy``, port ``protocol``, probes,
+``defaultMode`` of volumes. Pods: tolerations and priority. PersistentVolumeClaim: ``volumeMode``, the protecting
+finalizer. Job, CronJob: policies, limits, labels and selector. Namespace: its name as a label. StorageClass,
+EndpointSlice. The first status of kinds that have one.
+
+Source: ``pkg/apis/*/v1/defaults.go`` and the admission plugins of Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+from steersman_testing.apiserver.builtin.pods import quality_of_service
+from steersman_testing.apiserver.values import JsonObject, clone, is_list, is_map, list_at, map_at, metadata, section
+
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+PVC_PROTECTION = "kubernetes.io/pvc-protection"
+PV_PROTECTION = "kubernetes.io/pv-protection"
+_NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+
+_FIRST_STATUS: dict[str, JsonObject] = {
+    "Deployment": {},
+    "ReplicaSet": {"replicas": 0},
+    "StatefulSet": {"replicas": 0, "availableReplicas": 0},
+    "DaemonSet": {
+        "currentNumberScheduled": 0,
+        "numberMisscheduled": 0,
+        "desiredNumberScheduled": 0,
+        "numberReady": 0,
+    },
+    "CronJob": {},
+    "PodDisruptionBudget": {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0},
+    "Ingress": {"loadBalancer": {}},
+    "ResourceQuota": {},
+}
+
+
+def apply_defaults(kind: str, obj: JsonObject) -> None:
+    """Fills in what is missing in ``obj``, on creation and on every change."""
+    if fill := _BY_KIND.get(kind):
+        fill(obj)
+
+
+def complete_new(kind: str, obj: JsonObject) -> None:
+    """Fills in what is decided once, when ``obj`` is created, such as the first status."""
+    match kind:
+        case "Service":
+            obj["status"] = {"loadBalancer": {}}
+        case "Pod":
+            _admit_pod(obj)
+        case "PersistentVolumeClaim":
+            obj["status"] = {"phase": "Pending"}
+            section(obj, "metadata")["finalizers"] = [*list_at(obj["metadata"], "finalizers"), PVC_PROTECTION]
+        case "Namespace":
+            section(obj, "spec")["finalizers"] = ["kubernetes"]
+            obj["status"] = {"phase": "Active"}
+        case "PersistentVolume":
+            obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": obj["metadata"]["creationTimestamp"]}
+            section(obj, "metadata")["finalizers"] = [*list_at(obj["metadata"], "finalizers"), PV_PROTECTION]
+        case "Node":
+            _taint(section(obj, "spec"))
+        case "Job":
+            _select_own_pods(obj)
+            obj["status"] = {}
+        case _:
+            if kind in _FIRST_STATUS:
+                obj["status"] = clone(_FIRST_STATUS[kind])
+
+
+def carry_over(kind: str, old: JsonObject, obj: JsonObject, subresource: str = "") -> None:
+    """Keeps what was decided at creation where an update of the object, or of ``subresource``, leaves it out."""
+    if kind == "DaemonSet":
+        _count_templates(old, obj)
+    if kind == "Namespace":
+        spec = section(obj, "spec")
+        if subresource != "finalize":
+            spec.update(map_at(old, "spec"))
+        elif not spec.get("finalizers"):
+            spec.pop("finalizers", None)
+    if kind != "Service":
+        return
+    before, after = section(old, "spec"), section(obj, "spec")
+    if "ExternalName" not in (before.get("type"), after.get("type")):
+        for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if name in before:
+                after.setdefault(name, before[name])
+
+
+def _count_templates(old: JsonObject, obj: JsonObject) -> None:
+    """The older way to count changes of a DaemonSet's template, which nobody else writes."""
+    count = int(map_at(metadata(old), "annotations").get(_TEMPLATE_GENERATION, "1"))
+    changed = map_at(old, "spec").get("template") != map_at(obj, "spec").get("template")
+    section(metadata(obj), "annotations")[_TEMPLATE_GENERATION] = str(count + changed)
+
+
+def _secret(obj: JsonObject) -> None:
+    obj.setdefault("type", "Opaque")
+    texts = obj.pop("stringData", None)
+    if is_map(texts):
+        data = section(obj, "data")
+        data.update({k: base64.b64encode(str(v).encode()).decode() for k, v in texts.items()})
+
+
+def _service(obj: JsonObject) -> None:
+    spec = section(obj, "spec")
+    spec.setdefault("type", "ClusterIP")
+    spec.setdefault("sessionAffinity", "None")
+    if spec["type"] != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+    if spec["type"] in ("NodePort", "LoadBalancer"):
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    if spec["type"] == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+    for port in _items(spec, "ports"):
+        port.setdefault("protocol", "TCP")
+        port.setdefault("targetPort", port.get("port"))
+
+
+def _pod(obj: JsonObject) -> None:
+    spec = section(obj, "spec")
+    spec.setdefault("enableServiceLinks", True)
+    _pod_spec(spec)
+
+
+def _admit_pod(obj: JsonObject) -> None:
+    """What the admission plugins Priority and DefaultTolerationSeconds add."""
+    spec = section(obj, "spec")
+    spec.setdefault("priority", 0)
+    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    tolerations = list_at(spec, "tolerations")
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(t.get("key") in (key, None) for t in tolerations):
+            added = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            tolerations = [*tolerations, added]
+    spec["tolerations"] = tolerations
+    obj["status"] = {"phase": "Pending", "qosClass": quality_of_service(spec)}
+
+
+def _pod_spec(spec: JsonObject) -> None:
+    spec.setdefault("restartPolicy", "Always")
+    spec.setdefault("dnsPolicy", "ClusterFirst")
+    spec.setdefault("schedulerName", "default-scheduler")
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    spec.setdefault("securityContext", {})
+    for container in (*_items(spec, "containers"), *_items(spec, "initContainers")):
+        image = str(container.get("image", ""))
+        latest = image.endswith(":latest") or ":" not in image.rpartition("/")[2]
+        container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
+        container.setdefault("terminationMessagePath", "/dev/termination-log")
+        container.setdefault("terminationMessagePolicy", "File")
+        container.setdefault("resources", {})
+        limits = map_at(container["resources"], "limits")
+        if limits:
+            # What is limited and not asked for is asked for up to its limit.
+            section(container["resources"], "requests").update(limits | map_at(container["resources"], "requests"))
+        for port in _items(container, "ports"):
+            port.setdefault("protocol", "TCP")
+        for name in ("readinessProbe", "livenessProbe", "startupProbe"):
+            _probe(container.get(name))
+    for volume in _items(spec, "volumes"):
+        for source in ("configMap", "secret", "downwardAPI", "projected"):
+            if is_map(volume.get(source)):
+                volume[source].setdefault("defaultMode", 0o644)
+
+
+def _probe(probe: Any) -> None:
+    if not is_map(probe):
+        return
+    for name, value in (
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    ):
+        probe.setdefault(name, value)
+    if is_map(probe.get("httpGet")):
+        probe["httpGet"].setdefault("scheme", "HTTP")
+        probe["httpGet"].setdefault("path", "/")
+    if is_map(probe.get("grpc")):
+        probe["grpc"].setdefault("service", "")
+
+
+def _template(spec: JsonObject) -> None:
+    template = section(spec, "template")
+    metadata(template)
+    _pod_spec(section(template, "spec"))
+
+
+def _deployment(obj: JsonObject) -> None:
+    spec = section(obj, "spec")
+    spec.setdefault("replicas", 1)
+    spec.setdefault("revisionHistoryLimit", 10)
+    spec.setdefault("progressDeadlineSeconds", 600)
+    strategy = section(spec, "strategy")
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        rolling = section(strategy, "rollingUpdate")
+        rolling.setdefault("maxUnavailable", "25%")
+        rolling.setdefault("maxSurge", "25%")
+    _template(spec)
+
+
+def _stateful_set(obj: JsonObject) -> None:
+    spec = section(obj, "spec")
+    spec.setdefault("replicas", 1)
+    spec.setdefault("revisionHistoryLimit", 10)
+    spec.setdefault("podManagementPolicy", "OrderedReady")
+    strategy = section(spec, "updateStrategy")
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        section(strategy, "rollingUpdate").setdefault("partition", 0)
+    retention = section(spec, "persistentVolumeClaimRetentionPolicy")
+    retention.setdefault("whenDeleted", "Retain")
+    retention.setdefault("whenScaled", "Retain")
+    for claim in _items(spec, "volumeClaimTemplates"):
+        claim.setdefault("apiVersion", "v1")
+        claim.setdefault("kind", "PersistentVolumeClaim")
+        claim.setdefault("status", {"phase": "Pending"})
+        _claim(claim)
+    _template(spec)
+
+
+def _replica_set(obj: JsonObject) -> None:
+    spec = section(obj, "spec")
+    spec.setdefault("replicas", 1)
+    _template(spec)
+
+
+def _daemon_set(obj: JsonObject) -> None:
+    spec = section(obj, "spec")
+    spec.setdefault("revisionHistoryLimit", 10)
+    strategy = section(spec, "updateStrategy")
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        rolling = section(strategy, "rollingUpdate")
+        rolling.setdefault("maxUnavailable", 1)
+        rolling.setdefault("maxSurge", 0)
+    section(metadata(obj), "annotations").setdefault(_TEMPLATE_GENERATION, "1")
+    _template(spec)
+
+
+def _taint(spec: JsonObject) -> None:
+    """The admission plugin TaintNodesByCondition: no pods before the node is ready."""
+    taints = list_at(spec, "taints")
+    if _NOT_READY not in taints:
+        spec["taints"] = [*taints, _NOT_READY]
+
+
+def _volume(obj: JsonObject) -> None:
+    spec = section(obj, "spec")
+    spec.setdefault("volumeMode", "Filesystem")
+    spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
+    if is_map(spec.get("hostPath")):
+        spec["hostPath"].setdefault("type", "")
+
+
+def _claim(obj: JsonObject) -> None:
+    section(obj, "spec").setdefault("volumeMode", "Filesystem")
+
+
+def _job(obj: JsonObject) -> None:
+    spec = section(obj, "spec")
+    labels = map_at(metadata(section(spec, "template")), "labels")
+    if labels and not metadata(obj).get("labels"):
+        metadata(obj)["labels"] = dict(labels)
+    if "completions" not in spec and "parallelism" not in spec:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    spec.setdefault("backoffLimit", 6)
+    spec.setdefault("completionMode", "NonIndexed")
+    spec.setdefault("suspend", False)
+    spec.setdefault("manualSelector", False)
+    spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
+    _template(spec)
+
+
+def _select_own_pods(obj: JsonObject) -> None:
+    uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
+    labels = section(metadata(section(section(obj, "spec"), "template")), "labels")
+    own = {"controller-uid": uid, "job-name": name}
+    own |= {f"batch.kubernetes.io/{k}": v for k, v in own.items()}
+    labels |= own
+    section(metadata(obj), "labels").update(own)
+    obj["spec"]["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+
+
+def _cron_job(obj: JsonObject) -> None:
+    spec = section(obj, "spec")
+    spec.setdefault("concurrencyPolicy", "Allow")
+    spec.setdefault("suspend", False)
+    spec.setdefault("successfulJobsHistoryLimit", 3)
+    spec.setdefault("failedJobsHistoryLimit", 1)
+    template = section(spec, "jobTemplate")
+    metadata(template)
+    _template(section(template, "spec"))
+
+
+def _namespace(obj: JsonObject) -> None:
+    section(metadata(obj), "labels")["kubernetes.io/metadata.name"] = obj["metadata"].get("name", "")
+
+
+def _network_policy(obj: JsonObject) -> None:
+    spec = section(obj, "spec")
+    spec.setdefault("policyTypes", ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"])
+    for rule in (*_items(spec, "ingress"), *_items(spec, "egress")):
+        for port in _items(rule, "ports"):
+            port.setdefault("protocol", "TCP")
+
+
+def _autoscaler(obj: JsonObject) -> None:
+    spec = section(obj, "spec")
+    spec.setdefault("minReplicas", 1)
+    if not spec.get("metrics"):
+        target = {"type": "Utilization", "averageUtilization": 80}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+
+
+def _priority_class(obj: JsonObject) -> None:
+    obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
+def _storage_class(obj: JsonObject) -> None:
+    obj.setdefault("reclaimPolicy", "Delete")
+    obj.setdefault("volumeBindingMode", "Immediate")
+
+
+def _endpoint_slice(obj: JsonObject) -> None:
+    for port in _items(obj, "ports"):
+        port.setdefault("name", "")
+        port.setdefault("protocol", "TCP")
+    for endpoint in _items(obj, "endpoints"):
+        section(endpoint, "conditions")
+
+
+def _items(parent: JsonObject, name: str) -> list[JsonObject]:
+    found: Any = parent.get(name)
+    return [item for item in found if is_map(item)] if is_list(found) else []
+
+
+_BY_KIND: dict[str, Callable[[JsonObject], None]] = {
+    "Secret": _secret,
+    "Service": _service,
+    "Pod": _pod,
+    "Deployment": _deployment,
+    "StatefulSet": _stateful_set,
+    "ReplicaSet": _replica_set,
+    "DaemonSet": _daemon_set,
+    "PersistentVolume": _volume,
+    "PersistentVolumeClaim": _claim,
+    "Job": _job,
+    "CronJob": _cron_job,
+    "Namespace": _namespace,
+    "NetworkPolicy": _network_policy,
+    "HorizontalPodAutoscaler": _autoscaler,
+    "PriorityClass": _priority_class,
+    "StorageClass": _storage_class,
+    "EndpointSlice": _endpoint_slice,
+}

@@ -1,0 +1,209 @@
+"""Whether a schema is structural: its shape told once, outside of what validates values.
+
+Source: KEP-1979 and "Extend the Kubernetes API with CustomResourceDefinitions", section "Specifying a structural
+schema"; order and wording of ``pkg/apiserver/schema/validation.go``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from steersman_cel.patterns import PatternError, compiled
+from steersman_testing.apiserver.failures import FieldError, forbidden_field, invalid_value, required
+from steersman_testing.apiserver.values import JsonObject, is_list, is_map, list_at, map_at
+
+_Level = Literal["root", "item", "field"]
+
+_UNTYPED = {
+    "root": "must not be empty at the root",
+    "item": "must not be empty for specified array items",
+    "field": "must not be empty for specified object fields",
+}
+# What a nested schema (below allOf and the like) may not say, with the reason.
+_NOT_NESTED = {
+    "type": "must be empty to be structural",
+    "default": "must be undefined to be structural",
+    "title": "must be empty to be structural",
+    "description": "must be empty to be structural",
+    "nullable": "must be false to be structural",
+    "x-kubernetes-preserve-unknown-fields": "must be false to be structural",
+    "x-kubernetes-embedded-resource": "must be false to be structural",
+    "x-kubernetes-int-or-string": "must be false to be structural",
+    "x-kubernetes-list-map-keys": "must be empty to be structural",
+    "x-kubernetes-list-type": "must be undefined to be structural",
+    "x-kubernetes-map-type": "must be undefined to be structural",
+    "x-kubernetes-validations": "must be empty to be structural",
+}
+_INT_OR_STRING: list[JsonObject] = [{"type": "integer"}, {"type": "string"}]
+
+
+def structural_errors(schema: JsonObject, path: str) -> list[FieldError]:
+    """Why ``schema`` is not structural, sorted as the real server sorts."""
+    found = [*_invariants(schema, "root", path), *_completeness(schema, path)]
+    return sorted(found, key=lambda e: f"{e.path}: {e.text}")
+
+
+def _invariants(schema: JsonObject, level: _Level, path: str) -> Iterator[FieldError]:
+    kind, items = schema.get("type", ""), schema.get("items")
+    if kind == "array" and not is_map(items):
+        yield required(f"{path}.items", "must be specified")
+    if is_map(items):
+        yield from _invariants(items, "item", f"{path}.items")
+    for name, inner in map_at(schema, "properties").items():
+        yield from _invariants(inner, "field", f"{path}.properties[{name}]")
+    if "additionalProperties" in schema:
+        if level == "root":
+            yield forbidden_field(f"{path}.additionalProperties", "must not be used at the root")
+        if is_map(additional := schema["additionalProperties"]):
+            yield from _invariants(additional, "field", f"{path}.additionalProperties")
+    if schema.get("x-kubernetes-int-or-string"):
+        for extension in ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"):
+            if schema.get(extension):
+                text = "must be false if x-kubernetes-int-or-string is true"
+                yield FieldError(f"{path}.{extension}", "FieldValueInvalid", f"Invalid value: true: {text}")
+    skipped = schema.get("anyOf") == _INT_OR_STRING
+    first = list_at(schema, "allOf")[:1]
+    yield from _value_validation(
+        schema, path, skip_any=skipped, skip_first=bool(first) and first[0].get("anyOf") == _INT_OR_STRING
+    )
+    yield from _typed(schema, level, path)
+    yield from _metadata(schema, level, path)
+
+
+def _typed(schema: JsonObject, level: _Level, path: str) -> Iterator[FieldError]:
+    kind: str = schema.get("type", "")
+    embedded = bool(schema.get("x-kubernetes-embedded-resource"))
+    free = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
+    if embedded and kind != "object":
+        text = "must be object if x-kubernetes-embedded-resource is true"
+        yield invalid_value(f"{path}.type", kind, text) if kind else required(f"{path}.type", text)
+    elif not kind and not free:
+        yield required(f"{path}.type", _UNTYPED[level])
+    if embedded and "additionalProperties" in schema:
+        yield forbidden_field(
+            f"{path}.additionalProperties", "must not be used if x-kubernetes-embedded-resource is set"
+        )
+    if level == "root" and kind and kind != "object":
+        yield invalid_value(f"{path}.type", kind, "must be object at the root")
+
+
+def _metadata(schema: JsonObject, level: _Level, path: str) -> Iterator[FieldError]:
+    properties = map_at(schema, "properties")
+    embedded = bool(schema.get("x-kubernetes-embedded-resource"))
+    checked = level == "root" or embedded
+    for name in ("kind", "apiVersion"):
+        if checked and name in properties and (found := properties[name].get("type", "")) != "string":
+            yield invalid_value(f"{path}.properties[{name}].type", found, "must be string")
+    if "metadata" in properties:
+        place, meta = f"{path}.properties[metadata]", properties["metadata"]
+        if checked and meta.get("type") != "object":
+            yield invalid_value(f"{place}.type", meta.get("type", ""), "must be object")
+        if level == "root" and not _names_only(meta):
+            text = "must not specify anything other than name and generateName, but metadata is implicitly specified"
+            yield forbidden_field(place, text)
+    if embedded and not schema.get("x-kubernetes-preserve-unknown-fields") and not properties:
+        text = (
+            "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
+        )
+        yield required(f"{path}.properties", text)
+
+
+def _names_only(meta: JsonObject) -> bool:
+    told = {k for k in meta if k not in ("type", "default")}
+    return told <= {"properties"} and set(map_at(meta, "properties")) <= {"name", "generateName"}
+
+
+def _value_validation(
+    schema: JsonObject, path: str, *, skip_any: bool = False, skip_first: bool = False
+) -> Iterator[FieldError]:
+    for field, nested, place in nested_schemas(schema, path):
+        if not (field == "anyOf" and skip_any):
+            yield from _nested(nested, place, skip_any=skip_first and place.endswith("allOf[0]") and field == "allOf")
+    pattern = schema.get("pattern")
+    if pattern:
+        try:
+            compiled(pattern)
+        except PatternError as error:
+            text = f"must be a valid regular expression, but isn't: {error}"
+            yield invalid_value(f"{path}.pattern", pattern, text)
+
+
+def nested_schemas(schema: JsonObject, path: str) -> Iterator[tuple[str, JsonObject, str]]:
+    """The schemas below anyOf, allOf, oneOf and not: the field, the schema, its path."""
+    for field in ("anyOf", "allOf", "oneOf"):
+        for position, nested in enumerate(list_at(schema, field)):
+            yield field, nested, f"{path}.{field}[{position}]"
+    if is_map(negated := schema.get("not")):
+        yield "not", negated, f"{path}.not"
+
+
+def _nested(schema: JsonObject, path: str, *, skip_any: bool = False) -> Iterator[FieldError]:
+    yield from _value_validation(schema, path, skip_any=skip_any)
+    if is_map(items := schema.get("items")):
+        yield from _nested(items, f"{path}.items")
+    for name, inner in map_at(schema, "properties").items():
+        yield from _nested(inner, f"{path}.properties[{name}]")
+    if schema.get("additionalProperties", False) is not False:
+        yield forbidden_field(f"{path}.additionalProperties", "must be undefined to be structural")
+    for field, text in _NOT_NESTED.items():
+        if field in schema:
+            yield forbidden_field(f"{path}.{field}", text)
+    if "metadata" in map_at(schema, "properties"):
+        yield forbidden_field(f"{path}.properties[metadata]", "must not be specified in a nested context")
+
+
+def _completeness(schema: JsonObject, path: str) -> Iterator[FieldError]:
+    """Each field and item that the root's nested schemas speak of is told by the shape, too."""
+    for field, nested, place in nested_schemas(schema, path):
+        # The real server looks twice at oneOf.
+        for _ in range(2 if field == "oneOf" else 1):
+            yield from _told(nested, schema, place, path)
+
+
+def _told(nested: JsonObject, shape: Any, place: str, path: str) -> Iterator[FieldError]:
+    if not is_map(shape):
+        yield required(path, f"because it is defined in {place}")
+        return
+    for field, inner, inner_place in nested_schemas(nested, place):
+        for _ in range(2 if field == "oneOf" else 1):
+            yield from _told(inner, shape, inner_place, path)
+    if is_map(items := nested.get("items")):
+        yield from _told(items, shape.get("items"), f"{place}.items", f"{path}.items")
+    for name, inner in map_at(nested, "properties").items():
+        inner_shape = map_at(shape, "properties").get(name)
+        yield from _told(inner, inner_shape, f"{place}.properties[{name}]", f"{path}.properties[{name}]")
+
+
+def unsupported_field(schema: Any) -> str:
+    """Why no structural schema can be made of ``schema`` at all; empty where one can."""
+    if not is_map(schema):
+        return ""
+    for field, name in (
+        ("id", "id"),
+        ("$schema", "schema"),
+        ("$ref", "$ref"),
+        ("patternProperties", "patternProperties"),
+    ):
+        if schema.get(field):
+            return f"OpenAPIV3Schema '{name}' is not supported"
+    for field in ("dependencies", "additionalItems", "definitions"):
+        if field in schema:
+            return f"OpenAPIV3Schema '{field}' is not supported"
+    if schema.get("x-kubernetes-preserve-unknown-fields") is False:
+        return "internal error: 'x-kubernetes-preserve-unknown-fields' must be true or undefined"
+    if is_list(schema.get("items")):
+        return "OpenAPIV3Schema 'items' must be a schema, but is an array"
+    return next((found for s in subschemas(schema) if (found := unsupported_field(s))), "")
+
+
+def subschemas(schema: JsonObject) -> Iterator[JsonObject]:
+    """The schemas directly below ``schema``, of every kind."""
+    yield from (nested for _, nested, _ in nested_schemas(schema, ""))
+    items = schema.get("items")
+    yield from (s for s in (items if is_list(items) else [items]) if is_map(s))
+    for field in ("properties", "patternProperties", "definitions", "dependencies"):
+        yield from (s for s in map_at(schema, field).values() if is_map(s))
+    for field in ("additionalProperties", "additionalItems"):
+        if is_map(inner := schema.get(field)):
+            yield inner

@@ -1,0 +1,269 @@
+"""The API server's refusals, in its own words.
+
+Source: ``k8s.io/apimachinery/pkg/api/errors`` and ``.../util/validation/field``; wording of Kubernetes 1.36.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from steersman.errors import ApiError, Status, StatusCause, StatusDetails, error_from_status
+from steersman.meta import ApiResource
+from steersman_cel.errors import refused_here as refused_here
+
+
+class FieldError(NamedTuple):
+    """One invalid field: its path, the machine-readable reason, and the text without the path."""
+
+    path: str
+    reason: str
+    text: str
+
+
+def required(path: str, detail: str = "") -> FieldError:
+    return FieldError(path, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
+
+
+def invalid_value(path: str, value: Any, detail: str, *, reason: str = "FieldValueInvalid") -> FieldError:
+    return FieldError(path, reason, f"Invalid value: {shown(value)}: {detail}")
+
+
+def forbidden_field(path: str, detail: str) -> FieldError:
+    return FieldError(path, "FieldValueForbidden", f"Forbidden: {detail}")
+
+
+def duplicate(path: str, value: Any) -> FieldError:
+    return FieldError(path, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
+
+
+def unsupported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
+    listed = ", ".join(shown(s) for s in supported)
+    return FieldError(
+        path, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {listed}"
+    )
+
+
+def shown(value: Any) -> str:
+    """A value as Go prints it in a field error: quoted text, plain numbers, JSON for the rest."""
+    return msgspec.json.encode(value, enc_hook=float).decode()
+
+
+def qualified(resource: ApiResource) -> str:
+    """``deployments.apps``, or ``pods`` for the core group."""
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+
+
+def _failure(
+    code: int, reason: str, message: str, resource: ApiResource | None = None, name: str = "", **details: Any
+) -> ApiError:
+    group, kind = (resource.group, resource.plural) if resource else ("", "")
+    return error_from_status(
+        Status(
+            message=message,
+            reason=reason,
+            code=code,
+            details=StatusDetails(name=name, group=group, kind=details.pop("kind", kind), **details),
+        )
+    )
+
+
+def not_found(resource: ApiResource, name: str) -> ApiError:
+    return _failure(404, "NotFound", f'{qualified(resource)} "{name}" not found', resource, name)
+
+
+def unknown_path() -> ApiError:
+    """No such group or path; the real server answers with plain text, see ``server``."""
+    return error_from_status(Status(message="404 page not found", reason="NotFound", code=404))
+
+
+def unknown_resource() -> ApiError:
+    """No such resource in a group that the server itself serves."""
+    return _failure(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(resource: ApiResource, name: str) -> ApiError:
+    message = f'{qualified(resource)} "{name}" already exists'
+    return _failure(409, "AlreadyExists", message, resource, name)
+
+
+def conflict(resource: ApiResource, name: str, because: str) -> ApiError:
+    message = f'Operation cannot be fulfilled on {qualified(resource)} "{name}": {because}'
+    return _failure(409, "Conflict", message, resource, name)
+
+
+def modified(resource: ApiResource, name: str) -> ApiError:
+    because = "the object has been modified; please apply your changes to the latest version and try again"
+    return conflict(resource, name, because)
+
+
+def precondition_failed(resource: ApiResource, name: str, field: str, wanted: str, found: str) -> ApiError:
+    """A delete's precondition does not hold; ``field`` is ``UID`` or ``ResourceVersion``."""
+    guess = "deleted and then recreated" if field == "UID" else "modified"
+    # The kind, not the plural, stands here: so does it in the real server's rest.BeforeDelete.
+    named = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    message = (
+        f'Operation cannot be fulfilled on {named} "{name}": the {field} in the precondition ({wanted}) does not '
+        f"match the {field} in record ({found}). The object might have been {guess}"
+    )
+    return _failure(409, "Conflict", message, resource, name, kind=resource.kind)
+
+
+def unbound(resource: ApiResource, name: str, uid: str) -> ApiError:
+    """A token is to be bound to an object whose UID is not ``uid``."""
+    message = (
+        f'Operation cannot be fulfilled on {resource.kind} "{name}": the UID in the bound object reference ({uid}) '
+        "does not match the UID in record. The object might have been deleted and then recreated"
+    )
+    return _failure(409, "Conflict", message, resource, name, kind=resource.kind)
+
+
+def apply_conflict(causes: Sequence[StatusCause], message: str) -> ApiError:
+    return _failure(409, "Conflict", message, causes=tuple(causes))
+
+
+def invalid(resource: ApiResource, name: str, errors: Iterable[FieldError]) -> ApiError:
+    found = list(errors)
+    # The same complaint twice is one line, yet two causes.
+    listed = list(dict.fromkeys(f"{e.path}: {e.text}" for e in found))
+    text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    causes = tuple(StatusCause(field=e.path, message=e.text, reason=e.reason) for e in found)
+    message = f'{kind} "{name}" is invalid: {text}'
+    return _failure(422, "Invalid", message, resource, name, kind=resource.kind, causes=causes)
+
+
+def invalid_patch(patched: Any, because: str) -> ApiError:
+    """A patch makes something that is no object of the kind; ``patched`` is what it makes."""
+    error = invalid_value("patch", shown(patched), because)
+    return invalid(ApiResource("", "", "", ""), "", [error])
+
+
+def rejected_patch() -> ApiError:
+    """A JSON patch does not fit the object."""
+    return _failure(422, "Invalid", "the server rejected our request due to an error in our request")
+
+
+def bad_request(message: str) -> ApiError:
+    return error_from_status(Status(message=message, reason="BadRequest", code=400))
+
+
+def nameless(name: str) -> ApiError:
+    """The object in the body has no name; that on the URL is ``name``."""
+    return bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+
+
+def body_too_large(limit: int) -> ApiError:
+    """A body of more than ``limit`` bytes."""
+    return _failure(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+
+
+def forbidden(resource: ApiResource, name: str, because: str, causes: Sequence[StatusCause] = ()) -> ApiError:
+    """Without a name it is about the collection, without a plural about no resource at all."""
+    subject = f'{qualified(resource)} "{name}" is ' if name else f"{qualified(resource)} is "
+    message = f"{subject if resource.plural else ''}forbidden: {because}"
+    return _failure(403, "Forbidden", message, resource, name, causes=tuple(causes) or None)
+
+
+def unauthorized() -> ApiError:
+    """Nobody knows the bearer token."""
+    return error_from_status(Status(message="Unauthorized", reason="Unauthorized", code=401))
+
+
+def terminating(namespace: str) -> StatusCause:
+    """Why nothing can be created in a namespace that is being deleted."""
+    return StatusCause(
+        reason="NamespaceTerminating",
+        message=f"namespace {namespace} is being terminated",
+        field="metadata.namespace",
+    )
+
+
+def invalid_options(kind: str, field: str, text: str, reason: str = "FieldValueNotSupported") -> ApiError:
+    """The options of a request are wrong; ``kind`` is such as ``PatchOptions``."""
+    message = f'{kind}.meta.k8s.io "" is invalid: {field}: {text}'
+    cause = StatusCause(field=field, message=text, reason=reason)
+    return error_from_status(
+        Status(
+            message=message,
+            reason="Invalid",
+            code=422,
+            details=StatusDetails(group="meta.k8s.io", kind=kind, causes=(cause,)),
+        )
+    )
+
+
+def missing_manager() -> ApiError:
+    """An apply request without ``fieldManager``."""
+    text = "Required value: is required for apply patch"
+    return invalid_options("PatchOptions", "fieldManager", text, "FieldValueRequired")
+
+
+def method_not_allowed(resource: ApiResource | None = None, verb: str = "") -> ApiError:
+    """The verb does not fit the path; custom resources name themselves."""
+    message = "the server does not allow this method on the requested resource"
+    if resource is not None:
+        message = f'{verb} is not supported on resources of kind "{qualified(resource)}"'
+    return _failure(405, "MethodNotAllowed", message)
+
+
+def unsupported_media_type(accepted: Iterable[str]) -> ApiError:
+    message = (
+        f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+    )
+    return error_from_status(Status(message=message, reason="UnsupportedMediaType", code=415))
+
+
+def not_acceptable() -> ApiError:
+    types = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+    message = f"406: Not Acceptable\n\nAvailable representations: {types}"
+    return _failure(406, "NotAcceptable", message)
+
+
+def too_old(wanted: int, oldest: int) -> ApiError:
+    return error_from_status(
+        Status(message=f"too old resource version: {wanted} ({oldest})", reason="Expired", code=410)
+    )
+
+
+def continue_expired() -> ApiError:
+    message = (
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+        "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
+        "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
+        "modified, or deleted between the time the first chunk was returned and now may show up in the list."
+    )
+    return error_from_status(Status(message=message, reason="Expired", code=410))
+
+
+def too_large_version(wanted: int, current: int) -> ApiError:
+    message = f"Too large resource version: {wanted}, current: {current}"
+    cause = StatusCause(message="Too large resource version", reason="ResourceVersionTooLarge")
+    return _failure(504, "Timeout", f"Timeout: {message}", causes=(cause,), retry_after_seconds=1)
+
+
+def internal(message: str) -> ApiError:
+    text = f"Internal error occurred: {message}"
+    return _failure(500, "InternalError", text, causes=(StatusCause(message=message),))
+
+
+def disruption_refused(cause: StatusCause, retry_after: int = 0) -> ApiError:
+    """A PodDisruptionBudget forbids an eviction; ``retry_after`` in seconds."""
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
+    return _failure(429, "TooManyRequests", message, causes=(cause,), retry_after_seconds=retry_after)
+
+
+def denied(message: str, status: Mapping[str, Any]) -> ApiError:
+    """An admission webhook says no; ``status``, in wire form, is what it says of code, reason and details."""
+    code = status.get("code", 0)
+    told = status.get("details")
+    details = msgspec.convert(told, StatusDetails) if told is not None else None
+    refusal = Status(message=message, reason=status.get("reason", ""), code=max(code, 400), details=details)
+    return error_from_status(refusal)
+
+
+def untyped(message: str) -> ApiError:
+    """An error that the server does not classify: 500 without a reason."""
+    return error_from_status(Status(message=message, code=500))

@@ -1,0 +1,214 @@
+"""JSON patch (RFC 6902), JSON merge patch (RFC 7386) and strategic merge patch.
+
+A strategic merge patch merges the lists that server-side apply merges, by the same keys; its directives are
+``$patch: delete``, ``$patch: replace``, ``$deleteFromPrimitiveList``, ``$retainKeys`` and ``$setElementOrder``.
+Source: ``pkg/util/strategicpatch`` of ``k8s.io/apimachinery``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from steersman_testing.apiserver import failures
+from steersman_testing.apiserver.builtin.types import json_name
+from steersman_testing.apiserver.fields.sets import is_associative, list_elements
+from steersman_testing.apiserver.fields.shapes import Shape
+from steersman_testing.apiserver.values import JsonObject, clone, is_list, is_map, map_at, same
+
+_ORDER = "$setElementOrder/"
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """``target`` changed by a JSON merge patch: null removes."""
+    if not is_map(patch):
+        return clone(patch)
+    result: JsonObject = dict(target) if is_map(target) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merge_patch(result.get(name), value)
+    return result
+
+
+def strategic_merge_patch(target: Any, patch: Any, shape: Shape) -> Any:
+    """``target`` changed by a strategic merge patch."""
+    if is_associative(patch, shape):
+        return _strategic_list(target, patch, shape)
+    if not is_map(patch):
+        return clone(patch)
+    if patch.get("$patch") == "replace":
+        return {k: clone(v) for k, v in patch.items() if not k.startswith("$")}
+    result: JsonObject = dict(target) if is_map(target) else {}
+    retained = patch.get("$retainKeys")
+    if is_list(retained):
+        result = {k: v for k, v in result.items() if k in retained}
+    for name, value in patch.items():
+        if name.startswith("$deleteFromPrimitiveList/"):
+            field = name.partition("/")[2]
+            present = result.get(field)
+            result[field] = [v for v in present if v not in value] if is_list(present) else []
+        elif name.startswith("$"):
+            continue
+        elif value is None:
+            result.pop(name, None)
+        else:
+            result[name] = strategic_merge_patch(result.get(name), value, shape.field(name))
+    for name, order in patch.items():
+        field = name.removeprefix(_ORDER)
+        if field != name and is_list(merged := result.get(field)):
+            inner = shape.field(field)
+            _check_order(patch.get(field), order, inner)
+            present = list(list_elements(map_at({"target": target}, "target").get(field), inner))
+            result[field] = _ordered(list_elements(merged, inner), list(list_elements(order, inner)), present)
+    return result
+
+
+def _strategic_list(target: Any, patch: list[Any], shape: Shape) -> list[Any]:
+    if {"$patch": "replace"} in patch:
+        return [clone(i) for i in patch if i != {"$patch": "replace"}]
+    items = list_elements(target, shape)
+    present, inner = list(items), shape.item()
+    for element, change in list_elements(patch, shape).items():
+        if is_map(change) and change.get("$patch") == "delete":
+            items.pop(element, None)
+        elif element in items:
+            items[element] = strategic_merge_patch(items[element], change, inner)
+        else:
+            items[element] = clone(change)
+    return _ordered(items, list(list_elements(patch, shape)), present)
+
+
+def _ordered(items: dict[str, Any], wanted: list[str], present: list[str]) -> list[Any]:
+    """``items`` in the order of ``wanted``; the others, in their order, before what they were in front of."""
+    told = [element for element in wanted if element in items]
+    others = [element for element in items if element not in told]
+    result: list[str] = []
+    for element in told:
+        place = present.index(element) if element in present else -1
+        while others and others[0] in present and present.index(others[0]) < place:
+            result.append(others.pop(0))
+        result.append(element)
+    return [items[element] for element in (*result, *others)]
+
+
+def _check_order(patch: Any, order: Any, shape: Shape) -> None:
+    """Refuses a patch of a list in another order than it asks for. Raises ApiError, 500."""
+    if not patch or not order:
+        return
+    kept = [i for i in patch if not (is_map(i) and "$patch" in i)]
+    wanted = iter(list_elements(order, shape))
+    if not all(element in wanted for element in list_elements(kept, shape)):
+        shown = f"{_go_text(patch)}\n doesn't match $setElementOrder list:\n{_go_text(order)}\n"
+        raise failures.untyped(f"The order in patch list:\n{shown}")
+
+
+def _go_text(value: Any) -> str:
+    """``value`` as Go prints it."""
+    if is_map(value):
+        return f"map[{' '.join(f'{k}:{_go_text(value[k])}' for k in sorted(value))}]"
+    if is_list(value):
+        return f"[{' '.join(map(_go_text, value))}]"
+    return "<nil>" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def json_patch(target: Any, operations: Any) -> Any:
+    """``target`` changed by a JSON patch.
+
+    Raises:
+        ApiError: 400, not a list of operations; 422, an operation does not fit, or a ``test`` fails.
+    """
+    if not is_list(operations):
+        raise failures.bad_request("error decoding patch: json: cannot unmarshal object into Go value")
+    for wrong in _misread(operations):
+        raise failures.bad_request(f"error decoding patch: json: cannot unmarshal {wrong}")
+    document = [clone(target)]
+    for operation in operations:
+        try:
+            _operate(document, operation)
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+            raise failures.rejected_patch() from error
+    return document[0]
+
+
+def _misread(operations: list[Any]) -> Iterator[str]:
+    """What of a patch is of another type than Go reads."""
+    for operation in operations:
+        if not is_map(operation):
+            if operation is not None:
+                yield f"{json_name(operation)} into Go value of type handlers.jsonPatchOp"
+            continue
+        for name in ("op", "path", "from"):
+            if not isinstance(operation.get(name), str | None):
+                yield f"{json_name(operation[name])} into Go struct field jsonPatchOp.{name} of type string"
+
+
+def _operate(document: list[Any], operation: Any) -> None:
+    path = ["0", *_pointer(operation["path"])]
+    match operation["op"]:
+        case "add":
+            _add(document, path, clone(operation["value"]))
+        case "remove":
+            _take(document, path)
+        case "replace":
+            _replace(document, path, clone(operation["value"]))
+        case "move":
+            _add(document, path, _take(document, ["0", *_pointer(operation["from"])]))
+        case "copy":
+            _add(document, path, clone(_found(document, ["0", *_pointer(operation["from"])])))
+        case "test":
+            # What is not there is null.
+            if not same(_found(document, path), operation.get("value")):
+                raise ValueError("the test failed")
+        case other:
+            raise ValueError(f"unexpected kind: {other}")
+
+
+def _pointer(text: str) -> list[str]:
+    if text and not text.startswith("/"):
+        raise ValueError("a JSON pointer begins with a slash")
+    return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
+
+
+def _find(value: Any, path: list[str]) -> Any:
+    for part in path:
+        value = value[_index(value, part)] if is_list(value) else value[part]
+    return value
+
+
+def _index(items: list[Any], part: str, *, end: int | None = None) -> int:
+    position = int(part)
+    limit = len(items) if end is None else end
+    if position < 0 or position >= limit:
+        raise IndexError(part)
+    return position
+
+
+def _add(document: list[Any], path: list[str], value: Any) -> None:
+    parent, last = _find(document, path[:-1]), path[-1]
+    if parent is document:
+        document[0] = value
+    elif is_list(parent):
+        parent.insert(len(parent) if last == "-" else _index(parent, last, end=len(parent) + 1), value)
+    else:
+        parent[last] = value
+
+
+def _take(document: list[Any], path: list[str]) -> Any:
+    if len(path) == 1:
+        raise KeyError("the whole document")
+    parent, last = _find(document, path[:-1]), path[-1]
+    return parent.pop(_index(parent, last)) if is_list(parent) else parent.pop(last)
+
+
+def _found(document: list[Any], path: list[str]) -> Any:
+    """As ``_find``; of an object, a field that it does not have is null: so the real server's library reads it."""
+    parent, last = _find(document, path[:-1]), path[-1]
+    return parent.get(last) if is_map(parent) else _find(document, path)
+
+
+def _replace(document: list[Any], path: list[str], value: Any) -> None:
+    """The real server's library replaces fields that are not there, too."""
+    parent, last = _find(document, path[:-1]), path[-1]
+    parent[_index(parent, last) if is_list(parent) else last] = value

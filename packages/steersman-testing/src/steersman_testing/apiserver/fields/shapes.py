@@ -1,0 +1,247 @@
+"""How values merge: which lists are associative, which maps are atomic. By table for built-in kinds, by schema for
+custom resources, and deduced (maps merge, lists are atomic) where neither says anything.
+
+Source: "Server-Side Apply", section "Merge strategy"; the ``x-kubernetes-list-type``, ``-list-map-keys`` and
+``-map-type`` extensions of the published OpenAPI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal, NamedTuple, Protocol
+
+from steersman_testing.apiserver.values import JsonObject, is_map
+
+Relation = Literal["granular", "atomic", "set", "map"]
+
+
+class Key(NamedTuple):
+    """A key field of an associative list, and what stands for it where an item leaves it out."""
+
+    name: str
+    default: Any = None
+
+
+class Shape(Protocol):
+    """What is known of the values at one place.
+
+    Attributes:
+        relation: for maps ``granular`` or ``atomic``; for lists ``map``, ``set``, and all else means atomic.
+        keys: of an associative list.
+    """
+
+    @property
+    def relation(self) -> Relation: ...
+
+    @property
+    def keys(self) -> tuple[Key, ...]: ...
+
+    def field(self, name: str) -> Shape:
+        """Of the field or key ``name``."""
+        ...
+
+    def item(self) -> Shape:
+        """Of the items of a list."""
+        ...
+
+    def declares(self, name: str) -> bool:
+        """Whether ``name`` is a field that the schema tells, and not just a key of a map."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeducedShape:
+    """Nothing is known: maps are merged, lists replaced."""
+
+    relation: Relation = "granular"
+    keys: tuple[Key, ...] = ()
+
+    def field(self, name: str) -> Shape:
+        return self
+
+    def item(self) -> Shape:
+        return self
+
+    def declares(self, name: str) -> bool:
+        return False
+
+
+DEDUCED = DeducedShape()
+
+_PORT = (Key("containerPort"), Key("protocol", "TCP"))
+_NAME = (Key("name"),)
+
+# The longest suffix of a path that is found decides; the path begins with the kind and leaves list items out.
+_ASSOCIATIVE: Mapping[tuple[str, ...], tuple[Key, ...]] = {
+    ("metadata", "ownerReferences"): (Key("uid"),),
+    ("conditions",): (Key("type"),),
+    ("containers",): _NAME,
+    ("initContainers",): _NAME,
+    ("ephemeralContainers",): _NAME,
+    ("containers", "ports"): _PORT,
+    ("initContainers", "ports"): _PORT,
+    ("ephemeralContainers", "ports"): _PORT,
+    ("env",): _NAME,
+    ("volumes",): _NAME,
+    ("volumeMounts",): (Key("mountPath"),),
+    ("volumeDevices",): (Key("devicePath"),),
+    ("spec", "imagePullSecrets"): _NAME,
+    ("hostAliases",): (Key("ip"),),
+    ("topologySpreadConstraints",): (Key("topologyKey"), Key("whenUnsatisfiable")),
+    ("spec", "resourceClaims"): _NAME,
+    ("resources", "claims"): _NAME,
+    ("schedulingGates",): _NAME,
+    ("podIPs",): (Key("ip"),),
+    ("ServiceAccount", "secrets"): _NAME,
+    ("Service", "spec", "ports"): (Key("port"), Key("protocol", "TCP")),
+    ("Node", "status", "addresses"): (Key("type"),),
+    ("webhooks",): _NAME,
+    ("matchConditions",): _NAME,
+    ("validations",): _NAME,
+}
+_SETS = {("metadata", "finalizers")}
+# Lists whose items are replaced as a whole.
+_ATOMIC_ITEMS = {("metadata", "ownerReferences"), ("spec", "imagePullSecrets"), ("ServiceAccount", "secrets")}
+_ATOMIC_MAPS = {
+    ("selector",),
+    ("labelSelector",),
+    ("namespaceSelector",),
+    ("objectSelector",),
+    ("podSelector",),
+    ("nodeSelector",),
+    ("secretKeyRef",),
+    ("configMapKeyRef",),
+    ("fieldRef",),
+    ("resourceFieldRef",),
+    ("secretRef",),
+    ("roleRef",),
+    ("service", "port"),
+    ("dataSource",),
+    ("involvedObject",),
+    ("regarding",),
+    ("related",),
+    ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltinShape:
+    """A place in a built-in kind: ``path`` begins with the kind."""
+
+    path: tuple[str, ...]
+
+    @property
+    def relation(self) -> Relation:
+        return _relation(self.path)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        return _lookup(_ASSOCIATIVE, self.path) or ()
+
+    def field(self, name: str) -> Shape:
+        return BuiltinShape((*self.path, name))
+
+    def item(self) -> Shape:
+        return _ItemShape(self.path, "atomic" if self.path[-2:] in _ATOMIC_ITEMS else "granular")
+
+    def declares(self, name: str) -> bool:
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _ItemShape:
+    """An item of a list at ``path``: a granular map, whose fields go on from there."""
+
+    path: tuple[str, ...]
+    relation: Relation = "granular"
+    keys: tuple[Key, ...] = ()
+
+    def field(self, name: str) -> Shape:
+        return BuiltinShape((*self.path, name))
+
+    def item(self) -> Shape:
+        return DEDUCED
+
+    def declares(self, name: str) -> bool:
+        return True
+
+
+def _lookup(table: Mapping[tuple[str, ...], Any], path: tuple[str, ...]) -> Any:
+    return next((table[path[-n:]] for n in (3, 2, 1) if path[-n:] in table), None)
+
+
+@cache
+def _relation(path: tuple[str, ...]) -> Relation:
+    suffixes = {path[-n:] for n in (1, 2, 3)}
+    if suffixes & _ATOMIC_MAPS:
+        return "atomic"
+    if suffixes & _SETS:
+        return "set"
+    return "map" if _lookup(_ASSOCIATIVE, path) else "granular"
+
+
+_METADATA = BuiltinShape(("Object", "metadata"))
+
+
+class SchemaShape:
+    """A place in a custom resource, described by its OpenAPI ``schema``."""
+
+    __slots__ = ("_fields", "_root", "_schema", "keys", "relation")
+
+    def __init__(self, schema: JsonObject, *, root: bool = False) -> None:
+        self._schema = schema
+        self._root = root
+        self._fields: dict[str, Shape] = {}
+        self.keys: tuple[Key, ...] = ()
+        self.relation: Relation = "granular"
+        if schema.get("x-kubernetes-map-type") == "atomic":
+            self.relation = "atomic"
+        listed = schema.get("x-kubernetes-list-type")
+        if listed in ("set", "map"):
+            self.relation = listed
+        if listed == "map":
+            properties = _schema_at(_schema_at(schema, "items"), "properties")
+            names: list[str] = schema.get("x-kubernetes-list-map-keys") or []
+            self.keys = tuple(Key(n, _schema_at(properties, n).get("default")) for n in names)
+
+    def field(self, name: str) -> Shape:
+        if name == "metadata" and self._whole:
+            return _METADATA
+        if (known := self._fields.get(name)) is not None:
+            return known
+        properties = _schema_at(self._schema, "properties")
+        if name in properties:
+            shape = self._fields[name] = SchemaShape(properties[name])
+            return shape
+        additional = self._schema.get("additionalProperties")
+        return SchemaShape(additional) if is_map(additional) else DEDUCED
+
+    @property
+    def _whole(self) -> bool:
+        """Whether this is an object with metadata."""
+        return self._root or bool(self._schema.get("x-kubernetes-embedded-resource"))
+
+    def declares(self, name: str) -> bool:
+        told = name in _schema_at(self._schema, "properties")
+        return told or (self._whole and name in ("apiVersion", "kind", "metadata"))
+
+    def item(self) -> Shape:
+        items = self._schema.get("items")
+        return SchemaShape(items) if is_map(items) else DEDUCED
+
+
+def _schema_at(schema: JsonObject, name: str) -> JsonObject:
+    found = schema.get(name)
+    return found if is_map(found) else {}
+
+
+class RegisteredShape(DeducedShape):
+    """A kind of which only the name is known: its metadata merges as everywhere, the rest as deduced."""
+
+    def field(self, name: str) -> Shape:
+        return _METADATA if name == "metadata" else DEDUCED
+
+    def declares(self, name: str) -> bool:
+        return name == "metadata"

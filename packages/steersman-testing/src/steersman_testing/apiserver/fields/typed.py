@@ -1,0 +1,140 @@
+"""Whether an applied configuration fits its schema: server-side apply refuses it before validation does.
+
+Source: ``sigs.k8s.io/structured-merge-diff/v6/typed``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from steersman.errors import ApiError
+from steersman_testing.apiserver import failures
+from steersman_testing.apiserver.builtin.types import metadata_schema, schema_of
+from steersman_testing.apiserver.fields.sets import list_elements, path_text
+from steersman_testing.apiserver.fields.shapes import Shape
+from steersman_testing.apiserver.kinds import Kind
+from steersman_testing.apiserver.values import MISSING, JsonObject, child, is_list, is_map, map_at
+
+_ROOT_FIELDS = ("apiVersion", "kind")
+_ANYTHING: JsonObject = {"x-kubernetes-preserve-unknown-fields": True}
+_NUMBER: tuple[tuple[type[Any], ...], str] = ((int, float), "numeric (int or float)")
+_EXPECTED: dict[str, tuple[tuple[type[Any], ...], str]] = {
+    "integer": _NUMBER,
+    "number": _NUMBER,
+    "string": ((str,), "string"),
+    "boolean": ((bool,), "boolean"),
+    "array": ((list,), "list"),
+    "object": ((dict,), "map"),
+}
+
+
+def check_typed(kind: Kind, config: JsonObject, odd: JsonObject) -> None:
+    """Refuses a configuration of unknown fields, wrong types, or list items without their keys.
+
+    Args:
+        odd: what was sent as times in the metadata, and is none.
+
+    Raises:
+        ApiError: 500 without a reason, as the real server answers.
+    """
+    schema = schema_of(kind.resource) if kind.schema is None else kind.schema
+    found = [
+        f".metadata.{name}: expected any scalar, got &{{{_go_value(value)}}}"
+        for name, value in odd.items()
+        if is_map(value) or is_list(value)
+    ]
+    found += _errors(config, schema or _ANYTHING, kind.shape, "", root=True)
+    if not found:
+        return
+    text = found[0] if len(found) == 1 else "errors:" + "".join(f"\n  {line}" for line in found)
+    raise failures.untyped(f"failed to create typed patch object ({named(kind, config)}): {text}")
+
+
+def named(kind: Kind, obj: JsonObject) -> str:
+    """``obj`` as errors of server-side apply name it."""
+    resource, meta = kind.resource, map_at(obj, "metadata")
+    version = f"{resource.group}/{resource.version}"
+    return f"{meta.get('namespace', '')}/{meta.get('name', '')}; {version}, Kind={resource.kind}"
+
+
+def check_fits(obj: JsonObject, schema: JsonObject, shape: Shape) -> None:
+    """Refuses an object of a custom resource that ``schema`` does not describe. Raises ApiError: 500."""
+    found = list(_errors(obj, schema, shape, "", root=True))
+    if found:
+        raise failures.untyped(found[0] if len(found) == 1 else "errors:" + "".join(f"\n  {e}" for e in found))
+
+
+def _errors(value: Any, schema: JsonObject, shape: Shape, path: str, *, root: bool = False) -> Iterator[str]:
+    if value is None:
+        return
+    wrong = _wrong_type(value, schema)
+    if wrong:
+        yield f"{path}: expected {wrong}, got {_go_type(value)}"
+    elif is_list(value):
+        yield from _list_errors(value, schema, shape, path)
+    elif is_map(value):
+        for name, content in value.items():
+            if root and name in _ROOT_FIELDS:
+                continue
+            inner = metadata_schema() if root and name == "metadata" else child(schema.get("properties"), name)
+            if inner is MISSING:
+                inner = schema.get("additionalProperties")
+            if is_map(inner):
+                yield from _errors(content, inner, shape.field(name), f"{path}.{name}")
+            elif not inner and not schema.get("x-kubernetes-preserve-unknown-fields"):
+                yield f"{path}.{name}: field not declared in schema"
+
+
+def _list_errors(value: list[Any], schema: JsonObject, shape: Shape, path: str) -> Iterator[str]:
+    items = map_at(schema, "items")
+    if shape.relation == "map":
+        for position, item in enumerate(value):
+            if not is_map(item):
+                what = "a null element" if item is None else "non-map elements"
+                yield f"{path}: element {position}: associative list with keys may not have {what}"
+                return
+    if shape.relation == "set" and None in value:
+        told = "associative list without keys has an element that's an explicit null"
+        yield f"{path}: element {value.index(None)}: {told}"
+        return
+    places = [f"[{position}]" for position in range(len(value))]
+    if shape.relation in ("map", "set"):
+        try:
+            places = [path_text((element,)) for element in list_elements(value, shape)]
+        except ApiError as error:
+            yield f"{path}: {error}"
+            return
+    for place, item in zip(places, value, strict=True):
+        yield from _errors(item, items, shape.item(), f"{path}{place}")
+
+
+def _wrong_type(value: Any, schema: JsonObject) -> str:
+    """What was expected instead; empty where the type fits."""
+    declared = schema.get("type")
+    if schema.get("x-kubernetes-int-or-string") or declared not in _EXPECTED:
+        return ""
+    types, words = _EXPECTED[declared]
+    truth = isinstance(value, bool) and declared != "boolean"
+    return "" if isinstance(value, types) and not truth else words
+
+
+def _go_value(value: Any) -> str:
+    """``value`` as Go prints it."""
+    if is_map(value):
+        return f"map[{' '.join(f'{name}:{_go_value(value[name])}' for name in sorted(value))}]"
+    if is_list(value):
+        return f"[{' '.join(map(_go_value, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "<nil>" if value is None else str(value)
+
+
+def _go_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int | float):
+        return "numeric"
+    return "list" if is_list(value) else "map"

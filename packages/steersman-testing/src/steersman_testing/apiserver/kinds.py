@@ -1,0 +1,276 @@
+"""The kinds that a server knows: built-in ones by table, others registered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from steersman.meta import ApiResource
+from steersman_testing.apiserver.fields.shapes import BuiltinShape, RegisteredShape, Shape
+from steersman_testing.apiserver.values import JsonObject
+
+
+class GroupResource(NamedTuple):
+    """Names a collection, whatever version it is read in."""
+
+    group: str
+    plural: str
+
+    @property
+    def qualified(self) -> str:
+        """``deployments.apps``, or ``pods`` for the core group."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+
+NAMESPACE = ApiResource("", "v1", "Namespace", "namespaces", False)
+NAMESPACES = GroupResource("", "namespaces")
+DEFINITIONS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
+
+
+class ScalePaths(NamedTuple):
+    """Where a kind's scale subresource finds its numbers; ``selector`` may be empty."""
+
+    spec: str
+    status: str
+    selector: str = ""
+
+
+class Column(NamedTuple):
+    """A column of a printed table, beside the name; wire names are the same, but ``jsonPath``."""
+
+    name: str
+    type: str
+    json_path: str
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Versions:
+    """What the versions of a custom resource have in common.
+
+    Attributes:
+        definition: the name of their CustomResourceDefinition.
+        storage: the version that objects are kept in from now on; older ones may be kept in another.
+        schemas: of each version, served or not.
+        conversion: ``spec.conversion``, in wire form.
+        terminating: whether the definition is being deleted.
+    """
+
+    definition: str
+    storage: str
+    schemas: Mapping[str, JsonObject]
+    conversion: JsonObject
+    terminating: bool = False
+
+
+_VERSION_NAME = re.compile(r"v(?P<major>\d+)(?:(?P<stage>alpha|beta)(?P<minor>\d+))?")
+
+
+def version_rank(version: str) -> tuple[int, int, int, str]:
+    """Sorts the most stable and newest version first."""
+    found = _VERSION_NAME.fullmatch(version)
+    if found is None:
+        return 3, 0, 0, version
+    return {None: 0, "beta": 1, "alpha": 2}[found["stage"]], -int(found["major"]), -int(found["minor"] or 0), ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind in one version.
+
+    Attributes:
+        resource: names and scope.
+        shape: how its values merge.
+        has_status: whether status is a subresource, written apart from the rest.
+        scale: of the scale subresource; None where there is none.
+        has_generation: whether ``metadata.generation`` counts the changes of what is wanted.
+        unconditional_update: whether a PUT may come without a resourceVersion.
+        create_on_update: whether a PUT creates what is not there.
+        schema: its OpenAPI schema, for custom resources.
+        has_rules: whether the schema has CEL rules.
+        dear_rules: whether these may cost more than the real server lets them on some object.
+        storage_version: the version that objects are kept in.
+        fields: what else than name and namespace field selectors know.
+        custom: defined by a CustomResourceDefinition.
+        singular: for discovery.
+        short_names: for discovery.
+        list_kind: the kind of its lists.
+        categories: the groups of kinds that it is listed with, for discovery.
+        columns: what a table of custom resources shows.
+        versions: of custom resources, what all versions have in common.
+        kept_in: the collection of its objects, where that is another kind's.
+        collection: where its objects are stored.
+        deprecation: what answers to requests in this version warn of; empty where it is not deprecated.
+    """
+
+    resource: ApiResource
+    shape: Shape
+    has_status: bool = False
+    scale: ScalePaths | None = None
+    has_generation: bool = False
+    unconditional_update: bool = True
+    create_on_update: bool = False
+    schema: JsonObject | None = None
+    has_rules: bool = False
+    dear_rules: bool = False
+    storage_version: str = ""
+    fields: tuple[str, ...] = ()
+    custom: bool = False
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    list_kind: str = ""
+    categories: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+    versions: Versions | None = None
+    deprecation: str = ""
+    kept_in: GroupResource | None = None
+    collection: GroupResource = field(init=False)
+
+    def __post_init__(self) -> None:
+        collection = self.kept_in or GroupResource(self.resource.group, self.resource.plural)
+        object.__setattr__(self, "collection", collection)
+
+
+_BUILTIN = """
+# group/version          kind                      plural                     flags: Namespaced Status Generation
+v1                       Namespace                 namespaces                 S
+v1                       Node                      nodes                      S
+v1                       PersistentVolume          persistentvolumes          S
+v1                       Pod                       pods                       NSG
+v1                       Service                   services                   NS
+v1                       Secret                    secrets                    N
+v1                       ConfigMap                 configmaps                 N
+v1                       PersistentVolumeClaim     persistentvolumeclaims     NS
+v1                       Event                     events                     N
+v1                       ServiceAccount            serviceaccounts            N
+v1                       Endpoints                 endpoints                  N
+v1                       ResourceQuota             resourcequotas             NS
+v1                       LimitRange                limitranges                N
+apps/v1                  StatefulSet               statefulsets               NSG
+apps/v1                  Deployment                deployments                NSG
+apps/v1                  ReplicaSet                replicasets                NSG
+apps/v1                  DaemonSet                 daemonsets                 NSG
+apps/v1                  ControllerRevision        controllerrevisions        N
+batch/v1                 Job                       jobs                       NSG
+batch/v1                 CronJob                   cronjobs                   NSG
+coordination.k8s.io/v1   Lease                     leases                     N
+discovery.k8s.io/v1      EndpointSlice             endpointslices             NG
+events.k8s.io/v1         Event                     events                     N
+networking.k8s.io/v1     Ingress                   ingresses                  NSG
+networking.k8s.io/v1     IngressClass              ingressclasses             G
+networking.k8s.io/v1     NetworkPolicy             networkpolicies            NG
+policy/v1                PodDisruptionBudget       poddisruptionbudgets       NSG
+autoscaling/v2           HorizontalPodAutoscaler   horizontalpodautoscalers   NS
+rbac.authorization.k8s.io/v1 Role                  roles                      N
+rbac.authorization.k8s.io/v1 RoleBinding           rolebindings               N
+rbac.authorization.k8s.io/v1 ClusterRole           clusterroles               -
+rbac.authorization.k8s.io/v1 ClusterRoleBinding    clusterrolebindings        -
+scheduling.k8s.io/v1     PriorityClass             priorityclasses            G
+storage.k8s.io/v1        StorageClass              storageclasses             -
+admissionregistration.k8s.io/v1 MutatingWebhookConfiguration   mutatingwebhookconfigurations   G
+admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration validatingwebhookconfigurations G
+apiextensions.k8s.io/v1  CustomResourceDefinition  customresourcedefinitions  SG
+"""
+
+_SCALED = ("Deployment", "ReplicaSet", "StatefulSet")
+_SELECTABLE: dict[str, tuple[str, ...]] = {
+    "Pod": ("spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "status.phase", "status.podIP"),
+    "Secret": ("type",),
+    "Node": ("spec.unschedulable",),
+    "Namespace": ("status.phase",),
+    "Job": ("status.successful",),
+}
+
+
+_CREATED_ON_UPDATE = {
+    "Service",
+    "Event",
+    "Endpoints",
+    "LimitRange",
+    "Lease",
+    "Role",
+    "RoleBinding",
+    "ClusterRole",
+    "ClusterRoleBinding",
+}
+
+
+_REFERENCE = ("apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid")
+_SELECTABLE_OF_EVENTS: dict[str, tuple[str, ...]] = {
+    "": (*(f"involvedObject.{n}" for n in _REFERENCE), "reason", "reportingComponent", "source", "type"),
+    "events.k8s.io": (*(f"regarding.{n}" for n in _REFERENCE), "reason", "reportingController", "type"),
+}
+_EVENTS = GroupResource("", "events")
+
+
+def _builtin_kinds() -> Iterator[Kind]:
+    for line in _BUILTIN.strip().splitlines()[1:]:
+        api_version, name, plural, flags = line.split()
+        group, _, version = api_version.rpartition("/")
+        yield Kind(
+            resource=ApiResource(group, version, name, plural, "N" in flags),
+            shape=BuiltinShape((name,)),
+            has_status="S" in flags,
+            scale=ScalePaths(".spec.replicas", ".status.replicas", ".spec.selector") if name in _SCALED else None,
+            has_generation="G" in flags,
+            unconditional_update=name not in {"CustomResourceDefinition", "Lease", "PodDisruptionBudget"},
+            create_on_update=name in _CREATED_ON_UPDATE,
+            storage_version=version,
+            fields=_SELECTABLE_OF_EVENTS[group] if name == "Event" else _SELECTABLE.get(name, ()),
+            kept_in=_EVENTS if name == "Event" else None,
+            singular=name.lower(),
+        )
+
+
+def registered_kind(resource: ApiResource) -> Kind:
+    """A kind of which only the names are known: no schema; status is a subresource, as with nearly all kinds."""
+    return Kind(
+        resource=resource,
+        shape=RegisteredShape(),
+        has_status=True,
+        has_generation=True,
+        storage_version=resource.version,
+        singular=resource.kind.lower(),
+    )
+
+
+@dataclass(slots=True)
+class KindRegistry:
+    """All kinds that are served. Begins with the built-in ones."""
+
+    _by_path: dict[tuple[str, str, str], Kind] = field(default_factory=dict[tuple[str, str, str], Kind])
+
+    def __post_init__(self) -> None:
+        for kind in _builtin_kinds():
+            self.add(kind)
+
+    def add(self, kind: Kind) -> None:
+        """Serves ``kind``, in place of a former one of the same name and version."""
+        self._by_path[kind.resource.group, kind.resource.version, kind.resource.plural] = kind
+
+    def remove(self, collection: GroupResource) -> None:
+        """Serves ``collection`` no more, in any version."""
+        self._by_path = {p: k for p, k in self._by_path.items() if k.collection != collection}
+
+    def find(self, group: str, version: str, plural: str) -> Kind | None:
+        """The kind that is served under these names."""
+        return self._by_path.get((group, version, plural))
+
+    def of(self, collection: GroupResource) -> Kind | None:
+        """Some version of ``collection``, the stored one where it is served."""
+        found = [k for k in self._by_path.values() if k.collection == collection]
+        return next((k for k in found if k.resource.version == k.storage_version), found[0] if found else None)
+
+    def named(self, api_version: str, kind: str) -> Kind | None:
+        """The kind with these ``apiVersion`` and ``kind``."""
+        return next(
+            (k for k in self if k.resource.api_version == api_version and k.resource.kind == kind),
+            None,
+        )
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self._by_path.values())

@@ -1,0 +1,120 @@
+"""Objects as tables: rows of cells that kubectl prints without knowing the kind.
+
+Source: "Kubernetes API Concepts", "Receiving resources as Tables"; ``additionalPrinterColumns`` in "Extend the
+Kubernetes API with CustomResourceDefinitions". Descriptions of built-in columns are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from steersman.client.transport import HttpRequest
+from steersman_testing.apiserver import failures
+from steersman_testing.apiserver.fields.shapes import BuiltinShape
+from steersman_testing.apiserver.kinds import Column, Kind
+from steersman_testing.apiserver.printing import json_path
+from steersman_testing.apiserver.printing.columns import cells_of, columns_of
+from steersman_testing.apiserver.printing.durations import shown_age
+from steersman_testing.apiserver.printing.pod_cells import pod_conditions
+from steersman_testing.apiserver.requests.negotiation import TABLE
+from steersman_testing.apiserver.storage import Stored
+from steersman_testing.apiserver.values import JsonObject
+
+_NAME = Column("Name", "string", ".metadata.name", format="name")
+_AGE = Column("Age", "date", ".metadata.creationTimestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """Makes tables of objects of one kind.
+
+    Attributes:
+        include: what of the object goes with each row: ``Metadata``, ``Object`` or ``None``.
+    """
+
+    kind: Kind
+    include: str
+
+    @staticmethod
+    def of(kind: Kind, request: HttpRequest) -> Tables:
+        """The tables that ``request`` asks for. Raises ApiError: 400, ``includeObject`` is unknown."""
+        include = request.query.get("includeObject") or "Metadata"
+        if include not in ("Metadata", "Object", "None"):
+            raise failures.bad_request(f'unrecognized includeObject value: "{include}"')
+        return Tables(kind, include)
+
+    def encode(self, items: Iterable[Stored], meta: JsonObject, now: datetime, *, headers: bool = True) -> bytes:
+        """A table of ``items`` as JSON; ``meta`` is that of the list, and ages are counted up to ``now``."""
+        table = {
+            "kind": TABLE,
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": meta,
+            "columnDefinitions": [_header(c) for c in self._columns] if headers else None,
+            "rows": [self._row(stored, now) for stored in items],
+        }
+        return msgspec.json.encode(table)
+
+    @property
+    def _columns(self) -> tuple[Column, ...]:
+        if _is_builtin(self.kind):
+            return columns_of(self.kind.resource.kind)
+        return (_NAME, *(self.kind.columns or (_AGE,)))
+
+    def _row(self, stored: Stored, now: datetime) -> JsonObject:
+        row: JsonObject = {"cells": self._cells(stored.object, now)}
+        is_pod = _is_builtin(self.kind) and self.kind.resource.kind == "Pod"
+        if is_pod and (conditions := pod_conditions(stored.object)):
+            row["conditions"] = conditions
+        return row | {"object": self._object(stored)}
+
+    def _cells(self, obj: JsonObject, now: datetime) -> list[Any]:
+        if _is_builtin(self.kind):
+            return cells_of(self.kind.resource.kind, obj, lambda timestamp: shown_age(timestamp, now))
+        return [_cell(column, obj, now) for column in self._columns]
+
+    def _object(self, stored: Stored) -> msgspec.Raw | None:
+        if self.include == "None":
+            return None
+        version = self.kind.resource.api_version
+        return msgspec.Raw(stored.encoded(version, partial=self.include == "Metadata"))
+
+
+def _is_builtin(kind: Kind) -> bool:
+    return isinstance(kind.shape, BuiltinShape)
+
+
+def _header(column: Column) -> JsonObject:
+    told = f"Custom resource definition column (in JSONPath format): {column.json_path}"
+    return {
+        "name": column.name,
+        "type": column.type,
+        "format": column.format,
+        "description": column.description or (told if column.json_path else ""),
+        "priority": column.priority,
+    }
+
+
+def _cell(column: Column, obj: JsonObject, now: datetime) -> Any:
+    value = next(json_path.find(column.json_path, obj), None)
+    match column.type, value:
+        case _, None:
+            return None
+        case "string", str():
+            return value
+        case "string", _:
+            return msgspec.json.encode(value).decode()
+        case "date", str():
+            return shown_age(value, now, invalid="<invalid>")
+        case "boolean", bool():
+            return value
+        case "integer", int() | float() if not isinstance(value, bool):
+            return int(value)
+        case "number", int() | float() if not isinstance(value, bool):
+            return float(value)
+        case _:
+            return None

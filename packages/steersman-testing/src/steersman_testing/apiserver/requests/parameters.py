@@ -1,0 +1,53 @@
+"""Query parameters as Go reads them. Source: ``k8s.io/apimachinery/pkg/runtime/conversion.go``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from steersman_testing.apiserver import failures
+
+_LARGEST = 2**63
+_MOST_DIGITS = 20
+
+
+def flag(query: Mapping[str, str], name: str) -> bool:
+    """Whether a parameter is there, and neither ``false`` nor ``0``; all else counts as true, ``?watch=no`` too."""
+    return name in query and query[name].lower() not in ("false", "0")
+
+
+def number(query: Mapping[str, str], name: str) -> int | None:
+    """A parameter's number; None where it is absent.
+
+    Raises:
+        ApiError: 400, it is none.
+    """
+    text = query.get(name)
+    if text is None:
+        return None
+    if not re.fullmatch(r"[+-]?[0-9]+", text):
+        raise failures.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    found = _number(text)
+    if found is None or not -_LARGEST <= found < _LARGEST:
+        raise failures.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
+    return found
+
+
+def parse_version(text: str) -> int:
+    """The number of a ``resourceVersion``; 0 where it is empty.
+
+    Raises:
+        ValueError: it is none, in Go's words.
+    """
+    if not re.fullmatch("[0-9]*", text):
+        raise ValueError(f'strconv.ParseUint: parsing "{text}": invalid syntax')
+    found = _number(text or "0")
+    if found is None or found >= 2 * _LARGEST:
+        raise ValueError(f'strconv.ParseUint: parsing "{text}": value out of range')
+    return found
+
+
+def _number(text: str) -> int | None:
+    """The number that ``text``, of digits, is; None where it has so many that Python would not read them."""
+    sign, digits = ("-" if text.startswith("-") else ""), text.lstrip("+-").lstrip("0") or "0"
+    return int(sign + digits) if len(digits) <= _MOST_DIGITS else None

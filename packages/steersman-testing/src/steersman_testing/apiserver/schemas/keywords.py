@@ -1,0 +1,31 @@
+"""Which keywords a schema has: what it does not mention needs no look at its objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steersman_testing.apiserver.values import JsonObject, is_list, is_map
+
+_MOST = 10_000
+
+
+class Mentions:
+    """Tells whether a schema has ``keyword`` at any depth. Each is searched once, since schemas never change."""
+
+    def __init__(self, keyword: str) -> None:
+        self._keyword = keyword
+        # A schema that is kept here lends its id to no other.
+        self._known: dict[int, tuple[JsonObject, bool]] = {}
+
+    def __call__(self, schema: JsonObject) -> bool:
+        known = self._known.get(id(schema))
+        if known is None:
+            if len(self._known) == _MOST:
+                self._known.clear()
+            known = self._known[id(schema)] = schema, self._search(schema)
+        return known[1]
+
+    def _search(self, value: Any) -> bool:
+        if is_map(value):
+            return self._keyword in value or any(self._search(v) for v in value.values())
+        return is_list(value) and any(self._search(v) for v in value)

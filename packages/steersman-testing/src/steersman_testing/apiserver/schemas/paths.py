@@ -1,0 +1,84 @@
+"""Field paths in definitions: of ``fieldPath`` and ``selectableFields``, held to a schema.
+
+Source: ``ValidFieldPath`` in ``pkg/apiserver/schema/cel/validation.go``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from steersman_testing.apiserver.values import JsonObject, is_map
+
+_TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|[.\[\]]|[^.\[\]]+")
+_ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}
+
+
+class PathError(Exception):
+    """A path leads nowhere in the schema; the text says why."""
+
+
+class Place(NamedTuple):
+    """Where a path leads: the path as errors name it, its first field, and the schema there."""
+
+    path: str
+    root: str
+    schema: JsonObject | None
+
+
+def find_place(path: str, schema: JsonObject, *, brackets: bool = True) -> Place:
+    """Follows ``path`` (``.spec.a['b']``) through ``schema``.
+
+    Raises:
+        PathError: the path is malformed, or the schema does not have such a field.
+    """
+    found = Place("", "", schema)
+    steps: Iterator[str] = iter(_TOKEN.findall(path))
+    for step in steps:
+        if step == "[":
+            if not brackets:
+                raise PathError("array notation is not allowed")
+            quoted = _next(steps)
+            if len(quoted) < 2 or quoted[0] != "'" or quoted[-1] != "'":
+                raise PathError(f"expected single quoted string but got {quoted}")
+            name = _unquoted(quoted)
+            found = _step(found, name)
+            if (closing := _next(steps)) != "]":
+                raise PathError(f"expected ] but got {closing}")
+        elif step == ".":
+            found = _step(found, _next(steps))
+        else:
+            raise PathError(f"expected [ or . but got: {step}")
+    return found
+
+
+def _next(steps: Iterator[str]) -> str:
+    found = next(steps, None)
+    if found is None:
+        raise PathError("unexpected end of JSON path")
+    return found
+
+
+def _unquoted(quoted: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        escaped = _ESCAPES.get(match[0][1])
+        if escaped is None:
+            raise PathError(f"invalid string literal: invalid escape char {match[0]}")
+        return escaped
+
+    return re.sub(r"\\.", replace, quoted[1:-1])
+
+
+def _step(found: Place, name: str) -> Place:
+    schema = found.schema or {}
+    properties = schema.get("properties")
+    if is_map(properties):
+        inner = properties.get(name)
+        if not is_map(inner):
+            raise PathError("does not refer to a valid field")
+        return Place(f"{found.path}.{name}" if found.path else name, found.root or name, inner)
+    if "additionalProperties" not in schema:
+        raise PathError("does not refer to a valid field")
+    inner = schema["additionalProperties"]
+    return Place(f"{found.path}[{name}]", found.root or name, inner if is_map(inner) else None)

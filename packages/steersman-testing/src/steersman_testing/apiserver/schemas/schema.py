@@ -1,0 +1,139 @@
+"""Structural schemas of custom resources: pruning, defaulting and validation. CEL rules are in ``rules``.
+
+Source: "Extend the Kubernetes API with CustomResourceDefinitions"; ``pkg/apiserver/schema`` of
+``k8s.io/apiextensions-apiserver``; order and wording of ``pkg/validation/validate`` of ``k8s.io/kube-openapi``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from steersman_testing.apiserver.failures import FieldError
+from steersman_testing.apiserver.schemas.fitting import surely_fits
+from steersman_testing.apiserver.schemas.keywords import Mentions
+from steersman_testing.apiserver.schemas.validation import Found, check
+from steersman_testing.apiserver.values import MISSING, JsonObject, child, clone, is_list, is_map, map_at
+
+_META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
+_NESTED = (dict, list)
+_has_defaults = Mentions("default")
+
+
+def prune(value: Any, schema: JsonObject, *, root: bool = True, keep_nulls: bool = False) -> tuple[Any, list[str]]:
+    """``value`` without what ``schema`` does not know, and the paths of the unknown fields.
+
+    Args:
+        root: whether this is a whole object, with metadata that is not looked at.
+        keep_nulls: whether nulls stay that the schema neither allows nor replaces by a default.
+    """
+    unknown: list[str] = []
+    pruned = _prune(value, schema, "", unknown, root=root)
+    if not keep_nulls and _has_null(pruned):
+        _drop_nulls(pruned, schema)
+    return pruned, sorted(unknown)
+
+
+def _prune(value: Any, schema: Any, path: str, unknown: list[str], *, root: bool = False, free: bool = False) -> Any:
+    """``free``: whether unknown fields stay here. A ``schema`` that is no object knows no fields at all."""
+    known: JsonObject = schema if is_map(schema) else {}
+    free = free or bool(known.get("x-kubernetes-preserve-unknown-fields"))
+    if is_list(value):
+        # Below a list that keeps everything, items without a schema keep everything, too.
+        items = known.get("items")
+        if free and not is_map(items):
+            return clone(value)
+        return [_prune(v, items, f"{path}[{i}]", unknown, free=free) for i, v in enumerate(value)]
+    if not is_map(value):
+        return value
+    exempt = _META_FIELDS if root or known.get("x-kubernetes-embedded-resource") else frozenset[str]()
+    properties = map_at(known, "properties")
+    result: JsonObject = {}
+    for name, content in value.items():
+        if name in exempt:
+            result[name] = clone(content)
+        elif name in properties or "additionalProperties" in known:
+            if isinstance(content, _NESTED):
+                inner = properties.get(name, known.get("additionalProperties"))
+                content = _prune(content, inner, f"{path}.{name}" if path else name, unknown)
+            result[name] = content
+        elif free:
+            result[name] = clone(content)
+        elif name not in _META_FIELDS or path:
+            unknown.append(f"{path}.{name}" if path else name)
+    return result
+
+
+def property_schema(schema: JsonObject, name: str) -> JsonObject | None:
+    """The schema of the field or key ``name``; None where there is none."""
+    found = child(schema.get("properties"), name)
+    found = schema.get("additionalProperties") if found is MISSING else found
+    return found if is_map(found) else None
+
+
+def _has_null(value: Any) -> bool:
+    # Every write of a custom resource is looked through: loops take half the time of generators.
+    for content in value.values() if is_map(value) else value if is_list(value) else ():
+        if content is None or (isinstance(content, _NESTED) and _has_null(content)):
+            return True
+    return False
+
+
+def _drop_nulls(value: Any, schema: JsonObject | None) -> None:
+    if is_map(value):
+        for name, content in list(value.items()):
+            inner = property_schema(schema, name) if schema is not None else None
+            if content is None and inner is not None and not inner.get("nullable") and "default" not in inner:
+                del value[name]
+            else:
+                _drop_nulls(content, inner)
+    elif is_list(value):
+        items = schema.get("items") if schema is not None else None
+        for item in value:
+            _drop_nulls(item, items)
+
+
+def _lacks(value: Any, schema: JsonObject) -> bool:
+    return value is None and not schema.get("nullable")
+
+
+def fill_defaults(value: Any, schema: JsonObject) -> None:
+    """Puts the schema's defaults where fields are missing or wrongly null, in place."""
+    if not isinstance(value, _NESTED) or not _has_defaults(schema):
+        return
+    if is_list(value):
+        items = schema.get("items")
+        if is_map(items):
+            for position, item in enumerate(value):
+                if _lacks(item, items):
+                    value[position] = clone(items.get("default"))
+                fill_defaults(value[position], items)
+    elif is_map(value):
+        for name, inner in map_at(schema, "properties").items():
+            if inner.get("default") is not None and (name not in value or _lacks(value[name], inner)):
+                value[name] = clone(inner["default"])
+        for name, content in value.items():
+            inner = property_schema(schema, name)
+            if inner is None:
+                continue
+            if _lacks(content, inner):
+                value[name] = clone(inner.get("default"))
+            fill_defaults(value[name], inner)
+
+
+def validate(value: Any, old: Any, schema: JsonObject) -> list[FieldError]:
+    """What ``schema`` forbids in the object ``value``. What is unchanged from ``old`` is let through (KEP-4008)."""
+    return [] if surely_fits(value, schema) else check(value, old, schema, "").errors
+
+
+def validate_status(obj: JsonObject, old: JsonObject, schema: JsonObject) -> list[FieldError]:
+    """As ``validate`` for a write to the status subresource: its texts name fields relative to the status."""
+    inner = map_at(map_at(schema, "properties"), "status")
+    if "status" not in obj or not inner:
+        return []
+    return validate_value(obj["status"], inner, "status", child(old, "status"))
+
+
+def validate_value(value: Any, schema: JsonObject, path: str, old: Any = MISSING) -> list[FieldError]:
+    """What ``schema`` forbids in ``value``, which stands at ``path``; the texts name fields relative to it."""
+    found: Found = check(value, old, schema, "")
+    return [e._replace(path=path if e.path == "<nil>" else f"{path}.{e.path}") for e in found.errors]

@@ -1,0 +1,177 @@
+"""Proves that nothing is lost between the versions of a kind, with objects made of their schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, get_args, get_origin
+
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import fields
+
+from steersman.crd import schema_of, violations
+from steersman.errors import SteersmanError
+from steersman.meta import FrozenDict, FrozenStruct, Object, decode_builtins, to_builtins
+from steersman.meta.difference import difference
+from steersman.webhook import Conversion, Spoke
+from steersman.webhook.conversion import HUB_ANNOTATION
+from steersman.webhook.unknown import field_types, plain_type
+from steersman_testing.transitions.schemas import documents
+from steersman_testing.transitions.values import Values
+
+_Json = dict[str, Any]
+Where = Callable[[Any], bool]
+
+# Of examples for Kubernetes' own types: how many levels are filled, at the most.
+_DEEPEST = 3
+
+
+def assert_round_trips(conversion: Conversion[Any], *, examples: int = 100, where: Where | None = None) -> None:
+    """Converts generated objects of each version there and back, for each pair of hub and spoke.
+
+    Four things are proved: a hub's object comes back from a spoke as it was; a spoke's object comes back from the
+    hub as it was, with nothing kept beside; what a user changes in a spoke's object is what is read again, whatever
+    the hub said before; and what a conversion gives fits its schema, to which the API server does not hold it.
+
+    Args:
+        conversion: as it is given to ``Manager.conversion``.
+        examples: objects for each pair.
+        where: which objects there can be, beyond what schemas say: CEL rules are not looked at.
+
+    Raises:
+        AssertionError: an object does not come back as it was; names what was lost, in the smallest object found.
+    """
+    for spoke in conversion.spokes.values():
+        _Pair(conversion, spoke, where).check(examples)
+
+
+class _Pair:
+    def __init__(self, conversion: Conversion[Any], spoke: Spoke[Any, Any], where: Where | None) -> None:
+        self._conversion = conversion
+        self._hub: type[Object] = conversion.hub
+        self._spoke: type[Object] = spoke.kind
+        self._where = where
+
+    def check(self, examples: int) -> None:
+        hubs, spokes = _objects(self._hub), _objects(self._spoke)
+        limits = settings(
+            max_examples=examples,
+            deadline=None,
+            database=None,
+            phases=(Phase.generate, Phase.shrink),
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+        )
+
+        @limits
+        @given(hub=hubs)
+        def hub_comes_back(hub: _Json) -> None:
+            self._assume(hub, self._hub)
+            there = self._convert(hub, self._spoke)
+            self._compare(hub, self._convert(there, self._hub), self._hub, "through", self._spoke)
+
+        @limits
+        @given(spoke=spokes)
+        def spoke_comes_back(spoke: _Json) -> None:
+            self._assume(spoke, self._spoke)
+            there = self._convert(spoke, self._hub)
+            self._compare(spoke, self._convert(there, self._spoke), self._spoke, "through", self._hub)
+
+        @limits
+        @given(hub=hubs, spoke=spokes)
+        def change_stays(hub: _Json, spoke: _Json) -> None:
+            self._assume(hub, self._hub)
+            self._assume(spoke, self._spoke)
+            seen = self._convert(hub, self._spoke)
+            changed = {**spoke, "metadata": seen["metadata"]}
+            back = self._convert(self._convert(changed, self._hub), self._spoke)
+            self._compare(spoke, _plain(back), self._spoke, "changed by a user, through", self._hub)
+
+        for prove in (hub_comes_back, spoke_comes_back, change_stays):
+            prove()
+
+    def _assume(self, document: _Json, kind: type[Object]) -> None:
+        obj = decode_builtins(document, kind)
+        # Patterns that are hard to satisfy are not always satisfied.
+        assume(not violations(obj))
+        if self._where is not None:
+            assume(self._where(obj))
+
+    def _convert(self, document: _Json, kind: type[Object]) -> _Json:
+        version = kind.api_resource.version
+        try:
+            converted = self._conversion.convert(document, kind.api_resource.api_version)
+        except SteersmanError as error:
+            raise AssertionError(f"{document} does not become {version}: {error}") from error
+        if found := violations(decode_builtins(converted, kind)):
+            former = document["apiVersion"].rpartition("/")[2]
+            told = f"{former} becomes a {version} that the API server would refuse"
+            raise AssertionError(f"{told}: {'; '.join(found)}; it was {document}")
+        return converted
+
+    def _compare(self, before: _Json, after: _Json, kind: type[Object], how: str, other: type[Object]) -> None:
+        was, found = decode_builtins(before, kind), decode_builtins(after, kind)
+        if was == found:
+            return
+        version, by = kind.api_resource.version, other.api_resource.version
+        changes = [_told(change) for change in difference(to_builtins(was), to_builtins(found))]
+        raise AssertionError(f"{version} {how} {by} comes back changed: {', '.join(changes)}; it was {before}")
+
+
+def _objects(kind: type[Object]) -> st.SearchStrategy[_Json]:
+    parts = {f.encode_name: f for f in fields(kind) if f.name != "metadata"}
+    schemas = {name: documents(_brief(schema_of(_struct_of(f.type)), f.type)) for name, f in parts.items()}
+    required = {name: schema for name, schema in schemas.items() if parts[name].required}
+    optional = {name: schema for name, schema in schemas.items() if not parts[name].required}
+    head = {"apiVersion": kind.api_resource.api_version, "kind": kind.api_resource.kind}
+    metadata = {"name": "generated", "namespace": "default", "uid": "1", "labels": {"a": "b"}}
+    content = st.fixed_dictionaries(required, optional=optional)
+    return content.map(lambda content: {**head, "metadata": metadata, **content})
+
+
+def _struct_of(hint: Any) -> Any:
+    members = [m for m in getattr(hint, "__args__", ()) if m is not type(None)]
+    return members[0] if members else hint
+
+
+def _brief(schema: _Json, hint: Any) -> _Json:
+    """``schema`` of the type ``hint``, with a few examples for each of Kubernetes' own types.
+
+    These are the same in all versions and very large: of a pod template alone, most of the time would go into making
+    them.
+    """
+    hint = plain_type(hint)
+    if isinstance(hint, type) and issubclass(hint, FrozenStruct) and "properties" in schema:
+        if hint.__module__.startswith("steersman.api."):
+            return {"enum": [_filled(schema, depth) for depth in range(_DEEPEST)]}
+        known = field_types(hint)
+        properties = {n: _brief(s, known[n]) if n in known else s for n, s in schema["properties"].items()}
+        return {**schema, "properties": properties}
+    if get_origin(hint) is tuple and "items" in schema:
+        return {**schema, "items": _brief(schema["items"], get_args(hint)[0])}
+    if get_origin(hint) is FrozenDict and isinstance(schema.get("additionalProperties"), dict):
+        return {**schema, "additionalProperties": _brief(schema["additionalProperties"], get_args(hint)[1])}
+    return schema
+
+
+def _filled(schema: _Json, depth: int) -> Any:
+    """An object with what is required, and with what else there can be down to ``depth``."""
+    if schema.get("type") != "object" or "properties" not in schema:
+        return Values().simplest(schema)
+    required = schema.get("required", ())
+    return {
+        name: _filled(inner, depth - 1)
+        for name, inner in schema["properties"].items()
+        if name in required or (depth > 0 and (depth > 1 or inner.get("type") != "object"))
+    }
+
+
+def _plain(document: _Json) -> _Json:
+    """``document`` without what a conversion keeps beside."""
+    annotations = {k: v for k, v in document["metadata"].get("annotations", {}).items() if k != HUB_ANNOTATION}
+    metadata = {k: v for k, v in document["metadata"].items() if k != "annotations"}
+    return {**document, "metadata": metadata | ({"annotations": annotations} if annotations else {})}
+
+
+def _told(change: _Json) -> str:
+    path = change["path"].lstrip("/").replace("/", ".")
+    return f"{path} is lost" if change["op"] == "remove" else f"{path} is {change['value']!r}"

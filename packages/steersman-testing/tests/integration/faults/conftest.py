@@ -1,0 +1,68 @@
+"""Beacons that change, and an operator for them, in a process of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from framework_support.churn import Churn
+from framework_support.fault_scale import Scale, StartOperator, chosen_scale
+from framework_support.operator_process import OperatorProcess
+from steersman.client import Client, connect
+from steersman_testing.envtest import Envtest
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What waits so often, each time with a deadline of its own, may take longer than other tests."""
+    # Of thousands, most of which are elsewhere: texts are compared faster than paths.
+    ours = f"{Path(__file__).parent}/"
+    for item in items:
+        if str(item.path).startswith(ours):
+            item.add_marker(pytest.mark.timeout(4 * chosen_scale().patience))
+
+
+@pytest.fixture(scope="session")
+def scale() -> Scale:
+    return chosen_scale()
+
+
+@pytest.fixture(scope="module")
+def forgetful() -> Generator[Envtest]:
+    """An API server that reads everything from etcd, and so forgets what etcd forgets."""
+    with Envtest.start(arguments={"watch-cache": "false"}) as environment:
+        yield environment
+
+
+@pytest.fixture
+async def churn(scale: Scale, request: pytest.FixtureRequest) -> AsyncGenerator[Churn]:
+    """Beacons in a namespace of the test's own, on the API server that the test asks for."""
+    name = "forgetful" if "forgetful" in request.fixturenames else "envtest"
+    envtest: Envtest = request.getfixturevalue(name)
+    test = cast("pytest.Item", request.node)  # pyright: ignore[reportUnknownMemberType]
+    words = re.sub(r"[^a-z0-9]+", "-", test.name.lower()).strip("-")
+    async with connect(envtest.config) as transport:
+        client = Client(transport, field_manager="churn")
+        made = Churn(client, words[:60], objects=scale.objects, rate=scale.rate, patience=scale.patience)
+        await made.install()
+        await made.create()
+        yield made
+        await made.clear()
+
+
+@pytest.fixture
+def operator(churn: Churn, tmp_path: Path) -> StartOperator:
+    @asynccontextmanager
+    async def start(kubeconfig: Path, *arguments: str, name: str = "a") -> AsyncGenerator[OperatorProcess]:
+        process = OperatorProcess(tmp_path, kubeconfig, churn.namespace, *arguments, name=name)
+        try:
+            await process.wait_for_log("listening")
+            yield process
+        finally:
+            process.kill()
+
+    return start

@@ -1,0 +1,344 @@
+"""The real kubectl says the same of the server in memory and of the real one, command by command."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import re
+import shlex
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from framework_support.documented import DOCS
+from framework_support.kubectl import Kubectl, Said
+from steersman_testing import InMemoryApiServer
+from steersman_testing.envtest import Envtest
+from steersman_testing.serving import serve
+
+_numbers = itertools.count()
+PAGE = DOCS / "how-to/use-kubectl-without-a-cluster.md"
+MANIFESTS = {
+    "shop.yaml": """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, labels: {app: shop}}
+data: {a: "1", b: "2"}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}, matchExpressions: [{key: tier, operator: In, values: [front, back]}]}
+  template:
+    metadata: {labels: {app: web, tier: front}}
+    spec: {containers: [{name: web, image: "nginx:1"}, {name: log, image: "busybox:2"}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{name: http, port: 80}, {name: https, port: 443}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, finalizers: [example.com/held]}
+spec: {containers: [{name: web, image: "nginx:1"}]}
+""",
+    "buoys.yaml": """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: buoys.kubectl.example.com}
+spec:
+  group: kubectl.example.com
+  scope: Namespaced
+  names: {kind: Buoy, plural: buoys, singular: buoy, shortNames: [by]}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}, scale: {specReplicasPath: .spec.lamps, statusReplicasPath: .status.lamps}}
+    additionalPrinterColumns:
+    - {name: Colour, type: string, jsonPath: .spec.colour}
+    - {name: Ready, type: string, jsonPath: '.status.conditions[?(@.type=="Ready")].status'}
+    - {name: First, type: string, jsonPath: '.spec.marks[0]'}
+    - {name: Marks, type: string, jsonPath: .spec.marks}
+    - {name: Lit, type: boolean, jsonPath: .spec.lit}
+    - {name: Lamps, type: integer, jsonPath: .spec.lamps, priority: 1}
+    - {name: Since, type: date, jsonPath: .metadata.creationTimestamp}
+    schema:
+      openAPIV3Schema:
+        type: object
+        description: A thing that floats.
+        properties:
+          spec:
+            type: object
+            description: What is wanted.
+            required: [colour]
+            properties:
+              colour: {type: string, description: Seen from afar., enum: [red, green]}
+              lamps: {type: integer, default: 1, minimum: 0}
+              lit: {type: boolean}
+              marks: {type: array, items: {type: string}}
+          status:
+            type: object
+            x-kubernetes-preserve-unknown-fields: true
+""",
+    "buoy.yaml": """
+apiVersion: kubectl.example.com/v1
+kind: Buoy
+metadata: {name: b}
+spec: {colour: red, lit: true, marks: [north, "1"]}
+""",
+    "misspelt.yaml": """
+apiVersion: kubectl.example.com/v1
+kind: Buoy
+metadata: {name: c}
+spec: {colour: red, lapms: 3}
+""",
+    "invalid.yaml": """
+apiVersion: kubectl.example.com/v1
+kind: Buoy
+metadata: {name: c}
+spec: {colour: blue}
+""",
+}
+
+STORIES = {
+    "manifests": """
+        apply -f shop.yaml
+        get configmaps,deployments,services,pods -o wide
+        get deployment web -o yaml
+        apply -f shop.yaml
+        scale deployment web --replicas 5
+        diff -f shop.yaml
+        set image deployment/web web=nginx:3
+        apply -f shop.yaml
+        get deployments -o wide --show-labels
+        label configmap settings tier=back
+        label configmap settings tier=front
+        label configmap settings tier=front --overwrite
+        annotate configmap settings note=hello
+        patch configmap settings -p '{"data":{"c":"3"}}'
+        patch configmap settings --type merge -p '{"data":{"a":null}}'
+        patch configmap settings --type json -p '[{"op":"remove","path":"/data/b"}]'
+        patch deployment web -p '{"spec":{"template":{"spec":{"containers":[{"name":"log","image":"busybox:3"}]}}}}'
+        get configmap settings -o jsonpath={.data}
+        get deployment web -o jsonpath={.spec.template.spec.containers[*].image}
+        describe configmap settings
+        describe service web
+        get configmap none
+        get nothing
+        delete -f shop.yaml --wait=false
+        get configmaps,pods
+        patch pod p --type merge -p '{"metadata":{"finalizers":null}}'
+        wait --for=delete pod/p --timeout=20s
+        get pods
+    """,
+    "edit": """
+        create configmap edited --from-literal a=before
+        edit configmap edited
+        get configmap edited -o jsonpath={.data}
+    """,
+    "server-side apply": """
+        apply --server-side -f shop.yaml
+        apply --server-side -f shop.yaml
+        scale deployment web --replicas 3
+        apply --server-side -f shop.yaml
+        apply --server-side --force-conflicts -f shop.yaml
+        apply --server-side --field-manager rival -f shop.yaml --dry-run=server
+        get configmap settings -o jsonpath={.metadata.managedFields[*].manager}
+        diff --server-side -f shop.yaml
+        delete -f shop.yaml --wait=false
+        patch pod p --type merge -p '{"metadata":{"finalizers":null}}'
+    """,
+    "custom kinds": """
+        apply -f buoys.yaml
+        wait --for=condition=Established crd/buoys.kubectl.example.com --timeout=20s
+        apply -f buoy.yaml
+        get by
+        get buoys.kubectl.example.com b -o wide
+        get buoy b --no-headers
+        scale buoy b --replicas=3
+        patch by b --subresource=status --type=merge -p '{"status":{"conditions":[{"type":"Ready","status":"True"}]}}'
+        wait --for=condition=Ready buoy/b --timeout=20s
+        wait --for=jsonpath={.spec.lamps}=3 buoy/b --timeout=20s
+        get buoys -o wide
+        describe buoy b
+        apply -f misspelt.yaml
+        apply -f misspelt.yaml --validate=ignore
+        apply -f invalid.yaml
+        create -f buoy.yaml
+        explain buoy
+        explain buoy.spec
+        explain buoys.spec.colour
+        explain buoy --recursive
+        explain buoy.nothing
+        delete buoys --all
+        get buoys
+    """,
+    "generated objects": """
+        create configmap made --from-literal a=b
+        create secret generic made --from-literal p=q
+        create serviceaccount made
+        create deployment made --image nginx:1 --replicas 0 --port 80
+        create job made --image busybox:1 -- date
+        create cronjob made --image busybox:1 --schedule '0 * * * *' -- date
+        create role made --verb get --resource pods
+        create rolebinding made --role made --serviceaccount default:made --user ann --group sea
+        create poddisruptionbudget made --selector app=web --min-available 50%
+        create service clusterip made --tcp 80:8080
+        create ingress made --rule a.example.com/=made:80,tls=cert
+        create quota made --hard cpu=1,pods=2
+        get configmaps/made secrets/made serviceaccounts/made deployments/made jobs/made cronjobs/made -o wide
+        get roles/made rolebindings/made poddisruptionbudgets/made services/made ingresses/made quota/made -o wide
+        get deployment made -o yaml
+        get cronjob made -o yaml
+        get service made -o yaml
+        create configmap made --from-literal a=b
+        delete job made
+        delete configmap/made secret/made serviceaccount/made
+    """,
+    "reading": """
+        get --raw /readyz
+        get --raw /api/v1/namespaces/default/configmaps/none
+        get namespaces default
+        auth can-i create pods
+        auth can-i create pods --as ann
+        explain deployment.spec.strategy
+        explain pod --recursive
+        explain service.spec.ports
+        events
+        get all --selector app=none
+        get configmaps -o name --selector app=none
+        get configmaps --field-selector spec.nothing=1
+        get pods --chunk-size 1
+        logs none
+    """,
+}
+_EDITOR = "sed -i s/before/after/"
+
+pytestmark = pytest.mark.xdist_group("kubectl")
+
+
+@pytest.fixture(scope="module")
+def envtest() -> Generator[Envtest]:
+    """One of its own: where hundreds of definitions came and went, a server tells of new ones minutes late."""
+    with Envtest.start() as environment:
+        yield environment
+
+
+@asynccontextmanager
+async def in_memory(home: Path, namespace: str) -> AsyncGenerator[Kubectl]:
+    server = InMemoryApiServer(controllers=False)
+    server.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    async with serve(server) as endpoint:
+        kubeconfig = home / "kubeconfig"
+        kubeconfig.write_text(endpoint.kubeconfig)
+        yield Kubectl(kubeconfig, home, namespace)
+
+
+@asynccontextmanager
+async def on_the_real_server(home: Path, namespace: str, envtest: Envtest) -> AsyncGenerator[Kubectl]:
+    kubectl = Kubectl(envtest.kubeconfig, home, namespace)
+    await kubectl("create", "namespace", namespace)
+    yield kubectl
+
+
+async def told(kubectl: Kubectl, home: Path, story: str) -> list[tuple[str, Said]]:
+    for name, text in MANIFESTS.items():
+        (home / name).write_text(text)
+    heard: list[tuple[str, Said]] = []
+    for command in map(str.strip, story.strip().splitlines()):
+        heard.append((command, (await kubectl(*shlex.split(command), editor=_EDITOR)).lasting))
+        if "condition=Established" in command:
+            await until_explained(kubectl, "buoys.kubectl.example.com")
+    return heard
+
+
+async def until_explained(kubectl: Kubectl, kind: str) -> None:
+    """Returns once kubectl knows a kind: the real server tells of it some time after it serves it."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + 60
+    while (said := await kubectl("explain", kind)).code:
+        assert loop.time() < end, said.text
+        await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("story", STORIES)
+async def test_both_servers_tell_the_same(story: str, envtest: Envtest, tmp_path: Path) -> None:
+    for name in ("memory", "real"):
+        (tmp_path / name).mkdir()
+    # What one story leaves behind, as quotas, is not there for the next.
+    namespace = f"kubectl-{os.getpid()}-{next(_numbers)}"
+    async with in_memory(tmp_path / "memory", namespace) as kubectl:
+        ours = await told(kubectl, tmp_path / "memory", STORIES[story])
+    async with on_the_real_server(tmp_path / "real", namespace, envtest) as kubectl:
+        theirs = await told(kubectl, tmp_path / "real", STORIES[story])
+    for (command, mine), (_, expected) in zip(ours, theirs, strict=True):
+        assert mine == expected, f"kubectl {command}"
+
+
+async def test_the_page_says_what_kubectl_says(tmp_path: Path) -> None:
+    page = PAGE.read_text()
+    for name, manifest in re.findall(r'```yaml title="(.*?)"\n(.*?)```', page, re.DOTALL):
+        (tmp_path / name).write_text(manifest)
+    server = InMemoryApiServer()
+    server.load(yaml.safe_load((tmp_path / "lights.yaml").read_text()))
+    blocks = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
+    asked = [found for block in blocks for found in re.split(r"^\$ kubectl ", block, flags=re.MULTILINE)[1:]]
+    assert len(asked) > 10
+    async with serve(server) as endpoint:
+        (tmp_path / "kubeconfig").write_text(endpoint.kubeconfig)
+        kubectl = Kubectl(tmp_path / "kubeconfig", tmp_path, "default")
+        for command, _, expected in (found.partition("\n") for found in asked):
+            said = (await kubectl(*shlex.split(command))).lasting.text
+            assert said.rstrip("\n") == Said(0, expected).lasting.text.rstrip("\n"), command
+
+
+async def test_a_watch_of_kubectl_sees_what_others_do(tmp_path: Path) -> None:
+    server = InMemoryApiServer()
+    async with serve(server) as endpoint:
+        (tmp_path / "kubeconfig").write_text(endpoint.kubeconfig)
+        kubectl = Kubectl(tmp_path / "kubeconfig", tmp_path, "default")
+        watching = await kubectl.start("get", "configmaps", "--watch", "--output-watch-events", "--no-headers")
+        assert watching.stdout is not None
+        try:
+            for name in ("a", "b"):
+                await kubectl("create", "configmap", name)
+                line = await asyncio.wait_for(watching.stdout.readline(), 30)
+                assert line.split()[:2] == [b"ADDED", name.encode()]
+        finally:
+            watching.kill()
+            await watching.wait()
+
+
+async def test_a_token_of_kubectl_is_accepted_by_tls(tmp_path: Path) -> None:
+    server = InMemoryApiServer()
+    async with serve(server, tls=True) as endpoint:
+        (tmp_path / "kubeconfig").write_text(endpoint.kubeconfig)
+        kubectl = Kubectl(tmp_path / "kubeconfig", tmp_path, "default")
+        await kubectl("create", "serviceaccount", "sailor")
+        token = (await kubectl("create", "token", "sailor")).text.strip()
+        said = await kubectl("auth", "whoami", "--token", token, "-o", "jsonpath={.status.userInfo.username}")
+        assert said == Said(0, "system:serviceaccount:default:sailor")
+        assert (await kubectl("auth", "whoami", "--token", "guessed")).code == 1
+
+
+async def test_deletion_waits_for_finalizers(tmp_path: Path) -> None:
+    server = InMemoryApiServer()
+    async with serve(server) as endpoint:
+        (tmp_path / "kubeconfig").write_text(endpoint.kubeconfig)
+        kubectl = Kubectl(tmp_path / "kubeconfig", tmp_path, "default")
+        held = {"name": "held", "namespace": "default", "finalizers": ["example.com/held"]}
+        server.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": held})
+        deleting = await kubectl.start("delete", "configmap", "held", "--wait")
+        assert deleting.stdout is not None
+        assert b"deleted" in await asyncio.wait_for(deleting.stdout.readline(), 30)
+        assert deleting.returncode is None
+        await kubectl("patch", "configmap", "held", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+        assert await asyncio.wait_for(deleting.wait(), 30) == 0

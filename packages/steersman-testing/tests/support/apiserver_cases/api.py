@@ -1,0 +1,326 @@
+"""Raw requests to an API server, whichever it is, and what the cases say with them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from steersman.client import HttpRequest
+from steersman.client.transport import Transport
+from steersman_testing.apiserver.access.impersonation import Impersonated
+
+Json = dict[str, Any]
+GROUP = "cases.steersman.dev"
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+"""Asks ``/api`` and ``/apis`` for one document with everything in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer: HTTP status and JSON."""
+
+    code: int
+    body: Json
+
+    @property
+    def reason(self) -> str:
+        return self.body.get("reason", "")
+
+    @property
+    def message(self) -> str:
+        return self.body.get("message", "")
+
+    @property
+    def metadata(self) -> Json:
+        return self.body["metadata"]
+
+    @property
+    def version(self) -> str:
+        return self.metadata["resourceVersion"]
+
+    def ok(self) -> Reply:
+        """Itself, if the request succeeded."""
+        assert self.code < 300, self.body
+        return self
+
+    def refused(self, code: int, reason: str, text: str = "") -> Reply:
+        """Itself, if the request was refused just so, with ``text`` in the message."""
+        assert (self.code, self.reason) == (code, reason), self.body
+        assert text in self.message, self.message
+        return self
+
+    def causes(self) -> list[tuple[str, str]]:
+        """Field and reason of each cause."""
+        found: list[Json] = self.body.get("details", {}).get("causes") or []
+        return [(c.get("field", ""), c.get("reason", "")) for c in found]
+
+
+class Backend(Protocol):
+    """What a server offers besides answering an administrator."""
+
+    def as_user(self, name: str, groups: tuple[str, ...]) -> Transport:
+        """The server as a user meets it, who is impersonated."""
+        ...
+
+    def as_bearer(self, token: str, acting: Impersonated | None = None) -> Transport:
+        """The server as who shows a bearer token meets it, and wants to act as somebody."""
+        ...
+
+    async def serve_webhook(self, handler: WebhookHandler) -> Json:
+        """Serves a webhook until the case ends; gives its ``clientConfig``."""
+        ...
+
+
+WebhookHandler = Callable[[Json], Awaitable[Json]]
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One server, and a namespace to work in."""
+
+    transport: Transport
+    namespace: str
+    backend: Backend | None = None
+
+    def as_user(self, name: str, *groups: str) -> Api:
+        """The same, as the user ``name``."""
+        assert self.backend is not None
+        return replace(self, transport=self.backend.as_user(name, groups))
+
+    def as_bearer(self, token: str, acting: Impersonated | None = None) -> Api:
+        """The same, as who shows ``token``, and wants to be ``acting``."""
+        assert self.backend is not None
+        return replace(self, transport=self.backend.as_bearer(token, acting))
+
+    async def serve_webhook(self, handler: WebhookHandler) -> Json:
+        """Serves a webhook, and gives its ``clientConfig``."""
+        assert self.backend is not None
+        return await self.backend.serve_webhook(handler)
+
+    def path(self, plural: str, name: str = "", subresource: str = "") -> str:
+        """The path of a collection in the namespace, or of an object in it."""
+        prefixes = {
+            **dict.fromkeys(("daemonsets", "deployments", "replicasets", "statefulsets"), "/apis/apps/v1"),
+            **dict.fromkeys(("cronjobs", "jobs"), "/apis/batch/v1"),
+            "endpointslices": "/apis/discovery.k8s.io/v1",
+            "horizontalpodautoscalers": "/apis/autoscaling/v2",
+            "leases": "/apis/coordination.k8s.io/v1",
+            **dict.fromkeys(("ingresses", "networkpolicies"), "/apis/networking.k8s.io/v1"),
+            "poddisruptionbudgets": "/apis/policy/v1",
+            **dict.fromkeys(("rolebindings", "roles"), "/apis/rbac.authorization.k8s.io/v1"),
+            **dict.fromkeys(
+                ("gadgets", "owneds", "ruleds", "samples", "scaleds", "twins", "widgets"), f"/apis/{GROUP}/v1"
+            ),
+        }
+        parts = [prefixes.get(plural, "/api/v1"), "namespaces", self.namespace, plural, name, subresource]
+        return "/".join(p for p in parts if p)
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        query: dict[str, str] | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+    ) -> Reply:
+        """Sends a request; a ``body`` of bytes goes as it is."""
+        encoded = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        request = HttpRequest(
+            method=method,
+            path=path,
+            query=query or {},
+            body=encoded,
+            content_type=content_type,
+            timeout=90,  # longer than the server takes itself: it spends a whole budget of rules in one case
+            accept=accept,
+        )
+        response = await self.transport.request(request)
+        try:
+            return Reply(response.status, json.loads(response.body))
+        except ValueError:
+            return Reply(response.status, {"message": response.body.decode()})
+
+    async def create(self, plural: str, body: Json, **query: str) -> Reply:
+        return await self.call("POST", self.path(plural), body, query)
+
+    async def get(self, plural: str, name: str, subresource: str = "") -> Reply:
+        return await self.call("GET", self.path(plural, name, subresource))
+
+    async def put(self, plural: str, body: Json, subresource: str = "", **query: str) -> Reply:
+        return await self.call("PUT", self.path(plural, body["metadata"]["name"], subresource), body, query)
+
+    async def list(self, plural: str, **query: str) -> Reply:
+        return await self.call("GET", self.path(plural), None, query)
+
+    async def delete(self, plural: str, name: str, options: Json | None = None, **query: str) -> Reply:
+        return await self.call("DELETE", self.path(plural, name), options, query)
+
+    async def merge(self, plural: str, name: str, patch: Json, subresource: str = "", **query: str) -> Reply:
+        path = self.path(plural, name, subresource)
+        return await self.call("PATCH", path, patch, query, "application/merge-patch+json")
+
+    async def strategic(self, plural: str, name: str, patch: Json) -> Reply:
+        content_type = "application/strategic-merge-patch+json"
+        return await self.call("PATCH", self.path(plural, name), patch, {}, content_type)
+
+    async def json_patch(self, plural: str, name: str, *operations: Json) -> Reply:
+        return await self.call("PATCH", self.path(plural, name), list(operations), {}, "application/json-patch+json")
+
+    async def apply(
+        self,
+        plural: str,
+        body: Json,
+        manager: str = "tester",
+        *,
+        force: bool = False,
+        subresource: str = "",
+        **query: str,
+    ) -> Reply:
+        path = self.path(plural, body["metadata"]["name"], subresource)
+        query = {"fieldManager": manager, "force": str(force).lower(), **query}
+        return await self.call("PATCH", path, body, query, "application/apply-patch+yaml")
+
+    async def events(self, plural: str, count: int, accept: str = "application/json", **query: str) -> list[Json]:
+        """The first ``count`` events of a watch; fewer, if it ends within 10 s."""
+        query = {"watch": "true", "timeoutSeconds": "10", **query}
+        request = HttpRequest(method="GET", path=self.path(plural), query=query, timeout=30, accept=accept)
+        found: list[Json] = []
+        async with self.transport.stream(request) as lines:
+            async for line in lines:
+                found.append(json.loads(line))
+                if len(found) == count:
+                    break
+        return found
+
+
+def told(*mistakes: tuple[Any, str]) -> tuple[tuple[Any, str], ...]:
+    """Mistakes of any type, each with what the server says of it."""
+    return mistakes
+
+
+Case = Callable[[Api], Awaitable[None]]
+
+
+def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -> Json:
+    """A ConfigMap."""
+    result: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}}
+    if data is not None:
+        result["data"] = data
+    return result
+
+
+def widget(name: str, spec: Json | None = None, **metadata: Any) -> Json:
+    """A custom resource with a status subresource."""
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "Widget",
+        "metadata": {"name": name, **metadata},
+        "spec": {"size": 1} if spec is None else spec,
+    }
+
+
+def gadget(name: str, **fields: Any) -> Json:
+    """A custom resource without subresources."""
+    return {"apiVersion": f"{GROUP}/v1", "kind": "Gadget", "metadata": {"name": name}, **fields}
+
+
+def deployment(name: str, **spec: Any) -> Json:
+    """A Deployment of one container."""
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "app", "image": "app:1"}]}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": labels}, "template": template, **spec},
+    }
+
+
+_CONDITION = {
+    "type": "object",
+    "required": ["type", "status"],
+    "properties": {"type": {"type": "string"}, "status": {"type": "string"}, "message": {"type": "string"}},
+}
+_WIDGET_SPEC = {
+    "type": "object",
+    "required": ["size"],
+    "properties": {
+        "size": {"type": "integer", "minimum": 0, "maximum": 100},
+        "mode": {"type": "string", "enum": ["fast", "safe"], "default": "safe"},
+        "name": {"type": "string", "pattern": "^[a-z]+$", "minLength": 2, "maxLength": 5},
+        "limits": {"type": "object", "additionalProperties": {"type": "integer"}},
+        "port": {"x-kubernetes-int-or-string": True},
+        "note": {"type": "string", "nullable": True},
+        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        "parts": {
+            "type": "array",
+            "maxItems": 3,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+            "items": {
+                "type": "object",
+                "required": ["name"],
+                "properties": {
+                    "name": {"type": "string"},
+                    "weight": {"type": "integer", "default": 1},
+                    "colour": {"type": "string"},
+                },
+            },
+        },
+        "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+        "steps": {"type": "array", "items": {"type": "string"}},
+        "rollout": {
+            "type": "object",
+            "default": {},
+            "properties": {"pace": {"type": "string", "default": "slow"}, "pause": {"type": "boolean"}},
+        },
+    },
+}
+
+
+def definition(kind: str, properties: Json, subresources: Json) -> Json:
+    """A CustomResourceDefinition of one version."""
+    plural = f"{kind.lower()}s"
+    version = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}},
+        "subresources": subresources,
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural},
+            "versions": [version],
+        },
+    }
+
+
+_WIDGET_STATUS = {
+    "type": "object",
+    "properties": {
+        "ready": {"type": "integer"},
+        "conditions": {
+            "type": "array",
+            "items": _CONDITION,
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+        },
+    },
+}
+MERE_CRDS = [
+    definition("Widget", {"spec": _WIDGET_SPEC, "status": _WIDGET_STATUS}, {"status": {}}),
+    definition(
+        "Gadget",
+        {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}, "status": _WIDGET_STATUS},
+        {},
+    ),
+]

@@ -1,0 +1,147 @@
+"""Users and webhooks, on the in-memory server and on a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import itertools
+import json
+import ssl
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import quote
+
+from aiohttp import web
+
+from apiserver_cases.api import Json, WebhookHandler
+from framework_support.certificates import Authority
+from framework_support.loopback import serving
+from steersman.client import ClusterConfig, HttpTransport, Impersonation, StaticToken
+from steersman.client.transport import HttpRequest, HttpResponse, Transport
+from steersman.errors import ConnectionFailed
+from steersman_testing import InMemoryApiServer
+from steersman_testing.apiserver.access.impersonation import Impersonated
+
+HOST = "localhost"
+NOWHERE = "https://127.0.0.1:1/review"
+"""A URL at which nobody listens."""
+_INITIALIZING = b"storage is (re)initializing"
+_WRITES = ("POST", "PUT", "PATCH")
+
+
+class InMemoryBackend:
+    """The in-memory server itself."""
+
+    def __init__(self, server: InMemoryApiServer) -> None:
+        self._server = server
+        self._ports = itertools.count(9443)
+        server.serve_webhook(NOWHERE, _unreachable)
+
+    def as_user(self, name: str, groups: tuple[str, ...]) -> Transport:
+        return self._server.as_user(name, groups)
+
+    def as_bearer(self, token: str, acting: Impersonated | None = None) -> Transport:
+        return self._server.as_bearer(token, acting)
+
+    async def serve_webhook(self, handler: WebhookHandler) -> Json:
+        url = f"https://{HOST}:{next(self._ports)}/review"
+        self._server.serve_webhook(url, handler)
+        return {"url": url}
+
+
+class Initialized:
+    """A way to the real server that asks again while the storage of a kind is made anew: after a definition's schema
+    has changed, and for no more than moments."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def request(self, request: HttpRequest) -> HttpResponse:
+        while (response := await self._transport.request(request)).status == 429 and _INITIALIZING in response.body:
+            await asyncio.sleep(0.1)
+        return response
+
+    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._transport.stream(request)
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+
+class Heard:
+    """A way to the real server on which a write ends once the server's cache has heard of it.
+
+    An update begins with the object as the cache has it. Where another is stored by then, the server begins anew with
+    that, and asks webhooks a second time.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def request(self, request: HttpRequest) -> HttpResponse:
+        response = await self._transport.request(request)
+        if response.status < 300 and request.method in _WRITES and "dryRun" not in request.query:
+            await self._hear(request, json.loads(response.body).get("metadata", {}))
+        return response
+
+    async def _hear(self, request: HttpRequest, written: Json) -> None:
+        if version := written.get("resourceVersion"):
+            path = f"{request.path}/{quote(written['name'], safe='')}" if request.method == "POST" else request.path
+            # It waits until the cache is not older.
+            await self._transport.request(HttpRequest(method="GET", path=path, query={"resourceVersion": version}))
+
+    def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        return self._transport.stream(request)
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+
+class RealBackend:
+    """Connections as other users, and HTTPS servers on loopback; all end with ``stack``."""
+
+    def __init__(self, config: ClusterConfig, stack: AsyncExitStack) -> None:
+        self._config = config
+        self._stack = stack
+
+    def as_user(self, name: str, groups: tuple[str, ...]) -> Transport:
+        return self._open(replace(self._config, impersonate=Impersonation(user=name, groups=groups)))
+
+    def as_bearer(self, token: str, acting: Impersonated | None = None) -> Transport:
+        config = replace(self._config, credentials=StaticToken(token))
+        if acting is not None:
+            other = Impersonation(user=acting.name, uid=acting.uid, groups=acting.groups, extra=acting.extra)
+            config = replace(config, impersonate=other)
+        return self._open(config)
+
+    def _open(self, config: ClusterConfig) -> Transport:
+        transport = HttpTransport(config)
+        self._stack.push_async_callback(transport.close)
+        return Heard(transport)
+
+    async def serve_webhook(self, handler: WebhookHandler) -> Json:
+        async def respond(request: web.BaseRequest) -> web.StreamResponse:
+            return web.json_response(await handler(await request.json()))
+
+        authority = Authority()
+        port = await self._stack.enter_async_context(serving(respond, _server_side(authority)))
+        bundle = base64.b64encode(authority.certificate).decode()
+        return {"url": f"https://{HOST}:{port}/review", "caBundle": bundle}
+
+
+async def _unreachable(_: Json) -> Json:
+    raise ConnectionFailed("nobody listens")
+
+
+def _server_side(authority: Authority) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    certificate, key = authority.issue(HOST, names=[HOST])
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "server.pem"
+        path.touch(mode=0o600)
+        path.write_bytes(certificate + key)
+        context.load_cert_chain(path)
+    return context

@@ -1,0 +1,94 @@
+"""One case on one server, and what it said there."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from apiserver_cases.api import Api, Backend, Case, Json, WebhookHandler
+from apiserver_cases.backends import Heard, Initialized, InMemoryBackend, RealBackend
+from apiserver_cases.installation import make_namespace
+from apiserver_cases.transcript import Exchange, Transcript
+from steersman.client.transport import Transport
+from steersman_testing import InMemoryApiServer, run_virtual, virtual_runtime
+from steersman_testing.apiserver.access.impersonation import Impersonated
+from steersman_testing.envtest import Envtest
+
+# Seconds for one case on the real server.
+_LIMIT = 60.0
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a case: what was said, and what was not as the case expects it (None: all was)."""
+
+    transcript: Transcript
+    failure: BaseException | None
+
+    @property
+    def exchanges(self) -> Sequence[Exchange]:
+        """What was said, masked for comparison."""
+        return self.transcript.exchanges()
+
+
+def new_namespace() -> str:
+    """The name of a namespace that no other case has used, in this process or another."""
+    return f"case-{os.getpid()}-{next(_numbers)}"
+
+
+class _RecordedBackend:
+    """A backend whose transports write down what goes through them, too."""
+
+    def __init__(self, backend: Backend, transcript: Transcript) -> None:
+        self._backend = backend
+        self._transcript = transcript
+
+    def as_user(self, name: str, groups: tuple[str, ...]) -> Transport:
+        return self._transcript.record(self._backend.as_user(name, groups), name)
+
+    def as_bearer(self, token: str, acting: Impersonated | None = None) -> Transport:
+        who = "bearer" if acting is None else f"bearer as {acting.name}"
+        return self._transcript.record(self._backend.as_bearer(token, acting), who)
+
+    async def serve_webhook(self, handler: WebhookHandler) -> Json:
+        return await self._backend.serve_webhook(handler)
+
+
+def _recorded(transport: Transport, namespace: str, backend: Backend, transcript: Transcript) -> Api:
+    return Api(transcript.record(transport), namespace, _RecordedBackend(backend, transcript))
+
+
+def run_in_memory(case: Case, crds: Sequence[Json], namespace: str) -> Outcome:
+    """Runs ``case`` in memory, in virtual time, on a server of its own; as with envtest, no controllers run."""
+    transcript = Transcript()
+
+    async def run() -> None:
+        server = InMemoryApiServer(virtual_runtime(), controllers=False)
+        server.load(*crds, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+        await case(_recorded(server, namespace, InMemoryBackend(server), transcript))
+
+    failure: BaseException | None = None
+    try:
+        run_virtual(run())
+    except Exception as error:
+        failure = error
+    return Outcome(transcript, failure)
+
+
+async def run_on(environment: Envtest, transport: Transport, case: Case, namespace: str) -> Outcome:
+    """Runs ``case`` in a new namespace of the real server, as the administrator whose way to it ``transport`` is."""
+    transcript = Transcript()
+    failure: BaseException | None = None
+    try:
+        await make_namespace(transport, namespace)
+        async with AsyncExitStack() as stack, asyncio.timeout(_LIMIT):
+            backend = RealBackend(environment.config, stack)
+            await case(_recorded(Heard(Initialized(transport)), namespace, backend, transcript))
+    except Exception as error:
+        failure = error
+    return Outcome(transcript, failure)

@@ -1,0 +1,1 @@
+"""Operators with one published bug each, and a corrected twin."""

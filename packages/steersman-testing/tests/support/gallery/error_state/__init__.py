@@ -1,0 +1,1 @@
+"""Bugs that leave an object in an error state."""

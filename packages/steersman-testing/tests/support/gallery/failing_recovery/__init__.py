@@ -1,0 +1,1 @@
+"""Bugs that prevent recovery after a wrong spec."""

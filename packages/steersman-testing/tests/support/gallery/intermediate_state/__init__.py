@@ -1,0 +1,1 @@
+"""Bugs that a crash between two writes exposes."""

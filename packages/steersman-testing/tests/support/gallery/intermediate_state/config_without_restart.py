@@ -1,0 +1,141 @@
+"""A new configuration is written down, and the pod that ought to read it is never restarted.
+
+After konpyutaika/nifikop#49 (Orange-OpenSource/nifikop#130): on a change of the configuration the operator updated
+the ConfigMap, then said in the status that nodes are out of sync, then restarted those. After a crash between the
+first two steps the ConfigMap was as wanted, so nothing was out of sync, and the nodes ran on with the former
+configuration.
+
+Shown by: a crash after the ConfigMap is written, or the write of the status failing for good.
+
+The twin leaves no note. The pod itself says which configuration it was started with, in an annotation, and is
+replaced when that is not the wanted one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from gallery.exhibit import Exhibit, Nothing
+from gallery.parts import declared, key, meta, pod, set_spec
+from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.core_v1 import ConfigMap, Pod
+from steersman.client import MergePatch
+from steersman.controller import Reconciler, Request, Result
+from steersman.manager import Manager
+from steersman.meta import Resource, Spec, Status, resource
+from steersman_testing.simulation import World
+
+CONFIG = "gallery.example.com/config"
+
+
+class FlowSpec(Spec):
+    banner: str = ""
+    """What is shown above all pages."""
+
+
+class FlowStatus(Status):
+    config_in_sync: bool = True
+    """Whether the pod runs with the configuration that is written down; of use to the faulty operator only."""
+
+
+@resource(group="gallery.example.com", version="v1")
+class Flow(Resource[FlowSpec, FlowStatus]):
+    """One pod that reads its configuration when it starts."""
+
+
+class FaultyFlowReconciler(Reconciler[Flow]):
+    async def reconcile(self, request: Request) -> Result:
+        flow = await self.client.get(Flow, request)
+        written = await self.client.find(ConfigMap, request)
+        if written is None or written.data != config_map(flow).data:
+            await self.client.apply(config_map(flow), owner=flow)
+            if written is not None:
+                flow = await self.client.apply_status(flow, FlowStatus(config_in_sync=False))
+        running = await self.client.find(Pod, request)
+        in_sync = flow.status is None or flow.status.config_in_sync
+        if running is not None and not in_sync:
+            await self.client.delete(Pod, request, uid=running.metadata.uid)
+        await self.client.apply(pod(declared(flow)), owner=flow)
+        await self.client.apply_status(flow, FlowStatus(config_in_sync=True))
+        return Result()
+
+
+class FlowReconciler(Reconciler[Flow]):
+    async def reconcile(self, request: Request) -> Result:
+        flow = await self.client.get(Flow, request)
+        await self.client.apply(config_map(flow), owner=flow)
+        wanted = hashlib.sha256(flow.spec.banner.encode()).hexdigest()[:16]
+        running = await self.client.find(Pod, request)
+        if running is not None and running.metadata.annotations.get(CONFIG) != wanted:
+            await self.client.delete(Pod, request, uid=running.metadata.uid)
+        await self.client.apply(pod(declared(flow, annotations={CONFIG: wanted})), owner=flow)
+        await self.client.apply_status(flow, FlowStatus(config_in_sync=True))
+        return Result()
+
+
+def config_map(flow: Flow) -> ConfigMapApply:
+    """The configuration as the pod reads it."""
+    return ConfigMapApply(metadata=declared(flow), data={"banner": flow.spec.banner})
+
+
+def setup(reconciler: type[Reconciler[Flow]]) -> Callable[[Manager, Any], None]:
+    """Gives a manager the operator."""
+
+    def configure(manager: Manager, _: object) -> None:
+        (
+            manager.controller(Flow)
+            .owns(ConfigMap)
+            .owns(Pod)
+            .permits(ConfigMap, "create", "patch")
+            .permits(Pod, "create", "patch", "delete")
+            .complete(reconciler)
+        )
+
+    return configure
+
+
+async def node(world: World[Nothing]) -> None:
+    """An actor: starts pods, which read their configuration then and tell in their status what they read."""
+    while True:
+        for found in world.read_all(Pod):
+            config = world.read(ConfigMap, found.key)
+            if found.status.message is None and config is not None:
+                status = {"phase": "Running", "message": f"started with {config.data['banner']}"}
+                await world.client.patch(Pod, found.key, MergePatch({"status": status}), subresource="status")
+        await world.sleep(1)
+
+
+async def scenario(world: World[Nothing]) -> None:
+    """The user changes the banner."""
+    await world.client.create(Flow(metadata=meta("nifi"), spec=FlowSpec(banner="test")))
+    await world.settle()
+    await set_spec(world, Flow, "nifi", banner="production")
+    await world.settle()
+
+
+def check(world: World[Nothing]) -> None:
+    """The pod runs with the new banner."""
+    running = world.read(Pod, key("nifi"))
+    assert running is not None
+    assert running.status.message == "started with production"
+
+
+EXHIBIT = Exhibit(
+    faulty=setup(FaultyFlowReconciler),
+    corrected=setup(FlowReconciler),
+    kinds=(Flow,),
+    scenario=scenario,
+    check=check,
+    outside=Nothing,
+    found_by="simulation",
+    story=(
+        "the process is killed after call 4",
+        "APPLY configmaps default/nifi  200, then killed",
+        "the operator is started anew",
+        "wrong      Pod default/nifi .status.message: 'started with test', not 'started with production'",
+        "replay='crash-after:4'",
+    ),
+    actors=(node,),
+)

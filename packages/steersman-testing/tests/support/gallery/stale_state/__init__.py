@@ -1,0 +1,1 @@
+"""Bugs of operators that act on stale caches."""

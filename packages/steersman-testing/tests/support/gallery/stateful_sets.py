@@ -1,0 +1,87 @@
+"""StatefulSets with one claim a pod, and a stand-in for the controller that makes pods and claims of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gallery.parts import BELONGS, NAMESPACE, belongs_to, changes_in, declared, key, ordinal, pod
+from steersman.api.apply.apps_v1 import StatefulSetApply, StatefulSetSpecApply
+from steersman.api.apply.core_v1 import (
+    ContainerApply,
+    PersistentVolumeClaimApply,
+    PersistentVolumeClaimSpecApply,
+    PodSpecApply,
+    PodTemplateSpecApply,
+    VolumeResourceRequirementsApply,
+)
+from steersman.api.apply.meta_v1 import LabelSelectorApply
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import PersistentVolumeClaim, Pod
+from steersman.client import MergePatch
+from steersman.meta import Object, ObjectMetaApply, TemplateMetaApply
+from steersman_testing.simulation import World
+
+
+def stateful_set(owner: Object, replicas: int, storage: str = "10Gi") -> StatefulSetApply:
+    """A StatefulSet of the name of ``owner``, whose pods and claims belong to it too."""
+    labels = {BELONGS: owner.metadata.name}
+    return StatefulSetApply(
+        metadata=declared(owner),
+        spec=StatefulSetSpecApply(
+            replicas=replicas,
+            service_name=owner.metadata.name,
+            selector=LabelSelectorApply(match_labels=labels),
+            template=PodTemplateSpecApply(
+                metadata=TemplateMetaApply(labels=labels),
+                spec=PodSpecApply(containers=[ContainerApply(name="main", image="example.com/app")]),
+            ),
+            volume_claim_templates=[_claim(ObjectMetaApply(name="data"), storage)],
+        ),
+    )
+
+
+def storage_of(claim: PersistentVolumeClaim) -> str:
+    """What a claim, or the template of one, asks for."""
+    return str(claim.spec.resources.requests.get("storage", ""))
+
+
+async def stateful_set_controller(world: World[Any]) -> None:
+    """An actor: pods and claims for each StatefulSet, as many as asked. Claims stay when their pods go, as there."""
+    seen = -1
+    while True:
+        changes = changes_in(world)
+        if changes != seen:
+            for found in world.read_all(StatefulSet):
+                await _create_missing(world, found)
+                await _delete_surplus(world, found)
+        # What it changed itself is looked at, too.
+        seen = changes
+        await world.sleep(1)
+
+
+async def _create_missing(world: World[Any], owner: StatefulSet) -> None:
+    name, labels = owner.metadata.name, {BELONGS: owner.metadata.name}
+    for number in range(owner.spec.replicas or 0):
+        claim, member = f"data-{name}-{number}", f"{name}-{number}"
+        if world.read(PersistentVolumeClaim, key(claim)) is None:
+            metadata = ObjectMetaApply(name=claim, namespace=NAMESPACE, labels=labels)
+            await world.client.create(_claim(metadata, storage_of(owner.spec.volume_claim_templates[0])))
+            # Only a claim that is bound can grow.
+            bound = MergePatch({"status": {"phase": "Bound"}})
+            await world.client.patch(PersistentVolumeClaim, key(claim), bound, subresource="status")
+        if world.read(Pod, key(member)) is None:
+            metadata = ObjectMetaApply(name=member, namespace=NAMESPACE, labels=labels)
+            await world.client.create(pod(metadata, claim=claim, node="node-1"))
+
+
+async def _delete_surplus(world: World[Any], owner: StatefulSet) -> None:
+    for found in world.read_all(Pod):
+        surplus = ordinal(found) >= (owner.spec.replicas or 0)
+        if belongs_to(owner)(found) and surplus and found.metadata.deletion_timestamp is None:
+            await world.client.delete(Pod, found.key, uid=found.metadata.uid)
+
+
+def _claim(metadata: ObjectMetaApply, storage: str) -> PersistentVolumeClaimApply:
+    requests = VolumeResourceRequirementsApply(requests={"storage": storage})
+    spec = PersistentVolumeClaimSpecApply(access_modes=["ReadWriteOnce"], resources=requests)
+    return PersistentVolumeClaimApply(metadata=metadata, spec=spec)

@@ -1,0 +1,1 @@
+"""Bugs after which the state differs from the declared one."""

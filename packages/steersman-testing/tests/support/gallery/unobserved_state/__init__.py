@@ -1,0 +1,1 @@
+"""Bugs of operators that miss intermediate states."""

@@ -1,0 +1,1 @@
+"""Bugs in the handling of API errors."""

@@ -1,0 +1,360 @@
+"""What follows from a deletion: dependents, namespaces, definitions, claims."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from apiserver_cases import CRDS, Api
+from apiserver_cases.api import Json, Reply, config_map, widget
+from apiserver_cases.backends import InMemoryBackend
+from apiserver_cases.hooks import Hook, allowed, denied, installed, webhook
+from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
+
+Story = Callable[[Api], Awaitable[None]]
+
+
+def world(*, controllers: bool = True) -> tuple[InMemoryApiServer, Api]:
+    server = InMemoryApiServer(virtual_runtime(), controllers=controllers)
+    server.load(*CRDS, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})
+    return server, Api(server, "n")
+
+
+def owner(reply: Reply, **fields: Any) -> Json:
+    body = reply.ok().body
+    return {
+        "apiVersion": body["apiVersion"],
+        "kind": body["kind"],
+        "name": body["metadata"]["name"],
+        "uid": body["metadata"]["uid"],
+        **fields,
+    }
+
+
+async def names(api: Api, plural: str = "configmaps") -> list[str]:
+    return [i["metadata"]["name"] for i in (await api.list(plural)).ok().body["items"]]
+
+
+@virtual_time
+async def test_dependents_go_with_their_owner() -> None:
+    _, api = world()
+    made = await api.create("widgets", widget("a"))
+    child = await api.create("configmaps", config_map("child", ownerReferences=[owner(made)]))
+    await api.create("configmaps", config_map("grandchild", ownerReferences=[owner(child)]))
+    await api.create("configmaps", config_map("other"))
+    await api.delete("widgets", "a")
+    assert await names(api) == ["other"]
+
+
+@virtual_time
+async def test_an_object_of_two_owners_stays_until_both_are_gone() -> None:
+    _, api = world()
+    owners = [owner(await api.create("widgets", widget(n))) for n in "ab"]
+    await api.create("configmaps", config_map("child", ownerReferences=owners))
+    await api.delete("widgets", "a")
+    left = (await api.get("configmaps", "child")).ok()
+    assert left.metadata["ownerReferences"] == [owners[1]]
+    await api.delete("widgets", "b")
+    assert await names(api) == []
+
+
+@virtual_time
+async def test_orphans_lose_their_owner_and_live() -> None:
+    _, api = world()
+    made = await api.create("widgets", widget("a"))
+    await api.create("configmaps", config_map("child", ownerReferences=[owner(made)]))
+    await api.delete("widgets", "a", {"propagationPolicy": "Orphan"})
+    (await api.get("widgets", "a")).refused(404, "NotFound")
+    assert "ownerReferences" not in (await api.get("configmaps", "child")).ok().metadata
+
+
+@virtual_time
+async def test_foreground_deletion_waits_for_blocking_dependents() -> None:
+    _, api = world()
+    made = await api.create("widgets", widget("a"))
+    blocking = owner(made, blockOwnerDeletion=True)
+    body = config_map("child", ownerReferences=[blocking], finalizers=["example.com/hold"])
+    await api.create("configmaps", body)
+    await api.delete("widgets", "a", {"propagationPolicy": "Foreground"})
+    assert (await api.get("widgets", "a")).ok().metadata["finalizers"] == ["foregroundDeletion"]
+    assert "deletionTimestamp" in (await api.get("configmaps", "child")).ok().metadata
+    await api.merge("configmaps", "child", {"metadata": {"finalizers": None}})
+    (await api.get("widgets", "a")).refused(404, "NotFound")
+
+
+@virtual_time
+async def test_a_namesake_of_the_owner_does_not_adopt() -> None:
+    _, api = world()
+    made = await api.create("widgets", widget("a"))
+    await api.create("configmaps", config_map("child", ownerReferences=[{**owner(made), "uid": "former"}]))
+    assert await names(api) == ["child"]
+    server, api = world()
+    await api.create("configmaps", config_map("child", ownerReferences=[{**owner(made), "uid": "former"}]))
+    server.collect_garbage()
+    assert await names(api) == []
+
+
+@virtual_time
+async def test_a_namespace_takes_its_content_along() -> None:
+    server, api = world()
+    await api.create("configmaps", config_map("a"))
+    await api.create("widgets", widget("held", finalizers=["example.com/hold"]))
+    await api.call("DELETE", "/api/v1/namespaces/n")
+    assert await names(api) == []
+    assert (await api.call("GET", "/api/v1/namespaces/n")).ok().body["status"]["phase"] == "Terminating"
+    await api.merge("widgets", "held", {"metadata": {"finalizers": None}})
+    (await api.call("GET", "/api/v1/namespaces/n")).refused(404, "NotFound")
+    server.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})
+    (await api.create("configmaps", config_map("a"))).ok()
+
+
+@virtual_time
+async def test_a_definition_takes_its_objects_along() -> None:
+    server, api = world()
+    await api.create("widgets", widget("a", finalizers=["example.com/hold"]))
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRDS[0]['metadata']['name']}"
+    await api.call("DELETE", path)
+    assert (await api.get("widgets", "a")).ok().metadata["deletionTimestamp"]
+    await api.merge("widgets", "a", {"metadata": {"finalizers": None}})
+    assert (await api.list("widgets")).code == 404
+    server.load(CRDS[0])
+    assert await names(api, "widgets") == []
+
+
+@virtual_time
+async def test_a_claim_stays_while_a_pod_uses_it() -> None:
+    _, api = world()
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": spec}
+    (await api.create("persistentvolumeclaims", claim)).ok()
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    containers = [{"name": "c", "image": "i"}]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    (await api.create("pods", {**pod, "spec": {"containers": containers, "volumes": volumes}})).ok()
+    await api.delete("persistentvolumeclaims", "c")
+    assert (await api.get("persistentvolumeclaims", "c")).ok().metadata["deletionTimestamp"]
+    await api.delete("pods", "p")
+    (await api.get("persistentvolumeclaims", "c")).refused(404, "NotFound")
+
+
+@virtual_time
+async def test_a_running_pod_is_given_time_to_end() -> None:
+    _, api = world()
+    spec = {"nodeName": "node", "containers": [{"name": "c", "image": "i"}]}
+    await api.create("pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
+    marked = (await api.delete("pods", "p")).ok()
+    assert marked.metadata["deletionGracePeriodSeconds"] == 30
+    assert marked.metadata["deletionTimestamp"] == "2030-01-01T00:00:30Z"
+    (await api.get("pods", "p")).ok()
+    await api.delete("pods", "p", {"gracePeriodSeconds": 0})
+    (await api.get("pods", "p")).refused(404, "NotFound")
+
+
+@virtual_time
+async def test_without_controllers_nothing_follows() -> None:
+    server, api = world(controllers=False)
+    made = await api.create("widgets", widget("a"))
+    await api.create("configmaps", config_map("child", ownerReferences=[owner(made)]))
+    await api.delete("widgets", "a")
+    assert await names(api) == ["child"]
+    server.collect_garbage()
+    assert await names(api) == []
+
+
+@pytest.mark.parametrize("policy", ["Background", "Foreground", "Orphan"])
+@virtual_time
+async def test_the_order_of_events_repeats(policy: str) -> None:
+    async def story() -> list[tuple[str, str]]:
+        server, api = world()
+        since = str(server.resource_version)
+        made = await api.create("widgets", widget("a"))
+        for number in range(5):
+            await api.create("configmaps", config_map(f"c{number}", ownerReferences=[owner(made)]))
+        await api.delete("widgets", "a", {"propagationPolicy": policy})
+        events = await api.events("configmaps", 100, resourceVersion=since)
+        return [(e["type"], e["object"]["metadata"]["name"]) for e in events]
+
+    first = await story()
+    assert len(first) == 10
+    assert first == await story()
+
+
+def child_of(reply: Reply, name: str, **metadata: Any) -> Json:
+    """A ConfigMap that holds up the deletion of its owner."""
+    return config_map(name, ownerReferences=[owner(reply, blockOwnerDeletion=True)], **metadata)
+
+
+@virtual_time
+async def test_foreground_deletion_goes_from_the_leaves_up() -> None:
+    server, api = world()
+    root = await api.create("widgets", widget("root"))
+    child = await api.create("configmaps", child_of(root, "child"))
+    grandchild = await api.create("configmaps", child_of(child, "grandchild"))
+    await api.create("configmaps", child_of(grandchild, "leaf", finalizers=["example.com/hold"]))
+    await api.delete("widgets", "root", {"propagationPolicy": "Foreground"})
+    for name in ("child", "grandchild"):
+        waiting = (await api.get("configmaps", name)).ok().metadata
+        assert waiting["finalizers"] == ["foregroundDeletion"]
+        assert waiting["deletionTimestamp"]
+    assert (await api.get("configmaps", "leaf")).ok().metadata["deletionTimestamp"]
+    (await api.merge("configmaps", "leaf", {"metadata": {"finalizers": None}})).ok()
+    assert await names(api) == []
+    (await api.get("widgets", "root")).refused(404, "NotFound")
+    removed = [e.before.key.name for e in server.history() if e.before is not None and e.after is None]
+    assert removed == ["leaf", "grandchild", "child", "root"]
+
+
+@virtual_time
+async def test_foreground_deletion_does_not_wait_for_who_does_not_block() -> None:
+    _, api = world()
+    root = await api.create("widgets", widget("root"))
+    free = config_map("free", ownerReferences=[owner(root)], finalizers=["example.com/hold"])
+    await api.create("configmaps", free)
+    await api.delete("widgets", "root", {"propagationPolicy": "Foreground"})
+    (await api.get("widgets", "root")).refused(404, "NotFound")
+    assert (await api.get("configmaps", "free")).ok().metadata["deletionTimestamp"]
+
+
+@virtual_time
+async def test_foreground_deletion_spares_who_has_another_owner() -> None:
+    _, api = world()
+    going, staying = [await api.create("widgets", widget(n)) for n in ("going", "staying")]
+    references = [owner(going, blockOwnerDeletion=True), owner(staying)]
+    await api.create("configmaps", config_map("child", ownerReferences=references))
+    await api.delete("widgets", "going", {"propagationPolicy": "Foreground"})
+    (await api.get("widgets", "going")).refused(404, "NotFound")
+    left = (await api.get("configmaps", "child")).ok().metadata
+    assert left["ownerReferences"] == references[1:]
+    assert "deletionTimestamp" not in left
+
+
+@virtual_time
+async def test_an_owner_that_is_held_and_goes_in_the_background_still_counts() -> None:
+    _, api = world()
+    going = await api.create("widgets", widget("a"))
+    held = await api.create("widgets", widget("b", finalizers=["example.com/hold"]))
+    references = [owner(going, blockOwnerDeletion=True), owner(held)]
+    await api.create("configmaps", config_map("child", ownerReferences=references))
+    await api.delete("widgets", "b", {"propagationPolicy": "Background"})
+    await api.delete("widgets", "a", {"propagationPolicy": "Foreground"})
+    assert (await api.get("configmaps", "child")).ok().metadata["ownerReferences"] == references[1:]
+    (await api.merge("widgets", "b", {"metadata": {"finalizers": None}})).ok()
+    assert await names(api) == []
+
+
+@pytest.mark.parametrize("policy", ["Foreground", "Background"])
+@virtual_time
+async def test_owners_in_a_circle_go_together(policy: str) -> None:
+    _, api = world()
+    first = await api.create("configmaps", config_map("first"))
+    second = await api.create("configmaps", child_of(first, "second"))
+    third = await api.create("configmaps", child_of(second, "third"))
+    patch = {"metadata": {"ownerReferences": [owner(third, blockOwnerDeletion=True)]}}
+    (await api.merge("configmaps", "first", patch)).ok()
+    await api.delete("configmaps", "first", {"propagationPolicy": policy})
+    assert await names(api) == []
+
+
+@virtual_time
+async def test_the_policy_of_a_dependents_own_finalizers_is_kept() -> None:
+    _, api = world()
+    root = await api.create("widgets", widget("root"))
+    body = config_map("child", ownerReferences=[owner(root)], finalizers=["orphan"])
+    child = await api.create("configmaps", body)
+    await api.create("configmaps", child_of(child, "grandchild"))
+    await api.delete("widgets", "root")
+    assert await names(api) == ["grandchild"]
+    assert "ownerReferences" not in (await api.get("configmaps", "grandchild")).metadata
+
+
+@virtual_time
+async def test_jobs_leave_their_pods_unless_told() -> None:
+    _, api = world()
+    containers = [{"name": "c", "image": "i:1"}]
+    template = {"spec": {"restartPolicy": "Never", "containers": containers}}
+    for policy, left in ((None, ["p"]), ("Background", []), ("Foreground", [])):
+        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}
+        made = await api.create("jobs", job)
+        meta = {"name": "p", "ownerReferences": [owner(made, blockOwnerDeletion=True)]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": containers}}
+        (await api.create("pods", pod)).ok()
+        await api.delete("jobs", "j", {"propagationPolicy": policy} if policy else None)
+        assert await names(api, "jobs") == []
+        assert await names(api, "pods") == left
+        await api.delete("pods", "p")
+
+
+@virtual_time
+async def test_an_owner_in_another_namespace_is_none() -> None:
+    server, api = world()
+    server.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "m"}})
+    elsewhere = Api(server, "m")
+    foreign = await elsewhere.create("widgets", widget("a"))
+    (await api.create("configmaps", config_map("child", ownerReferences=[owner(foreign)]))).ok()
+    assert await names(api) == []
+    own = await api.create("widgets", widget("b"))
+    both = [owner(foreign), owner(own)]
+    (await api.create("configmaps", config_map("child", ownerReferences=both))).ok()
+    assert (await api.get("configmaps", "child")).ok().metadata["ownerReferences"] == both[1:]
+
+
+@virtual_time
+async def test_an_owner_of_another_name_or_kind_is_none() -> None:
+    _, api = world()
+    made = await api.create("widgets", widget("a"))
+    for wrong in ({"name": "b"}, {"kind": "Gadget"}):
+        (await api.create("configmaps", config_map("child", ownerReferences=[{**owner(made), **wrong}]))).ok()
+        assert await names(api) == []
+    unknown = {**owner(made), "kind": "Odd"}
+    (await api.create("configmaps", config_map("child", ownerReferences=[unknown]))).ok()
+    await api.delete("widgets", "a")
+    assert await names(api) == ["child"]
+
+
+@virtual_time
+async def test_what_is_in_no_namespace_has_owners_in_none() -> None:
+    server, api = world()
+    made = await api.create("widgets", widget("a"))
+    meta = {"name": "v", "ownerReferences": [owner(made)]}
+    server.load({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": meta, "provisioner": "p"})
+    await api.delete("widgets", "a")
+    (await api.call("GET", "/apis/storage.k8s.io/v1/storageclasses/v")).ok()
+    cluster = await api.call("POST", "/api/v1/namespaces", {"metadata": {"name": "top"}})
+    await api.create("configmaps", config_map("child", ownerReferences=[owner(cluster)]))
+    await api.call("DELETE", "/api/v1/namespaces/top")
+    assert await names(api) == []
+
+
+@virtual_time
+async def test_a_volume_stays_while_it_is_bound() -> None:
+    _, api = world()
+    spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/x"}}
+    body = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": spec}
+    path = "/api/v1/persistentvolumes/v"
+    (await api.call("POST", "/api/v1/persistentvolumes", body)).ok()
+    content_type = "application/merge-patch+json"
+    await api.call("PATCH", f"{path}/status", {"status": {"phase": "Bound"}}, None, content_type)
+    await api.call("DELETE", path)
+    assert (await api.call("GET", path)).ok().metadata["deletionTimestamp"]
+    await api.call("PATCH", f"{path}/status", {"status": {"phase": "Released"}}, None, content_type)
+    (await api.call("GET", path)).refused(404, "NotFound")
+
+
+@virtual_time
+async def test_what_went_before_a_refusal_takes_its_dependents_along() -> None:
+    server, api = world()
+    hook = Hook(lambda r: denied() if r.get("oldObject", {}).get("metadata", {}).get("name") == "b" else allowed())
+    api = replace(api, backend=InMemoryBackend(server))
+    made = [await api.create("widgets", widget(n)) for n in "abc"]
+    for reply in made:
+        name = reply.metadata["name"]
+        await api.create("configmaps", config_map(f"of-{name}", ownerReferences=[owner(reply)]))
+    rules = [{"operations": ["DELETE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["widgets"]}]
+    config = await api.serve_webhook(hook)
+    async with installed(api, webhook(api, config, rules=rules)):
+        (await api.call("DELETE", api.path("widgets"))).refused(400, "")
+    assert await names(api, "widgets") == ["b", "c"]
+    assert await names(api) == ["of-b", "of-c"]

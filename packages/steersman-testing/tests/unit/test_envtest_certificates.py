@@ -1,0 +1,14 @@
+"""The certificates of test environments, as every supported Python judges them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from framework_support.strict_tls import shake_hands
+from steersman_testing.envtest.certificates import Authority
+
+
+def test_the_strictest_clients_trust_the_server(tmp_path: Path) -> None:
+    authority = Authority()
+    pair = authority.server(["localhost"], ["127.0.0.1"])
+    shake_hands(authority.certificate.decode(), pair.certificate.decode(), pair.key.decode(), "127.0.0.1", tmp_path)

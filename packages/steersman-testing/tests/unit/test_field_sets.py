@@ -1,0 +1,86 @@
+"""What a change touched, and what a schema mentions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from steersman_testing.apiserver.fields.sets import compare
+from steersman_testing.apiserver.fields.shapes import DEDUCED, SchemaShape, Shape
+from steersman_testing.apiserver.schemas.keywords import Mentions
+
+SPEC: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "ports": {
+            "type": "array",
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+            "items": {"type": "object", "properties": {"name": {"type": "string"}, "port": {"type": "integer"}}},
+        },
+        "tags": {"type": "array", "x-kubernetes-list-type": "set"},
+        "whole": {"type": "object", "x-kubernetes-map-type": "atomic"},
+    },
+}
+SHAPE = SchemaShape(SPEC)
+WEB = 'k:{"name":"web"}'
+
+
+def text(paths: set[tuple[str, ...]]) -> list[str]:
+    return sorted(" ".join(p) for p in paths)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "shape", "added", "removed", "modified"),
+    [
+        ({}, {"a": {"b": 1}}, DEDUCED, ["f:a", "f:a f:b"], [], []),
+        ({"a": {"b": 1}}, {}, DEDUCED, [], ["f:a", "f:a f:b"], []),
+        ({"a": {"b": 1}}, {"a": {"b": 2}}, DEDUCED, [], [], ["f:a f:b"]),
+        ({"a": {"b": 1}}, {"a": {}}, DEDUCED, [], ["f:a f:b"], []),
+        ({"a": {}}, {"a": {"b": None}}, DEDUCED, ["f:a f:b"], [], []),
+        ({"a": {"b": 1}}, {"a": None}, DEDUCED, [], ["f:a f:b"], []),
+        ({"a": {}}, {"a": None}, DEDUCED, [], [], ["f:a"]),
+        ({"a": {"b": 1}}, {"a": [1]}, DEDUCED, [], [], ["f:a"]),
+        ({"a": [1]}, {"a": [1, 2]}, DEDUCED, [], [], ["f:a"]),
+        ({"a": 1}, {"a": 1}, DEDUCED, [], [], []),
+        ({}, {"a": {}, "b": []}, DEDUCED, ["f:a", "f:b"], [], []),
+        (
+            {},
+            {"ports": [{"name": "web", "port": 80}]},
+            SHAPE,
+            ["f:ports", f"f:ports {WEB}", f"f:ports {WEB} f:name", f"f:ports {WEB} f:port"],
+            [],
+            [],
+        ),
+        (
+            {"ports": [{"name": "web", "port": 80}, {"name": "ssh"}]},
+            {"ports": [{"name": "web", "port": 81}]},
+            SHAPE,
+            [],
+            ['f:ports k:{"name":"ssh"}', 'f:ports k:{"name":"ssh"} f:name'],
+            [f"f:ports {WEB} f:port"],
+        ),
+        ({"tags": ["a"]}, {"tags": ["a", "b"]}, SHAPE, ['f:tags v:"b"'], [], []),
+        ({}, {"whole": {"a": 1}}, SHAPE, ["f:whole"], [], []),
+        ({"whole": {"a": 1}}, {"whole": {"a": 2}}, SHAPE, [], [], ["f:whole"]),
+    ],
+)
+def test_what_a_change_touched(
+    old: Any, new: Any, shape: Shape, added: list[str], removed: list[str], modified: list[str]
+) -> None:
+    found = compare(old, new, shape)
+    assert (text(found.added), text(found.removed), text(found.modified)) == (added, removed, modified)
+
+
+def test_a_keyword_is_found_at_any_depth() -> None:
+    mentions = Mentions("x-kubernetes-list-type")
+    without = {"properties": {"a": {"type": "array"}}}
+    assert [mentions(s) for s in (SPEC, without, SPEC, without)] == [True, False, True, False]
+    assert mentions({"anyOf": [{"items": {"x-kubernetes-list-type": "set"}}]})
+
+
+def test_schemas_that_come_and_go_are_told_apart() -> None:
+    mentions = Mentions("a")
+    # Many more than are kept, each at the place in memory of one before, if it may be.
+    assert [mentions({"a" if n % 3 else "b": n}) for n in range(30_000)] == [bool(n % 3) for n in range(30_000)]

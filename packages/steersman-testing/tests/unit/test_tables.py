@@ -1,0 +1,250 @@
+"""Objects as tables, and the paths of their columns."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from steersman.client import HttpRequest
+from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
+from steersman_testing.apiserver.kinds import KindRegistry
+from steersman_testing.apiserver.printing.durations import shown_age, shown_duration
+from steersman_testing.apiserver.printing.json_path import find
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SHIP: dict[str, Any] = {
+    "kind": "Ship",
+    "spec": {"sails": ["jib", "main", "spinnaker"], "crew": {"captain": "ann", "mate.first": "bob"}, "length": 12},
+    "status": {
+        "conditions": [
+            {"type": "Ready", "status": "True", "age": 3},
+            {"type": "Afloat", "status": "False", "age": 7},
+        ]
+    },
+}
+
+
+def definition(*columns: dict[str, Any]) -> dict[str, Any]:
+    kept = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version: dict[str, Any] = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": kept}}
+    if columns:
+        version["additionalPrinterColumns"] = list(columns)
+    spec = {"group": "sea.example.com", "scope": "Namespaced", "versions": [version]}
+    names = {"kind": "Ship", "plural": "ships"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "ships.sea.example.com"},
+        "spec": {**spec, "names": names},
+    }
+
+
+def get(server: InMemoryApiServer, path: str, accept: str = TABLE, **query: str) -> Any:
+    response = server.answer(HttpRequest(method="GET", path=path, accept=accept, query=query))
+    assert response.status == 200, response.body
+    return json.loads(response.body)
+
+
+def columns(table: Any) -> list[str]:
+    return [c["name"] for c in table["columnDefinitions"]]
+
+
+def shown(server: InMemoryApiServer, plural: str, group: str = "") -> dict[str, Any]:
+    """The cells of the only object of a kind, by their columns."""
+    prefix = f"/apis/{group}" if group else "/api/v1"
+    table = get(server, f"{prefix}/namespaces/default/{plural}")
+    (row,) = table["rows"]
+    return dict(zip(columns(table), row["cells"], strict=True))
+
+
+@virtual_time
+async def test_a_list_is_a_table_for_who_asks_for_one() -> None:
+    runtime = virtual_runtime()
+    server = InMemoryApiServer(runtime)
+    for name in ("a", "b"):
+        server.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": "v"}})
+    await runtime.clock.sleep(90)
+    table = get(server, "/api/v1/namespaces/default/configmaps", limit="1")
+    assert (table["kind"], table["apiVersion"]) == ("Table", "meta.k8s.io/v1")
+    assert columns(table) == ["Name", "Data", "Age"]
+    assert [r["cells"] for r in table["rows"]] == [["a", 1, "90s"]]
+    assert table["metadata"]["continue"]
+    assert table["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+
+
+@pytest.mark.parametrize(("include", "kind"), [("Object", "ConfigMap"), ("Metadata", "PartialObjectMetadata")])
+def test_a_row_has_as_much_of_its_object_as_is_asked_for(include: str, kind: str) -> None:
+    server = InMemoryApiServer()
+    server.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
+    path = "/api/v1/namespaces/default/configmaps/a"
+    assert get(server, path, includeObject=include)["rows"][0]["object"]["kind"] == kind
+    assert get(server, path, includeObject="None")["rows"][0]["object"] is None
+    refused = server.answer(HttpRequest(method="GET", path=path, accept=TABLE, query={"includeObject": "Some"}))
+    assert refused.status == 400
+
+
+def test_every_built_in_kind_has_as_many_cells_as_columns() -> None:
+    server = InMemoryApiServer(controllers=False)
+    specs: dict[str, Any] = {
+        "Pod": {"containers": [{"name": "c", "image": "i"}]},
+        "Service": {"ports": [{"port": 80}]},
+    }
+    pods = {"metadata": {"labels": {"a": "b"}}, "spec": specs["Pod"]}
+    for kind in ("Deployment", "StatefulSet", "ReplicaSet", "DaemonSet"):
+        specs[kind] = {"selector": {"matchLabels": {"a": "b"}}, "template": pods}
+    tables = 0
+    for kind in KindRegistry():
+        resource = kind.resource
+        place = resource.path(namespace="default") if resource.namespaced else resource.path()
+        if resource.kind in specs:
+            names = {"apiVersion": resource.api_version, "kind": resource.kind}
+            server.load({**names, "metadata": {"name": "a"}, "spec": specs[resource.kind]})
+        table = get(server, place)
+        assert all(len(row["cells"]) == len(columns(table)) for row in table["rows"]), resource.kind
+        tables += len(table["rows"])
+    assert tables >= len(specs) + 4
+
+
+def test_pods_are_told_by_what_their_containers_do() -> None:
+    server = InMemoryApiServer()
+    pod: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    server.load({**pod, "spec": {"containers": [{"name": "c", "image": "i"}, {"name": "d", "image": "i"}]}})
+    waiting: dict[str, Any] = {"name": "c", "restartCount": 4, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}
+    running: dict[str, Any] = {"name": "d", "restartCount": 1, "ready": True, "state": {"running": {}}}
+    status: dict[str, Any] = {
+        "phase": "Running",
+        "podIPs": [{"ip": "10.1.2.3"}],
+        "containerStatuses": [waiting, running],
+    }
+    path = "/api/v1/namespaces/default/pods/p/status"
+    body = json.dumps({"status": status}).encode()
+    patch = HttpRequest(method="PATCH", path=path, body=body, content_type="application/merge-patch+json")
+    assert server.answer(patch).status == 200
+    cells = shown(server, "pods")
+    assert {n: cells[n] for n in ("Ready", "Status", "Restarts", "IP")} == {
+        "Ready": "1/2",
+        "Status": "CrashLoopBackOff",
+        "Restarts": "5",
+        "IP": "10.1.2.3",
+    }
+
+
+def test_a_custom_kind_has_the_columns_of_its_definition() -> None:
+    server = InMemoryApiServer()
+    server.load(
+        definition(
+            {"name": "Captain", "type": "string", "jsonPath": ".spec.crew.captain"},
+            {"name": "Sails", "type": "string", "jsonPath": ".spec.sails"},
+            {"name": "Length", "type": "integer", "jsonPath": ".spec.length", "priority": 1},
+            {"name": "Ready", "type": "boolean", "jsonPath": ".status.conditions[0].status"},
+            {"name": "None", "type": "string", "jsonPath": ".spec.none"},
+        ),
+        {**SHIP, "apiVersion": "sea.example.com/v1", "metadata": {"name": "a"}},
+    )
+    assert shown(server, "ships", "sea.example.com/v1") == {
+        "Name": "a",
+        "Captain": "ann",
+        "Sails": '["jib","main","spinnaker"]',
+        "Length": 12,
+        "Ready": None,
+        "None": None,
+    }
+
+
+def test_a_custom_kind_without_columns_shows_its_age() -> None:
+    server = InMemoryApiServer()
+    server.load(definition(), {**SHIP, "apiVersion": "sea.example.com/v1", "metadata": {"name": "a"}})
+    assert list(shown(server, "ships", "sea.example.com/v1")) == ["Name", "Age"]
+
+
+@virtual_time
+async def test_of_a_watch_the_first_table_has_headers() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    for name in ("a", "b"):
+        server.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
+    query = {"watch": "true", "timeoutSeconds": "1"}
+    watch = HttpRequest(method="GET", path="/api/v1/configmaps", query=query, accept=TABLE)
+    async with server.stream(watch) as lines:
+        events = [json.loads(line) async for line in lines]
+    assert [e["type"] for e in events] == ["ADDED", "ADDED"]
+    assert [bool(e["object"]["columnDefinitions"]) for e in events] == [True, False]
+
+
+def test_what_nobody_accepts_is_refused() -> None:
+    accept = "application/yaml"
+    refused = InMemoryApiServer().answer(HttpRequest(method="GET", path="/api/v1/namespaces", accept=accept))
+    assert refused.status == 406
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        (".spec.length", [12]),
+        ("$.spec.length", [12]),
+        (".spec['length']", [12]),
+        (r".spec.crew.mate\.first", ["bob"]),
+        (".spec.crew['mate.first','captain']", ["bob", "ann"]),
+        (".spec.sails[0]", ["jib"]),
+        (".spec.sails[-1]", ["spinnaker"]),
+        (".spec.sails[0,2]", ["jib", "spinnaker"]),
+        (".spec.sails[1:]", ["main", "spinnaker"]),
+        (".spec.sails[::2]", ["jib", "spinnaker"]),
+        (".spec.sails[9]", []),
+        (".spec.sails[*]", ["jib", "main", "spinnaker"]),
+        (".spec.crew.*", ["ann", "bob"]),
+        ('.status.conditions[?(@.type=="Ready")].status', ["True"]),
+        (".status.conditions[?(@.type=='Ready')].status", ["True"]),
+        (".status.conditions[?(@.age>3)].type", ["Afloat"]),
+        (".status.conditions[?(@.age>='3')].type", []),
+        (".status.conditions[?(@.missing)].type", []),
+        ("..status", [SHIP["status"], "True", "False"]),
+        (".nowhere.at.all", []),
+        (".spec.length.unit", []),
+    ],
+)
+def test_paths(path: str, found: list[Any]) -> None:
+    assert list(find(path, SHIP)) == found
+
+
+@pytest.mark.parametrize("path", ["spec", ".spec[", ".spec[?(@.a==b)]", ".spec..", ".a b"])
+def test_what_is_no_path_is_said(path: str) -> None:
+    with pytest.raises(ValueError, match="JSONPath"):
+        list(find(path, SHIP))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-2, "<invalid>"),
+        (-1, "0s"),
+        (0, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (125, "2m5s"),
+        (599, "9m59s"),
+        (600, "10m"),
+        (3 * 3600 - 1, "179m"),
+        (3 * 3600, "3h"),
+        (3 * 3600 + 60, "3h1m"),
+        (8 * 3600, "8h"),
+        (48 * 3600 - 1, "47h"),
+        (48 * 3600, "2d"),
+        (49 * 3600, "2d1h"),
+        (8 * 86400, "8d"),
+        (2 * 365 * 86400 - 1, "729d"),
+        (2 * 365 * 86400, "2y"),
+        (2 * 365 * 86400 + 86400, "2y1d"),
+        (8 * 365 * 86400, "8y"),
+    ],
+)
+def test_durations(seconds: int, text: str) -> None:
+    assert shown_duration(timedelta(seconds=seconds)) == text
+
+
+@pytest.mark.parametrize("timestamp", [None, "", "yesterday", "2026-01-01T00:00:00"])
+def test_an_age_that_cannot_be_told(timestamp: str | None) -> None:
+    assert shown_age(timestamp, NOW) == "<unknown>"

@@ -1,0 +1,174 @@
+"""Virtual time jumps, repeats, and says so when nothing can happen any more."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from steersman_testing.virtual_clock import (
+    EPOCH,
+    MOST_TURNS,
+    VirtualClock,
+    VirtualDeadlock,
+    VirtualStandstill,
+    VirtualTimeLimit,
+    run_virtual,
+    virtual_runtime,
+    virtual_time,
+)
+
+
+def test_hours_pass_in_no_time() -> None:
+    async def story() -> tuple[float, datetime]:
+        await asyncio.sleep(36000)
+        return asyncio.get_running_loop().time(), VirtualClock().now()
+
+    began = time.monotonic()
+    elapsed, now = run_virtual(story(), start=datetime(2024, 2, 29, tzinfo=UTC))
+    assert time.monotonic() - began < 5
+    assert elapsed == pytest.approx(36000)
+    assert now == datetime(2024, 2, 29, 10, tzinfo=UTC)
+
+
+@virtual_time
+async def test_decorated_tests_run_in_virtual_time() -> None:
+    runtime = virtual_runtime()
+    assert runtime.clock.now() == EPOCH
+    await runtime.clock.sleep(90)
+    assert runtime.clock.monotonic() == pytest.approx(90)
+    assert runtime.clock.now() == EPOCH + timedelta(seconds=90)
+
+
+@pytest.mark.parametrize("value", [1, 2])
+@virtual_time
+async def test_decorated_tests_take_parameters_and_fixtures(value: int, tmp_path: object) -> None:
+    await asyncio.sleep(value)
+    assert asyncio.get_running_loop().time() == pytest.approx(value)
+
+
+@virtual_time
+async def test_timers_fire_in_the_order_of_their_times() -> None:
+    order: list[int] = []
+
+    async def wait(seconds: int) -> None:
+        await asyncio.sleep(seconds)
+        order.append(seconds)
+
+    await asyncio.gather(*(wait(s) for s in (30, 10, 86400 * 3, 20)))
+    assert order == [10, 20, 30, 86400 * 3]
+
+
+@virtual_time
+async def test_time_limits_are_virtual() -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(5):
+            await asyncio.Event().wait()
+    assert asyncio.get_running_loop().time() == pytest.approx(5)
+
+
+def test_a_deadlock_names_who_waits() -> None:
+    async def stuck() -> None:
+        await asyncio.Event().wait()
+
+    async def story() -> None:
+        await asyncio.create_task(stuck(), name="worker-7")
+
+    with pytest.raises(VirtualDeadlock, match="worker-7"):
+        run_virtual(story())
+
+
+def test_a_run_that_goes_on_for_ever_ends_at_its_limit() -> None:
+    async def story() -> None:
+        for _ in range(1000):
+            await asyncio.sleep(1)
+
+    with pytest.raises(VirtualTimeLimit, match="virtual second 61"):
+        run_virtual(story(), limit=60)
+
+
+@virtual_time
+async def test_threads_are_refused() -> None:
+    with pytest.raises(RuntimeError, match="threads do not follow virtual time"):
+        await asyncio.to_thread(time.monotonic)
+
+
+async def test_the_virtual_clock_refuses_an_ordinary_loop() -> None:
+    with pytest.raises(RuntimeError, match="@virtual_time"):
+        VirtualClock().now()
+
+
+def test_left_over_tasks_are_cancelled() -> None:
+    ended: list[str] = []
+
+    async def background() -> None:
+        try:
+            await asyncio.sleep(1e6)
+        finally:
+            ended.append("background")
+
+    async def story() -> None:
+        task = asyncio.create_task(background())
+        await asyncio.sleep(1)
+        assert not task.done()
+
+    run_virtual(story())
+    assert ended == ["background"]
+
+
+def test_runs_repeat_from_their_seed() -> None:
+    assert virtual_runtime(7).random.random() == virtual_runtime(7).random.random()
+
+
+async def round_in_circles() -> None:
+    while True:
+        await asyncio.sleep(0)
+
+
+async def by_nanoseconds() -> None:
+    while True:
+        await asyncio.sleep(1e-9)
+
+
+@pytest.mark.parametrize("circle", [round_in_circles, by_nanoseconds])
+def test_what_goes_round_in_circles_is_stopped_and_named(circle: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def work() -> None:
+        going = asyncio.create_task(circle(), name="worker-7")
+        await asyncio.sleep(60)
+        going.cancel()
+
+    with pytest.raises(VirtualStandstill, match=f"virtual second 0.*(?s:.*)  worker-7: .*{circle.__name__}"):
+        run_virtual(work(), most_turns=1000)
+
+
+def test_the_story_of_a_standstill_repeats() -> None:
+    async def work() -> None:
+        await asyncio.gather(round_in_circles(), by_nanoseconds())
+
+    def told() -> str:
+        with pytest.raises(VirtualStandstill) as stopped:
+            run_virtual(work(), most_turns=1000)
+        return str(stopped.value)
+
+    assert told() == told()
+
+
+@virtual_time(most_turns=None)
+async def test_there_need_be_no_limit() -> None:
+    for _ in range(MOST_TURNS + 10):
+        await asyncio.sleep(0)
+
+
+def test_much_work_at_one_moment_is_none() -> None:
+    async def work() -> None:
+        for _ in range(5000):
+            await asyncio.sleep(0)
+        await asyncio.sleep(1)
+        for _ in range(5000):
+            await asyncio.sleep(0)
+
+    run_virtual(work(), most_turns=6000)

@@ -1,0 +1,141 @@
+"""Whatever two managers and their patches made of an object: an apply that we take for void is void."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from framework_support.apply_configurations import NAMESPACE
+from steersman.api.apps_v1 import Deployment
+from steersman.api.core_v1 import ConfigMap, Service
+from steersman.client import Client, MergePatch, connect
+from steersman.client.documents import owned_document
+from steersman.client.managed_fields import apply_would_change
+from steersman.errors import ApiError
+from steersman.meta import Object, ObjectKey, unstructured
+from steersman_testing.envtest import Envtest
+
+HISTORIES, STEPS = 12, 10
+
+
+class Imagination(random.Random):
+    """Makes configurations that differ in a few places."""
+
+    def some(self, **fields: Any) -> dict[str, Any]:
+        """Each field or not."""
+        return {name: value for name, value in fields.items() if self.random() < 0.5}
+
+    def words(self) -> dict[str, str]:
+        return {word: self.choice("12") for word in self.sample("abc", self.randint(1, 3))}
+
+    def metadata(self) -> dict[str, Any]:
+        return self.some(labels=self.words(), annotations=self.words())
+
+    def config_map(self) -> dict[str, Any]:
+        return {"metadata": self.metadata(), "data": self.words()}
+
+    def service(self) -> dict[str, Any]:
+        ports = [
+            {"name": name, "port": 80 + ord(name), **self.some(protocol="TCP", targetPort=self.choice([80, "http"]))}
+            for name in self.sample("abc", self.randint(1, 3))
+        ]
+        spec = {"ports": ports, **self.some(selector=self.words(), publishNotReadyAddresses=self.random() < 0.5)}
+        return {"metadata": self.metadata(), "spec": spec}
+
+    def deployment(self) -> dict[str, Any]:
+        template = {
+            "metadata": {"labels": {"app": "x"}},
+            "spec": {
+                "containers": [self._container(name) for name in self.sample("ab", self.randint(1, 2))],
+                "volumes": [{"name": "v", **self.some(emptyDir=self.choice([{}, {"sizeLimit": "1Gi"}]))}],
+                **self.some(
+                    tolerations=[{"key": self.choice("ab"), "operator": "Exists"}], nodeSelector=self.words()
+                ),
+            },
+        }
+        more = self.some(replicas=self.choice([0, 1, 2]), paused=self.random() < 0.5, minReadySeconds=0)
+        spec = {"selector": {"matchLabels": {"app": "x"}}, "template": template, **more}
+        return {"metadata": self.metadata(), "spec": spec}
+
+    def _container(self, name: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            "image": self.choice(["i:1", "i:2"]),
+            **self.some(
+                env=[{"name": each, "value": self.choice(["", "1"])} for each in self.sample("abc", 2)],
+                args=self.choice([["a"], ["a", "b"]]),
+                resources={"requests": {"memory": self.choice(["1Gi", "1024Mi"])}},
+                securityContext=self.choice([{"privileged": False}, {"runAsUser": 0}]),
+            ),
+        }
+
+
+@pytest.mark.parametrize(
+    ("kind", "make"),
+    [(ConfigMap, Imagination.config_map), (Service, Imagination.service), (Deployment, Imagination.deployment)],
+    ids=["config maps", "services", "deployments"],
+)
+async def test_what_is_left_out_would_have_changed_nothing(
+    envtest: Envtest, kind: type[Object], make: Callable[[Imagination], dict[str, Any]]
+) -> None:
+    void = 0
+    async with connect(envtest.config) as transport:
+        ours, theirs = (Client(transport, field_manager=name) for name in ("ours", "theirs"))
+        for seed in range(HISTORIES):
+            imagination, key = Imagination(seed), ObjectKey(NAMESPACE, f"imagined-{seed}")
+            declared = [_named(make(imagination), key) for _ in range(2)]
+            await ours.apply(unstructured(kind.api_resource).of(declared[0]))
+            for _ in range(STEPS):
+                # Some of what somebody may imagine is refused.
+                with suppress(ApiError):
+                    await _happen(imagination, ours, theirs, kind, declared, _named(make(imagination), key))
+                void += await _void(ours, kind, imagination.choice(declared), key)
+            await ours.delete(kind, key)
+    assert void > HISTORIES
+
+
+async def _happen(
+    imagination: Imagination,
+    ours: Client,
+    theirs: Client,
+    kind: type[Object],
+    declared: list[dict[str, Any]],
+    other: dict[str, Any],
+) -> None:
+    untyped = unstructured(kind.api_resource)
+    match imagination.randrange(5):
+        case 0:
+            await theirs.apply(untyped.of(other))
+        case 1:
+            await theirs.patch(untyped, untyped.of(other).key, MergePatch(other))
+        case 2:
+            await ours.patch(untyped, untyped.of(other).key, MergePatch(other))
+        case _:
+            await ours.apply(untyped.of(imagination.choice(declared)))
+
+
+async def _void(ours: Client, kind: type[Object], declared: dict[str, Any], key: ObjectKey) -> bool:
+    """Whether applying ``declared`` is taken for void. Then it is tried."""
+    config = unstructured(kind.api_resource).of(declared)
+    present = await ours.get(kind, key)
+    if apply_would_change(owned_document(config), present, "ours"):
+        return False
+    await ours.apply(config)
+    applied = await ours.get(kind, key)
+    # Not the version: what the server notes of updates may be tidied up by any write, as seconds go by.
+    assert _unversioned(applied) == _unversioned(present), declared
+    return True
+
+
+def _unversioned(obj: Object) -> Object:
+    applied = tuple(entry for entry in obj.metadata.managed_fields if entry.operation == "Apply")
+    return replace(obj, metadata=replace(obj.metadata, resource_version="", managed_fields=applied))
+
+
+def _named(content: dict[str, Any], key: ObjectKey) -> dict[str, Any]:
+    return content | {"metadata": content["metadata"] | {"name": key.name, "namespace": key.namespace}}

@@ -1,0 +1,33 @@
+"""A script without async, on the real API server."""
+
+from __future__ import annotations
+
+import pytest
+
+from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.core_v1 import ConfigMap, Namespace
+from steersman.client import MergePatch, SyncClient, detect_features
+from steersman.errors import NotFound
+from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
+from steersman_testing.envtest import Envtest
+
+SPACE = "scripts"
+
+
+def test_a_script(envtest: Envtest) -> None:
+    key = ObjectKey(SPACE, "words")
+    with SyncClient(envtest.config, field_manager="script") as client:
+        client.create(Namespace(metadata=ObjectMeta(name=SPACE)))
+        version = client.list(ConfigMap, namespace=SPACE).resource_version
+        client.apply(ConfigMapApply(metadata=ObjectMetaApply(name="words", namespace=SPACE), data={"a": "b"}))
+        client.patch(ConfigMap, key, MergePatch({"data": {"a": "c"}}))
+        client.delete(ConfigMap, key)
+        types: list[str] = []
+        for event in client.watch(ConfigMap, resource_version=version, namespace=SPACE):
+            types.append(event.type)
+            if event.type == "DELETED":
+                break
+        assert types == ["ADDED", "MODIFIED", "DELETED"]
+        with pytest.raises(NotFound):
+            client.get(ConfigMap, key)
+        assert client.run(detect_features(client.client)).watch_list

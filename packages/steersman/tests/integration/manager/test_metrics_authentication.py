@@ -1,0 +1,27 @@
+"""The real API server says whose a token is, and whether its bearer may read the metrics."""
+
+from __future__ import annotations
+
+from steersman.api.core_v1 import ServiceAccount
+from steersman.manager.authentication import TokenAuthorizer
+from steersman.meta import ObjectKey, ObjectMeta
+from steersman.observability.runtime import Runtime
+from steersman.rbac import metrics_reader_role
+from steersman_testing.envtest import Envtest
+
+
+async def test_tokens_of_service_accounts(envtest: Envtest, envtest_namespace: str) -> None:
+    # It counts when this returns: the API server hears of roles some time after they are written.
+    envtest.user(f"system:serviceaccount:{envtest_namespace}:prometheus", roles=[metrics_reader_role("scraping")])
+    async with envtest.client() as client:
+        tokens: dict[str, str] = {}
+        for name in ("prometheus", "clerk"):
+            await client.create(ServiceAccount(metadata=ObjectMeta(name=name, namespace=envtest_namespace)))
+            tokens[name] = (await client.create_token(ObjectKey(envtest_namespace, name))).status.token
+        authorizer = TokenAuthorizer(client, Runtime())
+        assert (await authorizer.decide(f"Bearer {tokens['prometheus']}", "/metrics")).status == 200
+        assert (await authorizer.decide(f"Bearer {tokens['prometheus']}", "/debug/triggers")).status == 403
+        refused = await authorizer.decide(f"Bearer {tokens['clerk']}", "/metrics")
+        assert refused.status == 403
+        assert f"system:serviceaccount:{envtest_namespace}:clerk may not get /metrics" in refused.reason
+        assert (await authorizer.decide("Bearer nonsense", "/metrics")).status == 401

@@ -1,0 +1,60 @@
+"""A version can leave a definition once all objects are rewritten: the real server could not read them otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from steersman.client import Client, MergePatch
+from steersman.errors import Invalid, NotFound
+from steersman.meta import ApiResource, ObjectKey, unstructured
+from steersman.webhook import migrate_storage_version
+from steersman.webhook.registry import DEFINITION
+from steersman_testing.envtest import Envtest
+
+BELL = ApiResource("stored.example.com", "v1", "Bell", "bells")
+NEW = unstructured(BELL._replace(version="v2"))
+NAME = ObjectKey("", "bells.stored.example.com")
+
+
+def versions(*names: str) -> list[dict[str, Any]]:
+    """The first one is stored."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return [{"name": n, "served": True, "storage": n == names[0], "schema": schema} for n in names]
+
+
+async def served(client: Client, kind: Any) -> Any:
+    """All bells, as soon as the API server serves them in this version."""
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                return (await client.list(kind)).items
+            except NotFound:
+                await asyncio.sleep(0.05)
+
+
+async def test_a_version_leaves(envtest: Envtest) -> None:
+    definitions = unstructured(DEFINITION)
+    spec = {"group": BELL.group, "scope": "Namespaced", "names": {"plural": BELL.plural, "kind": BELL.kind}}
+    async with envtest.client() as client:
+        made = definitions.of({"metadata": {"name": NAME.name}, "spec": {**spec, "versions": versions("v1", "v2")}})
+        await client.create(made)
+        try:
+            await served(client, NEW)
+            for number in range(3):
+                metadata = {"name": f"b{number}", "namespace": "default"}
+                await client.create(unstructured(BELL).of({"metadata": metadata, "spec": {"n": number}}))
+            await client.patch(definitions, NAME, MergePatch({"spec": {"versions": versions("v2", "v1")}}))
+            with pytest.raises(Invalid, match="storedVersions"):
+                await client.patch(definitions, NAME, MergePatch({"spec": {"versions": versions("v2")}}))
+            done = await migrate_storage_version(client, BELL)
+            assert (done.written, done.dropped) == (3, ("v1",))
+            await client.patch(definitions, NAME, MergePatch({"spec": {"versions": versions("v2")}}))
+            async with asyncio.timeout(20):
+                while f"{BELL.group}/v1" in (await client.raw(f"/apis/{BELL.group}")).decode():
+                    await asyncio.sleep(0.05)
+            assert [b.content["spec"]["n"] for b in await served(client, NEW)] == [0, 1, 2]
+        finally:
+            await client.delete(definitions, NAME)

@@ -1,0 +1,302 @@
+"""Webhooks and the real API server: certificates change, replicas come and go, and nobody notices."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+import aiohttp
+import pytest
+from msgspec.structs import replace
+
+from database_support.server_process import free_port
+from steersman.api.core_v1 import ConfigMap, Secret
+from steersman.client import Client, MergePatch
+from steersman.crd import definition
+from steersman.errors import ApiError, Invalid, SteersmanError
+from steersman.manager import Manager, ManagerOptions
+from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, Resource, Spec, Status, resource, unstructured
+from steersman.observability.runtime import Runtime, SystemClock
+from steersman.webhook import Cause, Conversion, Rotation, Spoke, WebhookOptions, WebhookServing
+from steersman_testing.envtest import Envtest
+
+GROUP = "webhooks.example.com"
+ROTATION = Rotation(lifetime=timedelta(minutes=30), settling=timedelta(seconds=4), retiring=timedelta(minutes=15))
+# So much later a certificate is due and a former authority retired, and nothing has expired. Twice that is less than
+# the hour by which certificates are older than they are: the API server's clock stays behind.
+LATER = timedelta(minutes=21)
+SELECTOR = {"matchLabels": {"kubernetes.io/metadata.name": "default"}}
+
+
+class LampSpec(Spec):
+    watts: int
+    colour: str = "white"
+
+
+class OldLampSpec(Spec):
+    power: str
+
+
+@resource(group=GROUP, version="v2")
+class Lamp(Resource[LampSpec, Status]):
+    """A lamp."""
+
+
+@resource(group=GROUP, version="v1", plural="lamps")
+class OldLamp(Resource[OldLampSpec, Status]):
+    """A lamp."""
+
+
+OldLamp.api_resource = OldLamp.api_resource._replace(kind="Lamp")
+
+
+def to_hub(old: OldLamp) -> Lamp:
+    return Lamp(metadata=old.metadata, spec=LampSpec(watts=int(old.spec.power.removesuffix("W"))), status=old.status)
+
+
+def from_hub(new: Lamp) -> OldLamp:
+    return OldLamp(metadata=new.metadata, spec=OldLampSpec(power=f"{new.spec.watts}W"), status=new.status)
+
+
+def default_lamp(lamp: Lamp) -> Lamp:
+    return replace(lamp, spec=replace(lamp.spec, colour="red")) if lamp.spec.watts == 7 else lamp
+
+
+def validate_lamp(lamp: Lamp, former: Lamp | None) -> Iterator[Cause]:
+    if lamp.spec.watts > 100:
+        yield Cause("spec.watts", "must be 100 or less")
+
+
+def label(config: ConfigMap) -> ConfigMap:
+    labels = FrozenDict({**config.metadata.labels, "seen": "yes"})
+    return replace(config, metadata=replace(config.metadata, labels=labels))
+
+
+def setup(manager: Manager) -> None:
+    manager.webhook(Lamp).defaults(default_lamp).validates(validate_lamp)
+    manager.webhook(ConfigMap, WebhookOptions(namespace_selector=SELECTOR)).defaults(label)
+    manager.conversion(Conversion(Lamp, Spoke(OldLamp, to_hub=to_hub, from_hub=from_hub)))
+
+
+class Balancer:
+    """What a Service is: a connection goes to one of the replicas that are ready."""
+
+    def __init__(self) -> None:
+        self.ports: list[int] = []
+        self.connections = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        port = self.ports[self.connections % len(self.ports)]
+        upstream_reader, upstream = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(self._pump(reader, upstream), self._pump(upstream_reader, writer))
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+
+class AheadClock(SystemClock):
+    """The machine's clock, but for the time of day, which the test puts forward."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.ahead
+
+
+class Replica:
+    """A process of the operator."""
+
+    def __init__(self, client: Client, port: int, clock: AheadClock) -> None:
+        self.port = free_port()
+        serving = WebhookServing(
+            url=f"https://127.0.0.1:{port}",
+            namespace="default",
+            name="lamps",
+            bind_address=f"127.0.0.1:{self.port}",
+            rotation=ROTATION,
+        )
+        health = f"127.0.0.1:{free_port()}"
+        self._readyz = f"http://{health}/readyz"
+        options = ManagerOptions(name="lamps", webhooks=serving, health_bind_address=health)
+        self.manager = Manager(client.transport, options, Runtime(clock=clock))
+        setup(self.manager)
+        self._task = asyncio.create_task(self.manager.run())
+
+    async def ready(self) -> None:
+        async with asyncio.timeout(20):
+            while not await self._is_ready():
+                assert not self._task.done(), self._task.result()
+                await asyncio.sleep(0.05)
+
+    async def _is_ready(self) -> bool:
+        try:
+            async with aiohttp.ClientSession() as session, session.get(self._readyz) as response:
+                return response.status == 200
+        except OSError:
+            return False
+
+    async def stop(self) -> None:
+        self.manager.stop()
+        await self._task
+
+
+class Street:
+    """The whole of it."""
+
+    def __init__(self, client: Client, stack: AsyncExitStack) -> None:
+        self.client = client
+        self.balancer = Balancer()
+        self.clock = AheadClock()
+        self._stack = stack
+        self.port = 0
+
+    async def open(self) -> None:
+        server = await asyncio.start_server(self.balancer.connected, "127.0.0.1", 0)
+        self._stack.callback(server.close)
+        self.port = server.sockets[0].getsockname()[1]
+
+    async def start(self) -> Replica:
+        replica = Replica(self.client, self.port, self.clock)
+        self._stack.push_async_callback(replica.stop)
+        await replica.ready()
+        self.balancer.ports.append(replica.port)
+        return replica
+
+    async def certificate(self) -> bytes:
+        """The one in the Secret."""
+        return (await self.client.get(Secret, ObjectKey("default", "lamps-cert"))).data["tls.crt"]
+
+    async def is_served(self) -> bool:
+        """Whether every replica shows the certificate of the Secret."""
+        addresses = [("127.0.0.1", port) for port in self.balancer.ports]
+        shown = await asyncio.gather(*(asyncio.to_thread(ssl.get_server_certificate, a) for a in addresses))
+        certificate = (await self.certificate()).decode()
+        return all(found.strip() in certificate for found in shown)
+
+    async def install(self, replica: Replica) -> None:
+        """As whoever installs an operator does, who knows of no certificate."""
+        serving = replica.manager.options.webhooks
+        assert serving is not None
+        crd, old = definition(Lamp), definition(OldLamp)
+        crd["spec"]["versions"].append({**old["spec"]["versions"][0], "storage": False})
+        crd["spec"]["names"] = {"kind": "Lamp", "plural": "lamps"}
+        crd["spec"]["conversion"] = replica.manager.webhooks.conversion_webhook(serving).to_wire()
+        for manifest in (crd, *replica.manager.webhooks.configurations(serving)):
+            await self.client.apply(unstructured(_names(manifest)).of(manifest))
+
+
+def _names(manifest: dict[str, Any]) -> Any:
+    from steersman.webhook.registry import DEFINITION, MUTATING, VALIDATING
+
+    return next(r for r in (DEFINITION, MUTATING, VALIDATING) if r.kind == manifest["kind"])
+
+
+@asynccontextmanager
+async def opened(envtest: Envtest) -> AsyncGenerator[tuple[Street, Replica]]:
+    async with envtest.client() as client, AsyncExitStack() as stack:
+        street = Street(client, stack)
+        await street.open()
+        replica = await street.start()
+        await street.install(replica)
+        stack.push_async_callback(_uninstall, client, replica)
+        await _eventually(client)
+        yield street, replica
+
+
+async def _uninstall(client: Client, replica: Replica) -> None:
+    for resource_, name in replica.manager.webhooks.targets(replica.manager.options.webhooks):  # type: ignore[arg-type]
+        await client.delete(unstructured(resource_), ObjectKey("", name))
+    await client.delete(Secret, ObjectKey("default", "lamps-cert"))
+
+
+async def _eventually(client: Client) -> None:
+    """Until the API server asks, and trusts, and converts."""
+    async with asyncio.timeout(20):
+        while True:
+            with suppress(SteersmanError):
+                await client.create(lamp("probe", 7), dry_run=True)
+                made = await client.create(config("probe"), dry_run=True)
+                if made.metadata.labels:
+                    return
+            await asyncio.sleep(0.1)
+
+
+def lamp(name: str, watts: int) -> Lamp:
+    return Lamp(metadata=ObjectMeta(name=name, namespace="default"), spec=LampSpec(watts=watts))
+
+
+def config(name: str) -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=name, namespace="default"))
+
+
+@pytest.mark.timeout(180)
+async def test_no_request_fails_while_certificates_and_replicas_change(envtest: Envtest) -> None:
+    async with opened(envtest) as (street, first):
+        client, failures, done = street.client, list[str](), 0
+        second = await street.start()
+        assert (await client.create(lamp("a", 7))).spec.colour == "red"
+        with pytest.raises(Invalid, match=r"spec\.watts: must be 100 or less") as caught:
+            await client.create(lamp("b", 101))
+        assert [c.field for c in caught.value.causes] == ["spec.watts"]
+
+        async def use(number: int) -> None:
+            nonlocal done
+            while True:
+                try:
+                    patch = MergePatch({"metadata": {"annotations": {"n": str(done)}}})
+                    await client.patch(OldLamp, ObjectKey("default", "a"), patch)
+                    await client.list(OldLamp, namespace="default")
+                    await client.create(config(f"c{number}"), dry_run=True)
+                except ApiError as error:
+                    failures.append(f"{error.code} {error}")
+                done += 1
+                # Steady use, without taking the processor from those who rotate.
+                await asyncio.sleep(0.05)
+
+        users = [asyncio.create_task(use(number)) for number in range(4)]
+        await _rotate(street)
+        # A rolling update: the new one is ready before the old one goes.
+        await street.start()
+        street.balancer.ports.remove(second.port)
+        await second.stop()
+        await _rotate(street)
+
+        async def used() -> bool:
+            return done >= 200
+
+        # A busy machine rotates before there were enough requests to tell.
+        await _until(used)
+        for user in users:
+            user.cancel()
+        await asyncio.gather(*users, return_exceptions=True)
+        assert failures == []
+        assert first is not None
+
+
+async def _rotate(street: Street) -> None:
+    """Time passes; returns once all serve another certificate."""
+    former = await street.certificate()
+    street.clock.ahead += LATER
+
+    async def renewed() -> bool:
+        return await street.certificate() != former
+
+    await _until(renewed)
+    await _until(street.is_served)
+
+
+async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(60):
+        while not await condition():
+            await asyncio.sleep(0.1)

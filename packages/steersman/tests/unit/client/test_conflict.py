@@ -1,0 +1,105 @@
+"""Read, change, write, again. In virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from steersman.api.core_v1 import ConfigMap
+from steersman.client import Client, MergePatch, retry_on_conflict
+from steersman.errors import (
+    AlreadyExists,
+    Conflict,
+    NotFound,
+    Status,
+    StatusCause,
+    StatusDetails,
+    SteersmanError,
+)
+from steersman.meta import ObjectKey, ObjectMeta
+from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
+
+KEY = ObjectKey("default", "counter")
+
+
+class Fails:
+    """Raises ``error`` so many ``times``, then returns the number of calls; notes when it was called."""
+
+    def __init__(self, error: SteersmanError, times: int) -> None:
+        self.error = error
+        self.times = times
+        self.called_at: list[float] = []
+
+    async def __call__(self) -> int:
+        self.called_at.append(asyncio.get_running_loop().time())
+        if len(self.called_at) <= self.times:
+            raise self.error
+        return len(self.called_at)
+
+
+CONFLICT = Conflict(Status(code=409, reason="Conflict"))
+
+
+@virtual_time
+async def test_nobody_loses_a_change() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    client = Client(server)
+    await client.create(ConfigMap(metadata=ObjectMeta(name=KEY.name, namespace=KEY.namespace), data={"n": "0"}))  # type: ignore[arg-type]
+
+    async def increment() -> None:
+        found = await client.get(ConfigMap, KEY)
+        version = {"resourceVersion": found.metadata.resource_version}
+        await client.patch(
+            ConfigMap, KEY, MergePatch({"metadata": version, "data": {"n": str(int(found.data["n"]) + 1)}})
+        )
+
+    await asyncio.gather(*(retry_on_conflict(increment, attempts=20, runtime=virtual_runtime(n)) for n in range(5)))
+    assert (await client.get(ConfigMap, KEY)).data["n"] == "5"
+
+
+@virtual_time
+async def test_five_calls_ten_milliseconds_apart() -> None:
+    fn = Fails(CONFLICT, 4)
+    assert await retry_on_conflict(fn, runtime=virtual_runtime()) == 5
+    gaps = [b - a for a, b in zip(fn.called_at, fn.called_at[1:], strict=False)]
+    assert len(gaps) == 4
+    assert all(0.01 <= gap <= 0.011 for gap in gaps)
+    assert len({round(gap, 9) for gap in gaps}) > 1
+
+
+@virtual_time
+async def test_then_the_conflict_is_the_callers() -> None:
+    fn = Fails(CONFLICT, 99)
+    with pytest.raises(Conflict):
+        await retry_on_conflict(fn, runtime=virtual_runtime())
+    assert len(fn.called_at) == 5
+
+
+@virtual_time
+async def test_the_delay_may_grow() -> None:
+    fn = Fails(CONFLICT, 3)
+    await retry_on_conflict(fn, delay=1, factor=2, jitter=0, runtime=virtual_runtime())
+    assert fn.called_at == [0, 1, 3, 7]
+
+
+OWNED = Status(
+    code=409, reason="Conflict", details=StatusDetails(causes=(StatusCause(reason="FieldManagerConflict"),))
+)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        NotFound(Status(code=404)),
+        AlreadyExists(Status(code=409, reason="AlreadyExists")),
+        Conflict(OWNED),
+    ],
+    ids=["not found", "exists", "owned by another manager"],
+)
+@virtual_time
+async def test_what_does_not_pass_is_not_called_again(error: SteersmanError) -> None:
+    fn = Fails(error, 1)
+    with pytest.raises(type(error)):
+        await retry_on_conflict(fn, runtime=virtual_runtime())
+    assert len(fn.called_at) == 1

@@ -1,0 +1,233 @@
+"""Which kinds a server serves, in both forms in which servers say it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from framework_support.buoy import Buoy
+from framework_support.older_discovery import Older
+from framework_support.scripted_transport import ScriptedTransport, answer, refusal
+from steersman.api.apps_v1 import Deployment
+from steersman.api.core_v1 import ConfigMap
+from steersman.client import Client, Discovery, ServedResource, Transport
+from steersman.errors import ConnectionFailed, NoKindMatch, ServiceUnavailable
+from steersman.meta import ApiResource, ObjectKey, unstructured
+from steersman_testing import InMemoryApiServer, matching, virtual_runtime, virtual_time
+
+DEPLOYMENTS = Deployment.api_resource
+
+
+def newer(server: InMemoryApiServer) -> Transport:
+    return server
+
+
+FORMS = pytest.mark.parametrize("form", [newer, Older], ids=["aggregated", "one document a version"])
+Form = Callable[[InMemoryApiServer], Transport]
+
+
+def discovering(form: Form = newer) -> tuple[Discovery, InMemoryApiServer]:
+    runtime = virtual_runtime()
+    server = InMemoryApiServer(runtime)
+    return Discovery(Client(form(server)), runtime=runtime), server
+
+
+@FORMS
+@pytest.mark.parametrize(
+    "name",
+    ["Deployment", "deployment", "deployments", "DEPLOYMENTS", "deploy", "deployments.apps"],
+)
+@virtual_time
+async def test_a_kind_by_any_of_its_names(form: Form, name: str) -> None:
+    discovery, _ = discovering(form)
+    assert await discovery.mapping(name) == DEPLOYMENTS
+
+
+@FORMS
+@virtual_time
+async def test_what_is_known_of_a_resource(form: Form) -> None:
+    discovery, server = discovering(form)
+    server.register(Buoy)
+    served = {r.resource: r for r in await discovery.resources()}
+    buoys = served[Buoy.api_resource]
+    assert (buoys.singular, buoys.subresources) == ("buoy", ("status",))
+    assert {"get", "list", "watch", "patch"} <= set(buoys.verbs)
+    namespaces = next(r for r in served.values() if r.resource.plural == "namespaces")
+    assert (namespaces.resource.namespaced, namespaces.short_names) == (False, ("ns",))
+
+
+@FORMS
+@virtual_time
+async def test_both_forms_tell_the_same(form: Form) -> None:
+    def everything(resources: tuple[ServedResource, ...]) -> list[str]:
+        return sorted(map(repr, resources))
+
+    assert everything(await discovering(form)[0].resources()) == everything(await discovering()[0].resources())
+
+
+@FORMS
+@virtual_time
+async def test_of_two_groups_the_core_comes_first(form: Form) -> None:
+    discovery, _ = discovering(form)
+    assert (await discovery.mapping("events")).group == ""
+    assert (await discovery.mapping("events", group="events.k8s.io")).group == "events.k8s.io"
+    assert (await discovery.mapping("events.events.k8s.io")).group == "events.k8s.io"
+    assert (await discovery.mapping("pods", group="")).group == ""
+
+
+def definition(plural: str, *versions: str) -> dict[str, Any]:
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    kind = plural.removesuffix("s").capitalize()
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.example.com"},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "shortNames": [plural[:2]]},
+            "versions": [
+                {"name": v, "served": True, "storage": v == versions[0], "schema": schema} for v in versions
+            ],
+        },
+    }
+
+
+@FORMS
+@virtual_time
+async def test_of_two_versions_the_servers_preferred_one(form: Form) -> None:
+    discovery, server = discovering(form)
+    server.load(definition("boats", "v1beta1", "v1", "v2alpha1"))
+    assert (await discovery.mapping("Boat")).version == "v1"
+    assert (await discovery.mapping("bo", version="v2alpha1")).version == "v2alpha1"
+    with pytest.raises(NoKindMatch, match=r"nothing called 'boat' in group 'example.com' in version 'v3'"):
+        await discovery.mapping("boat", group="example.com", version="v3")
+
+
+@FORMS
+@virtual_time
+async def test_a_kind_whose_definition_came_later(form: Form) -> None:
+    discovery, server = discovering(form)
+    assert not await discovery.is_served(Buoy)
+    with pytest.raises(NoKindMatch, match="is its CustomResourceDefinition installed"):
+        await discovery.mapping("buoys")
+    server.register(Buoy)
+    await asyncio.sleep(1)
+    assert await discovery.mapping("buoys") == Buoy.api_resource
+    assert await discovery.is_served(Buoy)
+
+
+@virtual_time
+async def test_the_server_is_asked_once_however_many_ask() -> None:
+    discovery, server = discovering()
+    await asyncio.gather(*(discovery.mapping("deploy") for _ in range(10)))
+    await discovery.is_served(ConfigMap)
+    await discovery.resources()
+    assert [r.path for r in server.requests] == ["/api", "/apis"]
+
+
+@virtual_time
+async def test_what_is_not_there_is_asked_for_once_a_second() -> None:
+    discovery, server = discovering()
+
+    async def ask() -> None:
+        with pytest.raises(NoKindMatch):
+            await discovery.mapping("nothing")
+        assert not await discovery.is_served(Buoy)
+
+    await asyncio.gather(*(ask() for _ in range(5)))
+    assert len(server.requests) == 2
+    await asyncio.sleep(1)
+    await asyncio.gather(*(ask() for _ in range(5)))
+    assert len(server.requests) == 4
+
+
+@virtual_time
+async def test_a_version_of_its_own_is_meant() -> None:
+    discovery, _ = discovering()
+    assert await discovery.is_served(DEPLOYMENTS)
+    assert not await discovery.is_served(ApiResource("apps", "v1beta1", "Deployment", "deployments"))
+
+
+@virtual_time
+async def test_what_was_known_is_kept_when_the_server_is_away() -> None:
+    discovery, server = discovering()
+    await discovery.resources()
+    server.fail_next(matching("GET", "/api"), ConnectionFailed("gone"), times=99)
+    with pytest.raises(ConnectionFailed):
+        await discovery.refresh()
+    assert await discovery.mapping("deploy") == DEPLOYMENTS
+
+
+@virtual_time
+async def test_an_object_of_a_kind_without_a_type() -> None:
+    discovery, server = discovering()
+    server.load(definition("boats", "v1"))
+    boat = {
+        "apiVersion": "example.com/v1",
+        "kind": "Boat",
+        "metadata": {"name": "a", "namespace": "default"},
+        "sails": 2,
+    }
+    server.load(boat)
+    found = await Client(server).get(unstructured(await discovery.mapping("bo")), ObjectKey("default", "a"))
+    assert found.content["sails"] == 2
+
+
+@virtual_time
+async def test_a_group_that_cannot_be_asked_hides_no_other() -> None:
+    """An aggregated API whose server is down, in the older form."""
+    discovery, server = discovering(Older)
+    server.load(definition("boats", "v1"))
+    server.fail_next(matching("GET", "/apis/example.com/v1"), 503)
+    assert await discovery.mapping("deploy") == DEPLOYMENTS
+    assert list(discovery.failures) == ["example.com/v1"]
+    with pytest.raises(NoKindMatch, match=r"could not be asked: example.com/v1 \(the server is currently unable"):
+        await discovery.mapping("boats")
+    await discovery.refresh()
+    assert discovery.failures == {}
+
+
+@virtual_time
+async def test_a_group_that_is_stale_is_reported() -> None:
+    """The same in the aggregated form; what the aggregator remembers is told."""
+    pods = {"resource": "pods", "responseKind": {"kind": "PodMetrics"}, "scope": "Namespaced", "singularResource": ""}
+    version = {"version": "v1beta1", "freshness": "Stale", "resources": [{**pods, "verbs": ["get"]}]}
+    groups = {
+        "kind": "APIGroupDiscoveryList",
+        "items": [{"metadata": {"name": "metrics.k8s.io"}, "versions": [version]}],
+    }
+    core: dict[str, Any] = {
+        "kind": "APIGroupDiscoveryList",
+        "items": [{"metadata": {}, "versions": [{"version": "v1"}]}],
+    }
+    transport = ScriptedTransport(answers=[answer(core), answer(groups)])
+    discovery = Discovery(Client(transport), runtime=virtual_runtime())
+    assert await discovery.mapping("podmetrics") == ApiResource(
+        "metrics.k8s.io", "v1beta1", "PodMetrics", "pods", True
+    )
+    assert list(discovery.failures) == ["metrics.k8s.io/v1beta1"]
+
+
+@virtual_time
+async def test_a_server_without_groups_of_its_own() -> None:
+    """One behind an aggregator, asked by itself; lists that Go left nil are null."""
+    groups = {
+        "kind": "APIGroupList",
+        "groups": [{"name": "x.io", "versions": [{"groupVersion": "x.io/v1", "version": "v1"}]}],
+    }
+    listed = {"kind": "APIResourceList", "resources": [{"name": "xs", "kind": "X", "verbs": None}]}
+    empty = {"kind": "APIResourceList", "resources": None}
+    for resources, count in ((listed, 1), (empty, 0)):
+        transport = ScriptedTransport(answers=[refusal(404, "NotFound"), answer(groups), answer(resources)])
+        assert len(await Discovery(Client(transport), runtime=virtual_runtime()).resources()) == count
+
+
+@virtual_time
+async def test_a_server_that_tells_nothing() -> None:
+    transport = ScriptedTransport(answers=[refusal(503, "ServiceUnavailable")])
+    with pytest.raises(ServiceUnavailable):
+        await Discovery(Client(transport), runtime=virtual_runtime()).resources()

@@ -1,0 +1,107 @@
+"""What a server can do, found out by its version and by trying."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from framework_support.scripted_transport import ScriptedTransport, Step, answer, bookmark, event, failure, refusal
+from steersman.api.core_v1 import ConfigMap
+from steersman.client import Client, ServerVersion, detect_features, server_version
+from steersman.errors import ConnectionFailed
+from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
+
+END = json.dumps(
+    {
+        "type": "BOOKMARK",
+        "object": {"metadata": {"resourceVersion": "5", "annotations": {"k8s.io/initial-events-end": "true"}}},
+    }
+).encode()
+NEW = {"major": "1", "minor": "36", "gitVersion": "v1.36.3"}
+OLD = {"major": "1", "minor": "30", "gitVersion": "v1.30.9"}
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        (NEW, (1, 36)),
+        ({"major": "1", "minor": "30+", "gitVersion": "v1.30.1-gke.5"}, (1, 30)),
+        ({**NEW, "emulationMajor": "1", "emulationMinor": "33"}, (1, 33)),
+        ({}, (0, 0)),
+    ],
+)
+@virtual_time
+async def test_versions(told: dict[str, str], expected: tuple[int, int]) -> None:
+    version = await server_version(Client(ScriptedTransport(answers=[answer(told)])))
+    assert (version.major, version.minor) == expected
+
+
+def test_a_version_reads_well() -> None:
+    assert str(ServerVersion(major=1, minor=36, git_version="v1.36.3")) == "v1.36.3"
+    assert str(ServerVersion(major=1, minor=30)) == "v1.30"
+
+
+@virtual_time
+async def test_in_memory() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    found = await detect_features(Client(server))
+    assert (found.comparable_resource_versions, found.watch_list) == (True, True)
+    assert server.break_watches() == 0
+
+
+def listed(version: str = "7") -> Any:
+    return answer({"metadata": {"resourceVersion": version}, "items": []})
+
+
+async def detected(version: dict[str, str], *answers: Any, watch: list[Step]) -> tuple[bool, bool]:
+    transport = ScriptedTransport(answers=[answer(version), *answers], streams=[watch], streams_lists=True)
+    found = await detect_features(Client(transport))
+    return found.comparable_resource_versions, found.watch_list
+
+
+@virtual_time
+async def test_a_new_server() -> None:
+    assert await detected(NEW, listed(), watch=[END]) == (True, True)
+
+
+@virtual_time
+async def test_an_old_server() -> None:
+    refused: list[Step] = [failure(422, "Invalid")]
+    assert await detected(OLD, watch=refused) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "watch",
+    [[bookmark("5")], [event("ADDED", {"metadata": {"name": "a"}})], []],
+    ids=["an ordinary bookmark", "an object", "nothing"],
+)
+@virtual_time
+async def test_a_server_that_ignores_what_it_does_not_know(watch: list[Step]) -> None:
+    assert await detected(OLD, watch=watch) == (False, False)
+
+
+@pytest.mark.parametrize("version", ["", "0", "007", "a1b2", "-1", "1\n"])
+@virtual_time
+async def test_a_new_server_on_a_store_of_another_make(version: str) -> None:
+    assert await detected(NEW, listed(version), watch=[END]) == (False, True)
+
+
+@virtual_time
+async def test_who_may_not_look_relies_on_nothing() -> None:
+    refused: list[Step] = [failure(403, "Forbidden")]
+    assert await detected(NEW, refusal(403, "Forbidden"), watch=refused) == (False, False)
+
+
+@virtual_time
+async def test_a_server_that_is_away_is_not_taken_for_an_old_one() -> None:
+    with pytest.raises(ConnectionFailed):
+        await detected(NEW, listed(), watch=[ConnectionFailed("reset")])
+
+
+@virtual_time
+async def test_it_is_tried_on_a_kind_that_one_may_watch() -> None:
+    transport = ScriptedTransport(answers=[answer(NEW), listed()], streams=[[END]], streams_lists=True)
+    await detect_features(Client(transport), ConfigMap)
+    assert [r.path for _, r in transport.requests] == ["/version", "/api/v1/configmaps", "/api/v1/configmaps"]

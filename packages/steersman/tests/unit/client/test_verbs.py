@@ -1,0 +1,18 @@
+"""The verbs in memory: the cases that the real server passes, too, see ``tests/integration/client/test_verbs.py``."""
+
+from __future__ import annotations
+
+import pytest
+
+from apiserver_cases import CRDS
+from framework_support.client_cases import CASES
+from steersman.client import Client
+from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
+
+
+@pytest.mark.parametrize("case", CASES)
+@virtual_time
+async def test_in_memory(case: str) -> None:
+    server = InMemoryApiServer(virtual_runtime(), controllers=False)
+    server.load(*CRDS, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "case"}})
+    await CASES[case](Client(server, field_manager="tester"), "case")

@@ -1,0 +1,136 @@
+"""The work queue beside a model of it: whatever comes in whatever order, no key is lost, and none waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from steersman.controller import LOW, WorkQueue
+from steersman_testing.virtual_clock import VirtualTimeLoop, virtual_runtime
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """A model beside the queue: what must be handed out some day, what is in work, and who waits for how long."""
+
+    KEYS = st.sampled_from("abcde")
+    PRIORITIES = st.sampled_from([LOW, 0, 0, 10])
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = VirtualTimeLoop()
+        self.queue: WorkQueue[str] = WorkQueue("machine", runtime=virtual_runtime())
+        self.owed: dict[str, float] = {}
+        """When a key is to be ready at the latest."""
+        self.working: set[str] = set()
+        self.ranks: dict[str, int] = {}
+        self.patience: dict[str, int] = {}
+        """How many hand-outs a key that waits may take at most until it is its turn."""
+        self.rushes = 0
+
+    def run(self, action: Callable[[], object]) -> Any:
+        async def act() -> object:
+            return action()
+
+        return self.loop.run_until_complete(act())
+
+    def owe(self, key: str, due: float) -> None:
+        self.owed[key] = min(self.owed.get(key, due), due)
+
+    @rule(key=KEYS, priority=PRIORITIES)
+    def add(self, key: str, priority: int) -> None:
+        self.run(lambda: self.queue.add(key, priority=priority))
+        self.owe(key, self.loop.time())
+
+    @rule(key=KEYS, seconds=st.sampled_from([0.0, 0.5, 2.0, 30.0]), priority=PRIORITIES)
+    def add_after(self, key: str, seconds: float, priority: int) -> None:
+        self.run(lambda: self.queue.add_after(key, seconds, priority=priority))
+        self.owe(key, self.loop.time() + seconds)
+
+    @rule(key=KEYS)
+    def fail(self, key: str) -> None:
+        delay = self.run(lambda: self.queue.add_rate_limited(key))
+        self.owe(key, self.loop.time() + delay)
+
+    @rule(key=KEYS)
+    def forget(self, key: str) -> None:
+        self.queue.forget(key)
+
+    @rule(key=KEYS)
+    def discard(self, key: str) -> None:
+        if any(item.key == key for item in self.queue.waiting()):
+            self.owed.pop(key)
+            self.ranks.pop(key)
+            self.patience.pop(key)
+        self.queue.discard(key)
+
+    @rule(seconds=st.sampled_from([0.25, 1.0, 60.0]))
+    def pass_time(self, seconds: float) -> None:
+        self.loop.run_until_complete(asyncio.sleep(seconds))
+
+    @precondition(lambda self: len(self.queue) > 0)
+    @rule()
+    def take(self) -> None:
+        key = self.run(self.queue.take_nowait).key
+        assert key not in self.working, "two workers hold one key"
+        assert self.owed.pop(key) <= self.loop.time() + 1e-6, "it came before anybody wanted it"
+        self.working.add(key)
+        self.ranks.pop(key)
+        self.patience.pop(key)
+        for other in self.patience:
+            self.patience[other] -= 1
+
+    @rule(rounds=st.integers(5, 30), ready=st.booleans())
+    def rush(self, rounds: int, ready: bool) -> None:
+        """Important keys keep coming, and as many are taken."""
+        for _ in range(rounds):
+            self.rushes += 1
+            self.add(f"urgent {self.rushes}", 20)
+            self.note_who_waits()
+            self.take()
+            if ready:
+                first = min(self.working)
+                self.working.remove(first)
+                self.run(functools.partial(self.queue.done, first))
+
+    @precondition(lambda self: bool(self.working))
+    @rule(data=st.data())
+    def done(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.working)))
+        self.working.remove(key)
+        self.run(lambda: self.queue.done(key))
+
+    @invariant()
+    def what_is_due_is_ready(self) -> None:
+        ready = {key for key, due in self.owed.items() if due <= self.loop.time() - 0.001 and key not in self.working}
+        assert ready <= {item.key for item in self.queue.waiting()}, "a key was lost"
+        self.note_who_waits()
+
+    def note_who_waits(self) -> None:
+        for item in self.queue.waiting():
+            if self.ranks.get(item.key) != item.rank:
+                self.ranks[item.key] = item.rank
+                self.patience[item.key] = 10 * len(self.queue)
+
+    @invariant()
+    def nobody_starves(self) -> None:
+        assert all(left > 0 for left in self.patience.values())
+
+    @invariant()
+    def counts_agree(self) -> None:
+        depths = self.queue.depths()
+        assert sum(depths.values()) == len(self.queue)
+        assert all(depth >= 0 for depth in depths.values())
+
+    def teardown(self) -> None:
+        self.run(self.queue.shut_down)
+        self.loop.close()
+
+
+TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)

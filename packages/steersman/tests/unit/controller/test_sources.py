@@ -1,0 +1,233 @@
+"""Requests from elsewhere: from other threads, and by the clock."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+from structlog.testing import capture_logs
+
+from framework_support.buoy import Buoy
+from framework_support.world import World, eventually, key
+from steersman.controller import (
+    LOW,
+    NORMAL,
+    Channel,
+    Controller,
+    Every,
+    Reconciler,
+    Request,
+    Result,
+    Source,
+    current_reconcile,
+)
+from steersman.controller.sources import Push
+from steersman.observability import metrics
+from steersman.observability.runtime import Runtime
+from steersman_testing import virtual_time
+
+
+class Noting(Reconciler[Buoy]):
+    """Remembers when it ran, for whom and why."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.context())
+        self.calls: list[tuple[float, str, str]] = []
+
+    async def reconcile(self, request: Request) -> Result:
+        info = current_reconcile()
+        assert info is not None
+        why = ", ".join(str(trigger) for trigger in info.triggers)
+        self.calls.append((self.runtime.clock.monotonic(), request.name, why))
+        return Result()
+
+
+class Own(Source):
+    """A source made for a test."""
+
+    def __init__(self, behave: Callable[[Push], None], name: str = "own") -> None:
+        self._behave = behave
+        self._name = name
+        self.runs: list[float] = []
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def run(self, push: Push, runtime: Runtime) -> None:
+        self.runs.append(runtime.clock.monotonic())
+        self._behave(push)
+
+
+def controller_with(*sources: Source, world: World | None = None, name: str = "fed") -> tuple[Controller, Noting]:
+    reconciler = Noting(world or World())
+    controller = Controller(
+        name,
+        reconciler,
+        resource=Buoy.api_resource,
+        runtime=reconciler.runtime,
+        exists=lambda _: True,
+        sources=sources,
+    )
+    return controller, reconciler
+
+
+@virtual_time
+async def test_what_is_pushed_is_reconciled_and_says_by_what() -> None:
+    channel = Channel("alarms")
+    assert channel.push(key("early"))
+    controller, reconciler = controller_with(channel)
+    controller.start()
+    await asyncio.sleep(10)
+    for name in ("a", "b", "a"):
+        assert channel.push(key(name))
+    await asyncio.sleep(10)
+    assert reconciler.calls == [
+        (0, "early", "external by alarms"),
+        (10, "a", "external by alarms"),
+        (10, "b", "external by alarms"),
+    ]
+    await controller.stop(1)
+
+
+@virtual_time
+async def test_a_channel_is_bounded_and_holds_nothing_twice() -> None:
+    channel = Channel(capacity=2)
+    pushed = [channel.push(key(name)) for name in ("a", "a", "b", "c", "b")]
+    assert pushed == [True, True, True, False, True]
+    controller, reconciler = controller_with(channel)
+    controller.start()
+    await asyncio.sleep(1)
+    assert [name for _, name, _ in reconciler.calls] == ["a", "b"]
+    assert channel.push(key("c"))
+    await asyncio.sleep(1)
+    assert [name for _, name, _ in reconciler.calls] == ["a", "b", "c"]
+    await controller.stop(1)
+
+
+@virtual_time
+async def test_priorities_of_a_channel() -> None:
+    channel = Channel()
+    for name, priority in (("a", LOW), ("b", NORMAL), ("c", LOW), ("c", 5)):
+        channel.push(key(name), priority=priority)
+    controller, reconciler = controller_with(channel)
+    controller.start()
+    await asyncio.sleep(1)
+    assert [name for _, name, _ in reconciler.calls] == ["c", "b", "a"]
+    await controller.stop(1)
+
+
+async def test_threads_may_push() -> None:
+    channel = Channel()
+    controller, reconciler = controller_with(channel, world=World(runtime=Runtime()))
+    controller.start()
+    names = {f"b{number}" for number in range(200)}
+
+    def push(some: list[str]) -> None:
+        for name in some:
+            channel.push(key(name))
+
+    ordered = sorted(names)
+    threads = [threading.Thread(target=push, args=(ordered[start::4],)) for start in range(4)]
+    for thread in threads:
+        thread.start()
+    await eventually(lambda: {name for _, name, _ in reconciler.calls} == names)
+    for thread in threads:
+        thread.join()
+    await controller.stop(1)
+    assert channel.push(key("late"))
+
+
+@virtual_time
+async def test_a_channel_feeds_one_controller() -> None:
+    channel = Channel("shared")
+    first, _ = controller_with(channel, name="first")
+    second, _ = controller_with(channel, name="second")
+    first.start()
+    second.start()
+    with capture_logs() as logs:
+        await asyncio.sleep(0.5)
+    [entry] = logs
+    assert (entry["event"], entry["controller"]) == ("a source failed", "second")
+    assert "make one for each" in str(entry["exc_info"])
+    await first.stop(1)
+    await second.stop(1)
+
+
+@pytest.mark.parametrize("awaited", [False, True])
+@virtual_time
+async def test_rounds_by_the_clock(awaited: bool) -> None:
+    async def later() -> list[Request]:
+        await asyncio.sleep(1)
+        return [key("a"), key("b")]
+
+    every = Every(300, later if awaited else lambda: [key("a"), key("b")], jitter=0, name="tide")
+    controller, reconciler = controller_with(every)
+    controller.start()
+    await asyncio.sleep(1000)
+    step = 301 if awaited else 300
+    assert reconciler.calls == [
+        (pytest.approx(step * turn), name, "external by tide") for turn in (1, 2, 3) for name in ("a", "b")
+    ]
+    await controller.stop(1)
+
+
+@virtual_time
+async def test_rounds_are_never_early_and_late_by_a_tenth_at_most() -> None:
+    controller, reconciler = controller_with(Every(100, lambda: [key("a")]))
+    controller.start()
+    await asyncio.sleep(10_000)
+    times = [moment for moment, _, _ in reconciler.calls]
+    pauses = [b - a for a, b in zip([0.0, *times], times, strict=False)]
+    assert min(pauses) >= 100
+    assert max(pauses) <= 110
+    assert len({round(pause, 3) for pause in pauses}) > 10
+    await controller.stop(1)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan")])
+def test_a_clock_needs_time(seconds: float) -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        Every(seconds, list)
+
+
+@virtual_time
+async def test_a_source_that_fails_is_started_again_and_hinders_nobody() -> None:
+    def fail(push: Push) -> None:
+        push(key("a"))
+        raise RuntimeError("no connection")
+
+    broken, sound = Own(fail, "broken"), Every(10, lambda: [key("b")], jitter=0)
+    controller, reconciler = controller_with(broken, sound, name="failing source")
+    controller.start()
+    with capture_logs() as logs:
+        await asyncio.sleep(199)
+    assert broken.runs == pytest.approx([0, 1, 3, 7, 15, 31, 63, 123, 183])
+    assert len([name for _, name, _ in reconciler.calls if name == "b"]) == 19
+    assert {entry["source"] for entry in logs} == {"broken"}
+    value = metrics.registry.get_sample_value("steersman_source_restarts_total", {"controller": "failing source"})
+    assert value == 9
+    await controller.stop(1)
+
+
+@virtual_time
+async def test_a_source_that_is_done_is_left_alone() -> None:
+    once = Own(lambda push: push(key("a")))
+    controller, reconciler = controller_with(once)
+    controller.start()
+    await asyncio.sleep(1000)
+    assert (once.runs, len(reconciler.calls)) == ([0], 1)
+    await controller.stop(1)
+
+
+@virtual_time
+async def test_sources_end_with_their_controller() -> None:
+    controller, reconciler = controller_with(Every(10, lambda: [key("a")], jitter=0), Channel())
+    controller.start()
+    await asyncio.sleep(15)
+    await controller.stop(1)
+    await asyncio.sleep(100)
+    assert len(reconciler.calls) == 1
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []

@@ -1,0 +1,59 @@
+"""CEL expressions are read when a definition is made, as the API server reads them."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from framework_support.rule_table import ROWS, Row, kind_with
+from steersman.crd import SchemaError, definition, expressions
+from steersman.meta import Resource, Rule, Spec, Status, resource
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_what_the_api_server_refuses_is_no_definition(row: Row) -> None:
+    kind = kind_with(row)
+    if row.refused:
+        with pytest.raises(SchemaError, match=r"the (rule|message) "):
+            definition(kind)
+    else:
+        definition(kind)
+
+
+def test_the_error_tells_the_place_and_what_the_api_server_would_say() -> None:
+    with pytest.raises(SchemaError) as caught:
+        definition(kind_with(Row("self.cuont >= 0")))
+    assert str(caught.value) == (
+        "Ruled: RuledSpec: the rule 'self.cuont >= 0' is no CEL for this type: "
+        "ERROR: <input>:1:5: undefined field 'cuont'"
+    )
+
+
+def test_a_rule_on_the_kind_sees_the_name() -> None:
+    def ruled(expression: str) -> Any:
+        @resource(group="rules.example.com", version="v1", rules=[Rule(rule=expression, message="no")])
+        class Ruled(Resource[Spec, Status]):
+            pass
+
+        return Ruled
+
+    definition(ruled("self.metadata.name != 'a'"))
+    with pytest.raises(SchemaError, match="undefined field 'labels'"):
+        definition(ruled("self.metadata.labels.size() == 0"))
+
+
+def test_without_the_engine_one_warning_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> object:
+        return None if name == "steersman_cel" else find_spec(name)
+
+    monkeypatch.setattr(expressions, "find_spec", absent)
+    expressions.is_installed.cache_clear()
+    try:
+        with pytest.warns(UserWarning, match=r"install steersman\[cel\]") as told:
+            definition(kind_with(Row("self.cuont >= 0")))
+            definition(kind_with(Row("self.cuont >= 0")))
+        assert len(told) == 1
+    finally:
+        expressions.is_installed.cache_clear()

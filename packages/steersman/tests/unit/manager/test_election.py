@@ -1,0 +1,406 @@
+"""Candidates for one lease in virtual time: one leads, never two, whatever clocks and answers do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from steersman.api.coordination_v1 import Lease, LeaseSpec
+from steersman.client import Client, HttpRequest, MergePatch, Transport
+from steersman.errors import ConnectionFailed, LeadershipLost
+from steersman.manager.election import LeaderElection, LeaderElector
+from steersman.manager.fence import Fence
+from steersman.meta import ObjectKey
+from steersman.observability import metrics
+from steersman.observability.runtime import Runtime
+from steersman_testing import InMemoryApiServer, matching, virtual_runtime, virtual_time
+
+LEASE = ObjectKey("default", "ship")
+
+
+class SkewedClock:
+    """A machine whose wall clock is wrong."""
+
+    def __init__(self, skew: timedelta) -> None:
+        self._inner, self._skew = virtual_runtime().clock, skew
+
+    def monotonic(self) -> float:
+        return self._inner.monotonic()
+
+    def now(self) -> datetime:
+        return self._inner.now() + self._skew
+
+    async def sleep(self, seconds: float) -> None:
+        await self._inner.sleep(seconds)
+
+
+@dataclass
+class Candidate:
+    """One replica: an elector, and what became of it."""
+
+    transport: Transport
+    name: str
+    skew: timedelta = timedelta()
+    alive: bool = True
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        runtime = Runtime(clock=SkewedClock(self.skew), random=virtual_runtime(hash(len(self.name))).random)
+        self.fence = Fence(now)
+        self.lost: LeadershipLost | None = None
+        self.led_at: list[float] = []
+        self.elector = LeaderElector(
+            self.transport,
+            LeaderElection(name=LEASE.name, namespace=LEASE.namespace, identity=self.name, **self.options),
+            self.fence,
+            runtime=runtime,
+            clock=now,
+            alive=lambda: self.alive,
+        )
+        self.task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        await self.elector.acquire()
+        self.led_at.append(now())
+        try:
+            await self.elector.renew()
+        except LeadershipLost as error:
+            self.lost = error
+
+    async def shut_down(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+        await self.elector.release()
+
+    def freeze(self) -> None:
+        """As by SIGKILL or SIGSTOP: nothing of it runs, and its fence stays as it was."""
+        self.task.cancel()
+
+    @property
+    def leads(self) -> bool:
+        return self.fence.is_leader
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def lease(server: InMemoryApiServer) -> LeaseSpec:
+    found = server.read(Lease, LEASE)
+    assert found is not None
+    return found.spec
+
+
+async def until(condition: Callable[[], bool], within: float) -> float:
+    """Seconds until ``condition`` held."""
+    began = now()
+    async with asyncio.timeout(within):
+        while not condition():
+            await asyncio.sleep(0.01)
+    return now() - began
+
+
+@virtual_time
+async def test_one_leads_and_renews_and_its_words_are_those_of_client_go() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    first, second = Candidate(server, "a"), Candidate(server, "b")
+    await asyncio.sleep(60)
+    assert (first.leads, second.leads) == (True, False)
+    written = lease(server)
+    assert (written.holder_identity, written.lease_duration_seconds, written.lease_transitions) == ("a", 15, 0)
+    assert written.acquire_time is not None
+    assert written.renew_time is not None
+    assert 55 < (written.renew_time - written.acquire_time).total_seconds() <= 60
+    assert metrics.registry.get_sample_value("leader_election_master_status", {"name": "ship"}) == 1
+    await first.shut_down()
+    await second.shut_down()
+
+
+@virtual_time
+async def test_a_renewal_is_one_request() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    candidate = Candidate(server, "a")
+    await asyncio.sleep(5)
+    server.requests.clear()
+    await asyncio.sleep(60)
+    assert {request.method for request in server.requests} == {"PATCH"}
+    assert 60 / 2.4 - 1 <= len(server.requests) <= 60 / 2
+    await candidate.shut_down()
+
+
+@virtual_time
+async def test_after_a_clean_end_another_leads_at_once() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    first, second = Candidate(server, "a"), Candidate(server, "b")
+    await asyncio.sleep(30)
+    await first.shut_down()
+    assert not first.leads
+    released = lease(server)
+    assert (released.holder_identity, released.lease_duration_seconds, released.lease_transitions) == ("", 1, 0)
+    assert await until(lambda: second.leads, within=2) < 0.1
+    taken = lease(server)
+    assert (taken.holder_identity, taken.lease_duration_seconds, taken.lease_transitions) == ("b", 15, 1)
+    await second.shut_down()
+
+
+@virtual_time
+async def test_without_a_watch_a_release_is_seen_by_looking() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    first = Candidate(server, "a")
+    await asyncio.sleep(1)
+    second = Candidate(_Unwatchable(server), "b")
+    await asyncio.sleep(30)
+    await first.shut_down()
+    assert await until(lambda: second.leads, within=2.5) > 0
+    await second.shut_down()
+
+
+class _Unwatchable(Transport):
+    def __init__(self, inner: Transport) -> None:
+        self.request = inner.request  # type: ignore[method-assign]
+
+    def stream(self, request: HttpRequest) -> Any:
+        raise ConnectionFailed("scripted")
+
+    async def close(self) -> None:
+        return
+
+
+@virtual_time
+async def test_after_a_crash_another_leads_when_the_lease_has_run_out_and_not_before() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    first, second = Candidate(server, "a"), Candidate(server, "b")
+    await asyncio.sleep(30)
+    first.freeze()
+    renewed = lease(server).renew_time
+    taken_after = await until(lambda: second.leads, within=25)
+    acquired = lease(server).acquire_time
+    assert renewed is not None
+    assert acquired is not None
+    assert (acquired - renewed).total_seconds() >= 15, taken_after
+    assert not first.leads
+    assert lease(server).lease_transitions == 1
+    await second.shut_down()
+
+
+@pytest.mark.parametrize("skew", [timedelta(hours=-3), timedelta(hours=3), timedelta(days=400)])
+def test_clocks_of_other_machines_do_not_count(skew: timedelta) -> None:
+    @virtual_time
+    async def scenario() -> None:
+        server = InMemoryApiServer(virtual_runtime())
+        first = Candidate(server, "a")
+        await asyncio.sleep(1)
+        second = Candidate(server, "b", skew=skew)
+        for _ in range(300):
+            await asyncio.sleep(1)
+            assert (first.leads, second.leads) == (True, False)
+        first.freeze()
+        assert await until(lambda: second.leads, within=25) > 10
+        await second.shut_down()
+
+    scenario()
+
+
+@pytest.mark.parametrize("code", [500, 503, 429])
+def test_refused_renewals_cost_leadership_only_after_the_deadline(code: int) -> None:
+    @virtual_time
+    async def scenario() -> None:
+        server = InMemoryApiServer(virtual_runtime())
+        first = Candidate(server, "a")
+        await asyncio.sleep(30)
+        server.fail_next(matching("PATCH", "/leases/"), code, times=3)
+        await asyncio.sleep(60)
+        assert first.leads
+        server.fail_next(matching("PATCH", "/leases/"), code, times=100)
+        renewed = lease(server).renew_time
+        assert renewed is not None
+        await until(lambda: first.lost is not None, within=11)
+        assert "could not be renewed for 10 s" in str(first.lost)
+        assert not first.leads
+        assert lease(server).renew_time == renewed
+
+    scenario()
+
+
+@virtual_time
+async def test_a_lost_answer_is_looked_up() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    first = Candidate(server, "a")
+    await asyncio.sleep(30)
+    slow = metrics.registry.get_sample_value("leader_election_slowpath_total", {"name": "ship"}) or 0
+    for _ in range(10):
+        server.fail_next(matching("PATCH", "/leases/"), ConnectionFailed("lost"), when="after")
+        await asyncio.sleep(10)
+        assert first.leads
+    assert lease(server).lease_transitions == 0
+    assert metrics.registry.get_sample_value("leader_election_slowpath_total", {"name": "ship"}) == slow + 10
+    await first.shut_down()
+    assert lease(server).holder_identity == ""
+
+
+@virtual_time
+async def test_who_does_not_know_that_it_leads_gives_the_lease_up_all_the_same() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    server.fail_next(matching("POST", "/leases"), ConnectionFailed("lost"), when="after")
+    first = Candidate(server, "a")
+    await until(lambda: server.read(Lease, LEASE) is not None, within=1)
+    assert lease(server).holder_identity == "a"
+    assert not first.leads
+    await first.shut_down()
+    assert lease(server).holder_identity == ""
+
+
+@virtual_time
+async def test_who_stood_by_does_not_give_up_the_lease_of_another() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    first, second, third = (Candidate(server, name) for name in ("a", "b", "c"))
+    await asyncio.sleep(30)
+    await first.shut_down()
+    await until(lambda: second.leads or third.leads, within=2)
+    leader, standby = (second, third) if second.leads else (third, second)
+    await standby.shut_down()
+    assert lease(server).holder_identity == leader.elector.identity
+    await leader.shut_down()
+
+
+@virtual_time
+async def test_a_shutdown_does_not_hang_on_a_server_that_is_gone() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    first = Candidate(server, "a")
+    await asyncio.sleep(30)
+    server.fail_next(matching(path="/leases/"), ConnectionFailed("gone"), times=100)
+    began = now()
+    await first.shut_down()
+    assert now() - began < 6
+    assert not first.leads
+
+
+@virtual_time
+async def test_a_dead_loop_lets_the_lease_run_out() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    first, second = Candidate(server, "a"), Candidate(server, "b")
+    await asyncio.sleep(30)
+    first.alive = False
+    assert await until(lambda: second.leads, within=30) >= 12
+    assert isinstance(first.lost, LeadershipLost)
+    await second.shut_down()
+
+
+@virtual_time
+async def test_a_loop_that_was_blocked_for_a_moment_goes_on_leading() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    first, second = Candidate(server, "a"), Candidate(server, "b")
+    await asyncio.sleep(30)
+    first.alive = False
+    await asyncio.sleep(6)
+    first.alive = True
+    await asyncio.sleep(60)
+    assert (first.leads, second.leads) == (True, False)
+    await first.shut_down()
+    await second.shut_down()
+
+
+@virtual_time
+async def test_a_dead_candidate_does_not_take_the_lease() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    dead = Candidate(server, "a", alive=False)
+    await asyncio.sleep(60)
+    assert server.read(Lease, LEASE) is None
+    await dead.shut_down()
+
+
+@virtual_time
+async def test_who_finds_another_in_the_lease_has_lost_at_once() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    first = Candidate(server, "a")
+    await asyncio.sleep(30)
+    await Client(server).patch(Lease, LEASE, MergePatch({"spec": {"holderIdentity": "pirate"}}))
+    await until(lambda: first.lost is not None, within=3)
+    assert "is held by 'pirate' now" in str(first.lost)
+    assert not first.leads
+    assert lease(server).holder_identity == "pirate"
+
+
+@virtual_time
+async def test_a_deleted_lease_is_made_anew() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    first = Candidate(server, "a")
+    await asyncio.sleep(30)
+    await Client(server).delete(Lease, LEASE)
+    await asyncio.sleep(3)
+    assert first.leads
+    assert lease(server).holder_identity == "a"
+    await first.shut_down()
+
+
+@virtual_time
+async def test_what_others_keep_in_the_lease_stays() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    first = Candidate(server, "a")
+    await asyncio.sleep(5)
+    await Client(server).patch(Lease, LEASE, MergePatch({"metadata": {"labels": {"fleet": "north"}}}))
+    await asyncio.sleep(30)
+    found = server.read(Lease, LEASE)
+    assert found is not None
+    assert found.metadata.labels == {"fleet": "north"}
+    assert first.leads
+    await first.shut_down()
+
+
+@virtual_time
+async def test_never_two_however_many_contend_and_whatever_fails() -> None:
+    server = InMemoryApiServer(virtual_runtime())
+    dice = virtual_runtime(7).random
+    crew = [Candidate(server, f"c{n}", skew=timedelta(minutes=n)) for n in range(4)]
+    ever = list(crew)
+    terms = 0
+    holder: str | None = None
+    for _ in range(4000):
+        await asyncio.sleep(0.25)
+        # Those that are frozen count too: whenever they thaw, their fence must be closed before another's is open.
+        leaders = [c for c in ever if c.leads]
+        assert len(leaders) <= 1, [c.name for c in leaders]
+        if leaders and leaders[0].name != holder:
+            holder, terms = leaders[0].name, terms + 1
+        match dice.randrange(200):
+            case 0:
+                server.fail_next(matching(path="/leases"), 503, times=dice.randrange(8))
+            case 1:
+                server.fail_next(matching("PATCH", "/leases"), ConnectionFailed("lost"), when="after", times=3)
+            case 2 | 3:
+                crew.remove(unlucky := dice.choice(crew))
+                unlucky.freeze()
+            case 4:
+                crew.remove(leaving := dice.choice(crew))
+                await leaving.shut_down()
+            case 5:
+                dice.choice(crew).alive = dice.random() < 0.5
+            case _:
+                pass
+        crew = [c for c in crew if c.lost is None]
+        while len(crew) < 4:
+            crew.append(Candidate(server, f"c{len(ever)}"))
+            ever.append(crew[-1])
+    assert terms > 10
+    for candidate in crew:
+        await candidate.shut_down()
+
+
+def test_times_that_cannot_work_are_refused() -> None:
+    with pytest.raises(ValueError, match="lease_duration > renew_deadline"):
+        LeaderElection(name="a", namespace="b", renew_deadline=15)
+
+
+def test_no_two_processes_have_one_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POD_NAME", "ship-0")
+    options = LeaderElection(name="a", namespace="b")
+    names = {
+        LeaderElector(InMemoryApiServer(), options, Fence(lambda: 0.0), runtime=Runtime()).identity for _ in range(3)
+    }
+    assert len(names) == 3
+    assert all(name.startswith("ship-0_") for name in names)

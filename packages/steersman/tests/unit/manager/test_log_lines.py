@@ -1,0 +1,79 @@
+"""Each line that is logged while an object is reconciled names it, whoever logs it; in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import framework_support
+
+PROGRAM = """
+import asyncio, logging, sys
+from framework_support.buoy import Buoy
+from steersman.controller import Reconciler, Request, Result
+from steersman.manager import Manager, ManagerOptions
+from steersman.observability.logging import configure_logging, get_logger
+from steersman_testing import run_virtual
+from framework_support.world import World
+
+class Talker(Reconciler[Buoy]):
+    async def reconcile(self, request: Request) -> Result:
+        password = "hunter" + "2" * 3
+        self.log.info("of the reconciler", knots=3)
+        get_logger("else").info("of another logger")
+        logging.getLogger("library").warning("of a library")
+        await asyncio.create_task(self.further())
+        raise RuntimeError("aground")
+
+    async def further(self) -> None:
+        logging.getLogger("library").error("of a task")
+
+async def main() -> None:
+    world = World()
+    world.make("a")
+    manager = Manager(world.server, ManagerOptions(), world.runtime)
+    manager.controller(Buoy).complete(Talker)
+    running = asyncio.create_task(manager.run())
+    await asyncio.sleep(0.004)
+    manager.stop()
+    await running
+
+configure_logging("info", sys.argv[1])
+run_virtual(main())
+"""
+
+EVENTS = ["of the reconciler", "of another logger", "of a library", "of a task", "reconcile failed"]
+SUPPORT = str(Path(framework_support.__file__).parents[1])
+
+
+def logged(output: str) -> list[str]:
+    environment = {**os.environ, "PYTHONPATH": SUPPORT}
+    command = [sys.executable, "-c", PROGRAM, output]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=environment)
+    return done.stderr.splitlines()
+
+
+def test_json() -> None:
+    lines: list[dict[str, Any]] = [json.loads(line) for line in logged("json")]
+    mine = {line["event"]: line for line in lines if line["event"] in EVENTS}
+    assert list(mine) == EVENTS
+    identity = ("controller", "namespace", "name")
+    assert {tuple(line[field] for field in identity) for line in mine.values()} == {("buoy", "sea", "a")}
+    assert len({line["reconcile_id"] for line in mine.values()}) == 1
+    assert "RuntimeError: aground" in mine["reconcile failed"]["exception"]
+    # What belongs to no object names none.
+    assert [line for line in lines if line["event"] == "cache synced" and "name" in line] == []
+    assert "hunter222" not in str(lines)
+
+
+def test_for_people() -> None:
+    lines = logged("console")
+    for event in EVENTS:
+        (line,) = [line for line in lines if event in line]
+        for field in ("controller=buoy", "namespace=sea", "name=a", "reconcile_id="):
+            assert field in line
+    assert "hunter222" not in "".join(lines)

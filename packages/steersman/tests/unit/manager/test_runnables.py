@@ -1,0 +1,90 @@
+"""What runs beside the controllers, and what becomes of its errors."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from framework_support.world import World
+from steersman.manager import Manager, ManagerOptions
+from steersman_testing import virtual_time
+
+
+@virtual_time
+async def test_an_error_ends_the_manager_which_raises_it() -> None:
+    world = World()
+    manager = Manager(world.server, runtime=world.runtime)
+    others: list[str] = []
+
+    async def fails() -> None:
+        await asyncio.sleep(5)
+        raise ValueError("ran aground")
+
+    async def lasts() -> None:
+        try:
+            await asyncio.sleep(1e6)
+        finally:
+            others.append("ended")
+
+    manager.add(fails)
+    manager.add(lasts)
+    with pytest.raises(ValueError, match="ran aground"):
+        await manager.run()
+    assert others == ["ended"]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@virtual_time
+async def test_one_that_returns_is_done_and_one_may_be_added_later() -> None:
+    world = World()
+    manager = Manager(world.server, runtime=world.runtime)
+    said: list[str] = []
+
+    async def short() -> None:
+        said.append("short")
+
+    async def late() -> None:
+        said.append("late")
+
+    manager.add(short)
+    running = asyncio.create_task(manager.run())
+    await asyncio.sleep(5)
+    manager.add(late)
+    await asyncio.sleep(5)
+    assert said == ["short", "late"]
+    assert not running.done()
+    manager.stop()
+    await running
+
+
+@virtual_time
+async def test_shutdown_gives_them_time_and_no_more() -> None:
+    world = World()
+    manager = Manager(world.server, ManagerOptions(graceful_shutdown_timeout=10), world.runtime)
+    said: list[str] = []
+
+    async def tidies_up() -> None:
+        try:
+            await asyncio.sleep(1e6)
+        finally:
+            await asyncio.sleep(4)
+            said.append("tidy")
+
+    async def stubborn() -> None:
+        while True:
+            try:
+                await asyncio.sleep(1e6)
+            except asyncio.CancelledError:
+                if len(said) > 1:
+                    raise
+                said.append("no")
+
+    manager.add(tidies_up)
+    manager.add(stubborn)
+    running = asyncio.create_task(manager.run())
+    await asyncio.sleep(5)
+    manager.stop()
+    await running
+    assert said == ["no", "tidy"]
+    assert asyncio.get_running_loop().time() == pytest.approx(15, abs=0.5)

@@ -1,0 +1,73 @@
+"""Signals, sent to a real process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import framework_support
+
+PROGRAM = Path(framework_support.__file__).with_name("managed_process.py")
+
+
+@contextmanager
+def running(*behaviour: str) -> Generator[subprocess.Popen[str], None, None]:
+    """The process, once it has begun to work; it is dead at the end."""
+    process = subprocess.Popen(
+        [sys.executable, str(PROGRAM), *behaviour],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(PROGRAM.parents[1])},
+    )
+    try:
+        assert process.stdout is not None
+        first = process.stdout.readline()
+        assert first == "started\n", (process.kill(), process.communicate())
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_in_order(number: signal.Signals) -> None:
+    with running() as process:
+        process.send_signal(number)
+        said, complained = process.communicate(timeout=60)
+    assert said.split() == ["finished", "ended"], complained
+    assert process.returncode == 0
+
+
+def test_work_that_takes_too_long_is_cut() -> None:
+    with running("slow") as process:
+        process.send_signal(signal.SIGTERM)
+        said, complained = process.communicate(timeout=60)
+    assert said.split() == ["cancelled", "ended"], complained
+    assert process.returncode == 0
+
+
+def test_a_second_signal_ends_it_at_once() -> None:
+    with running("slow", "patient") as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ending\n"
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=60)
+    assert said == ""
+    assert process.returncode == -signal.SIGTERM
+
+
+def test_a_signal_is_heard_before_the_first_lists_are_complete() -> None:
+    with running("unsynced") as process:
+        process.send_signal(signal.SIGTERM)
+        said, complained = process.communicate(timeout=60)
+    assert said.split() == ["ended"], complained
+    assert process.returncode == 0

@@ -1,0 +1,286 @@
+"""Spans from the event that made an object be reconciled to the requests that it led to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from opentelemetry.trace import SpanContext, SpanKind, StatusCode, format_trace_id
+
+from framework_support.buoy import Buoy, BuoyStatus
+from framework_support.world import World, key, running
+from steersman.api.apply.core_v1 import SecretApply
+from steersman.client import ClusterConfig, HttpRequest, HttpTransport, MergePatch, RetryingTransport, StaticToken
+from steersman.client.tracing import TracingTransport, url_template
+from steersman.controller import Controller, Outcome, Reconciler, Request, Result, current_reconcile
+from steersman.errors import ConfigurationError, ConnectionFailed
+from steersman.manager import Manager, ManagerOptions
+from steersman.meta import ObjectMetaApply
+from steersman_testing import matching, virtual_time
+
+PASSWORD = "hunter222"
+
+
+class Exports:
+    """A tracer provider, and the spans that it made."""
+
+    def __init__(self, **options: Any) -> None:
+        self.exporter = InMemorySpanExporter()
+        self.provider = TracerProvider(**options)
+        self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+
+    def named(self, start: str) -> list[ReadableSpan]:
+        return [span for span in self.exporter.get_finished_spans() if span.name.startswith(start)]
+
+    def everything(self) -> str:
+        return "".join(span.to_json() for span in self.exporter.get_finished_spans())
+
+
+class Locks(Reconciler[Buoy]):
+    """Keeps a password a buoy, and reports the depth."""
+
+    async def reconcile(self, request: Request) -> Result:
+        buoy = await self.client.get(Buoy, request)
+        metadata = ObjectMetaApply(name=f"lock-{request.name}", namespace=request.namespace)
+        password = PASSWORD
+        await self.client.apply(SecretApply(metadata=metadata, string_data={"password": password}), owner=buoy)
+        if buoy.spec.depth > 100:
+            raise RuntimeError("too deep")
+        return Result(requeue_after=3600)
+
+    async def update_status(self, request: Request, outcome: Outcome) -> None:
+        buoy = await self.client.get(Buoy, request)
+        await self.client.apply_status(buoy, BuoyStatus(depth=buoy.spec.depth))
+
+
+@asynccontextmanager
+async def managing(
+    world: World, tracing: Any, reconciler: type[Reconciler[Buoy]] = Locks
+) -> AsyncGenerator[Controller, None]:
+    manager = Manager(world.server, ManagerOptions(tracing=tracing), world.runtime)
+    controller = manager.controller(Buoy).complete(reconciler)
+    async with running(manager):
+        await asyncio.sleep(1)
+        yield controller
+
+
+@virtual_time
+async def test_a_trace_from_the_event_to_the_writes() -> None:
+    world, exports = World(), Exports()
+    world.make("a", depth=3)
+    async with managing(world, exports.provider):
+        pass
+    span = exports.named("reconcile buoy")[0]
+    attributes = span.attributes or {}
+    assert span.parent is None
+    assert {name: value for name, value in attributes.items() if "waited" not in name and "id" not in name} == {
+        "steersman.controller": "buoy",
+        "steersman.reconcile.attempt": 1,
+        "steersman.reconcile.priority": -100,
+        "steersman.reconcile.triggers": ("Buoy sea/a initial",),
+        "steersman.reconcile.result": "requeue_after",
+        "steersman.reconcile.requeue_after_seconds": 3600,
+        "steersman.object.kind": "Buoy",
+        "steersman.object.api_version": "sea.example.com/v1",
+        "steersman.object.name": "a",
+        "k8s.namespace.name": "sea",
+    }
+    assert attributes["steersman.object.uid"] == world.buoy("a").metadata.uid
+    assert span.status.status_code is StatusCode.UNSET
+    children = [s for s in exports.named("PATCH") if s.parent and s.parent.span_id == identity(span).span_id]
+    assert [child.name for child in children] == [
+        "PATCH /api/v1/namespaces/{namespace}/secrets/{name}",
+        "PATCH /apis/sea.example.com/v1/namespaces/{namespace}/buoys/{name}/status",
+    ]
+    lock = children[0]
+    assert lock.kind is SpanKind.CLIENT
+    assert lock.attributes == {
+        "http.request.method": "PATCH",
+        "url.template": "/api/v1/namespaces/{namespace}/secrets/{name}",
+        "url.full": "/api/v1/namespaces/sea/secrets/lock-a",
+        "http.response.status_code": 201,
+    }
+    assert PASSWORD not in exports.everything()
+
+
+def identity(span: ReadableSpan) -> SpanContext:
+    context = span.get_span_context()
+    assert context is not None
+    return context
+
+
+def _reason(span: ReadableSpan) -> str:
+    triggers: Any = (span.attributes or {})["steersman.reconcile.triggers"]
+    return triggers[0]
+
+
+@virtual_time
+async def test_changed_fields_are_named_and_the_wait_is_an_event() -> None:
+    world, exports = World(), Exports()
+    world.make("a", "b")
+
+    class Slow(Reconciler[Buoy]):
+        async def reconcile(self, request: Request) -> Result:
+            await asyncio.sleep(10)
+            return Result()
+
+    async with managing(world, exports.provider, Slow):
+        await asyncio.sleep(30)
+        for name, depth in (("a", 2), ("b", 77)):
+            await world.client.patch(Buoy, key(name), MergePatch({"spec": {"depth": depth}}))
+        await asyncio.sleep(30)
+    last = exports.named("reconcile buoy")[-1]
+    assert (last.attributes or {})["steersman.reconcile.triggers"] == ("Buoy sea/b updated: spec.depth",)
+    (queued,) = last.events
+    assert queued.name == "queued"
+    assert queued.attributes == {"steersman.queue.waited_seconds": pytest.approx(10)}
+    assert last.start_time is not None
+    assert last.start_time - queued.timestamp == pytest.approx(10e9)
+    assert "77" not in str(last.attributes)
+
+
+@virtual_time
+async def test_every_error_is_recorded_without_local_variables() -> None:
+    world, exports = World(), Exports()
+    world.make("deep", depth=200)
+    world.server.fail_next(matching("PATCH", "/status"), ConnectionFailed("lost"))
+    async with managing(world, exports.provider):
+        pass
+    first, second = exports.named("reconcile buoy")[:2]
+    assert (first.attributes or {})["steersman.reconcile.result"] == "error"
+    assert first.status.status_code is StatusCode.ERROR
+    assert first.status.description == "RuntimeError, ConnectionFailed"
+    recorded = [event.attributes or {} for event in first.events if event.name == "exception"]
+    assert [attributes["exception.message"] for attributes in recorded] == ["too deep", "lost"]
+    assert "in reconcile" in str(recorded[0]["exception.stacktrace"])
+    assert (second.attributes or {})["steersman.reconcile.attempt"] == 2
+    assert _reason(second) == "retry after RuntimeError"
+    assert PASSWORD not in exports.everything()
+    (lost,) = [s for s in exports.named("PATCH /apis/sea") if (s.attributes or {}).get("error.type")]
+    assert (lost.attributes or {})["error.type"] == "ConnectionFailed"
+
+
+@virtual_time
+async def test_log_lines_name_the_trace() -> None:
+    world, exports = World(), Exports()
+    world.make("a")
+    seen: list[Any] = []
+
+    class Talker(Reconciler[Buoy]):
+        async def reconcile(self, request: Request) -> Result:
+            info = current_reconcile()
+            assert info is not None
+            seen.append((info.log_fields()["trace_id"], info.id))
+            return Result()
+
+    async with managing(world, exports.provider, Talker):
+        pass
+    (span,) = exports.named("reconcile buoy")
+    trace_id = format_trace_id(identity(span).trace_id)
+    assert seen == [(trace_id, (span.attributes or {})["steersman.reconcile.id"])]
+
+
+@virtual_time
+async def test_what_is_not_sampled_costs_no_words() -> None:
+    world, exports = World(), Exports(sampler=ALWAYS_OFF)
+    world.make("a", depth=200)
+    async with managing(world, exports.provider) as controller:
+        assert {info.result for info in controller.recent()} == {"error"}
+        assert {info.trace_id for info in controller.recent()} == {""}
+    assert exports.exporter.get_finished_spans() == ()
+
+
+@virtual_time
+async def test_a_worker_that_is_cancelled_ends_its_span() -> None:
+    world, exports = World(), Exports()
+    world.make("a")
+
+    class Stuck(Reconciler[Buoy]):
+        async def reconcile(self, request: Request) -> Result:
+            await asyncio.Event().wait()
+            return Result()
+
+    async with managing(world, exports.provider, Stuck):
+        pass
+    (span,) = exports.named("reconcile buoy")
+    assert (span.attributes or {})["error.type"] == "CancelledError"
+    assert (span.attributes or {})["steersman.reconcile.result"] == "error"
+
+
+@virtual_time
+async def test_the_process_s_own_provider() -> None:
+    world = World()
+    world.make("a")
+    async with managing(world, True):
+        pass
+    assert world.buoy("a").status == BuoyStatus(depth=1)
+
+
+@virtual_time
+async def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    for name in ("steersman.client.tracing", "steersman.controller.tracing"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
+    with pytest.raises(ConfigurationError, match=r"steersman\[tracing\]"):
+        Manager(World().server, ManagerOptions(tracing=True))
+
+
+@pytest.mark.parametrize(
+    ("path", "template"),
+    [
+        ("/version", "/version"),
+        ("/api", "/api"),
+        ("/apis/apps/v1", "/apis/apps/v1"),
+        ("/api/v1/nodes", "/api/v1/nodes"),
+        ("/api/v1/nodes/n1/status", "/api/v1/nodes/{name}/status"),
+        ("/api/v1/namespaces", "/api/v1/namespaces"),
+        ("/api/v1/namespaces/sea", "/api/v1/namespaces/{name}"),
+        ("/api/v1/namespaces/sea/status", "/api/v1/namespaces/{name}/status"),
+        ("/api/v1/namespaces/sea/pods", "/api/v1/namespaces/{namespace}/pods"),
+        ("/api/v1/namespaces/sea/pods/p/log", "/api/v1/namespaces/{namespace}/pods/{name}/log"),
+        (
+            "/apis/apps/v1/namespaces/sea/deployments/d/scale",
+            "/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale",
+        ),
+        (
+            "/api/v1/namespaces/sea/services/s/proxy/orders/17",
+            "/api/v1/namespaces/{namespace}/services/{name}/proxy",
+        ),
+    ],
+)
+def test_names_of_spans_are_few(path: str, template: str) -> None:
+    assert url_template(path) == template
+
+
+async def test_the_server_is_named_and_refusals_are_errors() -> None:
+    exports = Exports()
+    carrier = HttpTransport(ClusterConfig(server="https://127.0.0.1:1/base", credentials=StaticToken(PASSWORD)))
+    transport = TracingTransport(RetryingTransport(carrier), exports.provider)
+    with pytest.raises(ConnectionFailed):
+        await transport.request(HttpRequest(method="POST", path="/api/v1/namespaces", timeout=5))
+    await transport.close()
+    (span,) = exports.exporter.get_finished_spans()
+    attributes = span.attributes or {}
+    assert (attributes["server.address"], attributes["server.port"]) == ("127.0.0.1", 1)
+    assert attributes["url.full"] == "https://127.0.0.1:1/base/api/v1/namespaces"
+    assert span.status.status_code is StatusCode.ERROR
+
+
+@virtual_time
+async def test_a_refusal_is_an_error() -> None:
+    world, exports = World(), Exports()
+    transport = TracingTransport(world.server, exports.provider)
+    path = "/apis/sea.example.com/v1/namespaces/sea/buoys/none"
+    await transport.request(HttpRequest(method="GET", path=path))
+    (span,) = exports.exporter.get_finished_spans()
+    assert (span.attributes or {})["error.type"] == "404"
+    assert span.status.status_code is StatusCode.ERROR

@@ -1,0 +1,180 @@
+"""Webhooks over TLS, with certificates that something else renews."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from framework_support.buoy import Buoy
+from framework_support.certificates import Authority
+from steersman.client import Client
+from steersman.errors import ConfigurationError
+from steersman.manager import Manager, ManagerOptions
+from steersman.manager.webhook_server import WebhookServer
+from steersman.observability import metrics
+from steersman.observability.runtime import Runtime
+from steersman.webhook import Cause, Webhooks, WebhookServing
+from steersman.webhook import metrics as webhook_metrics
+from steersman.webhook.declaration import WebhookOptions
+from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
+
+
+@dataclass
+class Ticking:
+    """A clock on which time passes when the test says so."""
+
+    tick: asyncio.Event = field(default_factory=asyncio.Event)
+    ticked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    async def sleep(self, seconds: float) -> None:
+        self.ticked.set()
+        await self.tick.wait()
+        self.tick.clear()
+
+    async def pass_by(self) -> None:
+        """Returns when somebody who slept sleeps again."""
+        await self.ticked.wait()
+        self.ticked.clear()
+        self.tick.set()
+        await self.ticked.wait()
+
+
+def write(directory: Path, authority: Authority, name: str) -> None:
+    certificate, key = authority.issue(name, names=["localhost"])
+    (directory / "tls.crt").write_bytes(certificate)
+    (directory / "tls.key").write_bytes(key)
+
+
+def deep(buoy: Buoy, former: Buoy | None) -> Iterator[Cause]:
+    if buoy.spec.depth > 5:
+        yield Cause("spec.depth", "too deep")
+
+
+def review(depth: int) -> dict[str, Any]:
+    resource = Buoy.api_resource
+    obj = {"apiVersion": resource.api_version, "kind": "Buoy", "metadata": {"name": "a"}, "spec": {"depth": depth}}
+    request = {"uid": "7", "operation": "CREATE", "object": obj, "oldObject": None, "userInfo": {}}
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+async def test_files_are_read_again_and_connections_stay(tmp_path: Path) -> None:
+    authority = Authority()
+    write(tmp_path, authority, "one")
+    webhooks, clock = Webhooks(), Ticking()
+    path = webhooks.webhook(Buoy, WebhookOptions()).validates(deep).paths[0]
+    serving = WebhookServing(
+        service="b", namespace="s", cert_path=str(tmp_path), bind_address="127.0.0.1:0", drain_seconds=0
+    )
+    server = WebhookServer(serving, webhooks, Client(InMemoryApiServer()), Runtime(clock=clock))
+    await server.start()
+    assert server.check() is None
+    reads, errors = metrics.certificate_reads.labels(), metrics.certificate_errors.labels()
+    before = reads.value, errors.value
+    try:
+        first = await connected(server.port, authority)
+        assert first.shown == "one"
+        assert [await first.allows(path, depth) for depth in (1, 9)] == [True, False]
+        write(tmp_path, authority, "two")
+        await clock.pass_by()
+        assert (reads.value, errors.value) == (before[0] + 1, before[1])
+        # The same connection goes on; a new one is shown the new certificate.
+        assert await first.allows(path, 1)
+        assert (await connected(server.port, authority)).shown == "two"
+        (tmp_path / "tls.crt").write_text("broken")
+        await clock.pass_by()
+        assert (reads.value, errors.value) == (before[0] + 1, before[1] + 1)
+        assert (await connected(server.port, authority)).shown == "two"
+    finally:
+        clock.tick.set()
+        await server.stop()
+
+
+@dataclass
+class Connection:
+    """One of the API server's."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    @property
+    def shown(self) -> str:
+        return self.writer.get_extra_info("peercert")["subject"][0][0][1]
+
+    async def allows(self, path: str, depth: int) -> bool:
+        body = json.dumps(review(depth)).encode()
+        self.writer.write(b"POST %s HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(body)) + body)
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        length = int(head.partition(b"Content-Length: ")[2].partition(b"\r\n")[0])
+        return json.loads(await self.reader.readexactly(length))["response"]["allowed"]
+
+
+async def connected(port: int, authority: Authority) -> Connection:
+    trusted = ssl.create_default_context(cadata=authority.certificate.decode())
+    return Connection(*await asyncio.open_connection("127.0.0.1", port, ssl=trusted, server_hostname="localhost"))
+
+
+def test_requests_are_counted() -> None:
+    webhooks = Webhooks()
+    path = webhooks.webhook(Buoy, WebhookOptions()).validates(deep).paths[0]
+    counted = webhook_metrics.requests.labels(path, "200")
+    before = counted.value
+    answer = asyncio.run(webhooks.answer(path, "", json.dumps(review(1)).encode()))
+    assert (answer.status, counted.value) == (200, before + 1)
+    assert webhook_metrics.in_flight.labels(path).value == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"bind_address": "9443"}, "write host:port, such as :9443"),
+        ({"cert_path": "/nowhere"}, "cannot read /nowhere/tls.crt"),
+    ],
+)
+def test_what_cannot_be_served(change: dict[str, Any], told: str) -> None:
+    options: dict[str, Any] = {"service": "b", "namespace": "s", **change}
+    with pytest.raises(ConfigurationError, match=told):
+        WebhookServer(
+            WebhookServing(**options),
+            Webhooks(),
+            Client(InMemoryApiServer()),
+            Runtime(),
+        )
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "by a service or by a url: give one of them"),
+        ({"service": "a", "url": "https://a"}, "by a service or by a url: give one of them"),
+        ({"service": "a"}, "webhooks need a namespace"),
+    ],
+)
+def test_incomplete_options(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        WebhookServing(**given)
+
+
+@virtual_time
+async def test_declared_and_not_served() -> None:
+    runtime = virtual_runtime()
+    manager = Manager(InMemoryApiServer(runtime), ManagerOptions(name="b"), runtime)
+    manager.webhook(Buoy).validates(deep).permits(Buoy, "get")
+    running = asyncio.create_task(manager.run())
+    await asyncio.sleep(1)
+    manager.stop()
+    await running
+    assert [p.verbs for p in manager.permissions] == [("get",)]

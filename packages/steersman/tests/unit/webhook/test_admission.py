@@ -1,0 +1,414 @@
+"""What users see of defaulting and validating handlers, by an API server that asks them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from steersman.api.authorization_v1 import SubjectAccessReview
+from steersman.api.core_v1 import ConfigMap, Pod, Secret
+from steersman.client import Client, MergePatch
+from steersman.crd import definition
+from steersman.errors import ConfigurationError, Forbidden, InternalError, Invalid
+from steersman.manager import Manager
+from steersman.meta import (
+    ApiResource,
+    FrozenDict,
+    FrozenStruct,
+    ObjectKey,
+    ObjectMeta,
+    Resource,
+    Spec,
+    Status,
+    Unstructured,
+    resource,
+    unstructured,
+)
+from steersman.rbac import cluster_role
+from steersman.webhook import AdmissionRequest, Cause, Denied, UserInfo, Warn, WebhookOptions, WebhookServing
+from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
+from steersman_testing.webhooks import serve_webhooks
+
+
+class Port(FrozenStruct):
+    name: str
+    number: int = 80
+
+
+class ShopSpec(Spec):
+    replicas: int = 1
+    domain: str = ""
+    ports: tuple[Port, ...] = ()
+
+
+@resource(group="example.com", version="v1")
+class Shop(Resource[ShopSpec, Status]):
+    """A shop."""
+
+
+KEY = ObjectKey("default", "till")
+
+
+class Street:
+    """An API server with shops, and a manager that is asked about them."""
+
+    def __init__(self) -> None:
+        runtime = virtual_runtime()
+        self.server = InMemoryApiServer(runtime)
+        self.manager = Manager(self.server, runtime=runtime)
+        self.client = Client(self.server, field_manager="user")
+        crd = definition(Shop)
+        spec = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        # The operator that runs is older than the definition.
+        spec["properties"]["colour"] = {"type": "string"}
+        spec["properties"]["ports"]["items"]["properties"]["protocol"] = {"type": "string"}
+        self.server.load(crd)
+
+    def serve(self) -> None:
+        serve_webhooks(self.server, self.manager)
+
+    async def send(self, **spec: Any) -> Unstructured:
+        kind = unstructured(Shop.api_resource)
+        return await self.client.create(
+            kind.of({"metadata": {"name": KEY.name, "namespace": KEY.namespace}, "spec": spec})
+        )
+
+    async def change(self, **spec: Any) -> Unstructured:
+        return await self.client.patch(unstructured(Shop.api_resource), KEY, MergePatch({"spec": spec}))
+
+
+def default_shop(shop: Shop, request: AdmissionRequest) -> Shop:
+    domain = shop.spec.domain or f"{request.name}.example.com"
+    ports = tuple(replace(p, number=8080) if p.name == "http" else p for p in shop.spec.ports)
+    return replace(shop, spec=replace(shop.spec, domain=domain, ports=(Port(name="probe"), *ports)))
+
+
+@virtual_time
+async def test_only_what_a_handler_changed_is_changed() -> None:
+    street = Street()
+    street.manager.webhook(Shop).defaults(default_shop)
+    street.serve()
+    http, other = {"name": "http", "number": 1, "protocol": "TCP"}, {"name": "x", "protocol": "UDP"}
+    made = await street.send(colour="red", ports=[http, other])
+    spec = json.loads(json.dumps(made.content["spec"]))
+    probe = {"name": "probe", "number": 80}
+    assert spec == {
+        "replicas": 1,
+        "colour": "red",
+        "domain": "till.example.com",
+        "ports": [probe, {**http, "number": 8080}, {**other, "number": 80}],
+    }
+
+
+@virtual_time
+async def test_back_to_the_default_is_a_change() -> None:
+    street = Street()
+
+    def one(shop: Shop) -> Shop:
+        return replace(shop, spec=replace(shop.spec, replicas=1, domain=""))
+
+    street.manager.webhook(Shop).defaults(one)
+    street.serve()
+    made = await street.send(replicas=7, domain="x")
+    assert (made.content["spec"]["replicas"], made.content["spec"]["domain"]) == (1, "")
+
+
+@virtual_time
+async def test_labels_and_objects_without_a_type() -> None:
+    street = Street()
+
+    async def label(pod: Pod, request: AdmissionRequest) -> Pod:
+        await asyncio.sleep(0.1)
+        labels = {**pod.metadata.labels, "by/us": request.user.username}
+        return replace(pod, metadata=replace(pod.metadata, labels=FrozenDict(labels)))
+
+    def note(config: Unstructured) -> Unstructured:
+        content = config.to_dict()
+        content["metadata"]["annotations"] = {"a/b_c": "1"}
+        return type(config).of(content)
+
+    street.manager.webhook(Pod).defaults(label)
+    street.manager.webhook(unstructured(ConfigMap.api_resource)).defaults(note)
+    street.serve()
+    config = await street.client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
+    assert config.metadata.annotations == {"a/b_c": "1"}
+    containers = [{"name": "a", "image": "b"}]
+    pod = unstructured(Pod.api_resource).of(
+        {"metadata": {"name": "p", "namespace": "default"}, "spec": {"containers": containers}}
+    )
+    made = await street.client.create(pod)
+    assert list(made.metadata.labels) == ["by/us"]
+
+
+def validate_shop(shop: Shop, former: Shop | None) -> Iterator[Cause | Warn]:
+    if shop.spec.replicas < 0:
+        yield Cause("spec.replicas", "must be 0 or more")
+    if former is not None and former.spec.domain != shop.spec.domain:
+        yield Cause("spec.domain", "cannot be changed", reason="FieldValueForbidden")
+    if shop.spec.replicas == 1:
+        yield Warn("one\nreplica " + "x" * 300)
+
+
+@virtual_time
+async def test_all_causes_are_told_with_their_fields() -> None:
+    street = Street()
+    street.manager.webhook(Shop).validates(validate_shop)
+    street.serve()
+    await street.send(domain="a", replicas=2)
+    with pytest.raises(Invalid) as caught:
+        await street.change(domain="b", replicas=-1)
+    assert str(caught.value) == (
+        'admission webhook "validate.shop.v1.example.com" denied the request: '
+        "spec.replicas: must be 0 or more; spec.domain: cannot be changed"
+    )
+    assert [(c.field, c.reason) for c in caught.value.causes] == [
+        ("spec.replicas", "FieldValueInvalid"),
+        ("spec.domain", "FieldValueForbidden"),
+    ]
+    assert caught.value.status.details is not None
+    assert (caught.value.status.details.kind, caught.value.status.details.name) == ("Shop", "till")
+    await street.change(replicas=3)
+
+
+async def answered(manager: Manager, path: str, query: str = "", **request: Any) -> tuple[int, Any]:
+    asked: dict[str, Any] = {"uid": "1-2", "operation": "CREATE", "name": "till", "userInfo": {}, **request}
+    review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
+    answer = await manager.webhooks.answer(path, query, json.dumps(review).encode())
+    return answer.status, json.loads(answer.body)["response"] if answer.status == 200 else answer.body.decode()
+
+
+VALIDATE, MUTATE = "/validate-example-com-v1-shop", "/mutate-example-com-v1-shop"
+
+
+def document(**spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": "till"}, "spec": spec}
+
+
+@virtual_time
+async def test_warnings_are_made_fit_to_travel() -> None:
+    street = Street()
+    street.manager.webhook(Shop).validates(validate_shop)
+    status, response = await answered(street.manager, VALIDATE, object=document())
+    assert (status, response["allowed"], response["uid"]) == (200, True, "1-2")
+    (warning,) = response["warnings"]
+    assert warning.startswith("one replica xxx")
+    assert len(warning) == 256
+
+
+@virtual_time
+async def test_deletion() -> None:
+    street = Street()
+
+    async def keep(shop: Shop) -> AsyncIterator[Cause]:
+        if shop.spec.replicas > 1:
+            yield Cause("", "scale it down first")
+
+    street.manager.webhook(Shop).validates_deletion(keep)
+    street.serve()
+    await street.send(replicas=2)
+    with pytest.raises(Invalid, match="denied the request: scale it down first"):
+        await street.client.delete(Shop, KEY)
+    await street.change(replicas=1)
+    await street.client.delete(Shop, KEY)
+    assert street.server.read(Shop, KEY) is None
+
+
+@virtual_time
+async def test_a_plain_no() -> None:
+    street = Street()
+
+    def closed(shop: Shop, former: Shop | None) -> None:
+        raise Denied("the shop is closed")
+
+    street.manager.webhook(Shop).validates(closed)
+    street.serve()
+    with pytest.raises(Forbidden, match="denied the request: the shop is closed"):
+        await street.send()
+
+
+@virtual_time
+async def test_a_handler_that_fails_is_no_answer_and_tells_nothing() -> None:
+    street = Street()
+
+    def broken(shop: Shop, former: Shop | None) -> None:
+        raise ValueError("hunter2")
+
+    street.manager.webhook(Shop).validates(broken)
+    street.manager.webhook(Shop, WebhookOptions(name="lenient", failure_policy="Ignore")).validates(broken)
+    street.serve()
+    with pytest.raises(InternalError, match=r"the handler failed; the operator's log has more \(review ") as caught:
+        await street.send()
+    assert "hunter2" not in str(caught.value)
+    assert "lenient" not in str(caught.value)
+
+
+@virtual_time
+async def test_a_handler_ends_before_the_api_server_gives_up() -> None:
+    street = Street()
+
+    async def slow(shop: Shop, former: Shop | None) -> None:
+        await asyncio.sleep(60)
+
+    street.manager.webhook(Shop, WebhookOptions(timeout_seconds=5)).validates(slow)
+    loop = asyncio.get_running_loop()
+    for query, taken in (("", 4.5), ("timeout=2s", 1.8), ("timeout=30s", 4.5)):
+        begun = loop.time()
+        status, text = await answered(street.manager, VALIDATE, query, object=document())
+        assert (status, text) == (500, f"the handler took longer than {taken} s (review 1-2)\n")
+        assert loop.time() - begun == pytest.approx(taken)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"metadata": {"name": "other"}}, "metadata.name"),
+        ({"status": {"observedGeneration": 1}}, "status"),
+    ],
+)
+@virtual_time
+async def test_a_defaulting_handler_stays_within_the_request(change: dict[str, Any], told: str) -> None:
+    street = Street()
+    kind = unstructured(Shop.api_resource)
+    street.manager.webhook(kind).defaults(lambda shop: type(shop).of({**shop.to_dict(), **change}))
+    status, text = await answered(street.manager, MUTATE, object=document())
+    assert status == 500
+    assert told not in text
+
+
+@virtual_time
+async def test_a_status_is_changed_in_a_write_of_the_status() -> None:
+    street = Street()
+    options = WebhookOptions(subresource="status")
+    street.manager.webhook(Shop, options).defaults(lambda shop: replace(shop, status=Status(observed_generation=3)))
+    path = f"{MUTATE}-status"
+    status, response = await answered(street.manager, path, object=document(), subResource="status")
+    patch = json.loads(base64.b64decode(response["patch"]))
+    assert (status, patch) == (200, [{"op": "add", "path": "/status", "value": {"observedGeneration": 3}}])
+    assert (await answered(street.manager, path, object=document()))[0] == 400
+
+
+@virtual_time
+async def test_objects_that_do_not_fit_their_type() -> None:
+    street = Street()
+    seen: list[Shop | None] = []
+
+    def look(shop: Shop, former: Shop | None) -> None:
+        seen.append(former)
+
+    street.manager.webhook(Shop).validates(look).validates_deletion(lambda shop: [Cause("", "no")])
+    odd = document(replicas="many")
+    status, response = await answered(street.manager, VALIDATE, object=odd)
+    assert (status, response["allowed"], response["status"]["code"]) == (200, False, 422)
+    assert response["status"]["message"].endswith("Expected `int`, got `str` - at `$.spec.replicas`")
+    # What is stored can be mended, and deleted.
+    update = await answered(street.manager, VALIDATE, object=document(), oldObject=odd, operation="UPDATE")
+    assert update[1]["allowed"]
+    assert seen == [None]
+    assert (await answered(street.manager, VALIDATE, oldObject=odd, operation="DELETE"))[1]["allowed"]
+
+
+@virtual_time
+async def test_what_is_no_review() -> None:
+    street = Street()
+    street.manager.webhook(Shop).validates(validate_shop)
+    for body in (b"", b"{}", b"\xff", b'{"apiVersion":"x","kind":"y","request":{"operation":"CREATE"}}'):
+        assert (await street.manager.webhooks.answer(VALIDATE, "", body)).status == 400
+    assert (await street.manager.webhooks.answer("/validate-pods", "", b"{}")).status == 404
+
+
+@virtual_time
+async def test_the_authorizer_is_asked_for_the_user() -> None:
+    street = Street()
+    role = {"metadata": {"name": "one"}, "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]}
+    role |= {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
+    street.server.grant("jane", role, namespace="default")
+    jane, john = UserInfo(username="jane"), UserInfo(username="john")
+    assert await jane.may(street.client, "get", Secret, namespace="default", name="a")
+    assert not await jane.may(street.client, "get", Secret, namespace="kube-system")
+    assert not await john.may(street.client, "get", Secret, namespace="default")
+
+
+def test_what_is_declared_wrong() -> None:
+    street = Street()
+    street.manager.webhook(Shop)
+    with pytest.raises(ConfigurationError, match="two webhooks of example-com-v1-shop: give one a name"):
+        street.manager.webhook(Shop)
+    with pytest.raises(ConfigurationError, match=r"must take an object and, if it likes, the request"):
+        street.manager.webhook(Pod).defaults(lambda: None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="timeout_seconds must be 1 to 30, not 31"):
+        WebhookOptions(timeout_seconds=31)
+
+
+def test_the_configurations_say_what_was_declared() -> None:
+    street = Street()
+    street.manager.webhook(Shop).defaults(default_shop).validates(validate_shop).validates_deletion(lambda _: None)
+    conditions = {"ours": "object.metadata.name != 'x'"}
+    options = WebhookOptions(
+        name="exec",
+        operations=("CONNECT",),
+        resource=Pod.api_resource,
+        subresource="exec",
+        match_conditions=conditions,
+        namespace_selector={"matchLabels": {"a": "b"}},
+    )
+    exec_options = unstructured(ApiResource("", "v1", "PodExecOptions", "pods"))
+    street.manager.webhook(exec_options, options).validates(lambda asked, former: None)
+    street.manager.webhook(Pod).permits(SubjectAccessReview, "create")
+    serving = WebhookServing(service="shop", namespace="sys")
+    mutating, validating = street.manager.webhooks.configurations(serving)
+    assert (mutating["kind"], mutating["metadata"]) == ("MutatingWebhookConfiguration", {"name": "shop"})
+    (entry,) = mutating["webhooks"]
+    assert entry == {
+        "name": "mutate.shop.v1.example.com",
+        "clientConfig": {"service": {"name": "shop", "namespace": "sys", "path": MUTATE, "port": 443}},
+        "rules": [
+            {
+                "apiGroups": ["example.com"],
+                "apiVersions": ["v1"],
+                "resources": ["shops"],
+                "operations": ["CREATE", "UPDATE"],
+                "scope": "Namespaced",
+            }
+        ],
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "failurePolicy": "Fail",
+        "matchPolicy": "Equivalent",
+        "timeoutSeconds": 10,
+        "reinvocationPolicy": "Never",
+    }
+    first, second = validating["webhooks"]
+    assert first["rules"][0]["operations"] == ["CREATE", "UPDATE", "DELETE"]
+    assert second["name"] == "validate.exec.exec.pod.v1.core.k8s.io"
+    assert second["rules"][0]["resources"] == ["pods/exec"]
+    assert second["matchConditions"] == [{"name": "ours", "expression": conditions["ours"]}]
+    assert street.manager.webhooks.targets(serving)[0][1] == "shop"
+    rules = cluster_role("x", street.manager.webhooks.permissions(serving))["rules"]
+    assert rules[0]["resources"] == ["subjectaccessreviews"]
+    assert rules[1] == {
+        "apiGroups": ["admissionregistration.k8s.io"],
+        "resources": ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+        "verbs": ["get", "watch", "patch"],
+        "resourceNames": ["shop"],
+    }
+
+
+@virtual_time
+async def test_a_webhook_about_secrets_is_not_asked_about_its_own() -> None:
+    street = Street()
+
+    def closed(secret: Secret, former: Secret | None) -> None:
+        raise Denied("no secrets")
+
+    serving = WebhookServing(service="webhooks", namespace="default")
+    street.manager.webhook(Secret).validates(closed)
+    serve_webhooks(street.server, street.manager, serving)
+    await street.client.create(Secret(metadata=ObjectMeta(name="webhooks-cert", namespace="default")))
+    with pytest.raises(Forbidden, match="no secrets"):
+        await street.client.create(Secret(metadata=ObjectMeta(name="other", namespace="default")))

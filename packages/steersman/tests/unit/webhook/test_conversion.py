@@ -1,0 +1,284 @@
+"""Versions become each other, and nothing is lost; where it would be, that is said."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Annotated, Any, Literal
+
+import pytest
+from msgspec.structs import replace
+
+from steersman.api.batch_v1 import JobTemplateSpec
+from steersman.client import Client, MergePatch
+from steersman.crd import definition
+from steersman.errors import ConfigurationError, InternalError
+from steersman.manager import Manager
+from steersman.meta import (
+    Field,
+    FrozenDict,
+    FrozenStruct,
+    ObjectKey,
+    Resource,
+    Spec,
+    Status,
+    decode_builtins,
+    resource,
+    unstructured,
+)
+from steersman.webhook import Conversion, ConversionFailed, Spoke, WebhookServing, same_fields
+from steersman.webhook.conversion import HUB_ANNOTATION
+from steersman.webhook.fields import explicit
+from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
+from steersman_testing.conversions import assert_round_trips
+from steersman_testing.webhooks import serve_webhooks
+
+
+class Door(FrozenStruct):
+    name: str
+    width: Annotated[int, Field(ge=-9)] = 1
+    colour: Annotated[str, Field(max_length=40)] = "brown"
+
+
+class ShopSpecV2(Spec):
+    domain: str
+    doors: tuple[Door, ...] = ()
+    tier: Literal["small", "large", "huge"] = "small"
+    labels: FrozenDict[str, str] = FrozenDict()
+
+
+class DoorV1(FrozenStruct):
+    name: str
+    width: Annotated[int, Field(ge=-9)] = 1
+
+
+class ShopSpecV1(Spec):
+    host: str
+    doors: tuple[DoorV1, ...] = ()
+    big: bool = False
+
+
+@resource(group="example.com", version="v2", plural="shops")
+class ShopV2(Resource[ShopSpecV2, Status]):
+    """A shop."""
+
+
+@resource(group="example.com", version="v1", plural="shops")
+class ShopV1(Resource[ShopSpecV1, Status]):
+    """A shop."""
+
+
+ShopV1.api_resource = ShopV1.api_resource._replace(kind="Shop")
+ShopV2.api_resource = ShopV2.api_resource._replace(kind="Shop")
+
+
+def to_v2(old: ShopV1) -> ShopV2:
+    doors = tuple(Door(name=d.name, width=d.width) for d in old.spec.doors)
+    spec = ShopSpecV2(domain=old.spec.host, doors=doors, tier="large" if old.spec.big else "small")
+    return ShopV2(metadata=old.metadata, spec=spec, status=old.status)
+
+
+def to_v1(new: ShopV2) -> ShopV1:
+    doors = tuple(DoorV1(name=d.name, width=d.width) for d in new.spec.doors)
+    spec = ShopSpecV1(host=new.spec.domain, doors=doors, big=new.spec.tier != "small")
+    return ShopV1(metadata=new.metadata, spec=spec, status=new.status)
+
+
+SHOPS = Conversion(ShopV2, Spoke(ShopV1, to_hub=to_v2, from_hub=to_v1))
+KEY = ObjectKey("default", "till")
+METADATA = {"name": "till", "namespace": "default", "uid": "7", "labels": {"a": "b"}}
+
+
+def shop(version: str, **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": f"example.com/{version}", "kind": "Shop", "metadata": METADATA, "spec": spec}
+
+
+def test_nothing_is_lost() -> None:
+    assert_round_trips(SHOPS)
+
+
+def test_what_the_spoke_cannot_say_is_kept_and_changes_are_merged() -> None:
+    hub = shop("v2", domain="x", tier="huge", doors=[{"name": "a", "colour": "red"}, {"name": "b", "colour": "blue"}])
+    spoke = SHOPS.convert(hub, "example.com/v1")
+    assert spoke["spec"] == {"host": "x", "big": True, "doors": [{"name": n, "width": 1} for n in "ab"]}
+    assert spoke["metadata"]["labels"] == METADATA["labels"]
+    assert json.loads(spoke["metadata"]["annotations"][HUB_ANNOTATION]) == {"spec": hub["spec"]}
+    assert SHOPS.convert(spoke, "example.com/v2") == hub
+
+    spoke["spec"] = {"host": "y", "big": True, "doors": [{"name": "b", "width": 3}, {"name": "c"}]}
+    assert SHOPS.convert(spoke, "example.com/v2")["spec"] == {
+        "domain": "y",
+        "tier": "huge",
+        "doors": [{"name": "b", "colour": "blue", "width": 3}, {"name": "c"}],
+    }
+    spoke["spec"]["big"] = False
+    assert SHOPS.convert(spoke, "example.com/v2")["spec"]["tier"] == "small"
+
+
+def test_defaults_are_written_out_since_nobody_else_fills_them_in() -> None:
+    converted = SHOPS.convert(shop("v1", host="x"), "example.com/v2")
+    assert converted["spec"] == {"domain": "x", "tier": "small"}
+    assert "annotations" not in converted["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("document", "told"),
+    [
+        (shop("v1", host="x", colour="red"), "does not know spec.colour, which would be lost"),
+        (shop("v1", host="x", doors=[{"name": "a", "lock": {}}]), r"does not know spec.doors\[0\].lock"),
+        (shop("v1", host=3), "it does not fit ShopV1 v1: Expected `str`"),
+        (shop("v3", host="x"), "version example.com/v3 is not known here"),
+        (
+            {**shop("v1", host="x"), "metadata": {**METADATA, "annotations": {HUB_ANNOTATION: "{"}}},
+            "was changed and is no JSON any more",
+        ),
+    ],
+)
+def test_what_would_be_lost_is_refused(document: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConversionFailed, match=told):
+        SHOPS.convert(document, "example.com/v2")
+
+
+def test_what_somebody_wrote_into_the_annotation_is_held_to_the_schema() -> None:
+    spoke = shop("v1", host="x", doors=[{"name": "a"}])
+    for spec, told in (
+        ({"domain": "x", "tier": "vast"}, "Invalid enum value 'vast'"),
+        ({"domain": "x", "colour": "red"}, "does not know spec.colour"),
+        (
+            {"domain": "x", "doors": [{"name": "a", "colour": "r" * 41}]},
+            r"steersman.dev/hub says, .spec.doors\[0\].colour must be at most 40 characters long",
+        ),
+    ):
+        annotations = {HUB_ANNOTATION: json.dumps({"spec": spec})}
+        written = {**spoke, "metadata": {**METADATA, "annotations": annotations}}
+        with pytest.raises(ConversionFailed, match=told):
+            SHOPS.convert(written, "example.com/v2")
+
+
+def test_a_hub_that_cannot_hold_all_that_a_spoke_says_is_found() -> None:
+    def wide(old: ShopV1) -> ShopV2:
+        shop = to_v2(old)
+        doors = tuple(replace(d, width=d.width - 10) for d in shop.spec.doors)
+        return replace(shop, spec=replace(shop.spec, doors=doors))
+
+    def narrow(new: ShopV2) -> ShopV1:
+        shop = to_v1(new)
+        doors = tuple(replace(d, width=d.width + 10) for d in shop.spec.doors)
+        return replace(shop, spec=replace(shop.spec, doors=doors))
+
+    with pytest.raises(AssertionError, match=r"v1 becomes a v2 that the API server would refuse: .*must be at least"):
+        assert_round_trips(Conversion(ShopV2, Spoke(ShopV1, to_hub=wide, from_hub=narrow)))
+
+
+class Old(FrozenStruct):
+    first_name: str
+    doors: tuple[DoorV1, ...] = ()
+    size: int | None = 5
+    labels: FrozenDict[str, str] = FrozenDict()
+    gone: str = ""
+
+
+class New(FrozenStruct):
+    first_name: str
+    doors: tuple[Door, ...] = ()
+    size: int | None = 7
+    labels: FrozenDict[str, str] = FrozenDict()
+    height: int
+
+
+def test_what_is_absent_of_kubernetes_own_types_stays_absent() -> None:
+    assert explicit(JobTemplateSpec()) == {}
+    template = decode_builtins({"metadata": {"labels": {"a": "b"}}, "spec": {"backoffLimit": 0}}, JobTemplateSpec)
+    assert explicit(template) == {"metadata": {"labels": {"a": "b"}}, "spec": {"backoffLimit": 0}}
+
+
+class Otherwise(FrozenStruct):
+    doors: tuple[str, ...] = ()
+
+
+def test_the_same_fields() -> None:
+    old = Old(first_name="a", doors=(DoorV1(name="d"),), labels=FrozenDict(x="y"))
+    assert same_fields(old, New, height=3) == New(
+        first_name="a", doors=(Door(name="d"),), size=5, labels=FrozenDict(x="y"), height=3
+    )
+    with pytest.raises(ConversionFailed, match=r"Old becomes no New: .*height"):
+        same_fields(old, New)
+    with pytest.raises(ConversionFailed, match="firstname"):
+        same_fields(old, New, height=3, firstname="b")
+    with pytest.raises(ConversionFailed, match=r"doors does not fit: .*Expected `str`"):
+        same_fields(New(first_name="a", doors=(Door(name="d"),), height=3), Otherwise)
+
+
+def test_conversions_that_lose_something_are_found() -> None:
+    def forgets_doors(old: ShopV1) -> ShopV2:
+        return ShopV2(metadata=old.metadata, spec=ShopSpecV2(domain=old.spec.host), status=old.status)
+
+    def forgets_status(new: ShopV2) -> ShopV1:
+        return replace(to_v1(new), status=None)
+
+    def always_big(new: ShopV2) -> ShopV1:
+        shop = to_v1(new)
+        return replace(shop, spec=replace(shop.spec, big=True))
+
+    for up, down, told in (
+        (forgets_doors, to_v1, "v1 through v2 comes back changed: spec.(doors|big) is lost"),
+        (to_v2, forgets_status, "v1 through v2 comes back changed: .*status is lost"),
+        (to_v2, always_big, "v1 through v2 comes back changed: .*spec.big is True"),
+    ):
+        with pytest.raises(AssertionError, match=told):
+            assert_round_trips(Conversion(ShopV2, Spoke(ShopV1, to_hub=up, from_hub=down)))
+
+
+def test_versions_are_of_one_kind() -> None:
+    with pytest.raises(ConfigurationError, match="is no other version of"):
+        Conversion(ShopV2, Spoke(ShopV2, to_hub=lambda s: s, from_hub=lambda s: s))
+    with pytest.raises(ConfigurationError, match="two spokes of one version"):
+        Conversion(ShopV2, *SHOPS.spokes.values(), *SHOPS.spokes.values())
+
+
+def street() -> SimpleNamespace:
+    """An API server that stores v2 and serves both, and asks a manager."""
+    runtime = virtual_runtime()
+    server = InMemoryApiServer(runtime)
+    manager = Manager(server, runtime=runtime)
+    manager.conversion(SHOPS)
+    crd, old = definition(ShopV2), definition(ShopV1)
+    crd["spec"]["versions"].append({**old["spec"]["versions"][0], "storage": False})
+    serving = WebhookServing(service="webhooks", namespace="default")
+    crd["spec"]["conversion"] = manager.webhooks.conversion_webhook(serving).to_wire()
+    crd["spec"]["names"] = {"kind": "Shop", "plural": "shops"}
+    crd["metadata"]["name"] = "shops.example.com"
+    serve_webhooks(server, manager)
+    server.load(crd)
+    return SimpleNamespace(server=server, manager=manager, client=Client(server, field_manager="user"))
+
+
+@virtual_time
+async def test_an_old_client_does_not_lose_what_is_new() -> None:
+    world = street()
+    old, new = unstructured(ShopV1.api_resource), unstructured(ShopV2.api_resource)
+    await world.client.create(new.of(shop("v2", domain="x", tier="huge", doors=[{"name": "a", "colour": "red"}])))
+    await world.client.patch(old, KEY, MergePatch({"spec": {"host": "y"}}))
+    found = await world.client.get(new, KEY)
+    assert found.content["spec"] == {
+        "domain": "y",
+        "tier": "huge",
+        "doors": ({"name": "a", "width": 1, "colour": "red"},),
+    }
+    assert not found.metadata.annotations
+    assert [o.content["spec"]["host"] for o in (await world.client.list(old)).items] == ["y"]
+
+
+@virtual_time
+async def test_a_conversion_that_fails_says_of_what_and_no_more() -> None:
+    world = street()
+
+    def broken(new: ShopV2) -> ShopV1:
+        raise ValueError("hunter2")
+
+    new = unstructured(ShopV2.api_resource)
+    await world.client.create(new.of(shop("v2", domain="x")))
+    world.manager.webhooks.conversions[0].spokes["example.com/v1"].from_hub = broken
+    with pytest.raises(InternalError, match="Shop default/till: the conversion failed; the operator's log") as caught:
+        await world.client.get(unstructured(ShopV1.api_resource), KEY)
+    assert "hunter2" not in str(caught.value)

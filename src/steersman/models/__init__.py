@@ -1,5 +1,0 @@
-"""Types of other people's kinds, from their definitions: the way back of ``steersman.crd``."""
-
-from steersman.models.package import Package, package
-
-__all__ = ["Package", "package"]

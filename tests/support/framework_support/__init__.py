@@ -1,0 +1,1 @@
+"""Support code that the tests of the framework's packages share."""

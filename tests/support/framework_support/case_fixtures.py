@@ -1,0 +1,24 @@
+"""What several of these tests find on the real API server."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from apiserver_cases import CRDS
+from apiserver_cases.installation import install
+from steersman.client import connect
+from steersman_testing.envtest import Envtest
+
+
+@pytest.fixture(scope="session")
+def envtest_of_cases(envtest: Envtest) -> Envtest:
+    """The real API server with the definitions of the cases: put there once, since it judges them anew each time."""
+
+    async def installed() -> None:
+        async with connect(envtest.config, retry=None) as transport:
+            await install(transport, CRDS)
+
+    asyncio.run(installed())
+    return envtest

@@ -1,0 +1,110 @@
+"""An operator in a process of its own: what it logs, counts and weighs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from steersman_testing.envtest.process import ServerProcess
+
+PROGRAM = Path(__file__).with_name("beacon_operator.py")
+
+
+class OperatorProcess:
+    """``beacon_operator.py``, running.
+
+    Args:
+        directory: for its log.
+        kubeconfig: the way to the API server, straight or through a proxy.
+        arguments: more of the program's options.
+    """
+
+    def __init__(self, directory: Path, kubeconfig: Path, namespace: str, *arguments: str, name: str = "a") -> None:
+        self.log = directory / f"operator-{name}.log"
+        command = [sys.executable, str(PROGRAM), "--kubeconfig", str(kubeconfig), "--namespace", namespace]
+        self._process = ServerProcess([*command, "--instance", name, *arguments], self.log)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; minus the signal that ended it."""
+        return self._process.exit_code
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.signal(number)
+
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """What it has logged so far; what is no JSON comes as ``{"event": text}``."""
+        for line in self.log.read_text(errors="replace").splitlines() if self.log.exists() else ():
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError:
+                yield {"event": line}
+
+    def logged(self, event: str) -> list[dict[str, Any]]:
+        """Its lines that say ``event``."""
+        return [line for line in self.lines() if line.get("event") == event]
+
+    async def wait_for_log(self, event: str, seconds: float = 60.0) -> dict[str, Any]:
+        """The first line that says ``event``. Raises RuntimeError when it ends without."""
+        async with asyncio.timeout(seconds):
+            while True:
+                if found := self.logged(event):
+                    return found[0]
+                if self.exit_code is not None:
+                    raise RuntimeError(f"the operator ended with {self.exit_code}:\n{self._process.last_words(40)}")
+                await asyncio.sleep(0.05)
+
+    async def wait_until_ended(self, seconds: float = 60.0) -> int:
+        """Its exit code."""
+        async with asyncio.timeout(seconds):
+            while (code := self.exit_code) is None:
+                await asyncio.sleep(0.02)
+            return code
+
+    async def metrics(self) -> dict[str, float]:
+        """Its metrics, by ``name{label="value"}``, and by ``name`` the sum over all labels."""
+        port = next(line["port"] for line in self.logged("listening") if "/metrics" in line["paths"])
+        text = await asyncio.to_thread(_read, f"http://127.0.0.1:{port}/metrics")
+        totals: dict[str, float] = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
+                labels = ",".join(f'{k}="{v}"' for k, v in sorted(sample.labels.items()))
+                totals[f"{sample.name}{{{labels}}}"] = sample.value
+        return totals
+
+    def rss_mib(self) -> float:
+        """The memory that it has resident, in MiB."""
+        return _status_mib(self.pid, "VmRSS:")
+
+    def peak_rss_mib(self) -> float:
+        """The most that it ever had resident, in MiB."""
+        return _status_mib(self.pid, "VmHWM:")
+
+    def kill(self) -> None:
+        """Ends it at once, frozen or not."""
+        self._process.kill()
+
+
+def _read(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=10) as response:
+        return response.read().decode()
+
+
+def _status_mib(pid: int, field: str) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(field):
+            return int(line.split()[1]) / 1024
+    raise ValueError(f"/proc/{pid}/status has no {field}")

@@ -1,5 +1,0 @@
-"""What these tests share."""
-
-from packaged import installation, webhooked
-
-__all__ = ["installation", "webhooked"]
