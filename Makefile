@@ -53,7 +53,7 @@ test-integration: $(READY) ## Tests on the real API server and on real database 
 	@$(BIN)/python -m devcluster build
 	@$(BIN)/python -m devcluster packages $(SERVERS)
 	@$(BIN)/python -m devcluster servers
-	@PYTHONPATH=tests/support $(BIN)/python -m framework_support.built_for_tests
+	@PYTHONPATH=tests/support $(BIN)/python -m framework_support.build_test_tools
 	@# More workers than cores, since many tests wait for servers.
 	@$(BIN)/pytest -n 4 --dist loadgroup $(INTEGRATION)
 

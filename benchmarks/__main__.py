@@ -13,34 +13,36 @@ from rich.console import Console
 from rich.markup import escape
 
 from benchmarks import build, machine, plot, report, results
-from benchmarks.environment import Bench
+from benchmarks.environment import BenchmarkConfig
 from benchmarks.measurement import Measurement
 from benchmarks.peers import PEERS, Peer
-from benchmarks.runner import Outcome, run
+from benchmarks.runner import BenchmarkRun, run
 from benchmarks.scenarios import Scenario
 from benchmarks.scenarios.catalogue import PODS, scenarios
 from benchmarks.summary import summarise
-from benchmarks.targets import verdicts
+from benchmarks.targets import evaluate
 from benchmarks.versions import versions
 from devcluster.errors import DevclusterError
 from devcluster.progress import Progress
 
-SECONDS = 20.0
-_INTERRUPTED = 130
+DEFAULT_SECONDS = 20.0
+_EXIT_INTERRUPTED = 130
 PLOT = Path(__file__).parents[1] / "docs" / "assets" / "benchmarks.svg"
 console = Console(highlight=False)
 
-Choice = Annotated[list[str] | None, typer.Option("--scenario", help="a to e, or words of the title; repeatable")]
-Chosen = Annotated[list[str] | None, typer.Option("--peer", help="may be repeated. Default: all")]
+ScenarioOption = Annotated[
+    list[str] | None, typer.Option("--scenario", help="a to e, or words of the title; repeatable")
+]
+PeerOption = Annotated[list[str] | None, typer.Option("--peer", help="may be repeated. Default: all")]
 
 
 def main(
-    scenario: Choice = None,
-    peer: Chosen = None,
+    scenario: ScenarioOption = None,
+    peer: PeerOption = None,
     runs: Annotated[int, typer.Option(help="How often each is measured.", min=1)] = 5,
     objects: Annotated[int | None, typer.Option(help="Objects of (a) and (d), for a quick look.", min=1)] = None,
     pods: Annotated[int, typer.Option(help="Pods of (c).", min=1)] = PODS,
-    seconds: Annotated[float, typer.Option(help="How long (b), (c) and (d) are watched.", min=2)] = SECONDS,
+    seconds: Annotated[float, typer.Option(help="How long (b), (c) and (d) are watched.", min=2)] = DEFAULT_SECONDS,
 ) -> None:
     """Measure Steersman beside controller-runtime, kube-rs and Kopf.
 
@@ -49,47 +51,49 @@ def main(
     peers = [p for p in PEERS if peer is None or p.name in peer]
     built = build.ensure(peers, Progress(console))
     peers = [p for p in peers if p.toolchain in built]
-    bench = Bench(built, machine.cores(), objects=objects or 2000, pods=pods, seconds=seconds)
-    everything = scenarios(objects, pods)
-    chosen = [s for s in everything if scenario is None or any(s.matches(wanted) for wanted in scenario)]
-    whole = (len(peers), objects, pods, seconds) == (len(PEERS), None, PODS, SECONDS)
+    config = BenchmarkConfig(built, machine.assign_cores(), objects=objects or 2000, pods=pods, seconds=seconds)
+    all_scenarios = scenarios(objects, pods)
+    chosen = [s for s in all_scenarios if scenario is None or any(s.matches(selector) for selector in scenario)]
+    complete = (len(peers), objects, pods, seconds) == (len(PEERS), None, PODS, DEFAULT_SECONDS)
     try:
-        outcome = asyncio.run(_run(bench, chosen, peers, runs, [s.title for s in everything] if whole else None))
+        outcome = asyncio.run(
+            _run(config, chosen, peers, runs, [s.title for s in all_scenarios] if complete else None)
+        )
     except (KeyboardInterrupt, asyncio.CancelledError):
         console.print("ended: operators and servers run no more; scenarios that were done are written")
-        raise typer.Exit(_INTERRUPTED) from None
+        raise typer.Exit(_EXIT_INTERRUPTED) from None
     summaries = summarise(outcome.measurements)
     for table in report.figures(summaries):
         console.print(table)
-    console.print(report.targets(verdicts(summaries)))
+    console.print(report.targets(evaluate(summaries)))
     for failure in outcome.failures:
         console.print(f"[red]✗[/red] {escape(failure)}", soft_wrap=True)
-    if not whole:
+    if not complete:
         console.print("Nothing was written: it was not the whole comparison.")
     raise typer.Exit(1 if outcome.failures else 0)
 
 
 async def _run(
-    bench: Bench, chosen: list[Scenario], peers: list[Peer], runs: int, titles: list[str] | None
-) -> Outcome:
+    config: BenchmarkConfig, chosen: list[Scenario], peers: list[Peer], runs: int, titles: list[str] | None
+) -> BenchmarkRun:
     """Runs the scenarios, and writes the results of each as soon as it is done; not without ``titles``."""
     task = asyncio.current_task()
     assert task is not None
     # As Ctrl+C does: operators and servers are ended on the way out.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    every = Outcome()
+    total = BenchmarkRun()
     for scenario in chosen:
-        outcome = await run(bench, scenario, peers, runs, lambda line: console.print(escape(line), soft_wrap=True))
+        outcome = await run(config, scenario, peers, runs, lambda line: console.print(escape(line), soft_wrap=True))
         if titles is not None and not outcome.failures:
             _write(outcome.measurements, runs, titles)
-        every.measurements += outcome.measurements
-        every.failures += outcome.failures
-    return every
+        total.measurements += outcome.measurements
+        total.failures += outcome.failures
+    return total
 
 
 def _write(measurements: list[Measurement], runs: int, titles: list[str]) -> None:
-    told = {"machine": machine.description(), **versions(), "runs": str(runs), "day": f"{datetime.now(UTC):%F}"}
-    merged = results.merge(results.load(), measurements, told)
+    metadata = {"machine": machine.description(), **versions(), "runs": str(runs), "day": f"{datetime.now(UTC):%F}"}
+    merged = results.merge(results.load(), measurements, metadata)
     merged.measurements = results.in_order(merged.measurements, titles)
     PLOT.write_text(plot.draw(results.write(merged), results.caption(merged)))
     console.print(f"written to {results.DIRECTORY}", soft_wrap=True)

@@ -24,8 +24,8 @@ def ensure(peers: Iterable[Peer], progress: Progress) -> dict[Toolchain, Path]:
     A toolchain that this machine lacks is told and left out, and with it its peers.
     """
     built: dict[Toolchain, Path] = {}
-    needed: dict[Toolchain, None] = {peer.toolchain: None for peer in peers}
-    for toolchain in needed:
+    required: dict[Toolchain, None] = {peer.toolchain: None for peer in peers}
+    for toolchain in required:
         try:
             built[toolchain] = _BUILDERS[toolchain](progress)
         except Unsupported as missing:
@@ -94,9 +94,11 @@ def cached(
     name: str, sources: Iterable[Path], version: str, build: Callable[[Path], None], progress: Progress
 ) -> Path:
     """The directory that ``build`` filled, for these sources and this version of the toolchain."""
-    place = layout.cache() / name
-    directory = place / _key(sources, version)
-    with lock.exclusive(place / ".lock", lambda: progress.note(f"Another process builds {name}; waiting for it.")):
+    cache_directory = layout.cache_directory() / name
+    directory = cache_directory / _key(sources, version)
+    with lock.exclusive(
+        cache_directory / ".lock", lambda: progress.note(f"Another process builds {name}; waiting for it.")
+    ):
         complete = directory / ".complete"
         if not complete.exists():
             shutil.rmtree(directory, ignore_errors=True)

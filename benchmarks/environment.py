@@ -12,8 +12,8 @@ from pathlib import Path
 
 from benchmarks.machine import Cores, pin
 from benchmarks.measurement import cpu_seconds
-from benchmarks.peers import Peer, Settings, Toolchain
-from benchmarks.process import OperatorProcess, running
+from benchmarks.peers import OperatorSettings, Peer, Toolchain
+from benchmarks.process import OperatorProcess, run_operator
 from benchmarks.work import Work
 from steersman.api.apply.apiextensions_v1 import CustomResourceDefinitionApply
 from steersman.api.apply.core_v1 import NamespaceApply
@@ -28,7 +28,7 @@ EMPTY_NAMESPACE = "empty"
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class BenchmarkConfig:
     """What each scenario works with, whoever is measured.
 
     Attributes:
@@ -47,10 +47,10 @@ class Bench:
 
 
 @dataclass(frozen=True, slots=True)
-class ApiServer:
+class BenchmarkApiServer:
     """A running API server and a client of its administrator."""
 
-    bench: Bench
+    config: BenchmarkConfig
     environment: Envtest
     client: Client
     audit_log: Path
@@ -68,7 +68,7 @@ class ApiServer:
     @contextmanager
     def all_cores(self) -> Generator[None]:
         """Lets the API server and etcd use the operator's core as well, while no operator runs."""
-        cores = self.bench.cores
+        cores = self.config.cores
         pin(self.environment.control_plane.pids, cores.others | {cores.operator})
         try:
             yield
@@ -76,28 +76,32 @@ class ApiServer:
             pin(self.environment.control_plane.pids, cores.others)
 
     @asynccontextmanager
-    async def operator(self, peer: Peer, settings: Settings) -> AsyncGenerator[OperatorProcess]:
+    async def operator(self, peer: Peer, settings: OperatorSettings) -> AsyncGenerator[OperatorProcess]:
         """Runs the peer's operator during the block."""
         settings = replace(settings, metrics_port=_free_port())
-        command = peer.command(self.bench.built, settings)
-        async with running(command, settings.environment(), self.bench.cores.operator) as process:
+        command = peer.command(self.config.built, settings)
+        async with run_operator(command, settings.environment(), self.config.cores.operator) as process:
             yield process
 
 
 @asynccontextmanager
-async def api_server(bench: Bench, arguments: Mapping[str, str] | None = None) -> AsyncGenerator[ApiServer]:
+async def api_server(
+    config: BenchmarkConfig, arguments: Mapping[str, str] | None = None
+) -> AsyncGenerator[BenchmarkApiServer]:
     """A new API server with Work and the two namespaces, during the block.
 
     Args:
         arguments: more of kube-apiserver's command line.
     """
     # Inherited by what is started here: API server and etcd.
-    os.sched_setaffinity(0, bench.cores.others)
+    os.sched_setaffinity(0, config.cores.others)
     with await asyncio.to_thread(Envtest.start, arguments=arguments) as environment:
         async with connect(environment.config) as transport:
             client = Client(transport, field_manager="benchmark-harness")
             await _install(client)
-            yield ApiServer(bench, environment, client, Path((arguments or {}).get("audit-log-path", os.devnull)))
+            yield BenchmarkApiServer(
+                config, environment, client, Path((arguments or {}).get("audit-log-path", os.devnull))
+            )
 
 
 async def _install(client: Client) -> None:

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import msgspec
 
-_PARALLEL = 4
+_PARALLEL_CONNECTIONS = 4
 
 
-async def write_again(address: Path, keys: Iterable[str]) -> None:
+async def rewrite_keys(address: Path, keys: Iterable[str]) -> None:
     """Writes each key with the value that it has.
 
     Args:
@@ -29,11 +29,11 @@ async def write_again(address: Path, keys: Iterable[str]) -> None:
         OSError: etcd refused, or a key is not there.
     """
     remaining = list(keys)
-    shares = (remaining[n::_PARALLEL] for n in range(_PARALLEL))
-    await asyncio.gather(*(asyncio.to_thread(_write_again, address, share) for share in shares))
+    shares = (remaining[n::_PARALLEL_CONNECTIONS] for n in range(_PARALLEL_CONNECTIONS))
+    await asyncio.gather(*(asyncio.to_thread(_rewrite_share, address, share) for share in shares))
 
 
-def _write_again(address: Path, keys: Iterable[str]) -> None:
+def _rewrite_share(address: Path, keys: Iterable[str]) -> None:
     connection = _UnixConnection(address)
     try:
         for key in keys:

@@ -8,15 +8,15 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.environment import NAMESPACE, ApiServer
-from benchmarks.etcd import write_again
+from benchmarks.environment import NAMESPACE, BenchmarkApiServer
+from benchmarks.etcd import rewrite_keys
 from benchmarks.pod_documents import pod_document, pod_name
 from benchmarks.work import Work
 from steersman.client import Client, HttpRequest
-from steersman.errors import Status, error_from_status
+from steersman.errors import ApiStatus, error_from_status
 from steersman.meta import ObjectKey
 
-_PARALLEL = 32
+_PARALLEL_REQUESTS = 32
 
 
 def work_key(number: int) -> ObjectKey:
@@ -24,7 +24,7 @@ def work_key(number: int) -> ObjectKey:
     return ObjectKey(NAMESPACE, f"work-{number:05}")
 
 
-async def create_works(server: ApiServer, count: int) -> str:
+async def create_works(server: BenchmarkApiServer, count: int) -> str:
     """Makes Work from number 0 on, on all cores; returns a resource version from which a watch sees what follows."""
 
     async def create(number: int) -> None:
@@ -42,11 +42,11 @@ async def create_works(server: ApiServer, count: int) -> str:
         )
 
     with server.all_cores():
-        await in_parallel(create, range(count))
+        await run_in_parallel(create, range(count))
     return await _current_version(server.client)
 
 
-async def create_pods(server: ApiServer, count: int) -> None:
+async def create_pods(server: BenchmarkApiServer, count: int) -> None:
     """Makes pods from number 0 on, on all cores."""
 
     async def create(number: int) -> None:
@@ -56,13 +56,13 @@ async def create_pods(server: ApiServer, count: int) -> None:
         await _send(server.client, "PATCH", f"{path}/{pod_name(number)}/status", {"status": pod["status"]})
 
     with server.all_cores():
-        await in_parallel(create, range(count))
+        await run_in_parallel(create, range(count))
 
 
-async def churn_pods(server: ApiServer, count: int) -> None:
+async def churn_pods(server: BenchmarkApiServer, count: int) -> None:
     """Writes each pod once more, past the API server: every watch is told of every pod."""
     keys = (f"/registry/pods/{NAMESPACE}/{pod_name(number)}" for number in range(count))
-    await write_again(server.environment.directory / "etcd:0", keys)
+    await rewrite_keys(server.environment.directory / "etcd:0", keys)
 
 
 async def change_pod(client: Client, number: int, value: str) -> None:
@@ -74,15 +74,15 @@ async def change_pod(client: Client, number: int, value: str) -> None:
 async def change_work(client: Client, key: ObjectKey, text: str) -> int:
     """Writes the text of a Work; returns the generation that this made."""
     body = await _send(client, "PATCH", Work.api_resource.path(key), {"spec": {"text": text}})
-    return msgspec.json.decode(body, type=_Changed).metadata.generation
+    return msgspec.json.decode(body, type=_ChangedObject).metadata.generation
 
 
 async def _current_version(client: Client) -> str:
     listed = await client.raw(Work.api_resource.path(namespace=NAMESPACE), query={"limit": "1"})
-    return msgspec.json.decode(listed, type=_Listed).metadata.resource_version
+    return msgspec.json.decode(listed, type=_ListResponse).metadata.resource_version
 
 
-async def in_parallel(work: Callable[[int], Coroutine[Any, Any, None]], numbers: Iterable[int]) -> None:
+async def run_in_parallel(work: Callable[[int], Coroutine[Any, Any, None]], numbers: Iterable[int]) -> None:
     """Does ``work`` for each number, so many at once that the API server has always enough to do."""
     remaining = iter(numbers)
 
@@ -91,17 +91,17 @@ async def in_parallel(work: Callable[[int], Coroutine[Any, Any, None]], numbers:
             await work(number)
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(_PARALLEL):
+        for _ in range(_PARALLEL_REQUESTS):
             group.create_task(worker())
 
 
-async def steadily(work: Callable[[int], Coroutine[Any, Any, None]], rate: float, count: int) -> None:
+async def run_at_rate(work: Callable[[int], Coroutine[Any, Any, None]], rate: float, count: int) -> None:
     """Begins ``work`` for 0, 1, … at ``rate`` a second, done or not those before; returns when all are done."""
     loop = asyncio.get_running_loop()
-    begun = loop.time()
+    started_at = loop.time()
     async with asyncio.TaskGroup() as group:
         for number in range(count):
-            await asyncio.sleep(begun + number / rate - loop.time())
+            await asyncio.sleep(started_at + number / rate - loop.time())
             group.create_task(work(number))
 
 
@@ -109,7 +109,7 @@ class _Metadata(msgspec.Struct):
     generation: int
 
 
-class _Changed(msgspec.Struct):
+class _ChangedObject(msgspec.Struct):
     metadata: _Metadata
 
 
@@ -117,7 +117,7 @@ class _ListMetadata(msgspec.Struct, rename="camel"):
     resource_version: str
 
 
-class _Listed(msgspec.Struct):
+class _ListResponse(msgspec.Struct):
     metadata: _ListMetadata
 
 
@@ -128,5 +128,5 @@ async def _send(client: Client, method: str, path: str, document: dict[str, Any]
         HttpRequest(method=method, path=path, body=body, content_type=content_type)
     )
     if response.status >= 300:
-        raise error_from_status(msgspec.json.decode(response.body, type=Status))
+        raise error_from_status(msgspec.json.decode(response.body, type=ApiStatus))
     return response.body

@@ -24,7 +24,7 @@ class Cores:
     others: frozenset[int]
 
 
-def cores() -> Cores:
+def assign_cores() -> Cores:
     """The last core that this process may use is the operator's; all before it are the others'."""
     *others, last = sorted(os.sched_getaffinity(0))
     return Cores(last, frozenset(others) or frozenset({last}))

@@ -36,19 +36,19 @@ def cpu_seconds(pid: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Processors:
+class ProcessorTicks:
     """What the machine's processors have been used for, in ticks, and how many of them its host gave to others."""
 
     total: int
     stolen: int
 
     @classmethod
-    def now(cls) -> Processors:
+    def now(cls) -> ProcessorTicks:
         """Since the machine was started."""
         ticks = [int(field) for field in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
         return cls(sum(ticks), ticks[7])
 
-    def stolen_since(self, before: Processors) -> float:
+    def steal_percent_since(self, before: ProcessorTicks) -> float:
         """In percent of all their time."""
         return 100 * (self.stolen - before.stolen) / max(1, self.total - before.total)
 

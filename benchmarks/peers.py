@@ -31,7 +31,7 @@ _HERE = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class OperatorSettings:
     """What one operator process is asked to do."""
 
     kubeconfig: Path
@@ -76,7 +76,7 @@ class Peer:
     loop: str = ""
     leader_election: bool = False
 
-    def command(self, built: Mapping[Toolchain, Path], settings: Settings) -> list[str]:
+    def command(self, built: Mapping[Toolchain, Path], settings: OperatorSettings) -> list[str]:
         """What to run; ``built`` has the program or interpreter of each toolchain."""
         program = str(built[self.toolchain])
         if self.toolchain == "python":

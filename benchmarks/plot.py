@@ -32,7 +32,7 @@ def _cold_start(objects: int) -> tuple[Panel, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class PlotSpec:
     """What is drawn: the panels, what each bar may stand for, in that order, and which of them are ours.
 
     Attributes:
@@ -42,7 +42,7 @@ class Picture:
     label: str
     panels: Sequence[Panel]
     peers: Sequence[str]
-    ours: frozenset[str]
+    highlighted: frozenset[str]
 
 
 PANELS = (
@@ -54,7 +54,7 @@ PANELS = (
     Panel(IDLE, "idle RSS", "Idle: memory, MiB"),
 )
 
-COMPARISON = Picture(
+COMPARISON = PlotSpec(
     "Steersman beside its peers",
     PANELS,
     [peer.name for peer in PEERS],
@@ -64,7 +64,7 @@ _COLUMNS = 2
 _WIDTH, _ROW, _HEAD, _GAP, _MARGIN = 400, 22, 34, 22, 20
 _LABEL, _VALUE, _LINE = 132, 62, 16
 # A bar that would dwarf the others is cut off, and says so; the number beside it is whole.
-_MOST_TIMES_THE_NEXT = 3.0
+_MAX_RATIO_TO_NEXT = 3.0
 
 _STYLE = """
     text { font: 13px system-ui, sans-serif; fill: #212121; }
@@ -79,7 +79,7 @@ _STYLE = """
 """
 
 
-def draw(summaries: Sequence[Summary], caption: Sequence[str] = (), picture: Picture = COMPARISON) -> str:
+def draw(summaries: Sequence[Summary], caption: Sequence[str] = (), picture: PlotSpec = COMPARISON) -> str:
     """An SVG of those panels that were measured, each bar the median, with a line from lowest to highest.
 
     Args:
@@ -87,7 +87,7 @@ def draw(summaries: Sequence[Summary], caption: Sequence[str] = (), picture: Pic
         picture: what is drawn of them.
     """
     panels = _panels(picture.panels, summaries)
-    measured = [(panel, found) for panel in panels if (found := _of(panel, picture.peers, summaries))]
+    measured = [(panel, found) for panel in panels if (found := _panel_summaries(panel, picture.peers, summaries))]
     rows = max((len(found) for _, found in measured), default=0)
     height_of_panel = _HEAD + rows * _ROW + _GAP
     width = 2 * _MARGIN + _COLUMNS * _WIDTH + (_COLUMNS - 1) * _GAP
@@ -95,14 +95,14 @@ def draw(summaries: Sequence[Summary], caption: Sequence[str] = (), picture: Pic
     height = foot + len(caption) * _LINE + _MARGIN
     drawn = "".join(
         f'  <g transform="translate({_MARGIN + i % _COLUMNS * (_WIDTH + _GAP)} '
-        f'{_MARGIN + i // _COLUMNS * height_of_panel})">\n{_panel(panel, found, picture.ours)}  </g>\n'
+        f'{_MARGIN + i // _COLUMNS * height_of_panel})">\n{_panel(panel, found, picture.highlighted)}  </g>\n'
         for i, (panel, found) in enumerate(measured)
     )
     below = "".join(
         f'  <text class="hint" x="{_MARGIN}" y="{foot + 8 + row * _LINE}">{escape(line)}</text>\n'
         for row, line in enumerate(caption)
     )
-    label = f"{picture.label}: " + "; ".join(_words(panel, found) for panel, found in measured)
+    label = f"{picture.label}: " + "; ".join(_accessible_label(panel, found) for panel, found in measured)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
         f'aria-label="{escape(label, {chr(34): "&quot;"})}">\n  <style>{_STYLE}  </style>\n'
@@ -117,38 +117,38 @@ def _panels(panels: Sequence[Panel], summaries: Sequence[Summary]) -> list[Panel
     return [panel for panel in panels if panel.scenario not in measured[:-1]]
 
 
-def _of(panel: Panel, order: Sequence[str], summaries: Sequence[Summary]) -> list[Summary]:
+def _panel_summaries(panel: Panel, order: Sequence[str], summaries: Sequence[Summary]) -> list[Summary]:
     found = [s for s in summaries if (s.scenario, s.metric) == (panel.scenario, panel.metric) and s.peer in order]
     return sorted(found, key=lambda s: order.index(s.peer))
 
 
-def _words(panel: Panel, found: Sequence[Summary]) -> str:
+def _accessible_label(panel: Panel, found: Sequence[Summary]) -> str:
     return f"{panel.title}: " + ", ".join(f"{s.peer} {number(s.median)}" for s in found)
 
 
-def _panel(panel: Panel, found: Sequence[Summary], ours: frozenset[str]) -> str:
+def _panel(panel: Panel, found: Sequence[Summary], highlighted: frozenset[str]) -> str:
     hint = "more is better" if panel.more_is_better else ""
     head = (
         f'    <text class="title" y="12">{escape(panel.title)}</text>\n'
         f'    <text class="hint" x="{_WIDTH}" y="12" text-anchor="end">{hint}</text>\n'
     )
     full = _full_scale([s.median for s in found])
-    return head + "".join(_bar(s, _HEAD - 6 + row * _ROW, full, s.peer in ours) for row, s in enumerate(found))
+    return head + "".join(_bar(s, _HEAD - 6 + row * _ROW, full, s.peer in highlighted) for row, s in enumerate(found))
 
 
 def _full_scale(values: Sequence[float]) -> float:
     *others, largest = sorted(values)
-    return min(largest, _MOST_TIMES_THE_NEXT * others[-1]) if others and others[-1] > 0 else largest
+    return min(largest, _MAX_RATIO_TO_NEXT * others[-1]) if others and others[-1] > 0 else largest
 
 
-def _bar(summary: Summary, y: int, full: float, is_ours: bool) -> str:
+def _bar(summary: Summary, y: int, full: float, is_highlighted: bool) -> str:
     room = _WIDTH - _LABEL - _VALUE
 
     def length(value: float) -> float:
         return round(min(value / full, 1.0) * room, 1) if full > 0 else 0.0
 
     middle = y + _ROW // 2 - 2
-    kind = "ours" if is_ours else "other"
+    kind = "ours" if is_highlighted else "other"
     bar = length(summary.median)
     parts = [
         f'<text x="{_LABEL - 8}" y="{y + 13}" text-anchor="end">{escape(summary.peer)}</text>',

@@ -12,8 +12,8 @@ from steersman.api.core_v1 import Pod
 from steersman.client import connect, load_config
 from steersman.controller import Reconciler, Request, Result
 
-_TICK = 0.005
-_REPORT_EVERY = 1.0
+_TICK_SECONDS = 0.005
+_REPORT_INTERVAL_SECONDS = 1.0
 
 
 class PodReconciler(Reconciler[Pod]):
@@ -29,15 +29,15 @@ class PodReconciler(Reconciler[Pod]):
 
 async def report_pauses() -> None:
     """Says every second how much later than asked a timer fired, at the worst."""
-    longest, report_at = 0.0, time.monotonic() + _REPORT_EVERY
+    longest, report_at = 0.0, time.monotonic() + _REPORT_INTERVAL_SECONDS
     while True:
-        asked = time.monotonic() + _TICK
-        await asyncio.sleep(_TICK)
+        deadline = time.monotonic() + _TICK_SECONDS
+        await asyncio.sleep(_TICK_SECONDS)
         now = time.monotonic()
-        longest = max(longest, now - asked)
+        longest = max(longest, now - deadline)
         if now >= report_at:
             print(json.dumps({"reconciles": PodReconciler.reconciles, "pause_ms": longest * 1000}), flush=True)
-            longest, report_at = 0.0, now + _REPORT_EVERY
+            longest, report_at = 0.0, now + _REPORT_INTERVAL_SECONDS
 
 
 async def run() -> None:

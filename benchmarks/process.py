@@ -20,7 +20,7 @@ from benchmarks.measurement import cpu_seconds, peak_rss_mib, rss_mib
 T = TypeVar("T")
 
 _ROOT = Path(__file__).parents[1]
-_GRACE = 20.0
+_GRACE_SECONDS = 20.0
 
 
 class OperatorFailed(Exception):
@@ -28,7 +28,7 @@ class OperatorFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class OperatorReport:
     """What an operator that caches pods says of itself, once a second.
 
     Attributes:
@@ -46,7 +46,7 @@ class OperatorProcess:
     def __init__(self, process: Process, log: Path) -> None:
         self._process = process
         self._log = log
-        self.reports: list[Report] = []
+        self.reports: list[OperatorReport] = []
 
     @property
     def cpu(self) -> float:
@@ -63,27 +63,27 @@ class OperatorProcess:
         """The most memory ever resident, in MiB."""
         return peak_rss_mib(self._process.pid)
 
-    async def until(self, work: Coroutine[Any, Any, T], timeout: float) -> T:
+    async def wait_for(self, work: Coroutine[Any, Any, T], timeout: float) -> T:
         """What ``work`` gives, if the operator lives that long.
 
         Raises:
             OperatorFailed: it ended.
             TimeoutError: ``work`` took more than ``timeout`` seconds; the text has the operator's last words.
         """
-        working, ending = asyncio.ensure_future(work), asyncio.ensure_future(self._process.wait())
+        work_task, exit_task = asyncio.ensure_future(work), asyncio.ensure_future(self._process.wait())
         try:
-            await asyncio.wait((working, ending), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                return working.result()
-            if ending.done():
-                raise OperatorFailed(f"the operator ended with exit code {ending.result()}:\n{self.last_words()}")
-            raise TimeoutError(f"not done after {timeout:.0f} s; the operator says:\n{self.last_words()}")
+            await asyncio.wait((work_task, exit_task), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if work_task.done():
+                return work_task.result()
+            if exit_task.done():
+                raise OperatorFailed(f"the operator ended with exit code {exit_task.result()}:\n{self.log_tail()}")
+            raise TimeoutError(f"not done after {timeout:.0f} s; the operator says:\n{self.log_tail()}")
         finally:
-            for task in (working, ending):
+            for task in (work_task, exit_task):
                 task.cancel()
-            await asyncio.gather(working, ending, return_exceptions=True)
+            await asyncio.gather(work_task, exit_task, return_exceptions=True)
 
-    def last_words(self) -> str:
+    def log_tail(self) -> str:
         """The end of its log."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
 
@@ -91,11 +91,11 @@ class OperatorProcess:
         """Collects ``reports`` until the operator ends."""
         assert self._process.stdout is not None
         async for line in self._process.stdout:
-            self.reports.append(msgspec.json.decode(line, type=Report))
+            self.reports.append(msgspec.json.decode(line, type=OperatorReport))
 
 
 @asynccontextmanager
-async def running(
+async def run_operator(
     command: Sequence[str], environment: Mapping[str, str], core: int
 ) -> AsyncGenerator[OperatorProcess]:
     """Runs the operator on ``core`` during the block, and ends it in order after it."""
@@ -111,20 +111,20 @@ async def running(
             start_new_session=True,
         )
         operator = OperatorProcess(process, Path(log.name))
-        reading = asyncio.create_task(operator.read_reports())
+        reader = asyncio.create_task(operator.read_reports())
         try:
             yield operator
         finally:
-            await _end(process)
-            reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+            await _terminate(process)
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
 
 
-async def _end(process: Process) -> None:
+async def _terminate(process: Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(signal.SIGTERM)
     try:
-        async with asyncio.timeout(_GRACE):
+        async with asyncio.timeout(_GRACE_SECONDS):
             await process.wait()
     except TimeoutError:
         process.kill()

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from benchmarks.peers import BASELINE
 from benchmarks.summary import Summary
-from benchmarks.targets import Verdict
+from benchmarks.targets import TargetResult
 
 
 def figures(summaries: Sequence[Summary]) -> Iterator[Table]:
@@ -50,7 +50,7 @@ def number(value: float) -> str:
     return f"{value:,.{digits}f}"
 
 
-def targets(verdicts: Sequence[Verdict]) -> Table:
+def targets(verdicts: Sequence[TargetResult]) -> Table:
     """A row a target and peer: met or missed."""
     table = Table(title="targets")
     for column in ("scenario", "figure", "peer", "value", "limit", ""):

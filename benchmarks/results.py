@@ -34,19 +34,19 @@ def load(directory: Path = DIRECTORY) -> Runs:
     return msgspec.json.decode(file.read_bytes(), type=Runs) if file.exists() else Runs()
 
 
-def merge(before: Runs, now: Sequence[Measurement], machine: dict[str, str], *, add: bool = False) -> Runs:
+def merge(previous: Runs, measured: Sequence[Measurement], machine: dict[str, str], *, add: bool = False) -> Runs:
     """``before``, with each scenario that ``now`` has replaced as a whole: what is compared is of one run.
 
     Args:
         add: ``now`` has more of the same, measured later. It is added, and so are the ``runs`` of ``machine``.
     """
-    scenarios = dict.fromkeys(m.scenario for m in now)
-    kept = [m for m in before.measurements if add or m.scenario not in scenarios]
-    machines = {**before.machines, **dict.fromkeys(scenarios, machine)}
-    for scenario in scenarios.keys() & before.machines.keys() if add else ():
-        runs = int(before.machines[scenario]["runs"]) + int(machine["runs"])
+    scenarios = dict.fromkeys(m.scenario for m in measured)
+    retained = [m for m in previous.measurements if add or m.scenario not in scenarios]
+    machines = {**previous.machines, **dict.fromkeys(scenarios, machine)}
+    for scenario in scenarios.keys() & previous.machines.keys() if add else ():
+        runs = int(previous.machines[scenario]["runs"]) + int(machine["runs"])
         machines[scenario] = {**machine, "runs": str(runs)}
-    return Runs(machines, [*kept, *now])
+    return Runs(machines, [*retained, *measured])
 
 
 def write(runs: Runs, directory: Path = DIRECTORY) -> list[Summary]:
@@ -65,19 +65,22 @@ def _write(file: Path, content: Any) -> None:
 
 def caption(runs: Runs) -> list[str]:
     """Lines below the picture: machine, versions, and how often and when it was measured."""
-    told = list(runs.machines.values())
-    if not told:
+    machines_of_runs = list(runs.machines.values())
+    if not machines_of_runs:
         return []
-    machines = " / ".join(dict.fromkeys(one["machine"] for one in told))
-    last = told[-1]
+    machines = " / ".join(dict.fromkeys(one["machine"] for one in machines_of_runs))
+    last = machines_of_runs[-1]
     versions = ", ".join(f"{name} {last[name]}" for name in ("controller-runtime", "kube-rs", "kopf", "steersman"))
-    counts, days = sorted({int(one["runs"]) for one in told}), sorted({one["day"] for one in told})
-    often = " to ".join(dict.fromkeys(str(n) for n in (counts[0], counts[-1])))
-    when = " to ".join(dict.fromkeys((days[0], days[-1])))
+    counts, days = (
+        sorted({int(one["runs"]) for one in machines_of_runs}),
+        sorted({one["day"] for one in machines_of_runs}),
+    )
+    run_counts = " to ".join(dict.fromkeys(str(n) for n in (counts[0], counts[-1])))
+    day_range = " to ".join(dict.fromkeys((days[0], days[-1])))
     return [
         f"{machines}; the operator has a core of its own, API server and etcd another",
         f"{versions} (Python {last['python']})",
-        f"medians of {often} runs, with lines from lowest to highest; {when}",
+        f"medians of {run_counts} runs, with lines from lowest to highest; {day_range}",
     ]
 
 

@@ -41,7 +41,7 @@ def summarise(measurements: Iterable[Measurement]) -> list[Summary]:
     values: defaultdict[tuple[str, str, str, str], list[float]] = defaultdict(list)
     for m in measurements:
         values[m.scenario, m.peer, m.metric, m.unit].append(m.value)
-    return [Summary(*identity, tuple(found)) for identity, found in values.items()]
+    return [Summary(*identity, tuple(summaries)) for identity, summaries in values.items()]
 
 
 def percentile(values: Sequence[float], percent: float) -> float:

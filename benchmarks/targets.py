@@ -18,7 +18,7 @@ from benchmarks.scenarios.catalogue import (
 )
 from benchmarks.summary import Summary
 
-_OURS = tuple(peer.name for peer in PEERS if peer.package == FRAMEWORK)
+_STEERSMAN_PEERS = tuple(peer.name for peer in PEERS if peer.package == FRAMEWORK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Target:
     relative: bool = False
     at_least: bool = False
     worst: bool = False
-    peers: tuple[str, ...] = _OURS
+    peers: tuple[str, ...] = _STEERSMAN_PEERS
 
     def value(self, summary: Summary) -> float:
         """What of the figure's runs is held to the limit."""
@@ -48,7 +48,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TargetResult:
     """A target, and how one of its peers stands to it; ``limit`` is in the figure's unit."""
 
     target: Target
@@ -79,16 +79,16 @@ TARGETS = (
 )
 
 
-def verdicts(summaries: Iterable[Summary], targets: Sequence[Target] = TARGETS) -> list[Verdict]:
+def evaluate(summaries: Iterable[Summary], targets: Sequence[Target] = TARGETS) -> list[TargetResult]:
     """How the figures stand to the targets; what was not measured is left out."""
-    found = {(s.scenario, s.metric, s.peer): s for s in summaries}
-    results: list[Verdict] = []
+    outcomes = {(s.scenario, s.metric, s.peer): s for s in summaries}
+    results: list[TargetResult] = []
     for target in targets:
-        baseline = found.get((target.scenario, target.metric, BASELINE.name))
+        baseline = outcomes.get((target.scenario, target.metric, BASELINE.name))
         for peer in target.peers:
-            ours = found.get((target.scenario, target.metric, peer))
+            ours = outcomes.get((target.scenario, target.metric, peer))
             if ours is None or (target.relative and baseline is None):
                 continue
             limit = target.limit * baseline.median if target.relative and baseline else target.limit
-            results.append(Verdict(target, peer, target.value(ours), limit, ours.unit))
+            results.append(TargetResult(target, peer, target.value(ours), limit, ours.unit))
     return results

@@ -25,10 +25,10 @@ import typer
 from rich.console import Console
 
 from benchmarks import machine, report
-from benchmarks.load import in_parallel
+from benchmarks.load import run_in_parallel
 from benchmarks.measurement import Measurement
 from benchmarks.summary import summarise
-from benchmarks.targets import Target, Verdict
+from benchmarks.targets import Target, TargetResult
 from benchmarks.work import Work
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, HttpRequest, Transport, connect, load_config
@@ -46,7 +46,7 @@ TARGETS = (
     Target(CREATES, WORKS, 5000.0, at_least=True),
 )
 # Targets are of the server itself: where a process has to start, or a socket to be read, they are not.
-_TARGETED = ((START, MEMORY), (START, HTTP), (CREATES, MEMORY))
+_TARGETED_FIGURES = ((START, MEMORY), (START, HTTP), (CREATES, MEMORY))
 _STARTS = 20
 console = Console(highlight=False)
 
@@ -83,7 +83,7 @@ async def create(transport: Transport, kind: str, body: bytes) -> None:
         raise RuntimeError(f"refused with {response.status}: {response.body[:500].decode(errors='replace')}")
 
 
-async def starts() -> list[Measurement]:
+async def measure_starts() -> list[Measurement]:
     """How long it takes until a first request is answered, by each door."""
     first = HttpRequest(method="GET", path="/readyz")
 
@@ -91,11 +91,11 @@ async def starts() -> list[Measurement]:
         await InMemoryApiServer().request(first)
 
     async def over_http() -> None:
-        async with serve(InMemoryApiServer()) as endpoint, dialled(endpoint.kubeconfig) as transport:
+        async with serve(InMemoryApiServer()) as endpoint, open_transport(endpoint.kubeconfig) as transport:
             await transport.request(first)
 
     async def by_command() -> None:
-        async with served():
+        async with serve_command():
             pass
 
     found = [
@@ -103,21 +103,21 @@ async def starts() -> list[Measurement]:
         (HTTP, await median_ms(over_http, _STARTS)),
         (COMMAND, await median_ms(by_command, 3)),
     ]
-    return [Measurement(START, door, "ready after", value, "ms") for door, value in found]
+    return [Measurement(START, entry_point, "ready after", value, "ms") for entry_point, value in found]
 
 
 async def median_ms(start: Callable[[], Any], times: int) -> float:
     """The median of ``times`` starts, in ms."""
-    taken: list[float] = []
+    durations: list[float] = []
     for _ in range(times):
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         await start()
-        taken.append((time.perf_counter() - begun) * 1000)
-    return statistics.median(taken)
+        durations.append((time.perf_counter() - started_at) * 1000)
+    return statistics.median(durations)
 
 
 @asynccontextmanager
-async def dialled(kubeconfig: str) -> AsyncGenerator[Transport]:
+async def open_transport(kubeconfig: str) -> AsyncGenerator[Transport]:
     """A connection to where ``kubeconfig`` leads."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "kubeconfig"
@@ -127,7 +127,7 @@ async def dialled(kubeconfig: str) -> AsyncGenerator[Transport]:
 
 
 @asynccontextmanager
-async def served() -> AsyncGenerator[str]:
+async def serve_command() -> AsyncGenerator[str]:
     """Runs ``steersman testing serve`` with Work; gives its kubeconfig once it listens."""
     with tempfile.TemporaryDirectory() as directory:
         definitions, kubeconfig = Path(directory) / "crds.json", Path(directory) / "kubeconfig"
@@ -148,58 +148,60 @@ async def served() -> AsyncGenerator[str]:
             await process.communicate()
 
 
-async def creates(count: int) -> list[Measurement]:
+async def measure_creates(count: int) -> list[Measurement]:
     """Objects a second, by each door."""
-    found = [(MEMORY, kind, await one_by_one(kind, count)) for kind in (CONFIG_MAPS, WORKS)]
-    found.append((MEMORY, BY_CLIENT, await by_client(count)))
-    async with served() as kubeconfig, dialled(kubeconfig) as transport:
-        found += [(HTTP, kind, await many_at_once(transport, kind, count)) for kind in (CONFIG_MAPS, WORKS)]
-    return [Measurement(CREATES, door, metric, value, "objects a second") for door, metric, value in found]
+    found = [(MEMORY, kind, await create_sequentially(kind, count)) for kind in (CONFIG_MAPS, WORKS)]
+    found.append((MEMORY, BY_CLIENT, await create_with_client(count)))
+    async with serve_command() as kubeconfig, open_transport(kubeconfig) as transport:
+        found += [(HTTP, kind, await create_in_parallel(transport, kind, count)) for kind in (CONFIG_MAPS, WORKS)]
+    return [
+        Measurement(CREATES, entry_point, metric, value, "objects a second") for entry_point, metric, value in found
+    ]
 
 
-async def one_by_one(kind: str, count: int) -> float:
+async def create_sequentially(kind: str, count: int) -> float:
     """Objects a second, each request after the answer to the last."""
-    server, sent = InMemoryApiServer(), list(bodies(kind, count))
+    server, encoded_bodies = InMemoryApiServer(), list(bodies(kind, count))
     server.register(Work)
     gc.collect()
-    begun = time.perf_counter()
-    for body in sent:
+    started_at = time.perf_counter()
+    for body in encoded_bodies:
         await create(server, kind, body)
-    return count / (time.perf_counter() - begun)
+    return count / (time.perf_counter() - started_at)
 
 
-async def by_client(count: int) -> float:
+async def create_with_client(count: int) -> float:
     """Objects a second, through our client, which encodes them and decodes the answers."""
     client = Client(InMemoryApiServer(), field_manager="benchmark")
     gc.collect()
-    begun = time.perf_counter()
+    started_at = time.perf_counter()
     for number in range(count):
         labels = FrozenDict({"app": "benchmark"})
         meta = ObjectMeta(name=f"object-{number:06}", namespace="default", labels=labels)
         await client.create(ConfigMap(metadata=meta, data=FrozenDict({"number": str(number)})))
-    return count / (time.perf_counter() - begun)
+    return count / (time.perf_counter() - started_at)
 
 
-async def many_at_once(transport: Transport, kind: str, count: int) -> float:
+async def create_in_parallel(transport: Transport, kind: str, count: int) -> float:
     """Objects a second over a socket."""
-    sent = list(bodies(kind, count))
+    encoded_bodies = list(bodies(kind, count))
 
     async def send(number: int) -> None:
-        await create(transport, kind, sent[number])
+        await create(transport, kind, encoded_bodies[number])
 
     gc.collect()
-    begun = time.perf_counter()
-    await in_parallel(send, range(count))
-    return count / (time.perf_counter() - begun)
+    started_at = time.perf_counter()
+    await run_in_parallel(send, range(count))
+    return count / (time.perf_counter() - started_at)
 
 
-def judged(measurements: list[Measurement]) -> list[Verdict]:
+def evaluate_targets(measurements: list[Measurement]) -> list[TargetResult]:
     """How the medians stand to the targets."""
     limits = {(t.scenario, t.metric): t for t in TARGETS}
     return [
-        Verdict(target, s.peer, s.median, target.limit, s.unit)
+        TargetResult(target, s.peer, s.median, target.limit, s.unit)
         for s in summarise(measurements)
-        if (target := limits.get((s.scenario, s.metric))) and (s.scenario, s.peer) in _TARGETED
+        if (target := limits.get((s.scenario, s.metric))) and (s.scenario, s.peer) in _TARGETED_FIGURES
     ]
 
 
@@ -210,11 +212,11 @@ def main(
     """Measure the API server in memory. Fails where a target is missed."""
     measurements: list[Measurement] = []
     for _ in range(runs):
-        measurements += asyncio.run(starts())
-        measurements += asyncio.run(creates(objects))
+        measurements += asyncio.run(measure_starts())
+        measurements += asyncio.run(measure_creates(objects))
     for table in report.figures(summarise(measurements)):
         console.print(table)
-    verdicts = judged(measurements)
+    verdicts = evaluate_targets(measurements)
     console.print(report.targets(verdicts))
     console.print(machine.description())
     raise typer.Exit(0 if all(v.met for v in verdicts) else 1)

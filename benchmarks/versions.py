@@ -17,18 +17,18 @@ def versions() -> dict[str, str]:
     crates = tomllib.loads((_HERE / "kube_rs" / "Cargo.toml").read_text())["dependencies"]
     packages = (_HERE / "kopf_operator" / "requirements.txt").read_text()
     return {
-        "controller-runtime": _found(r"controller-runtime v(\S+)", modules),
-        "client-go": _found(r"client-go v(\S+)", modules),
+        "controller-runtime": _required_match(r"controller-runtime v(\S+)", modules),
+        "client-go": _required_match(r"client-go v(\S+)", modules),
         "kube-rs": crates["kube"]["version"].removeprefix("="),
-        "kopf": _found(r"^kopf==(\S+)", packages),
+        "kopf": _required_match(r"^kopf==(\S+)", packages),
         "steersman": metadata.version("steersman"),
         "uvloop": metadata.version("uvloop"),
         "python": platform.python_version(),
     }
 
 
-def _found(pattern: str, text: str) -> str:
-    found = re.search(pattern, text, re.MULTILINE)
-    if found is None:
+def _required_match(pattern: str, text: str) -> str:
+    match = re.search(pattern, text, re.MULTILINE)
+    if match is None:
         raise ValueError(f"no {pattern} in the manifest")
-    return found[1]
+    return match[1]

@@ -16,7 +16,7 @@ from typing import Any
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Transport, connect, load_config
-from steersman.controller import Context, Reconciler, Request, Result, generation_changed
+from steersman.controller import Reconciler, ReconcilerContext, Request, Result, generation_changed
 from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.meta import ObjectMetaApply, Resource, Spec, Status, resource
 from steersman.observability.logging import configure_logging
@@ -47,7 +47,7 @@ class WorkReconciler(Reconciler[Work]):
         timed: whether the status says when the reconcile began.
     """
 
-    def __init__(self, context: Context, *, with_events: bool, timed: bool) -> None:
+    def __init__(self, context: ReconcilerContext, *, with_events: bool, timed: bool) -> None:
         super().__init__(context)
         self._with_events = with_events
         self._timed = timed
@@ -56,8 +56,8 @@ class WorkReconciler(Reconciler[Work]):
         started_at = time.time_ns() if self._timed else None
         work = await self.client.get(Work, request)
         data = {"text": work.spec.text}
-        present = await self.client.find(ConfigMap, request)
-        if present is None or present.data != data:
+        existing = await self.client.get_or_none(ConfigMap, request)
+        if existing is None or existing.data != data:
             metadata = ObjectMetaApply(name=request.name, namespace=request.namespace)
             await self.client.apply(ConfigMapApply(metadata=metadata, data=data), owner=work)
         generation, status = work.metadata.generation, work.status or WorkStatus()

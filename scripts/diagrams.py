@@ -18,7 +18,7 @@ import msgspec
 SOURCES = Path(__file__).parent / "diagrams"
 ASSETS = Path(__file__).parents[1] / "docs" / "assets"
 _HEIGHT, _GAP, _ROW, _MARGIN = 56, 50, 90, 24
-_TIP = (
+_ARROW_MARKER = (
     '  <defs><marker id="tip" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7"'
     ' orient="auto-start-reverse"><path d="M0 0 10 5 0 10z" fill="#3949ab"/></marker></defs>'
 )
@@ -67,19 +67,19 @@ class Diagram(msgspec.Struct, forbid_unknown_fields=True):
     def left(self, column: int) -> int:
         return _MARGIN + sum(self.columns[:column]) + _GAP * column
 
-    def centre(self, at: tuple[int, int]) -> Point:
+    def center(self, at: tuple[int, int]) -> Point:
         return self.left(at[0]) + self.columns[at[0]] / 2, _MARGIN + 16 + at[1] * _ROW + _HEIGHT / 2
 
     def edge(self, at: tuple[int, int], towards: Point) -> Point:
         """Where the line from a box's centre to a point leaves the box."""
-        x, y = self.centre(at)
+        x, y = self.center(at)
         dx, dy = towards[0] - x, towards[1] - y
         wide, high = self.columns[at[0]] / 2 + 3, _HEIGHT / 2 + 3
         scale = min(wide / abs(dx) if dx else math.inf, high / abs(dy) if dy else math.inf)
         return x + dx * scale, y + dy * scale
 
 
-def drawn(diagram: Diagram) -> str:
+def render_svg(diagram: Diagram) -> str:
     """The picture, as SVG."""
     width = diagram.left(len(diagram.columns)) - _GAP + _MARGIN + 20
     height = 2 * _MARGIN + 16 + (diagram.rows - 1) * _ROW + _HEIGHT
@@ -88,7 +88,7 @@ def drawn(diagram: Diagram) -> str:
         [
             _head(width, height, diagram.label),
             f'  <rect width="{width}" height="{height}" rx="8" fill="#fafafa"/>',
-            _TIP,
+            _ARROW_MARKER,
             *(line for group in diagram.group for line in _frame(diagram, group)),
             *(line for box in diagram.box for line in _box(diagram, box)),
             *(line for arrow in diagram.arrow for line in _arrow(diagram, arrow, boxes)),
@@ -114,7 +114,7 @@ def _frame(diagram: Diagram, group: Group) -> Iterator[str]:
 
 
 def _box(diagram: Diagram, box: Box) -> Iterator[str]:
-    x, y = diagram.centre(box.at)
+    x, y = diagram.center(box.at)
     wide = diagram.columns[box.at[0]]
     fill = "#c5cae9" if box.strong else "#e8eaf6" if box.outside else "#fff"
     yield (
@@ -133,11 +133,11 @@ def _arrow(diagram: Diagram, arrow: Arrow, boxes: Mapping[str, Box]) -> Iterator
     first, *between, last = arrow.path
     assert isinstance(first, str) and isinstance(last, str)
     start, end = boxes[first].at, boxes[last].at
-    beside = [_beside(diagram, place) for place in between if not isinstance(place, str)]
+    waypoints = [_gap_point(diagram, place) for place in between if not isinstance(place, str)]
     points = [
-        diagram.edge(start, (beside or [diagram.centre(end)])[0]),
-        *beside,
-        diagram.edge(end, (beside or [diagram.centre(start)])[-1]),
+        diagram.edge(start, (waypoints or [diagram.center(end)])[0]),
+        *waypoints,
+        diagram.edge(end, (waypoints or [diagram.center(start)])[-1]),
     ]
     line = " ".join(f"{x:g},{y:g}" for x, y in points)
     ends = 'marker-end="url(#tip)"' + (' marker-start="url(#tip)"' if arrow.both else "")
@@ -151,14 +151,14 @@ def _arrow(diagram: Diagram, arrow: Arrow, boxes: Mapping[str, Box]) -> Iterator
         yield f'  <text x="{x:g}" y="{y + 4:g}" {text}>{arrow.number}</text>'
 
 
-def _beside(diagram: Diagram, place: tuple[int, int]) -> Point:
-    return diagram.left(place[0]) + diagram.columns[place[0]] + _GAP / 2, diagram.centre(place)[1]
+def _gap_point(diagram: Diagram, position: tuple[int, int]) -> Point:
+    return diagram.left(position[0]) + diagram.columns[position[0]] + _GAP / 2, diagram.center(position)[1]
 
 
-def stale() -> Iterator[tuple[Path, str]]:
+def stale_diagrams() -> Iterator[tuple[Path, str]]:
     """The pictures that are not what their text says, and what they should be."""
     for source in sorted(SOURCES.glob("*.toml")):
-        picture = drawn(msgspec.convert(tomllib.loads(source.read_text()), Diagram))
+        picture = render_svg(msgspec.convert(tomllib.loads(source.read_text()), Diagram))
         path = ASSETS / f"{source.stem}.svg"
         if not path.exists() or path.read_text() != picture:
             yield path, picture
@@ -168,7 +168,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a picture differs")
     check = parser.parse_args().check
-    found = list(stale())
+    found = list(stale_diagrams())
     for path, picture in () if check else found:
         path.write_text(picture)
     if check and found:

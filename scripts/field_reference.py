@@ -17,12 +17,12 @@ from steersman_databases.api.conditions import BY_KIND
 
 DIRECTORY = Path(__file__).parents[1] / "docs" / "reference" / "fields"
 # These are told in full by the reference of Kubernetes, and by `kubectl explain`.
-_KUBERNETES = frozenset({"affinity", "conditions", "resources", "tolerations", "topologySpreadConstraints"})
+_KUBERNETES_FIELDS = frozenset({"affinity", "conditions", "resources", "tolerations", "topologySpreadConstraints"})
 
 Schema = Mapping[str, Any]
 
 
-def page(kind: type[Any]) -> str:
+def render_page(kind: type[Any]) -> str:
     """The page of ``kind``, in Markdown."""
     version = definition(kind)["spec"]["versions"][0]
     schema = version["schema"]["openAPIV3Schema"]
@@ -49,25 +49,25 @@ def _fields(part: str, schema: Schema) -> Iterator[str]:
     yield ""
     yield "| field | type | default | meaning |"
     yield "| --- | --- | --- | --- |"
-    for path, field, needed in _walk(schema, ""):
+    for path, field, needed in _walk_fields(schema, ""):
         default = "required" if needed else _default(field)
-        yield f"| `{path}` | {_type(field)} | {default} | {_cell(_meaning(field))} |"
+        yield f"| `{path}` | {_type(field)} | {default} | {_cell(_description(field))} |"
     yield ""
 
 
-def _walk(schema: Schema, place: str) -> Iterator[tuple[str, Schema, bool]]:
+def _walk_fields(schema: Schema, prefix: str) -> Iterator[tuple[str, Schema, bool]]:
     required = schema.get("required", ())
     for name, field in schema.get("properties", {}).items():
-        path = f"{place}{name}"
+        path = f"{prefix}{name}"
         yield path, field, name in required
-        if name in _KUBERNETES:
+        if name in _KUBERNETES_FIELDS:
             continue
         items = field.get("items", {})
         values = field.get("additionalProperties")
-        yield from _walk(field, f"{path}.")
-        yield from _walk(items, f"{path}[].")
+        yield from _walk_fields(field, f"{path}.")
+        yield from _walk_fields(items, f"{path}[].")
         if isinstance(values, Mapping):
-            yield from _walk(values, f"{path}.*.")
+            yield from _walk_fields(values, f"{path}.*.")
 
 
 def _type(field: Schema) -> str:
@@ -87,8 +87,8 @@ def _type(field: Schema) -> str:
     return f"{kind}{_range(low, high)}"
 
 
-def _bounds(field: Schema, what: str) -> str:
-    return _range(field.get(f"min{what}"), field.get(f"max{what}"))
+def _bounds(field: Schema, suffix: str) -> str:
+    return _range(field.get(f"min{suffix}"), field.get(f"max{suffix}"))
 
 
 def _range(low: Any, high: Any) -> str:
@@ -109,12 +109,12 @@ def _default(field: Schema) -> str:
             return f"`{value}`"
 
 
-def _meaning(field: Schema) -> str:
+def _description(field: Schema) -> str:
     text = field.get("description", "")
     rules = [rule["message"] for rule in field.get("x-kubernetes-validations", ())]
-    told = [rule for rule in rules if "immutable" not in text.lower() or "immutable" not in rule]
-    if told:
-        text += f" Rules: {'; '.join(told)}."
+    relevant = [rule for rule in rules if "immutable" not in text.lower() or "immutable" not in rule]
+    if relevant:
+        text += f" Rules: {'; '.join(relevant)}."
     pattern = "" if field.get("x-kubernetes-int-or-string") else field.get("pattern")
     return f"{text} Must match `{pattern}`." if pattern else text
 
@@ -164,7 +164,7 @@ def main() -> None:
     check = parser.parse_args().check
     stale: list[Path] = []
     for kind in (PostgreSQLCluster, MySQLCluster, Database, DatabaseUser):
-        path, text = DIRECTORY / f"{kind.__name__.lower()}.md", page(kind)
+        path, text = DIRECTORY / f"{kind.__name__.lower()}.md", render_page(kind)
         if path.exists() and path.read_text() == text:
             continue
         if check:

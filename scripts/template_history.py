@@ -9,7 +9,7 @@ from pathlib import Path
 from steersman_cli.update import HISTORY, repository
 
 
-def note(history: Path = HISTORY) -> None:
+def record_templates(history: Path = HISTORY) -> None:
     """Writes ``history`` anew, with the present templates under the tag of their version."""
     with tempfile.TemporaryDirectory() as directory:
         templates = Path(directory) / "templates"
@@ -20,4 +20,4 @@ def note(history: Path = HISTORY) -> None:
 
 
 if __name__ == "__main__":
-    note()
+    record_templates()

@@ -14,16 +14,16 @@ from rich.markup import escape
 
 from benchmarks import machine, plot, report, results
 from benchmarks.databases.catalogue import SCENARIOS, picture
-from benchmarks.databases.contents import DATABASES, USERS
-from benchmarks.databases.scenarios import Bench, Scenario
+from benchmarks.databases.many_databases import DATABASES, USERS
+from benchmarks.databases.scenarios import DatabaseBenchmark, DatabaseScenario
 from benchmarks.databases.targets import TARGETS
 from benchmarks.measurement import Measurement
 from benchmarks.summary import summarise
-from benchmarks.targets import verdicts
+from benchmarks.targets import evaluate
 from devcluster.errors import DevclusterError
 from devcluster.operator import install
 from devcluster.progress import Progress
-from devcluster.target import target
+from devcluster.target import select_target
 
 DIRECTORY = Path(__file__).parent / "results"
 PLOT = Path(__file__).parents[2] / "docs" / "assets" / "benchmarks-databases.svg"
@@ -53,59 +53,61 @@ def main(
     unknown = sorted(set(scenario or ()) - {s.name for s in SCENARIOS})
     if unknown:
         raise typer.BadParameter(f"there is no scenario {', '.join(unknown)}")
-    cluster = target(Progress(console))
+    cluster = select_target(Progress(console))
     install(cluster, Progress(console))
-    failed, every = False, list[Measurement]()
-    for each in SCENARIOS:
-        if scenario is None or each.name in scenario:
-            bench = Bench(cluster, runs or each.runs, databases, users, _tell)
-            measured, error = _measured(bench, each)
-            every += measured
-            failed |= error is not None or bool(bench.left_out)
-            cut = isinstance(error, KeyboardInterrupt)
+    any_failed, all_measurements = False, list[Measurement]()
+    for current_scenario in SCENARIOS:
+        if scenario is None or current_scenario.name in scenario:
+            bench = DatabaseBenchmark(cluster, runs or current_scenario.runs, databases, users, _print_line)
+            measured, error = _run_scenario(bench, current_scenario)
+            all_measurements += measured
+            any_failed |= error is not None or bool(bench.skipped_parts)
+            interrupted = isinstance(error, KeyboardInterrupt)
             # Half of a scenario is more of the same, but no replacement for a whole one. And where one run fails, the
             # others would look better without it.
-            whole = (error is None or (cut and add)) and not bench.left_out
-            if measured and whole and keep and (databases, users) == (DATABASES, USERS):
+            complete = (error is None or (interrupted and add)) and not bench.skipped_parts
+            if measured and complete and keep and (databases, users) == (DATABASES, USERS):
                 # At once: all of them take hours.
-                _keep(measured, add=add)
-            if cut:
+                _save_results(measured, add=add)
+            if interrupted:
                 break
-    judged = verdicts(summarise(every), TARGETS)
-    if judged:
-        console.print(report.targets(judged))
-    raise typer.Exit(1 if failed or not all(verdict.met for verdict in judged) else 0)
+    target_results = evaluate(summarise(all_measurements), TARGETS)
+    if target_results:
+        console.print(report.targets(target_results))
+    raise typer.Exit(1 if any_failed or not all(verdict.met for verdict in target_results) else 0)
 
 
-def _tell(line: str) -> None:
+def _print_line(line: str) -> None:
     console.print(escape(line), soft_wrap=True)
 
 
-def _measured(bench: Bench, scenario: Scenario) -> tuple[list[Measurement], BaseException | None]:
+def _run_scenario(
+    bench: DatabaseBenchmark, scenario: DatabaseScenario
+) -> tuple[list[Measurement], BaseException | None]:
     """What was measured, which is printed, and why no more than this."""
     console.print(f"[bold]{scenario.title}[/bold]")
     measured: list[Measurement] = []
-    ended: BaseException | None = None
+    error_seen: BaseException | None = None
     try:
-        for one in scenario.measure(bench, scenario.title):
-            measured.append(one)  # noqa: PERF402 - what is there when it is cut short is kept
+        for measurement in scenario.measure(bench, scenario.title):
+            measured.append(measurement)  # noqa: PERF402 - what is there when it is cut short is kept
     except (DevclusterError, TimeoutError, KeyboardInterrupt) as error:
         console.print(f"[red]✗[/red] {escape(str(error) or 'cut short')}", soft_wrap=True)
-        ended = error
+        error_seen = error
     for table in report.figures(summarise(measured)):
         console.print(table)
-    return measured, ended
+    return measured, error_seen
 
 
-def _keep(measured: Sequence[Measurement], *, add: bool) -> None:
-    told = {
+def _save_results(measured: Sequence[Measurement], *, add: bool) -> None:
+    metadata = {
         "machine": machine.description(),
         "python": platform.python_version(),
         # Of all figures: some are taken several times in a run.
         "runs": str(min(len(summary.values) for summary in summarise(measured))),
         "day": f"{datetime.now(UTC):%F}",
     }
-    merged = results.merge(results.load(DIRECTORY), measured, told, add=add)
+    merged = results.merge(results.load(DIRECTORY), measured, metadata, add=add)
     merged.measurements = results.in_order(merged.measurements, [s.title for s in SCENARIOS])
     summaries = results.write(merged, DIRECTORY)
     PLOT.write_text(plot.draw(summaries, caption(merged), picture(summaries)))
@@ -114,13 +116,16 @@ def _keep(measured: Sequence[Measurement], *, add: bool) -> None:
 
 def caption(runs: results.Runs) -> list[str]:
     """Lines below the picture: machines, and how often and when it was measured."""
-    told = list(runs.machines.values())
-    machines = " / ".join(dict.fromkeys(one["machine"] for one in told))
-    counts, days = sorted({int(one["runs"]) for one in told}), sorted({one["day"] for one in told})
-    often, when = (" to ".join(dict.fromkeys((str(those[0]), str(those[-1])))) for those in (counts, days))
+    machines_of_runs = list(runs.machines.values())
+    machines = " / ".join(dict.fromkeys(run["machine"] for run in machines_of_runs))
+    counts, days = (
+        sorted({int(one["runs"]) for one in machines_of_runs}),
+        sorted({one["day"] for one in machines_of_runs}),
+    )
+    run_counts, day_range = (" to ".join(dict.fromkeys((str(those[0]), str(those[-1])))) for those in (counts, days))
     return [
         f"{machines}; all of it: API server, two or three nodes, databases, clients and operator",
-        f"medians of {often} runs, with lines from lowest to highest; {when}",
+        f"medians of {run_counts} runs, with lines from lowest to highest; {day_range}",
     ]
 
 

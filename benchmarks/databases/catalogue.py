@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from benchmarks.databases import contents, creation, drift, failover, mysql_failover, writes
-from benchmarks.databases.scenarios import Scenario
-from benchmarks.plot import Panel, Picture
+from benchmarks.databases import creation, drift, failover, many_databases, mysql_failover, planned_disruptions
+from benchmarks.databases.scenarios import DatabaseScenario
+from benchmarks.plot import Panel, PlotSpec
 from benchmarks.summary import Summary
 from database_support.cluster_engines import MYSQL
 
@@ -24,20 +24,24 @@ WORST = 20
 """Runs of that whose worst counts."""
 
 SCENARIOS = (
-    Scenario("creation", CREATION, creation.measure),
-    Scenario("contents", MANY, contents.measure, 1),
-    Scenario("drift", DRIFT, drift.measure),
-    Scenario("rolling", ROLLING, writes.rolling_update, WORST),
-    Scenario("switchover", SWITCHOVER, writes.switchover, WORST),
-    Scenario("failover", FAILOVER, failover.measure),
-    Scenario("rolling-mysql", MYSQL_ROLLING, partial(writes.rolling_update, engine=MYSQL), WORST),
-    Scenario("switchover-mysql", MYSQL_SWITCHOVER, partial(writes.switchover, engine=MYSQL), WORST),
-    Scenario("failover-mysql", MYSQL_FAILOVER, mysql_failover.measure, WORST),
-    Scenario("outage-mysql", MYSQL_OUTAGE, mysql_failover.outage, WORST),
+    DatabaseScenario("creation", CREATION, creation.measure),
+    DatabaseScenario("contents", MANY, many_databases.measure, 1),
+    DatabaseScenario("drift", DRIFT, drift.measure),
+    DatabaseScenario("rolling", ROLLING, planned_disruptions.rolling_update, WORST),
+    DatabaseScenario("switchover", SWITCHOVER, planned_disruptions.switchover, WORST),
+    DatabaseScenario("failover", FAILOVER, failover.measure),
+    DatabaseScenario(
+        "rolling-mysql", MYSQL_ROLLING, partial(planned_disruptions.rolling_update, engine=MYSQL), WORST
+    ),
+    DatabaseScenario(
+        "switchover-mysql", MYSQL_SWITCHOVER, partial(planned_disruptions.switchover, engine=MYSQL), WORST
+    ),
+    DatabaseScenario("failover-mysql", MYSQL_FAILOVER, mysql_failover.measure, WORST),
+    DatabaseScenario("outage-mysql", MYSQL_OUTAGE, mysql_failover.outage, WORST),
 )
 
 
-def picture(summaries: list[Summary]) -> Picture:
+def picture(summaries: list[Summary]) -> PlotSpec:
     """A panel a figure that a user waits for, or pays for."""
     drift_metrics = [s.metric for s in summaries if s.scenario == DRIFT]
     panels = [
@@ -50,16 +54,16 @@ def picture(summaries: list[Summary]) -> Picture:
             Panel(DRIFT, name, f"{name[0].upper()}{name[1:]}: healed after, s")
             for name in dict.fromkeys(drift_metrics)
         ),
-        Panel(ROLLING, "write gap", "Rolling update: longest gap in writes, s"),
-        Panel(SWITCHOVER, "write gap", "Switchover: longest gap in writes, s"),
+        Panel(ROLLING, "write gap", "Rolling update: longest gap in planned_disruptions, s"),
+        Panel(SWITCHOVER, "write gap", "Switchover: longest gap in planned_disruptions, s"),
         *_faults(summaries, FAILOVER, ""),
-        Panel(MYSQL_ROLLING, "write gap", "MySQL, rolling update: longest gap in writes, s"),
-        Panel(MYSQL_SWITCHOVER, "write gap", "MySQL, switchover: longest gap in writes, s"),
+        Panel(MYSQL_ROLLING, "write gap", "MySQL, rolling update: longest gap in planned_disruptions, s"),
+        Panel(MYSQL_SWITCHOVER, "write gap", "MySQL, switchover: longest gap in planned_disruptions, s"),
         *_faults(summaries, MYSQL_FAILOVER, "MySQL, "),
         *_faults(summaries, MYSQL_OUTAGE, "MySQL, "),
     ]
     peers = list(dict.fromkeys(summary.peer for summary in summaries))
-    return Picture("The database operator", panels, peers, frozenset(peers))
+    return PlotSpec("The database operator", panels, peers, frozenset(peers))
 
 
 def _faults(summaries: list[Summary], scenario: str, prefix: str) -> list[Panel]:

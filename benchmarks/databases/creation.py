@@ -5,31 +5,31 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from benchmarks.databases.scenarios import Bench
+from benchmarks.databases.scenarios import DatabaseBenchmark
 from benchmarks.measurement import Measurement
 from database_support.cluster_under_test import SMALL, ClusterUnderTest
 
 SIZES = (1, 3)
-_PATIENCE = 300
+_TIMEOUT_SECONDS = 300
 
 
-def measure(bench: Bench, title: str) -> Iterator[Measurement]:
+def measure(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
     """One and three instances, each in a namespace that is there."""
-    with bench.place("creation") as place:
+    with bench.temporary_namespace("creation") as place:
         for number in range(bench.runs):
             for instances in SIZES:
-                who = f"{instances} instance{'s' if instances > 1 else ''}"
+                peer = f"{instances} instance{'s' if instances > 1 else ''}"
                 cluster = ClusterUnderTest(place, f"run-{number}-{instances}", {**SMALL, "instances": instances})
                 begun = time.monotonic()
                 cluster.apply()
                 # By a watch: to ask again and again would take from the servers what they are waited for.
                 wait = ("wait", f"postgresqlcluster/{cluster.name}", "--for=jsonpath={.status.phase}=Ready")
-                place.kubectl(*wait, f"--timeout={_PATIENCE}s", seconds=_PATIENCE + 10)
+                place.kubectl(*wait, f"--timeout={_TIMEOUT_SECONDS}s", seconds=_TIMEOUT_SECONDS + 10)
                 ready = time.monotonic() - begun
                 cluster.wait_ready()
                 begun = time.monotonic()
                 cluster.delete()
-                gone = time.monotonic() - begun
-                yield Measurement(title, who, "apply to Ready", ready, "s")
-                yield Measurement(title, who, "delete to gone", gone, "s")
-                bench.tell(f"{who}: Ready after {ready:.1f} s, gone after {gone:.1f} s")
+                deleted_after = time.monotonic() - begun
+                yield Measurement(title, peer, "apply to Ready", ready, "s")
+                yield Measurement(title, peer, "delete to gone", deleted_after, "s")
+                bench.print_line(f"{peer}: Ready after {ready:.1f} s, gone after {deleted_after:.1f} s")

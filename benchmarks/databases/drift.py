@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.databases.scenarios import Bench
+from benchmarks.databases.scenarios import DatabaseBenchmark
 from benchmarks.measurement import Measurement
 from database_support.cluster_under_test import ClusterUnderTest
 
-Spoil = Callable[[], float]
+CauseDrift = Callable[[], float]
 """Does a harm and waits; gives after how many seconds it was healed."""
-WHO = "healed after"
+PEER = "healed after"
 PARAMETER, SERVICE = "parameter changed", "Service deleted"
 """The harms outside the servers."""
-_PATIENCE = 120
+_TIMEOUT_SECONDS = 120
 # Longer than any two looks of the operator at a server are apart.
 _PHASE_SECONDS = 10.0
 _LOOP = """
@@ -36,34 +36,34 @@ echo $(( ($(date +%s%N) - begun) / 1000000 ))
 
 
 @dataclass(frozen=True, slots=True)
-class Harm:
+class Drift:
     """A change inside a database, and the question whose answer is ``wanted`` once it is healed."""
 
     name: str
     statement: str
-    question: str
-    wanted: str
+    query: str
+    expected: str
 
 
-def harms(owner: str, user: str) -> tuple[Harm, ...]:
+def drifts(owner: str, user: str) -> tuple[Drift, ...]:
     """Those of a database of ``owner``, whose tables ``user`` may read, ``kept`` among them."""
-    may = f"SELECT has_table_privilege('{user}', '{{}}', 'SELECT')"
+    grants = f"SELECT has_table_privilege('{user}', '{{}}', 'SELECT')"
     return (
-        Harm(
+        Drift(
             "role dropped",
             f"DROP OWNED BY {user}; DROP ROLE {user}",
             f"SELECT has_table_privilege(oid, 'kept', 'SELECT') FROM pg_roles WHERE rolname = '{user}'",
             "t",
         ),
-        Harm("grant revoked", f"REVOKE SELECT ON kept FROM {user}", may.format("kept"), "t"),
-        Harm(
+        Drift("grant revoked", f"REVOKE SELECT ON kept FROM {user}", grants.format("kept"), "t"),
+        Drift(
             "a new table, not granted",
             f"DROP TABLE IF EXISTS later; SET ROLE {owner}; CREATE TABLE later (n int);"
             f" REVOKE ALL ON later FROM {user}",
-            may.format("later"),
+            grants.format("later"),
             "t",
         ),
-        Harm(
+        Drift(
             "role made a superuser",
             f"ALTER ROLE {user} SUPERUSER",
             f"SELECT rolsuper FROM pg_roles WHERE rolname = '{user}'",
@@ -72,29 +72,31 @@ def harms(owner: str, user: str) -> tuple[Harm, ...]:
     )
 
 
-def measure(bench: Bench, title: str) -> Iterator[Measurement]:
+def measure(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
     """Each harm, at moments that do not keep step with the operator."""
     with bench.cluster("drift", 1) as cluster:
-        _furnish(cluster)
-        outside: dict[str, Spoil] = {
-            PARAMETER: lambda: _parameter_changed(cluster),
-            SERVICE: lambda: _service_deleted(cluster),
+        _create_owner_and_user(cluster)
+        outside: dict[str, CauseDrift] = {
+            PARAMETER: lambda: _change_parameter(cluster),
+            SERVICE: lambda: _delete_service(cluster),
         }
-        inside = spoiling(cluster, "shop", harms("shop", "clerk"))
-        for name, seconds in healed(bench, bench.runs, {**inside, **outside}):
-            bench.tell(f"{name}: healed after {seconds:.1f} s")
-            yield Measurement(title, WHO, name, seconds, "s")
+        inside = drift_causes(cluster, "shop", drifts("shop", "clerk"))
+        for name, seconds in measure_repairs(bench, bench.runs, {**inside, **outside}):
+            bench.print_line(f"{name}: healed after {seconds:.1f} s")
+            yield Measurement(title, PEER, name, seconds, "s")
 
 
-def healed(bench: Bench, times: int, each: Mapping[str, Spoil]) -> Iterator[tuple[str, float]]:
+def measure_repairs(
+    bench: DatabaseBenchmark, times: int, causes: Mapping[str, CauseDrift]
+) -> Iterator[tuple[str, float]]:
     """Does all so often, one after another; gives the name, and after how many seconds it was healed."""
     for _ in range(times):
-        for name, spoil in each.items():
+        for name, cause in causes.items():
             time.sleep(bench.random.uniform(0, _PHASE_SECONDS))
-            yield name, spoil()
+            yield name, cause()
 
 
-def _furnish(cluster: ClusterUnderTest) -> None:
+def _create_owner_and_user(cluster: ClusterUnderTest) -> None:
     place, reference = cluster.place, {"clusterRef": {"name": cluster.name}}
     place.declare("Database", "shop", reference)
     place.wait_reason("database", "shop", "DatabaseReady")
@@ -109,38 +111,38 @@ def _furnish(cluster: ClusterUnderTest) -> None:
     place.wait_reason("databaseuser", "clerk", "ProvisionSucceeded")
 
 
-def spoiling(cluster: ClusterUnderTest, database: str, each: Iterable[Harm]) -> Mapping[str, Spoil]:
+def drift_causes(cluster: ClusterUnderTest, database: str, each: Iterable[Drift]) -> Mapping[str, CauseDrift]:
     """What does each harm in a database, by its name."""
-    return {harm.name: _spoiling(cluster, database, harm) for harm in each}
+    return {drift.name: _drift_cause(cluster, database, drift) for drift in each}
 
 
-def _spoiling(cluster: ClusterUnderTest, database: str, harm: Harm) -> Spoil:
-    command = ("sh", "-c", _LOOP, "sh", database, harm.statement, harm.question, harm.wanted, str(_PATIENCE))
+def _drift_cause(cluster: ClusterUnderTest, database: str, drift: Drift) -> CauseDrift:
+    command = ("sh", "-c", _LOOP, "sh", database, drift.statement, drift.query, drift.expected, str(_TIMEOUT_SECONDS))
 
-    def spoil() -> float:
-        return int(cluster.execute(cluster.primary, *command, seconds=_PATIENCE + 30)) / 1000
+    def cause_drift() -> float:
+        return int(cluster.execute(cluster.primary, *command, seconds=_TIMEOUT_SECONDS + 30)) / 1000
 
-    return spoil
+    return cause_drift
 
 
-def _parameter_changed(cluster: ClusterUnderTest) -> float:
+def _change_parameter(cluster: ClusterUnderTest) -> float:
     """In Patroni's own configuration, as by ``patronictl edit-config``, until the server has the declared one."""
     name = f"{cluster.name}-config"
-    held = cluster.place.get("configmap", name)["metadata"]["annotations"]["config"]
-    config: dict[str, Any] = json.loads(held)
+    parameter_value = cluster.place.get("configmap", name)["metadata"]["annotations"]["config"]
+    config: dict[str, Any] = json.loads(parameter_value)
     config["postgresql"]["parameters"]["work_mem"] = "9MB"
     begun = time.monotonic()
     cluster.place.patch("configmap", name, {"metadata": {"annotations": {"config": json.dumps(config)}}})
 
-    def healed() -> bool:
+    def repaired() -> bool:
         annotations: dict[str, str] = cluster.place.get("configmap", name)["metadata"]["annotations"]
-        told: dict[str, Any] = json.loads(annotations["config"])["postgresql"]["parameters"]
-        return told.get("work_mem") != "9MB" and cluster.shown("work_mem") == {"4MB"}
+        configured: dict[str, Any] = json.loads(annotations["config"])["postgresql"]["parameters"]
+        return configured.get("work_mem") != "9MB" and cluster.shown("work_mem") == {"4MB"}
 
-    return _seconds_until(healed, begun)
+    return _seconds_until(repaired, begun)
 
 
-def _service_deleted(cluster: ClusterUnderTest) -> float:
+def _delete_service(cluster: ClusterUnderTest) -> float:
     name = f"{cluster.name}-rw"
     uid = cluster.place.get("service", name)["metadata"]["uid"]
     begun = time.monotonic()
@@ -150,9 +152,9 @@ def _service_deleted(cluster: ClusterUnderTest) -> float:
     )
 
 
-def _seconds_until(healed: Callable[[], bool], begun: float) -> float:
-    while not healed():
-        if time.monotonic() - begun > _PATIENCE:
-            raise TimeoutError(f"not healed after {_PATIENCE} s")
+def _seconds_until(repaired: Callable[[], bool], started_at: float) -> float:
+    while not repaired():
+        if time.monotonic() - started_at > _TIMEOUT_SECONDS:
+            raise TimeoutError(f"not healed after {_TIMEOUT_SECONDS} s")
         time.sleep(0.1)
-    return time.monotonic() - begun
+    return time.monotonic() - started_at

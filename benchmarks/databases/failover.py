@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.databases import faults
-from benchmarks.databases.gaps import Row, acknowledged, longest_gap
-from benchmarks.databases.scenarios import Bench
+from benchmarks.databases.gaps import Row, longest_gap, parse_acknowledged
+from benchmarks.databases.scenarios import DatabaseBenchmark
 from benchmarks.measurement import Figure, Measurement
 from database_support import lost_nodes
 from database_support.cluster_engines import POSTGRESQL as ENGINE
@@ -34,8 +34,8 @@ RECIPES = {"17": POSTGRESQL, "15": POSTGRESQL_15}
 VERSION = "17"
 RATE = 50.0  # rows a second
 MODES: tuple[SynchronousMode, ...] = ("Quorum", "Priority")
-_CALM = 5.0  # seconds of writing before a fault and after everything is well again
-_PATIENCE = 180.0
+_SETTLE_SECONDS = 5.0  # seconds of writing before a fault and after everything is well again
+_TIMEOUT_SECONDS = 180.0
 
 Fault = Literal["process", "force-deleted", "deleted", "switchover", "cut-off", "node-cut-off", "standby-restarted"]
 NODE: Literal["node-cut-off"] = "node-cut-off"
@@ -46,7 +46,7 @@ def kill_process(cluster: PatroniCluster, primary: str) -> None:
     cluster.execute(primary, "sh", "-c", f"kill -9 $({ENGINE.pid})")
 
 
-def switch_over(cluster: PatroniCluster, primary: str) -> None:
+def switchover(cluster: PatroniCluster, primary: str) -> None:
     """As the operator asks for it."""
     cluster.switch_over()
 
@@ -57,35 +57,37 @@ def restart_standby(cluster: PatroniCluster, primary: str) -> None:
 
 
 @contextmanager
-def at_once(fault: Callable[[PatroniCluster, str], None], cluster: PatroniCluster, primary: str) -> Generator[None]:
+def run_instant_fault(
+    fault: Callable[[PatroniCluster, str], None], cluster: PatroniCluster, primary: str
+) -> Generator[None]:
     """A fault that is over as soon as it has come."""
     fault(cluster, primary)
     yield
 
 
-def cut_off(cluster: PatroniCluster, primary: str) -> AbstractContextManager[None]:
+def isolate_pod(cluster: PatroniCluster, primary: str) -> AbstractContextManager[None]:
     """The pod's network is gone, and both sides go on."""
-    return faults.dropped(cluster, primary, "--source", "--destination")
+    return faults.dropped_packets(cluster, primary, "--source", "--destination")
 
 
-def cut_off_node(cluster: PatroniCluster, primary: str) -> AbstractContextManager[object]:
+def isolate_node(cluster: PatroniCluster, primary: str) -> AbstractContextManager[object]:
     """Nothing that the primary's node sends arrives, and nothing reaches it."""
     return lost_nodes.cut_off(cluster.nodes()[primary])
 
 
 FAULTS: Mapping[Fault, Callable[[PatroniCluster, str], AbstractContextManager[object]]] = {
-    "process": partial(at_once, kill_process),
-    "force-deleted": partial(at_once, faults.delete_by_force),
-    "deleted": partial(at_once, faults.delete),
-    "switchover": partial(at_once, switch_over),
-    "standby-restarted": partial(at_once, restart_standby),
-    "cut-off": cut_off,
-    NODE: cut_off_node,
+    "process": partial(run_instant_fault, kill_process),
+    "force-deleted": partial(run_instant_fault, faults.force_delete_pod),
+    "deleted": partial(run_instant_fault, faults.delete_pod),
+    "switchover": partial(run_instant_fault, switchover),
+    "standby-restarted": partial(run_instant_fault, restart_standby),
+    "cut-off": isolate_pod,
+    NODE: isolate_node,
 }
 
 
 @dataclass(frozen=True)
-class Writer:
+class WriterPod:
     """The client's pod."""
 
     cluster: PatroniCluster
@@ -103,7 +105,7 @@ class Writer:
         ):
             self.cluster.sql(leader, statement)
         nodes = self.cluster.nodes()
-        away = next((node for node in nodes.values() if node != nodes.get(leader)), "")
+        other_nodes = next((node for node in nodes.values() if node != nodes.get(leader)), "")
         service = self.cluster.view.names.service("rw")
         conninfo = (
             f"host={service.name} dbname=postgres user=writer sslmode=require "
@@ -133,7 +135,7 @@ class Writer:
             "metadata": {"name": self.name},
             "spec": {
                 "containers": [container],
-                "nodeSelector": {"kubernetes.io/hostname": away} if away else {},
+                "nodeSelector": {"kubernetes.io/hostname": other_nodes} if other_nodes else {},
                 "volumes": [{"name": "source", "configMap": {"name": self.name}}],
                 "terminationGracePeriodSeconds": 0,
             },
@@ -148,17 +150,17 @@ class Writer:
 
     def acknowledged(self) -> list[Row]:
         """As they came."""
-        done = self.cluster.target.try_kubectl(f"--namespace={self.cluster.namespace}", "logs", self.name)
-        return acknowledged(done.stdout.splitlines())
+        completed = self.cluster.target.try_kubectl(f"--namespace={self.cluster.namespace}", "logs", self.name)
+        return parse_acknowledged(completed.stdout.splitlines())
 
     def stop(self) -> None:
         self.cluster.kubectl("delete", "pod", self.name, "--ignore-not-found", "--force", "--grace-period=0")
 
 
 @contextmanager
-def writing(cluster: PatroniCluster) -> Generator[Writer]:
+def running_writer(cluster: PatroniCluster) -> Generator[WriterPod]:
     """A client that writes meanwhile."""
-    writer = Writer(cluster)
+    writer = WriterPod(cluster)
     writer.stop()
     writer.start(secrets.token_urlsafe(16))
     try:
@@ -169,58 +171,58 @@ def writing(cluster: PatroniCluster) -> Generator[Writer]:
 
 def run(cluster: PatroniCluster, fault: Fault) -> Iterator[Figure]:
     """One fault, from a cluster in which all is well to one in which all is well again."""
-    wait_until("all stream", cluster.settled, seconds=_PATIENCE)
-    with writing(cluster) as writer:
-        time.sleep(_CALM)
+    wait_until("all stream", cluster.settled, seconds=_TIMEOUT_SECONDS)
+    with running_writer(cluster) as writer:
+        time.sleep(_SETTLE_SECONDS)
         primary = cluster.leader() or ""
-        begun = time.time()
+        started_at = time.time()
         changes = fault != "standby-restarted"
         with FAULTS[fault](cluster, primary):
             wait_until(
                 "writes go on",
-                lambda: cluster.leader() != primary or not changes if writer_goes_on(writer, begun) else None,
-                seconds=_PATIENCE,
+                lambda: cluster.leader() != primary or not changes if writer_resumed(writer, started_at) else None,
+                seconds=_TIMEOUT_SECONDS,
             )
-        wait_until("all stream again", cluster.settled, seconds=_PATIENCE)
-        time.sleep(_CALM)
+        wait_until("all stream again", cluster.settled, seconds=_TIMEOUT_SECONDS)
+        time.sleep(_SETTLE_SECONDS)
         rows = writer.acknowledged()
-    there = set(map(int, cluster.sql(cluster.leader() or "", "SELECT number FROM written").split()))
+    stored_rows = set(map(int, cluster.sql(cluster.leader() or "", "SELECT number FROM written").split()))
     yield Figure("write gap", longest_gap(rows), "s")
-    yield Figure("lost rows", float(len({row.number for row in rows} - there)), "")
+    yield Figure("lost rows", float(len({row.number for row in rows} - stored_rows)), "")
 
 
-def writer_goes_on(writer: Writer, since: float) -> bool:
+def writer_resumed(writer: WriterPod, since: float) -> bool:
     """Whether a write was acknowledged in the last second, a while after the fault."""
     rows = writer.acknowledged()
     return bool(rows) and rows[-1].moment > max(since + 3, time.time() - 1)
 
 
 @contextmanager
-def cluster_of(where: Target, image: str, version: str, mode: SynchronousMode) -> Generator[PatroniCluster]:
+def running_cluster(target: Target, image: str, version: str, mode: SynchronousMode) -> Generator[PatroniCluster]:
     """A cluster of three in a namespace of its own, which goes with it."""
     namespace = "bench-failover"
-    where.kubectl("create", "namespace", namespace)
+    target.kubectl("create", "namespace", namespace)
     try:
-        cluster = PatroniCluster(where, view("pg", namespace, image, version=version, mode=mode))
+        cluster = PatroniCluster(target, view("pg", namespace, image, version=version, mode=mode))
         cluster.apply()
-        cluster.start_all(_PATIENCE)
+        cluster.start_all(_TIMEOUT_SECONDS)
         yield cluster
     finally:
-        where.kubectl("delete", "namespace", namespace, "--timeout=180s", seconds=200)
+        target.kubectl("delete", "namespace", namespace, "--timeout=180s", seconds=200)
 
 
-def measure(bench: Bench, title: str) -> Iterator[Measurement]:
+def measure(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
     """Each fault in each synchronous mode. Raises as `target` and `wait_until` do."""
     image = ensure(RECIPES[VERSION], Progress())
     load(image)
-    with cluster_of(bench.target, image.reference, VERSION, MODES[0]) as cluster:
-        apart = len({*cluster.nodes().values()}) == len(cluster.nodes())
-        if not apart:
-            bench.leave_out(NODE, "it needs a node for each member (make cluster NODES=3)")
-        chosen: list[Fault] = [fault for fault in FAULTS if apart or fault != NODE]
+    with running_cluster(bench.target, image.reference, VERSION, MODES[0]) as cluster:
+        spread = len({*cluster.nodes().values()}) == len(cluster.nodes())
+        if not spread:
+            bench.skip_part(NODE, "it needs a node for each member (make cluster NODES=3)")
+        selected_faults: list[Fault] = [fault for fault in FAULTS if spread or fault != NODE]
         for mode in MODES:
             configured = with_mode(cluster, mode)
             configured.apply()
             for _ in range(bench.runs):
-                for fault in chosen:
-                    yield from bench.measured(title, mode, partial(run, configured, fault), f"{fault}: ")
+                for fault in selected_faults:
+                    yield from bench.measure_run(title, mode, partial(run, configured, fault), f"{fault}: ")

@@ -12,11 +12,11 @@ from devcluster.errors import CommandFailed
 from devcluster.state import State
 from devcluster.target import Target
 
-Side = Literal["--source", "--destination"]
+Direction = Literal["--source", "--destination"]
 """What a pod sends, or what it is sent."""
 
 
-class Where(Protocol):
+class NamespaceAccess(Protocol):
     """A namespace."""
 
     @property
@@ -34,28 +34,28 @@ class Where(Protocol):
         ...
 
 
-def delete_by_force(where: Where, pod: str) -> None:
+def force_delete_pod(access: NamespaceAccess, pod: str) -> None:
     """The pod is gone at once."""
-    where.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
+    access.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
 
 
-def delete(where: Where, pod: str) -> None:
+def delete_pod(access: NamespaceAccess, pod: str) -> None:
     """The pod is told to go, as by a drain."""
-    where.kubectl("delete", "pod", pod, "--wait=false")
+    access.kubectl("delete", "pod", pod, "--wait=false")
 
 
 @contextmanager
-def dropped(where: Where, pod: str, *sides: Side) -> Generator[None]:
+def dropped_packets(access: NamespaceAccess, pod: str, *directions: Direction) -> Generator[None]:
     """All of these packets of a pod are lost on its node of the devcluster, and nobody is told."""
-    found = where.target.get("pod", pod, f"--namespace={where.namespace}")
+    found = access.target.get("pod", pod, f"--namespace={access.namespace}")
     state = State.load()
     if found is None or state is None:
         raise CommandFailed(f"only a pod of the devcluster can be cut off, and {pod} is none")
     machine, address = state.machines[found["spec"]["nodeName"]], found["status"]["podIP"]
 
-    def change(how: Literal["--insert", "--delete"]) -> None:
-        for side in sides:
-            rule = [layout.IPTABLES, "--wait", how, "FORWARD", side, address, "--jump", "DROP"]
+    def change(action: Literal["--insert", "--delete"]) -> None:
+        for direction in directions:
+            rule = [layout.IPTABLES, "--wait", action, "FORWARD", direction, address, "--jump", "DROP"]
             subprocess.run(machine.in_network(rule), check=True, capture_output=True)
 
     change("--insert")

@@ -19,7 +19,7 @@ Rows = Sequence[Row]
 """As they came."""
 
 
-def acknowledged(lines: Iterable[str]) -> list[Row]:
+def parse_acknowledged(lines: Iterable[str]) -> list[Row]:
     """The rows in the writer's output; what else there is are its errors."""
     words = [line.split() for line in lines]
     return [Row(int(w[0]), float(w[1]), w[2]) for w in words if len(w) == 3 and w[0].isdecimal()]
@@ -30,17 +30,17 @@ def longest_gap(rows: Rows) -> float:
     return max((later.moment - sooner.moment for sooner, later in pairwise(rows)), default=0.0)
 
 
-def of_first(rows: Rows) -> Rows:
+def rows_of_first_server(rows: Rows) -> Rows:
     """Those that were acknowledged by the server that acknowledged the first."""
     return [row for row in rows if row.server == rows[0].server]
 
 
-def first_of_others(rows: Rows, servers: Collection[str], since: float) -> float:
+def first_row_of_other_servers(rows: Rows, servers: Collection[str], since: float) -> float:
     """When a row was first acknowledged after a moment by none of these; infinity where none was."""
     return min((r.moment for r in rows if r.moment > since and r.server not in servers), default=float("inf"))
 
 
-def overlap(former: Rows, through: Rows, since: float, known_as: Collection[str] = ()) -> float:
+def dual_primary_seconds(previous_primary: Rows, through: Rows, since: float, names: Collection[str] = ()) -> float:
     """For how many seconds after a moment two servers acknowledged rows.
 
     Args:
@@ -48,5 +48,7 @@ def overlap(former: Rows, through: Rows, since: float, known_as: Collection[str]
         through: of one that is led to who is primary.
         known_as: what the former primary is to other clients, if that is not what it is to this one.
     """
-    last = max((row.moment for row in former), default=since)
-    return max(0.0, last - first_of_others(through, {*known_as, *(row.server for row in former)}, since))
+    last = max((row.moment for row in previous_primary), default=since)
+    return max(
+        0.0, last - first_row_of_other_servers(through, {*names, *(row.server for row in previous_primary)}, since)
+    )

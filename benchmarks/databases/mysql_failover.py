@@ -18,7 +18,7 @@ from functools import partial
 from itertools import repeat
 
 from benchmarks.databases import faults
-from benchmarks.databases.scenarios import Bench
+from benchmarks.databases.scenarios import DatabaseBenchmark
 from benchmarks.measurement import Figure, Measurement
 from database_support import operator_under_test
 from database_support.cluster_engines import MYSQL
@@ -28,23 +28,23 @@ from database_support.lost_nodes import cut_off
 
 INSTANCES = 3
 NODE = "node-cut-off"
-WHO = "no operator"
-_CALM = 5.0  # seconds of writing before a fault and after everything is well again
-_PATIENCE = 300.0
+PEER = "no operator"
+_SETTLE_SECONDS = 5.0  # seconds of writing before a fault and after everything is well again
+_TIMEOUT_SECONDS = 300.0
 
 Fault = Callable[[ClusterUnderTest, str], AbstractContextManager[object]]
 """Comes with the block, to an instance, and ends with it if it can end."""
 
 
 @contextmanager
-def _at_once(
+def _run_instant_fault(
     fault: Callable[[ClusterUnderTest, str], object], cluster: ClusterUnderTest, primary: str
 ) -> Generator[None]:
     fault(cluster, primary)
     yield
 
 
-def _kill(cluster: ClusterUnderTest, primary: str) -> None:
+def _kill_primary(cluster: ClusterUnderTest, primary: str) -> None:
     """The server dies; its agent lives."""
     cluster.signal(primary, "KILL")
 
@@ -52,8 +52,8 @@ def _kill(cluster: ClusterUnderTest, primary: str) -> None:
 def _kill_all(cluster: ClusterUnderTest, _: str) -> None:
     """Every server dies before anybody could notice that another did."""
     nodes = cluster.nodes()
-    with ThreadPoolExecutor(len(nodes)) as hands:
-        list(hands.map(cluster.signal, nodes, repeat("KILL")))
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        list(pool.map(cluster.signal, nodes, repeat("KILL")))
 
 
 def _delete_all(cluster: ClusterUnderTest, _: str) -> None:
@@ -61,72 +61,76 @@ def _delete_all(cluster: ClusterUnderTest, _: str) -> None:
     cluster.place.kubectl("delete", "pods", cluster.selector, "--grace-period=0", "--force", "--wait=false")
 
 
-def _dropped(*sides: faults.Side) -> Fault:
+def _drop_packets(*directions: faults.Direction) -> Fault:
     """Packets of the primary's pod are lost."""
-    return lambda cluster, primary: faults.dropped(cluster.place, f"{primary}-0", *sides)
+    return lambda cluster, primary: faults.dropped_packets(cluster.place, f"{primary}-0", *directions)
 
 
 FAULTS: Mapping[str, Fault] = {
-    "process": partial(_at_once, _kill),
+    "process": partial(_run_instant_fault, _kill_primary),
     "force-deleted": partial(
-        _at_once, lambda cluster, primary: faults.delete_by_force(cluster.place, f"{primary}-0")
+        _run_instant_fault, lambda cluster, primary: faults.force_delete_pod(cluster.place, f"{primary}-0")
     ),
-    "deleted": partial(_at_once, lambda cluster, primary: faults.delete(cluster.place, f"{primary}-0")),
-    "cut-off": _dropped("--source", "--destination"),
-    "unheard": _dropped("--source"),
-    "deaf": _dropped("--destination"),
+    "deleted": partial(_run_instant_fault, lambda cluster, primary: faults.delete_pod(cluster.place, f"{primary}-0")),
+    "cut-off": _drop_packets("--source", "--destination"),
+    "unheard": _drop_packets("--source"),
+    "deaf": _drop_packets("--destination"),
     NODE: lambda cluster, primary: cut_off(cluster.nodes()[primary]),
 }
 """``unheard`` and ``deaf`` are one way: what the primary sends is lost, or what it is sent."""
 OUTAGES: Mapping[str, Fault] = {
-    "all-killed": partial(_at_once, _kill_all),
-    "all-force-deleted": partial(_at_once, _delete_all),
+    "all-killed": partial(_run_instant_fault, _kill_all),
+    "all-force-deleted": partial(_run_instant_fault, _delete_all),
 }
 
 
-def measure(bench: Bench, title: str) -> Iterator[Measurement]:
+def measure(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
     """Each loss of the primary, one after the other on one cluster."""
-    return _each(bench, title, "failover-mysql", FAULTS, Failover.another_leads)
+    return _measure_each(bench, title, "failover-mysql", FAULTS, Failover.another_leads)
 
 
-def outage(bench: Bench, title: str) -> Iterator[Measurement]:
+def outage(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
     """Each loss of all instances, one after the other on one cluster."""
-    return _each(bench, title, "outage-mysql", OUTAGES, Failover.somebody_leads)
+    return _measure_each(bench, title, "outage-mysql", OUTAGES, Failover.somebody_leads)
 
 
-def _each(
-    bench: Bench, title: str, name: str, those: Mapping[str, Fault], over: Callable[[Failover, float], None]
+def _measure_each(
+    bench: DatabaseBenchmark,
+    title: str,
+    name: str,
+    faults: Mapping[str, Fault],
+    recovered: Callable[[Failover, float], None],
 ) -> Iterator[Measurement]:
     with bench.cluster(name, INSTANCES, MYSQL) as cluster:
         cluster.place.declare("Database", "shop", cluster.reference())
         cluster.place.wait_reason("database", "shop", "DatabaseReady")
-        apart = len({*cluster.nodes().values()}) == INSTANCES
-        if not apart and NODE in those:
-            bench.leave_out(NODE, "it needs a node for each instance (make cluster NODES=3)")
+        spread = len({*cluster.nodes().values()}) == INSTANCES
+        if not spread and NODE in faults:
+            bench.skip_part(NODE, "it needs a node for each instance (make cluster NODES=3)")
         with operator_under_test.away(bench.target):
-            chosen = {name: fault for name, fault in those.items() if apart or name != NODE}
+            selected_faults = {name: fault for name, fault in faults.items() if spread or name != NODE}
             for _ in range(bench.runs):
-                for name, fault in chosen.items():
-                    run = partial(_run, cluster, fault, over, by_node=name == NODE)
-                    yield from bench.measured(title, WHO, run, f"{name}: ")
+                for name, fault in selected_faults.items():
+                    run = partial(_run, cluster, fault, recovered, by_node=name == NODE)
+                    yield from bench.measure_run(title, PEER, run, f"{name}: ")
 
 
 def _run(
-    cluster: ClusterUnderTest, fault: Fault, over: Callable[[Failover, float], None], *, by_node: bool
+    cluster: ClusterUnderTest, fault: Fault, recovered: Callable[[Failover, float], None], *, by_node: bool
 ) -> Iterator[Figure]:
     """One fault, from a cluster in which all is well to one in which all is well again."""
-    with failing_over(cluster, by_node=by_node) as seen:
-        time.sleep(_CALM)
+    with failing_over(cluster, by_node=by_node) as rows:
+        time.sleep(_SETTLE_SECONDS)
         # With another member missing it would be another fault: two of three are lost, and nobody may take over.
-        seen.all_follow(_PATIENCE)
-        begun = time.time()
-        with fault(cluster, seen.former):
-            over(seen, _PATIENCE)
-        seen.all_follow(_PATIENCE)
-        took = time.time() - begun
-        time.sleep(_CALM)
-        seen.through.goes_on(time.time())
-        yield Figure("write gap", seen.through.gap, "s")
-        yield Figure("lost rows", float(seen.lost), "")
-        yield Figure("two primaries", seen.both(begun), "s")
-        yield Figure("until all follow", took, "s")
+        rows.all_follow(_TIMEOUT_SECONDS)
+        started_at = time.time()
+        with fault(cluster, rows.former):
+            recovered(rows, _TIMEOUT_SECONDS)
+        rows.all_follow(_TIMEOUT_SECONDS)
+        duration = time.time() - started_at
+        time.sleep(_SETTLE_SECONDS)
+        rows.through.goes_on(time.time())
+        yield Figure("write gap", rows.through.gap, "s")
+        yield Figure("lost rows", float(rows.lost), "")
+        yield Figure("two primaries", rows.both(started_at), "s")
+        yield Figure("until all follow", duration, "s")

@@ -14,11 +14,11 @@ from devcluster.target import Target, wait_until
 
 _MIB = 2**20
 # The kubelet looks at its containers every 10 to 15 s.
-_FRESH_SECONDS = 60.0
+_MAX_SAMPLE_AGE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ResourceUsage:
     """What was used up to a moment.
 
     Attributes:
@@ -28,12 +28,12 @@ class Usage:
         container: when the container began; another one counts from zero.
     """
 
-    at: float
+    timestamp: float
     cpu: float
     memory: float
     container: str
 
-    def cpu_since(self, before: Usage) -> float:
+    def cpu_since(self, before: ResourceUsage) -> float:
         """Seconds of processor time since then. Raises DevclusterError: the operator was restarted in between."""
         if self.container != before.container:
             raise DevclusterError(f"the operator was restarted at {self.container}, while it was measured")
@@ -49,24 +49,24 @@ class OperatorPod:
 
     target: Target
 
-    def usage(self) -> Usage:
+    def usage(self) -> ResourceUsage:
         """What it has used, measured after this was called. Raises NotReady: the kubelet does not say."""
-        asked = time.time()
+        requested_at = time.time()
 
-        def fresh() -> Usage | None:
-            found = self._told()
-            return found if found is not None and found.at > asked else None
+        def fresh() -> ResourceUsage | None:
+            found = self._read_summary()
+            return found if found is not None and found.timestamp > requested_at else None
 
-        return wait_until("the kubelet has measured the operator", fresh, seconds=_FRESH_SECONDS, every=1)
+        return wait_until("the kubelet has measured the operator", fresh, seconds=_MAX_SAMPLE_AGE_SECONDS, interval=1)
 
-    def latest(self) -> Usage:
+    def latest(self) -> ResourceUsage:
         """What it had used when the kubelet last measured. Raises NotReady: it never did."""
-        found = self._told()
+        found = self._read_summary()
         if found is None:
             raise NotReady("the kubelet has not measured the operator yet")
         return found
 
-    def _told(self) -> Usage | None:
+    def _read_summary(self) -> ResourceUsage | None:
         selector = f"--selector=app.kubernetes.io/name={DEPLOYMENT}"
         pods: list[dict[str, Any]] = (self.target.get("pods", f"--namespace={NAMESPACE}", selector) or {})["items"]
         running = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
@@ -76,15 +76,15 @@ class OperatorPod:
         summary = json.loads(self.target.kubectl("get", "--raw", f"/api/v1/nodes/{node}/proxy/stats/summary"))
         for pod in summary["pods"]:
             if (pod["podRef"]["namespace"], pod["podRef"]["name"]) == (NAMESPACE, name):
-                return next((usage_of(container) for container in pod["containers"]), None)
+                return next((parse_usage(container) for container in pod["containers"]), None)
         return None
 
 
-def usage_of(container: dict[str, Any]) -> Usage | None:
+def parse_usage(container: dict[str, Any]) -> ResourceUsage | None:
     """What a container's entry of the summary says; None where it says too little yet."""
     cpu, memory = container.get("cpu", {}), container.get("memory", {})
     if "usageCoreNanoSeconds" not in cpu or "workingSetBytes" not in memory:
         return None
-    at = datetime.fromisoformat(cpu["time"]).timestamp()
+    timestamp = datetime.fromisoformat(cpu["time"]).timestamp()
     resident = memory.get("rssBytes", memory["workingSetBytes"])
-    return Usage(at, cpu["usageCoreNanoSeconds"] / 1e9, resident / _MIB, container["startTime"])
+    return ResourceUsage(timestamp, cpu["usageCoreNanoSeconds"] / 1e9, resident / _MIB, container["startTime"])

@@ -13,29 +13,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.databases.operator_pod import OperatorPod
-from benchmarks.measurement import Figure, Measurement, Processors
+from benchmarks.measurement import Figure, Measurement, ProcessorTicks
 from database_support.cluster_engines import POSTGRESQL, Engine
 from database_support.cluster_under_test import ClusterUnderTest, Place
 from devcluster.target import Target
 
-Tell = Callable[[str], None]
-_DISTURBED = 10.0  # percent of the processors' time that a virtual machine did not get from its host
-_TRIES = 5
-_NEVER = ("lost rows", "two primaries")
+PrintLine = Callable[[str], None]
+_MAX_STEAL_PERCENT = 10.0  # percent of the processors' time that a virtual machine did not get from its host
+_MAX_ATTEMPTS = 5
+_INVARIANT_METRICS = ("lost rows", "two primaries")
 
 
-def _watched(run: Callable[[], Iterable[Figure]]) -> tuple[list[Figure], float]:
+def _run_with_steal(run: Callable[[], Iterable[Figure]]) -> tuple[list[Figure], float]:
     """A run's figures, and how many percent of the processors' time the host took meanwhile."""
-    before = Processors.now()
-    return list(run()), Processors.now().stolen_since(before)
+    before = ProcessorTicks.now()
+    return list(run()), ProcessorTicks.now().steal_percent_since(before)
 
 
-def _failed(figures: Iterable[Figure]) -> bool:
-    return any(figure.metric in _NEVER and figure.value > 0 for figure in figures)
+def _violates_invariant(figures: Iterable[Figure]) -> bool:
+    return any(figure.metric in _INVARIANT_METRICS and figure.value > 0 for figure in figures)
 
 
 @dataclass(frozen=True)
-class Bench:
+class DatabaseBenchmark:
     """What each scenario works with.
 
     Attributes:
@@ -51,14 +51,14 @@ class Bench:
     runs: int
     databases: int
     users: int
-    tell: Tell
+    print_line: PrintLine
     random: random.Random = field(default_factory=lambda: random.Random(7))
-    left_out: list[str] = field(default_factory=list[str])
+    skipped_parts: list[str] = field(default_factory=list[str])
 
-    def leave_out(self, what: str, why: str) -> None:
+    def skip_part(self, part: str, reason: str) -> None:
         """A part of a scenario cannot be measured here. The rest is shown, and does not replace a whole one."""
-        self.left_out.append(what)
-        self.tell(f"{what} is left out, so nothing is kept: {why}")
+        self.skipped_parts.append(part)
+        self.print_line(f"{part} is left out, so nothing is kept: {reason}")
 
     @property
     def operator(self) -> OperatorPod:
@@ -66,7 +66,7 @@ class Bench:
         return OperatorPod(self.target)
 
     @contextmanager
-    def place(self, name: str) -> Generator[Place]:
+    def temporary_namespace(self, name: str) -> Generator[Place]:
         """A namespace of its own during the block."""
         namespace = f"bench-{name}"
         self._delete(namespace)
@@ -81,7 +81,7 @@ class Bench:
         self, name: str, instances: int, engine: Engine = POSTGRESQL, **spec: object
     ) -> Generator[ClusterUnderTest]:
         """A cluster that is Ready, in a namespace of its own."""
-        with self.place(name) as place:
+        with self.temporary_namespace(name) as place:
             cluster = ClusterUnderTest(place, spec={**engine.small, "instances": instances, **spec}, engine=engine)
             cluster.apply()
             try:
@@ -89,11 +89,11 @@ class Bench:
                 yield cluster
             except Exception:
                 # It goes with its namespace, and what befell it may not come again for hundreds of runs.
-                self._report(cluster)
+                self._print_diagnostics(cluster)
                 raise
 
-    def measured(
-        self, title: str, who: str, run: Callable[[], Iterable[Figure]], prefix: str = ""
+    def measure_run(
+        self, title: str, peer: str, run: Callable[[], Iterable[Figure]], prefix: str = ""
     ) -> list[Measurement]:
         """The figures of an undisturbed run, which are told.
 
@@ -101,28 +101,28 @@ class Bench:
             prefix: of their names, where a scenario has several kinds of runs.
         """
         found: list[Measurement] = []
-        for figure in self.undisturbed(run):
+        for figure in self.run_undisturbed(run):
             metric = f"{prefix}{figure.metric}"
-            self.tell(f"{who}: {metric} {figure.value:.2f} {figure.unit}".rstrip())
-            found.append(Measurement(title, who, metric, figure.value, figure.unit))
+            self.print_line(f"{peer}: {metric} {figure.value:.2f} {figure.unit}".rstrip())
+            found.append(Measurement(title, peer, metric, figure.value, figure.unit))
         return found
 
-    def undisturbed(self, run: Callable[[], Iterable[Figure]]) -> list[Figure]:
+    def run_undisturbed(self, run: Callable[[], Iterable[Figure]]) -> list[Figure]:
         """The figures of a run, which is repeated while the machine's host keeps its processors from it.
 
         The last of five counts in any case, and so does one in which happened what must not happen on any machine.
         What the host took, and how often the run was repeated, are figures, too.
         """
         repeated = 0
-        found, stolen = _watched(run)
-        while stolen > _DISTURBED and repeated < _TRIES - 1 and not _failed(found):
-            self.tell(f"the machine's host took {stolen:.0f} % of the processors: measured again")
+        found, stolen = _run_with_steal(run)
+        while stolen > _MAX_STEAL_PERCENT and repeated < _MAX_ATTEMPTS - 1 and not _violates_invariant(found):
+            self.print_line(f"the machine's host took {stolen:.0f} % of the processors: measured again")
             repeated += 1
-            found, stolen = _watched(run)
-        taken = Figure("taken by the machine's host", stolen, "% of the processors")
-        return [*found, taken, Figure("repeated", float(repeated), "times")]
+            found, stolen = _run_with_steal(run)
+        steal_percent = Figure("taken by the machine's host", stolen, "% of the processors")
+        return [*found, steal_percent, Figure("repeated", float(repeated), "times")]
 
-    def _report(self, cluster: ClusterUnderTest) -> None:
+    def _print_diagnostics(self, cluster: ClusterUnderTest) -> None:
         where = Path(tempfile.mkdtemp(prefix="steersman-bench-")) / f"{cluster.name}.tar.gz"
         config = {} if self.target.kubeconfig is None else {"KUBECONFIG": str(self.target.kubeconfig)}
         program = Path(sys.executable).with_name("kubectl-steersman")
@@ -134,7 +134,7 @@ class Bench:
             timeout=120,
             check=False,
         )
-        self.tell(f"what there was of {cluster.name}: {where if done.returncode == 0 else done.stderr}")
+        self.print_line(f"what there was of {cluster.name}: {where if done.returncode == 0 else done.stderr}")
 
     def _delete(self, namespace: str) -> None:
         command = ("delete", "namespace", namespace, "--ignore-not-found", "--timeout=900s")
@@ -142,7 +142,7 @@ class Bench:
 
 
 @dataclass(frozen=True)
-class Scenario:
+class DatabaseScenario:
     """One thing that is measured.
 
     Attributes:
@@ -154,5 +154,5 @@ class Scenario:
 
     name: str
     title: str
-    measure: Callable[[Bench, str], Iterable[Measurement]]
+    measure: Callable[[DatabaseBenchmark, str], Iterable[Measurement]]
     runs: int = 5

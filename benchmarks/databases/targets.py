@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.databases import catalogue, contents, drift, failover, mysql_failover
-from benchmarks.databases.writes import DIRECTLY, POOLED
+from benchmarks.databases import catalogue, drift, failover, many_databases, mysql_failover
+from benchmarks.databases.planned_disruptions import DIRECT, POOLED
 from benchmarks.targets import Target
 
-GAP = "write gap"
-PLANNED = 2.0
+FAILOVER_GAP_SECONDS = "write gap"
+PLANNED_GAP_SECONDS = 2.0
 """Seconds for which writes may wait behind the pooler; a rolling update has one switchover."""
-MYSQL_PLANNED, MYSQL_FAILOVER = 5.0, 15.0
-HEALED = 30.0
+MYSQL_PLANNED_GAP_SECONDS, MYSQL_FAILOVER_GAP_SECONDS = 5.0, 15.0
+DRIFT_REPAIR_SECONDS = 30.0
 BEFORE = {
     "process": 2.8,
     "force-deleted": 1.9,
@@ -26,21 +26,21 @@ off nothing is known from then: for the others it is what its node is.
 USUALLY_BEFORE = {"process": 2.0}
 """Its median, where it had runs enough for one that says something."""
 
-_WHOLE = contents.declared(contents.DATABASES, contents.USERS)
-_HARMS = tuple(harm.name for harm in drift.harms("owner", "user"))
-_NO_OPERATOR = (mysql_failover.WHO,)
+_RECOVERY_METRICS = many_databases.workload_title(many_databases.DATABASES, many_databases.USERS)
+_DRIFTS = tuple(harm.name for harm in drift.drifts("owner", "user"))
+_WITHOUT_OPERATOR = (mysql_failover.PEER,)
 
 
 def _worst(scenario: str, metric: str, limit: float, *peers: str) -> Target:
     return Target(scenario, metric, limit, worst=True, peers=peers)
 
 
-def _nothing_lost() -> Iterator[Target]:
+def _no_data_loss_targets() -> Iterator[Target]:
     """And no two servers had writes acknowledged at a time, where that is seen."""
     for scenario in (catalogue.ROLLING, catalogue.SWITCHOVER):
-        yield _worst(scenario, "lost rows", 0, DIRECTLY, POOLED)
+        yield _worst(scenario, "lost rows", 0, DIRECT, POOLED)
     for scenario in (catalogue.MYSQL_ROLLING, catalogue.MYSQL_SWITCHOVER):
-        yield _worst(scenario, "lost rows", 0, DIRECTLY)
+        yield _worst(scenario, "lost rows", 0, DIRECT)
     for fault in failover.FAULTS:
         yield _worst(catalogue.FAILOVER, f"{fault}: lost rows", 0, *failover.MODES)
     for scenario, faults in (
@@ -49,26 +49,43 @@ def _nothing_lost() -> Iterator[Target]:
     ):
         for fault in faults:
             for metric in ("lost rows", "two primaries"):
-                yield _worst(scenario, f"{fault}: {metric}", 0, *_NO_OPERATOR)
+                yield _worst(scenario, f"{fault}: {metric}", 0, *_WITHOUT_OPERATOR)
 
 
 TARGETS = (
-    *(_worst(scenario, GAP, PLANNED, POOLED) for scenario in (catalogue.ROLLING, catalogue.SWITCHOVER)),
+    *(
+        _worst(scenario, FAILOVER_GAP_SECONDS, PLANNED_GAP_SECONDS, POOLED)
+        for scenario in (catalogue.ROLLING, catalogue.SWITCHOVER)
+    ),
     *(_worst(scenario, "errors of the client", 0, POOLED) for scenario in (catalogue.ROLLING, catalogue.SWITCHOVER)),
     *(
-        _worst(scenario, GAP, MYSQL_PLANNED, DIRECTLY)
+        _worst(scenario, FAILOVER_GAP_SECONDS, MYSQL_PLANNED_GAP_SECONDS, DIRECT)
         for scenario in (catalogue.MYSQL_ROLLING, catalogue.MYSQL_SWITCHOVER)
     ),
-    *(_worst(catalogue.FAILOVER, f"{fault}: {GAP}", seconds, *failover.MODES) for fault, seconds in BEFORE.items()),
     *(
-        Target(catalogue.FAILOVER, f"{fault}: {GAP}", seconds, peers=failover.MODES)
+        _worst(catalogue.FAILOVER, f"{fault}: {FAILOVER_GAP_SECONDS}", seconds, *failover.MODES)
+        for fault, seconds in BEFORE.items()
+    ),
+    *(
+        Target(catalogue.FAILOVER, f"{fault}: {FAILOVER_GAP_SECONDS}", seconds, peers=failover.MODES)
         for fault, seconds in USUALLY_BEFORE.items()
     ),
     *(
-        _worst(catalogue.MYSQL_FAILOVER, f"{fault}: {GAP}", MYSQL_FAILOVER, *_NO_OPERATOR)
+        _worst(
+            catalogue.MYSQL_FAILOVER,
+            f"{fault}: {FAILOVER_GAP_SECONDS}",
+            MYSQL_FAILOVER_GAP_SECONDS,
+            *_WITHOUT_OPERATOR,
+        )
         for fault in mysql_failover.FAULTS
     ),
-    *(_worst(catalogue.DRIFT, harm, HEALED, drift.WHO) for harm in (*_HARMS, drift.PARAMETER, drift.SERVICE)),
-    *(_worst(catalogue.MANY, contents.healing(harm), HEALED, _WHOLE) for harm in _HARMS),
-    *_nothing_lost(),
+    *(
+        _worst(catalogue.DRIFT, harm, DRIFT_REPAIR_SECONDS, drift.PEER)
+        for harm in (*_DRIFTS, drift.PARAMETER, drift.SERVICE)
+    ),
+    *(
+        _worst(catalogue.MANY, many_databases.repair_metric(harm), DRIFT_REPAIR_SECONDS, _RECOVERY_METRICS)
+        for harm in _DRIFTS
+    ),
+    *_no_data_loss_targets(),
 )

@@ -20,8 +20,8 @@ import sys
 import time
 from typing import Any
 
-_SILENT = 3.0  # seconds after which a server that does not answer is given up, unless a login says otherwise
-_WHO = {"psycopg2": "SELECT host(inet_server_addr())", "pymysql": "SELECT @@hostname"}
+_SILENT_SECONDS = 3.0  # seconds after which a server that does not answer is given up, unless a login says otherwise
+_SERVER_QUERY = {"psycopg2": "SELECT host(inet_server_addr())", "pymysql": "SELECT @@hostname"}
 
 
 def main(driver: str, login: str, rate: float, table: str) -> None:
@@ -33,7 +33,7 @@ def main(driver: str, login: str, rate: float, table: str) -> None:
         try:
             if cursor is None:
                 cursor = connect(login).cursor()
-                cursor.execute(_WHO[driver])
+                cursor.execute(_SERVER_QUERY[driver])
                 (server,) = cursor.fetchone()
             cursor.execute(f"INSERT INTO {table} (number) VALUES (%s)", (number,))
         except (error, OSError) as failure:
@@ -46,44 +46,44 @@ def main(driver: str, login: str, rate: float, table: str) -> None:
 
 
 @functools.cache
-def address_of(host: str) -> str:
+def resolve_once(host: str) -> str:
     """As it was found the first time."""
     return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
 
 
-def words_of(login: str) -> dict[str, str]:
+def parse_connection_string(login: str) -> dict[str, str]:
     """Of a connection string."""
     return dict(word.split("=", 1) for word in login.split())
 
 
 def postgresql(login: str) -> Any:
     """A connection by libpq's own words, time-outs included."""
-    host = words_of(login)["host"]
-    connection = importlib.import_module("psycopg2").connect(f"{login} hostaddr={address_of(host)}")
+    host = parse_connection_string(login)["host"]
+    connection = importlib.import_module("psycopg2").connect(f"{login} hostaddr={resolve_once(host)}")
     connection.autocommit = True
     return connection
 
 
 def mysql(login: str) -> Any:
     """A connection by words like libpq's. The server is verified where `ca` says by what."""
-    said = words_of(login)
-    silent = float(said.get("read_timeout", _SILENT))
-    trust = ssl.create_default_context(cafile=said.get("ca"))
-    if "ca" not in said:
-        trust.check_hostname, trust.verify_mode = False, ssl.CERT_NONE
-    host, port = said["host"], int(said["port"])
+    parameters = parse_connection_string(login)
+    timeout_seconds = float(parameters.get("read_timeout", _SILENT_SECONDS))
+    tls_context = ssl.create_default_context(cafile=parameters.get("ca"))
+    if "ca" not in parameters:
+        tls_context.check_hostname, tls_context.verify_mode = False, ssl.CERT_NONE
+    host, port = parameters["host"], int(parameters["port"])
     connection = importlib.import_module("pymysql").connect(
         host=host,
-        user=said["user"],
-        database=said["dbname"],
+        user=parameters["user"],
+        database=parameters["dbname"],
         password=os.environ["MYSQL_PWD"],
-        ssl=trust,
+        ssl=tls_context,
         autocommit=True,
-        read_timeout=silent,
-        write_timeout=silent,
+        read_timeout=timeout_seconds,
+        write_timeout=timeout_seconds,
         defer_connect=True,
     )
-    connection.connect(socket.create_connection((address_of(host), port), timeout=silent))
+    connection.connect(socket.create_connection((resolve_once(host), port), timeout=timeout_seconds))
     return connection
 
 

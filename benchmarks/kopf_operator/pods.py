@@ -10,8 +10,8 @@ from typing import Any
 import kopf
 from settings import configure
 
-_TICK = 0.005
-_REPORT_EVERY = 1.0
+_TICK_SECONDS = 0.005
+_REPORT_INTERVAL_SECONDS = 1.0
 
 _reconciles = 0  # a memo would not do: each object has a copy of its own
 _pods: dict[tuple[str, str], dict[str, Any]] = {}
@@ -35,12 +35,12 @@ async def changed(name: str, namespace: str, body: kopf.Body, **_: Any) -> None:
 
 async def report_pauses() -> None:
     """Says every second how much later than asked a timer fired, at the worst."""
-    longest, report_at = 0.0, time.monotonic() + _REPORT_EVERY
+    longest, report_at = 0.0, time.monotonic() + _REPORT_INTERVAL_SECONDS
     while True:
-        asked = time.monotonic() + _TICK
-        await asyncio.sleep(_TICK)
+        deadline = time.monotonic() + _TICK_SECONDS
+        await asyncio.sleep(_TICK_SECONDS)
         now = time.monotonic()
-        longest = max(longest, now - asked)
+        longest = max(longest, now - deadline)
         if now >= report_at:
             print(json.dumps({"reconciles": _reconciles, "pause_ms": longest * 1000}), flush=True)
-            longest, report_at = 0.0, now + _REPORT_EVERY
+            longest, report_at = 0.0, now + _REPORT_INTERVAL_SECONDS

@@ -41,7 +41,7 @@ async def stop(memo: kopf.Memo, **_: Any) -> None:
 @kopf.on.create("works")
 @kopf.on.update("works", field="spec")
 async def reconcile(body: kopf.Body, name: str, patch: kopf.Patch, memo: kopf.Memo, **_: Any) -> None:
-    started = time.time_ns()
+    started_at = time.time_ns()
     _works[name] = body
     status, generation = body.status, body.metadata["generation"]
     if status.get("observedGeneration") == generation and status.get("configMap") == name:
@@ -49,7 +49,7 @@ async def reconcile(body: kopf.Body, name: str, patch: kopf.Patch, memo: kopf.Me
     await ensure_config_map(memo, body)
     patch.status.update({"observedGeneration": generation, "configMap": name})
     if _timed:
-        patch.status["startedAt"] = started
+        patch.status["startedAt"] = started_at
     if _with_events:
         kopf.info(body, reason="Done", message="the ConfigMap is there")
 

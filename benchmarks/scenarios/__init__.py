@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from benchmarks.environment import ApiServer, Bench
+from benchmarks.environment import BenchmarkApiServer, BenchmarkConfig
 from benchmarks.measurement import Figure
 from benchmarks.peers import Peer
 
@@ -25,10 +25,10 @@ class Scenario:
 
     letter: str
     title: str
-    measure: Callable[[ApiServer, Peer], Awaitable[list[Figure]]]
-    serve: Callable[[Bench], AbstractAsyncContextManager[ApiServer]]
+    measure: Callable[[BenchmarkApiServer, Peer], Awaitable[list[Figure]]]
+    serve: Callable[[BenchmarkConfig], AbstractAsyncContextManager[BenchmarkApiServer]]
     shared: bool = False
 
-    def matches(self, wanted: str) -> bool:
+    def matches(self, selector: str) -> bool:
         """Whether it is meant by its letter, or by words of its title."""
-        return wanted == self.letter or (len(wanted) > 1 and wanted in self.title)
+        return selector == self.letter or (len(selector) > 1 and selector in self.title)

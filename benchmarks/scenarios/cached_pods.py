@@ -12,40 +12,40 @@ import itertools
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from benchmarks.environment import EMPTY_NAMESPACE, NAMESPACE, ApiServer, Bench, api_server
-from benchmarks.load import change_pod, churn_pods, create_pods, steadily
+from benchmarks.environment import EMPTY_NAMESPACE, NAMESPACE, BenchmarkApiServer, BenchmarkConfig, api_server
+from benchmarks.load import change_pod, churn_pods, create_pods, run_at_rate
 from benchmarks.measurement import Figure
-from benchmarks.peers import Peer, Settings
+from benchmarks.peers import OperatorSettings, Peer
 from benchmarks.process import OperatorProcess
 
 RATE = 100.0
-_PATIENCE = 600.0
+_TIMEOUT_SECONDS = 600.0
 _QUIET_REPORTS = 3
-_POLL = 0.2
-_changes = itertools.count(1)
+_POLL_INTERVAL_SECONDS = 0.2
+_changes_per_run = itertools.count(1)
 
 
 @asynccontextmanager
-async def server_with_pods(bench: Bench) -> AsyncGenerator[ApiServer]:
+async def server_with_pods(config: BenchmarkConfig) -> AsyncGenerator[BenchmarkApiServer]:
     """An API server that has the pods."""
-    async with api_server(bench) as server:
-        await create_pods(server, bench.pods)
+    async with api_server(config) as server:
+        await create_pods(server, config.pods)
         yield server
 
 
-async def measure(server: ApiServer, peer: Peer) -> list[Figure]:
+async def measure(server: BenchmarkApiServer, peer: Peer) -> list[Figure]:
     """One run: idle, all pods cached, all pods changed once, then the pauses."""
-    pods = server.bench.pods
+    pods = server.config.pods
     idle = await _idle_rss(server, peer)
-    settings = Settings(server.kubeconfig, NAMESPACE, operator="pods")
+    settings = OperatorSettings(server.kubeconfig, NAMESPACE, operator="pods")
     async with server.operator(peer, settings) as operator:
-        await operator.until(_quiet_after(operator, pods), _PATIENCE)
+        await operator.wait_for(_wait_until_quiet(operator, pods), _TIMEOUT_SECONDS)
         cached = operator.rss
         before, done = operator.cpu, operator.reports[-1].reconciles
-        await operator.until(churn_pods(server, pods), _PATIENCE)
-        await operator.until(_quiet_after(operator, done + pods), _PATIENCE)
+        await operator.wait_for(churn_pods(server, pods), _TIMEOUT_SECONDS)
+        await operator.wait_for(_wait_until_quiet(operator, done + pods), _TIMEOUT_SECONDS)
         churned, churn_cpu = operator.rss, operator.cpu - before
-        longest = await operator.until(_longest_pause(server, operator), _PATIENCE)
+        longest = await operator.wait_for(_longest_pause(server, operator), _TIMEOUT_SECONDS)
         peak = operator.peak_rss
     return [
         Figure("idle RSS", idle, "MiB"),
@@ -59,26 +59,28 @@ async def measure(server: ApiServer, peer: Peer) -> list[Figure]:
     ]
 
 
-async def _idle_rss(server: ApiServer, peer: Peer) -> float:
-    settings = Settings(server.kubeconfig, EMPTY_NAMESPACE, operator="pods")
+async def _idle_rss(server: BenchmarkApiServer, peer: Peer) -> float:
+    settings = OperatorSettings(server.kubeconfig, EMPTY_NAMESPACE, operator="pods")
     async with server.operator(peer, settings) as operator:
-        await operator.until(_quiet_after(operator, 0), _PATIENCE)
+        await operator.wait_for(_wait_until_quiet(operator, 0), _TIMEOUT_SECONDS)
         return operator.rss
 
 
-async def _quiet_after(operator: OperatorProcess, reconciles: int) -> None:
+async def _wait_until_quiet(operator: OperatorProcess, reconciles: int) -> None:
     """Returns when the operator has done so many reconciles, and no more for some seconds."""
     # What was reported before this began does not count: it may be older than the last change.
-    begun = len(operator.reports)
+    started_at = len(operator.reports)
     while True:
-        await asyncio.sleep(_POLL)
-        last = operator.reports[begun:][-_QUIET_REPORTS:]
+        await asyncio.sleep(_POLL_INTERVAL_SECONDS)
+        last = operator.reports[started_at:][-_QUIET_REPORTS:]
         if len(last) == _QUIET_REPORTS and last[0].reconciles == last[-1].reconciles >= reconciles:
             return
 
 
-async def _longest_pause(server: ApiServer, operator: OperatorProcess) -> float:
-    seconds, pods = server.bench.seconds, server.bench.pods
+async def _longest_pause(server: BenchmarkApiServer, operator: OperatorProcess) -> float:
+    seconds, pods = server.config.seconds, server.config.pods
     begun = len(operator.reports)
-    await steadily(lambda n: change_pod(server.client, n % pods, str(next(_changes))), RATE, round(RATE * seconds))
+    await run_at_rate(
+        lambda n: change_pod(server.client, n % pods, str(next(_changes_per_run))), RATE, round(RATE * seconds)
+    )
     return max(report.pause_ms for report in operator.reports[begun:])

@@ -13,17 +13,17 @@ from dataclasses import dataclass
 
 import msgspec
 
-from benchmarks.environment import NAMESPACE, ApiServer
+from benchmarks.environment import NAMESPACE, BenchmarkApiServer
 from benchmarks.load import create_works
 from benchmarks.measurement import Figure
-from benchmarks.peers import Peer, Settings
+from benchmarks.peers import OperatorSettings, Peer
 from benchmarks.work import Work
 from steersman.api.events_v1 import Event
 from steersman.client import Client
 
-PATIENCE = 900.0
-_EVENTS_POLL = 0.1
-_EVENTS_QUIET = 5.0
+TIMEOUT_SECONDS = 900.0
+_EVENTS_POLL_INTERVAL_SECONDS = 0.1
+_EVENTS_QUIET_SECONDS = 5.0
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class _Progress:
     last: float = 0.0
 
 
-async def measure(server: ApiServer, peer: Peer, objects: int, *, events: bool = False) -> list[Figure]:
+async def measure(server: BenchmarkApiServer, peer: Peer, objects: int, *, events: bool = False) -> list[Figure]:
     """One cold start.
 
     Args:
@@ -44,47 +44,47 @@ async def measure(server: ApiServer, peer: Peer, objects: int, *, events: bool =
         TimeoutError: not finished within a quarter of an hour.
     """
     version = await create_works(server, objects)
-    settings = Settings(server.kubeconfig, NAMESPACE, events=events)
-    server_cpu, begun = server.cpu, time.perf_counter()
+    settings = OperatorSettings(server.kubeconfig, NAMESPACE, events=events)
+    server_cpu, started_at = server.cpu, time.perf_counter()
     async with server.operator(peer, settings) as operator:
-        progress = await operator.until(all_done(server.client, version, objects), PATIENCE)
-        told, last = await _events_written(server.client, objects) if events else (0, progress.last)
+        progress = await operator.wait_for(wait_until_all_done(server.client, version, objects), TIMEOUT_SECONDS)
+        event_count, last = await _wait_for_events(server.client, objects) if events else (0, progress.last)
         cpu, rss = operator.cpu, operator.peak_rss
     figures = [
-        Figure("objects per second", objects / (max(last, progress.last) - begun), "1/s"),
+        Figure("objects per second", objects / (max(last, progress.last) - started_at), "1/s"),
         Figure("CPU per object", cpu / objects * 1000, "ms"),
         Figure("peak RSS", rss, "MiB"),
-        Figure("first object done after", progress.first - begun, "s"),
+        Figure("first object done after", progress.first - started_at, "s"),
         Figure("API server CPU per object", (server.cpu - server_cpu) / objects * 1000, "ms"),
     ]
-    return [*figures, Figure("Events written", told / objects * 100, "%")] if events else figures
+    return [*figures, Figure("Events written", event_count / objects * 100, "%")] if events else figures
 
 
-async def all_done(client: Client, version: str, objects: int) -> _Progress:
+async def wait_until_all_done(client: Client, version: str, objects: int) -> _Progress:
     """Returns when a watch from ``version`` on has seen the status of so many objects."""
-    done: set[str] = set()
+    completed_keys: set[str] = set()
     progress = _Progress()
-    async for event in client.watch(Work, resource_version=version, namespace=NAMESPACE, timeout=PATIENCE):
+    async for event in client.watch(Work, resource_version=version, namespace=NAMESPACE, timeout=TIMEOUT_SECONDS):
         work = event.object
         if work is None or work.status is None or work.status.config_map is None:
             continue
-        if not done:
+        if not completed_keys:
             progress.first = time.perf_counter()
-        done.add(work.metadata.name)
-        if len(done) == objects:
+        completed_keys.add(work.metadata.name)
+        if len(completed_keys) == objects:
             progress.last = time.perf_counter()
             return progress
-    raise TimeoutError(f"the watch ended with {len(done)} of {objects} objects done")
+    raise TimeoutError(f"the watch ended with {len(completed_keys)} of {objects} objects done")
 
 
-async def _events_written(client: Client, objects: int) -> tuple[int, float]:
+async def _wait_for_events(client: Client, objects: int) -> tuple[int, float]:
     """How many Events there are once all are written, or no more come, and when the last one came.
 
     client-go drops Events when more than 1,000 wait, and so may others.
     """
     count, last = 0, time.perf_counter()
-    while count < objects and time.perf_counter() - last < _EVENTS_QUIET:
-        await asyncio.sleep(_EVENTS_POLL)
+    while count < objects and time.perf_counter() - last < _EVENTS_QUIET_SECONDS:
+        await asyncio.sleep(_EVENTS_POLL_INTERVAL_SECONDS)
         if (now := await _count_events(client)) != count:
             count, last = now, time.perf_counter()
     return count, last

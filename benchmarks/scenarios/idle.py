@@ -10,26 +10,26 @@ import asyncio
 import statistics
 import time
 
-from benchmarks.environment import NAMESPACE, ApiServer
+from benchmarks.environment import NAMESPACE, BenchmarkApiServer
 from benchmarks.load import create_works
 from benchmarks.measurement import Figure
-from benchmarks.peers import Peer, Settings
-from benchmarks.scenarios.cold_start import PATIENCE, all_done
+from benchmarks.peers import OperatorSettings, Peer
+from benchmarks.scenarios.cold_start import TIMEOUT_SECONDS, wait_until_all_done
 
-_SETTLE = 3.0
+_SETTLE_SECONDS = 3.0
 _IMPORTS = 5
 _TIMED_IMPORT = "import time; begun = time.perf_counter(); import {}; print(time.perf_counter() - begun)"
 
 
-async def measure(server: ApiServer, peer: Peer) -> list[Figure]:
+async def measure(server: BenchmarkApiServer, peer: Peer) -> list[Figure]:
     """One start."""
     version = await create_works(server, 1)
-    begun = time.perf_counter()
-    async with server.operator(peer, Settings(server.kubeconfig, NAMESPACE)) as operator:
-        progress = await operator.until(all_done(server.client, version, 1), PATIENCE)
-        await asyncio.sleep(_SETTLE)
+    started_at = time.perf_counter()
+    async with server.operator(peer, OperatorSettings(server.kubeconfig, NAMESPACE)) as operator:
+        progress = await operator.wait_for(wait_until_all_done(server.client, version, 1), TIMEOUT_SECONDS)
+        await asyncio.sleep(_SETTLE_SECONDS)
         figures = [
-            Figure("start to first object done", (progress.last - begun) * 1000, "ms"),
+            Figure("start to first object done", (progress.last - started_at) * 1000, "ms"),
             Figure("idle RSS", operator.rss, "MiB"),
         ]
     if peer.package:
@@ -37,14 +37,14 @@ async def measure(server: ApiServer, peer: Peer) -> list[Figure]:
     return figures
 
 
-async def _import_ms(server: ApiServer, peer: Peer) -> float:
+async def _import_ms(server: BenchmarkApiServer, peer: Peer) -> float:
     """The median of several interpreters: one alone says more of the machine's mood."""
     return statistics.median([await _import_once_ms(server, peer) for _ in range(_IMPORTS)])
 
 
-async def _import_once_ms(server: ApiServer, peer: Peer) -> float:
-    interpreter = str(server.bench.built[peer.toolchain])
-    core = str(server.bench.cores.operator)
+async def _import_once_ms(server: BenchmarkApiServer, peer: Peer) -> float:
+    interpreter = str(server.config.built[peer.toolchain])
+    core = str(server.config.cores.operator)
     process = await asyncio.create_subprocess_exec(
         *("taskset", "--cpu-list", core, interpreter, "-c", _TIMED_IMPORT.format(peer.package)),
         stdout=asyncio.subprocess.PIPE,

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.environment import NAMESPACE, ApiServer, Bench, api_server
+from benchmarks.environment import NAMESPACE, BenchmarkApiServer, BenchmarkConfig, api_server
 from benchmarks.load import create_works
 from benchmarks.measurement import Figure
-from benchmarks.peers import Peer, Settings
-from benchmarks.scenarios.cold_start import PATIENCE, all_done
+from benchmarks.peers import OperatorSettings, Peer
+from benchmarks.scenarios.cold_start import TIMEOUT_SECONDS, wait_until_all_done
 
 _USER = "restarted"
 _POLICY = {
@@ -27,33 +27,33 @@ _POLICY = {
     "kind": "Policy",
     "rules": [{"level": "Metadata", "users": [_USER], "omitStages": ["RequestReceived"]}, {"level": "None"}],
 }
-_SETTLE = 3.0
+_SETTLE_SECONDS = 3.0
 _READS = ("get", "list", "watch")
 
 
 @asynccontextmanager
-async def audited_server(bench: Bench) -> AsyncGenerator[ApiServer]:
+async def audited_server(config: BenchmarkConfig) -> AsyncGenerator[BenchmarkApiServer]:
     """An API server that writes an audit log of the user whom restarted operators are."""
     with tempfile.TemporaryDirectory(prefix="benchmark-audit-") as directory:
         policy, log = Path(directory) / "policy.json", Path(directory) / "audit.log"
         policy.write_bytes(msgspec.json.encode(_POLICY))
         arguments = {"audit-policy-file": str(policy), "audit-log-path": str(log)}
-        async with api_server(bench, arguments) as server:
+        async with api_server(config, arguments) as server:
             yield server
 
 
-async def measure(server: ApiServer, peer: Peer) -> list[Figure]:
+async def measure(server: BenchmarkApiServer, peer: Peer) -> list[Figure]:
     """One restart, watched for as many seconds as ``server.bench`` says from the start of the process on."""
-    version = await create_works(server, server.bench.objects)
+    version = await create_works(server, server.config.objects)
     leader_election = peer.leader_election
-    first = Settings(server.kubeconfig, NAMESPACE, leader_election=leader_election)
+    first = OperatorSettings(server.kubeconfig, NAMESPACE, leader_election=leader_election)
     async with server.operator(peer, first) as operator:
-        await operator.until(all_done(server.client, version, server.bench.objects), PATIENCE)
-        await asyncio.sleep(_SETTLE)
+        await operator.wait_for(wait_until_all_done(server.client, version, server.config.objects), TIMEOUT_SECONDS)
+        await asyncio.sleep(_SETTLE_SECONDS)
     kubeconfig = server.environment.user(_USER, ["system:masters"], allow_masters=True).kubeconfig
-    second = Settings(kubeconfig, NAMESPACE, leader_election=leader_election)
+    second = OperatorSettings(kubeconfig, NAMESPACE, leader_election=leader_election)
     async with server.operator(peer, second) as operator:
-        await operator.until(asyncio.sleep(server.bench.seconds), PATIENCE)
+        await operator.wait_for(asyncio.sleep(server.config.seconds), TIMEOUT_SECONDS)
         cpu = operator.cpu
     counts = count_requests(server.audit_log.read_bytes().splitlines())
     return [

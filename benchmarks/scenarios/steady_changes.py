@@ -11,42 +11,42 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from benchmarks.environment import NAMESPACE, ApiServer
-from benchmarks.load import change_work, create_works, steadily, work_key
+from benchmarks.environment import NAMESPACE, BenchmarkApiServer
+from benchmarks.load import change_work, create_works, run_at_rate, work_key
 from benchmarks.measurement import Figure
-from benchmarks.peers import Peer, Settings
-from benchmarks.scenarios.cold_start import PATIENCE, all_done
+from benchmarks.peers import OperatorSettings, Peer
+from benchmarks.scenarios.cold_start import TIMEOUT_SECONDS, wait_until_all_done
 from benchmarks.summary import percentile
 from benchmarks.work import Work
 from steersman.client import Client
 
 RATE = 100.0
 OBJECTS = 1000
-_SETTLE = 3.0
-_LAST_ONE = 300.0
+_SETTLE_SECONDS = 3.0
+_LAST_CHANGE_TIMEOUT_SECONDS = 300.0
 
-Change = tuple[str, int]
+WorkChange = tuple[str, int]
 """The name of an object, and the generation that the change made."""
 
 
-async def measure(server: ApiServer, peer: Peer) -> list[Figure]:
+async def measure(server: BenchmarkApiServer, peer: Peer) -> list[Figure]:
     """One run of as many seconds as ``server.bench`` says.
 
     Raises:
         TimeoutError: a change was not reconciled within five minutes of the last.
     """
     version = await create_works(server, OBJECTS)
-    count = round(RATE * server.bench.seconds)
-    async with server.operator(peer, Settings(server.kubeconfig, NAMESPACE, timed=True)) as operator:
-        await operator.until(all_done(server.client, version, OBJECTS), PATIENCE)
-        await asyncio.sleep(_SETTLE)
+    count = round(RATE * server.config.seconds)
+    async with server.operator(peer, OperatorSettings(server.kubeconfig, NAMESPACE, timed=True)) as operator:
+        await operator.wait_for(wait_until_all_done(server.client, version, OBJECTS), TIMEOUT_SECONDS)
+        await asyncio.sleep(_SETTLE_SECONDS)
         recorder = _Recorder(server.client)
         watching = asyncio.create_task(recorder.watch())
         try:
-            await asyncio.sleep(_SETTLE)
+            await asyncio.sleep(_SETTLE_SECONDS)
             cpu = operator.cpu
-            await operator.until(steadily(recorder.change, RATE, count), PATIENCE)
-            await operator.until(recorder.all_started(), _LAST_ONE)
+            await operator.wait_for(run_at_rate(recorder.change, RATE, count), TIMEOUT_SECONDS)
+            await operator.wait_for(recorder.wait_until_all_started(), _LAST_CHANGE_TIMEOUT_SECONDS)
             cpu = operator.cpu - cpu
         finally:
             watching.cancel()
@@ -67,9 +67,9 @@ class _Recorder:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self.sent: dict[Change, int] = {}
-        self.seen: dict[Change, int] = {}
-        self.started: dict[Change, int] = {}
+        self.sent: dict[WorkChange, int] = {}
+        self.seen: dict[WorkChange, int] = {}
+        self.started: dict[WorkChange, int] = {}
         self._progress = asyncio.Event()
 
     async def change(self, number: int) -> None:
@@ -82,7 +82,9 @@ class _Recorder:
     async def watch(self) -> None:
         """Notes what the API server tells, until cancelled."""
         version = (await self._client.list(Work, namespace=NAMESPACE)).resource_version
-        async for event in self._client.watch(Work, resource_version=version, namespace=NAMESPACE, timeout=PATIENCE):
+        async for event in self._client.watch(
+            Work, resource_version=version, namespace=NAMESPACE, timeout=TIMEOUT_SECONDS
+        ):
             now, work = time.time_ns(), event.object
             if work is None:
                 continue
@@ -92,12 +94,12 @@ class _Recorder:
                 self.started.setdefault((work.metadata.name, status.observed_generation), status.started_at)
                 self._progress.set()
 
-    async def all_started(self) -> None:
+    async def wait_until_all_started(self) -> None:
         """Returns when the reconcile of every change has begun."""
         while not self.sent.keys() <= self.started.keys():
             self._progress.clear()
             await self._progress.wait()
 
-    def latencies(self, moments: Mapping[Change, int]) -> list[float]:
+    def latencies(self, moments: Mapping[WorkChange, int]) -> list[float]:
         """From sending to each of ``moments``, in ms."""
         return [(moments[change] - sent) / 1e6 for change, sent in self.sent.items()]

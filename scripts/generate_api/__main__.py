@@ -54,7 +54,7 @@ def main() -> None:
         if options.only and module.name not in options.only:
             continue
         for path, source in render.modules(module, api):
-            text = _formatted(source)
+            text = _format(source)
             target = options.output / path
             if target.exists() and target.read_text() == text:
                 continue
@@ -67,7 +67,7 @@ def main() -> None:
     sys.exit(1 if options.check and changed else 0)
 
 
-def _formatted(source: str) -> str:
+def _format(source: str) -> str:
     command = [sys.executable, "-m", "ruff", "format", "--quiet", "--config", str(ROOT / "pyproject.toml"), "-"]
     return subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-KIND = "x-kubernetes-group-version-kind"
-VERBS = ("delete", "get", "patch", "post", "put")
+GVK_KEY = "x-kubernetes-group-version-kind"
+OPERATIONS = ("delete", "get", "patch", "post", "put")
 
 KUBERNETES_VERSION = "v1.36.3"
 
@@ -43,15 +43,15 @@ def go_module_directory() -> Path:
     """The documents in the source of Kubernetes, which the Go module proxy serves."""
     module = f"k8s.io/kubernetes@{KUBERNETES_VERSION}"
     # Outside of any module, so that no go.mod pins another version.
-    answer = subprocess.run(
+    completed = subprocess.run(
         ["go", "mod", "download", "-json", module], cwd="/", capture_output=True, text=True, check=True
     )
-    return Path(json.loads(answer.stdout)["Dir"]) / "api/openapi-spec/v3"
+    return Path(json.loads(completed.stdout)["Dir"]) / "api/openapi-spec/v3"
 
 
 def from_directory(directory: Path) -> Documents:
     """Those documents that are there, under the file names of the Kubernetes repository."""
-    files = {module: directory / file_name(path) for module, path in GROUP_VERSIONS.items()}
+    files = {module: directory / openapi_file_name(path) for module, path in GROUP_VERSIONS.items()}
     return {module: json.loads(file.read_text()) for module, file in files.items() if file.exists()}
 
 
@@ -59,20 +59,20 @@ def from_server(kubectl: str) -> Documents:
     """From the API server that ``kubectl`` is configured for."""
 
     def get(path: str) -> Any:
-        answer = subprocess.run([kubectl, "get", "--raw", path], capture_output=True, text=True, check=True)
-        return json.loads(answer.stdout)
+        completed = subprocess.run([kubectl, "get", "--raw", path], capture_output=True, text=True, check=True)
+        return json.loads(completed.stdout)
 
     index = get("/openapi/v3")["paths"]
     return {module: get(index[path]["serverRelativeURL"]) for module, path in GROUP_VERSIONS.items()}
 
 
-def kinds_of(item: dict[str, Any]) -> list[dict[str, str]]:
+def group_version_kinds(item: dict[str, Any]) -> list[dict[str, str]]:
     """Group, version and kind of each operation on a path."""
     # Beside the operations, a path has parameters, which are a list.
-    operations = [item[verb] for verb in VERBS if verb in item]
-    return [operation[KIND] for operation in operations if KIND in operation]
+    operations = [item[verb] for verb in OPERATIONS if verb in item]
+    return [operation[GVK_KEY] for operation in operations if GVK_KEY in operation]
 
 
-def file_name(path: str) -> str:
+def openapi_file_name(path: str) -> str:
     """As in the Kubernetes repository, for the group-version at the URL path ``path``."""
     return f"{path.replace('/', '__')}_openapi.json"

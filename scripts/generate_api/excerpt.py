@@ -22,7 +22,7 @@ def save(found: Documents, directory: Path, only: list[str] | None) -> None:
         schemas = document["components"]["schemas"]
         excerpt: dict[str, Any] = {
             "paths": {url: kinds for url, item in document["paths"].items() if (kinds := _operations(item))},
-            "components": {"schemas": {name: _shortened(schemas[name]) for name in sorted(kept)}},
+            "components": {"schemas": {name: _shorten(schemas[name]) for name in sorted(kept)}},
         }
         text = json.dumps(excerpt, indent=1, sort_keys=True)
         (directory / file_name(GROUP_VERSIONS[module])).write_text(text + "\n")
@@ -32,7 +32,7 @@ def _operations(item: dict[str, Any]) -> dict[str, Any]:
     return {verb: {KIND: item[verb][KIND]} for verb in VERBS if KIND in item.get(verb, {})}
 
 
-def _shortened(schema: dict[str, Any]) -> dict[str, Any]:
+def _shorten(schema: dict[str, Any]) -> dict[str, Any]:
     short = dict(schema)
     if "description" in schema:
         short["description"] = sentence(schema["description"])
@@ -40,5 +40,5 @@ def _shortened(schema: dict[str, Any]) -> dict[str, Any]:
         # One kind or many is all that is asked.
         short[KIND] = schema[KIND][:2]
     if "properties" in schema:
-        short["properties"] = {name: _shortened(part) for name, part in schema["properties"].items()}
+        short["properties"] = {name: _shorten(part) for name, part in schema["properties"].items()}
     return short

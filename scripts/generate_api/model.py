@@ -15,7 +15,7 @@ _CRD_PREFIX = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
 _OBJECT_META = f"{_META_PREFIX}.ObjectMeta"
 
 # Read without being part of any kind.
-_ALSO = tuple(f"{_META_PREFIX}.{name}" for name in ("APIResourceList", "DeleteOptions", "Status"))
+_EXTRA_SCHEMAS = tuple(f"{_META_PREFIX}.{name}" for name in ("APIResourceList", "DeleteOptions", "Status"))
 
 
 @dataclass(frozen=True)
@@ -43,19 +43,19 @@ class Struct:
         """Whether it is an object of its own, with a name in the API."""
         properties = self.schema.get("properties", {})
         kinds = self.schema.get(KIND, ())
-        return len(kinds) == 1 and reference(properties.get("metadata", {})) == _OBJECT_META
+        return len(kinds) == 1 and referenced_name(properties.get("metadata", {})) == _OBJECT_META
 
     @property
     def properties(self) -> dict[str, Schema]:
         """Those that become fields; the class itself says what a kind is."""
-        left_out = {"apiVersion", "kind"} if KIND in self.schema else set[str]()
+        omitted = {"apiVersion", "kind"} if KIND in self.schema else set[str]()
         if self.is_kind:
-            left_out |= {"metadata"}
-        return {k: v for k, v in self.schema.get("properties", {}).items() if k not in left_out}
+            omitted |= {"metadata"}
+        return {k: v for k, v in self.schema.get("properties", {}).items() if k not in omitted}
 
 
 @dataclass(frozen=True)
-class Location:
+class ResourceLocation:
     """Where a kind lives: the arguments of ``ApiResource``."""
 
     group: str
@@ -81,12 +81,12 @@ class Api:
 
     modules: list[Module]
     structs: dict[str, Struct]
-    locations: dict[str, Location]
+    locations: dict[str, ResourceLocation]
     list_map_keys: dict[str, set[str]]
     """By struct: the fields that tell items of a list apart in server-side apply."""
 
 
-def reference(schema: Schema) -> str:
+def referenced_name(schema: Schema) -> str:
     """The name of the schema that ``schema`` refers to, or an empty string."""
     ref = schema.get("$ref") or next((part["$ref"] for part in schema.get("allOf", ()) if "$ref" in part), "")
     return ref.rsplit("/", 1)[-1]
@@ -104,16 +104,16 @@ def module_of(name: str) -> str | None:
     return module if module in GROUP_VERSIONS else None
 
 
-def read(documents: Documents) -> Api:
+def build_model(documents: Documents) -> Api:
     """The kinds of ``documents`` and all that they are made of."""
     schemas: dict[str, Schema] = {}
-    locations: dict[str, Location] = {}
+    locations: dict[str, ResourceLocation] = {}
     for document in documents.values():
         schemas |= document["components"]["schemas"]
-        locations |= _locations(document)
+        locations |= _resource_locations(document)
     structs = {name: Struct(name, schema) for name, schema in schemas.items()}
-    roots = [n for n, s in structs.items() if s.is_kind and n in _located(structs, locations)]
-    found = reachable([*sorted(roots), *(n for n in _ALSO if n in structs)], structs)
+    roots = [n for n, s in structs.items() if s.is_kind and n in _kinds_with_location(structs, locations)]
+    found = reachable_schemas([*sorted(roots), *(n for n in _EXTRA_SCHEMAS if n in structs)], structs)
     by_module: dict[str, list[Struct]] = {}
     for name in sorted(found):
         module = module_of(name)
@@ -122,47 +122,47 @@ def read(documents: Documents) -> Api:
     return Api(
         modules=[Module(name, by_module[name]) for name in sorted(by_module)],
         structs=structs,
-        locations={n: locations[_kind_id(structs[n])] for n in roots},
+        locations={n: locations[_kind_key(structs[n])] for n in roots},
         list_map_keys=_list_map_keys(structs.values()),
     )
 
 
-def nested(schema: Schema) -> Iterator[str]:
+def referenced_schemas(schema: Schema) -> Iterator[str]:
     """The names of all schemas that ``schema`` refers to, through lists and maps."""
-    if name := reference(schema):
+    if name := referenced_name(schema):
         yield name
     for inner in ("items", "additionalProperties"):
         if inner in schema:
-            yield from nested(schema[inner])
+            yield from referenced_schemas(schema[inner])
 
 
-def reachable(roots: list[str], structs: dict[str, Struct]) -> set[str]:
+def reachable_schemas(roots: list[str], structs: dict[str, Struct]) -> set[str]:
     """The names of ``roots`` and of everything that they contain."""
     found: set[str] = set()
-    waiting = list(roots)
-    while waiting:
-        name = waiting.pop()
+    pending = list(roots)
+    while pending:
+        name = pending.pop()
         if name in found:
             continue
         found.add(name)
-        waiting += [n for p in structs[name].properties.values() for n in nested(p) if n in structs]
+        pending += [n for p in structs[name].properties.values() for n in referenced_schemas(p) if n in structs]
         if name.endswith(("JSONSchemaPropsOrArray", "JSONSchemaPropsOrBool", "JSONSchemaPropsOrStringArray")):
-            waiting.append(f"{_CRD_PREFIX}.JSONSchemaProps")
+            pending.append(f"{_CRD_PREFIX}.JSONSchemaProps")
     return found
 
 
-def _kind_id(struct: Struct) -> str:
+def _kind_key(struct: Struct) -> str:
     kind = struct.schema[KIND][0]
     return f"{kind['group']}/{kind['version']}/{kind['kind']}"
 
 
-def _located(structs: dict[str, Struct], locations: dict[str, Location]) -> set[str]:
-    return {n for n, s in structs.items() if s.is_kind and _kind_id(s) in locations and module_of(n)}
+def _kinds_with_location(structs: dict[str, Struct], locations: dict[str, ResourceLocation]) -> set[str]:
+    return {n for n, s in structs.items() if s.is_kind and _kind_key(s) in locations and module_of(n)}
 
 
-def _locations(document: dict[str, Any]) -> dict[str, Location]:
+def _resource_locations(document: dict[str, Any]) -> dict[str, ResourceLocation]:
     """Kinds to where they live, from the URL paths; a collection wins over a subresource."""
-    found: dict[str, Location] = {}
+    found: dict[str, ResourceLocation] = {}
     for url, item in sorted(document["paths"].items()):
         segments = [s for s in url.split("/") if s]
         if "watch" in segments or segments[-1].startswith("{"):
@@ -170,7 +170,9 @@ def _locations(document: dict[str, Any]) -> dict[str, Location]:
         for kind in kinds_of(item):
             namespaced = "{namespace}" in segments
             parent = segments[-3] if segments[-2] == "{name}" else ""
-            location = Location(kind["group"], kind["version"], kind["kind"], segments[-1], namespaced, parent)
+            location = ResourceLocation(
+                kind["group"], kind["version"], kind["kind"], segments[-1], namespaced, parent
+            )
             key = f"{kind['group']}/{kind['version']}/{kind['kind']}"
             known = found.get(key)
             better = known is None or (known.parent and not parent)
@@ -185,6 +187,6 @@ def _list_map_keys(structs: Iterable[Struct]) -> dict[str, set[str]]:
     for struct in structs:
         for schema in struct.schema.get("properties", {}).values():
             if schema.get("x-kubernetes-list-type") == "map":
-                item = reference(schema["items"])
+                item = referenced_name(schema["items"])
                 keys.setdefault(item, set()).update(schema["x-kubernetes-list-map-keys"])
     return keys

@@ -13,7 +13,7 @@ _MACHINERY = "io.k8s.apimachinery.pkg"
 _META = f"{_MACHINERY}.apis.meta.v1"
 _CRD = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
 _SCALARS = {"string": "str", "boolean": "bool", "integer": "int", "number": "float"}
-_ANY = frozenset(
+_ANY_SCHEMAS = frozenset(
     {f"{_MACHINERY}.runtime.RawExtension", f"{_META}.FieldsV1", f"{_META}.Patch", f"{_CRD}.JSON"},
 )
 _QUANTITY = f"{_MACHINERY}.api.resource.Quantity"
@@ -29,7 +29,7 @@ _READ_FROM_META = {_OBJECT_META: "ObjectMeta", _OWNER_REFERENCE: "OwnerReference
 _APPLY_FROM_META = {_OBJECT_META: "TemplateMetaApply", _OWNER_REFERENCE: "OwnerReferenceApply"}
 
 # Written as something else than a class, or left out.
-_NO_CLASS = _ANY | {
+_WITHOUT_CLASS = _ANY_SCHEMAS | {
     _QUANTITY,
     _INT_OR_STRING,
     _TIME,
@@ -41,14 +41,14 @@ _NO_CLASS = _ANY | {
 }
 
 
-def is_known(name: str, purpose: Purpose) -> bool:
+def has_handwritten_type(name: str, purpose: Purpose) -> bool:
     """Whether the schema ``name`` needs no class of ours."""
-    return name in _NO_CLASS or name in (_READ_FROM_META if purpose == "read" else _APPLY_FROM_META)
+    return name in _WITHOUT_CLASS or name in (_READ_FROM_META if purpose == "read" else _APPLY_FROM_META)
 
 
 def is_struct(name: str) -> bool:
     """Whether the schema ``name`` becomes a class whose instances can be made without arguments when reading."""
-    return bool(name) and name not in _NO_CLASS and name not in (_CONDITION, _OWNER_REFERENCE)
+    return bool(name) and name not in _WITHOUT_CLASS and name not in (_CONDITION, _OWNER_REFERENCE)
 
 
 def is_micro_time(schema: Schema) -> bool:
@@ -58,7 +58,7 @@ def is_micro_time(schema: Schema) -> bool:
 
 def is_open(schema: Schema) -> bool:
     """Whether any JSON may stand there, alone or in a list."""
-    return (reference(schema) or reference(schema.get("items", {}))) in _ANY
+    return (reference(schema) or reference(schema.get("items", {}))) in _ANY_SCHEMAS
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Imports:
     module: str
     names: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
 
-    def use(self, module: str, name: str) -> str:
+    def add(self, module: str, name: str) -> str:
         """``name``, which ``module`` defines."""
         if module != self.module:
             self.names.setdefault(module, set()).add(name)
@@ -79,24 +79,24 @@ class Imports:
 
 
 @dataclass
-class Types:
+class TypeRenderer:
     """Writes the types of one module."""
 
     api: Api
     purpose: Purpose
     imports: Imports
 
-    def of(self, schema: Schema) -> str:
+    def type_of(self, schema: Schema) -> str:
         """The type of ``schema`` without its absence."""
         name = reference(schema)
         if name:
-            return self._of_reference(name)
+            return self._referenced_type(name)
         match schema.get("type"):
             case "array":
-                return self._sequence(self.of(schema["items"]))
+                return self._sequence(self.type_of(schema["items"]))
             case "object":
                 values: Schema = schema.get("additionalProperties", {})
-                return self._mapping(self.of(values))
+                return self._mapping(self.type_of(values))
             case "string" if schema.get("format") == "byte":
                 return "bytes"
             case str(scalar):
@@ -104,51 +104,53 @@ class Types:
             case _:
                 return self._any()
 
-    def struct(self, struct: Struct) -> str:
+    def struct_type(self, struct: Struct) -> str:
         """The class of ``struct``, imported if it lives elsewhere."""
         from_meta = _READ_FROM_META if self.purpose == "read" else _APPLY_FROM_META
         if struct.name in from_meta:
-            return self.imports.use("steersman.meta", from_meta[struct.name])
+            return self.imports.add("steersman.meta", from_meta[struct.name])
         module = module_of(struct.name)
         if module is None:
             raise LookupError(f"{struct.name} belongs to a group-version that is not generated: add it")
         if self.purpose == "read":
-            return self.imports.use(f"steersman.api.{module}", struct.class_name)
-        return self.imports.use(f"steersman.api.apply.{module}", f"{struct.class_name}Apply")
+            return self.imports.add(f"steersman.api.{module}", struct.class_name)
+        return self.imports.add(f"steersman.api.apply.{module}", f"{struct.class_name}Apply")
 
-    def _of_reference(self, name: str) -> str:
-        if name in _ANY:
+    def _referenced_type(self, name: str) -> str:
+        if name in _ANY_SCHEMAS:
             return self._any()
         if name == _QUANTITY:
             # Within a custom resource a number stays one: the API server normalizes its own kinds only.
-            return "int | str" if self.purpose == "read" else self.imports.use("steersman.meta.wire", "QuantityLike")
+            return (
+                "int | str" if self.purpose == "read" else self.imports.add("steersman.meta.go_json", "QuantityLike")
+            )
         if name == _INT_OR_STRING:
             return "int | str"
         if name in (_TIME, _MICRO_TIME):
-            return self.imports.use("datetime", "datetime")
+            return self.imports.add("datetime", "datetime")
         if name.startswith(f"{_CRD}.JSONSchemaPropsOr"):
             other = name.rsplit("Or", 1)[1]
-            props = self.struct(self.api.structs[f"{_CRD}.JSONSchemaProps"])
+            props = self.struct_type(self.api.structs[f"{_CRD}.JSONSchemaProps"])
             if other == "Bool":
                 return f"{props} | bool"
             return f"{props} | {self._sequence('str' if other == 'StringArray' else props)}"
         struct = self.api.structs[name]
         if struct.schema.get("type") != "object":
             raise LookupError(f"{name} is no object: say what it is in python_types.py")
-        return self.struct(struct)
+        return self.struct_type(struct)
 
     def _any(self) -> str:
-        return self.imports.use("typing", "Any")
+        return self.imports.add("typing", "Any")
 
     def _sequence(self, item: str) -> str:
         if self.purpose == "read":
             return f"tuple[{item}, ...]"
-        return f"{self.imports.use('collections.abc', 'Sequence')}[{item}]"
+        return f"{self.imports.add('collections.abc', 'Sequence')}[{item}]"
 
     def _mapping(self, value: str) -> str:
         if self.purpose == "read":
-            return f"{self.imports.use('steersman.meta', 'FrozenDict')}[str, {value}]"
-        return f"{self.imports.use('collections.abc', 'Mapping')}[str, {value}]"
+            return f"{self.imports.add('steersman.meta', 'FrozenDict')}[str, {value}]"
+        return f"{self.imports.add('collections.abc', 'Mapping')}[str, {value}]"
 
 
 def zero_value(schema: Schema, required: bool) -> str | None:

@@ -17,11 +17,11 @@ from devcluster import binaries, images
 from devcluster.progress import Progress
 from framework_support.fresh_machine import BINARIES, FreshMachine, fresh_machine
 from framework_support.package_index import package_index
-from framework_support.terminal import CTRL_C, at_terminal
+from framework_support.pty_terminal import CTRL_C, run_in_terminal
 from steersman_testing.envtest import Envtest
 
 CONTAINERFILE = Path(__file__).with_name("fresh_machine") / "Containerfile"
-SECONDS = 180.0
+TIMEOUT_SECONDS = 180.0
 KIND = ("--group", "mygroup", "--version", "v1alpha1", "--kind", "DatabaseUser")
 PROJECT = "databaseuser"
 ENDPOINTS = "--metrics-bind-address 0 --health-probe-bind-address 0 --debug-bind-address 127.0.0.1:8082"
@@ -66,26 +66,26 @@ def test_from_an_empty_folder_to_a_running_operator(
     told("it is written")
     assert "2 passed" in machine.run(PROJECT, "make", "test")
     told("its tests pass")
-    with at_terminal(machine.command(PROJECT, *RUN, terminal=True)) as running:
-        running.until("cache synced")
+    with run_in_terminal(machine.command(PROJECT, *RUN, terminal=True)) as running:
+        running.wait_for_text("cache synced")
         machine.run(PROJECT, "kubectl", "apply", "-k", "config/samples")
         ready = "--for=condition=Ready", "databaseuser/databaseuser-sample", "--timeout=60s"
         machine.run(PROJECT, "kubectl", "wait", *ready)
         told("its operator works")
-        assert time.monotonic() - begun < SECONDS
+        assert time.monotonic() - begun < TIMEOUT_SECONDS
         # A change is taken up as it is saved.
         explained = machine.run(PROJECT, "steersman", "explain", "databaseuser", "default/databaseuser-sample")
         assert "created" in explained or "added" in explained or "initial" in explained, explained
         controller = machine.home / PROJECT / "src/databaseuser/controllers/databaseuser.py"
-        saved(controller, controller.read_text().replace("all is as it should be", "all is well"))
-        running.until("changed: src/databaseuser/controllers/databaseuser.py; starting anew")
-        running.until("cache synced")
+        save_atomically(controller, controller.read_text().replace("all is as it should be", "all is well"))
+        running.wait_for_text("changed: src/databaseuser/controllers/databaseuser.py; starting anew")
+        running.wait_for_text("cache synced")
         machine.run(
             PROJECT, "kubectl", "wait", "--for=jsonpath={.status.conditions[0].message}=all is well", *ready[1:]
         )
-        running.press(CTRL_C)
+        running.send_keys(CTRL_C)
         # make's word for the key.
-        assert running.wait() == 130, running.shown
+        assert running.wait() == 130, running.output
     said = (machine.home / PROJECT / "said").read_text()
     assert said.count("shutting down: watches and endpoints end") == 2, said
     assert "Traceback" not in said
@@ -95,7 +95,7 @@ def test_from_an_empty_folder_to_a_running_operator(
     machine.run(PROJECT, "make", "uninstall")
 
 
-def saved(file: Path, text: str) -> None:
+def save_atomically(file: Path, text: str) -> None:
     """Writes it as an editor does: beside, and then in its place."""
     owner = file.stat()
     new = file.with_name(".new")

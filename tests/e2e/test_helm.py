@@ -17,8 +17,8 @@ from devcluster.errors import NotReady
 from devcluster.images import Image, load
 from devcluster.progress import Progress
 from devcluster.target import Target, wait_until
-from framework_support.helm import Helm
-from framework_support.projects import made
+from framework_support.helm_runner import Helm
+from framework_support.projects import create_project
 
 IMAGE = "steersman.dev/parcel-operator:e2e"
 INIT = ("init", "--domain", "packages.test", "--project-name", "parcel-operator")
@@ -39,7 +39,9 @@ def kubectl(bare_cluster: Target) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project as the command makes it. Do not change it."""
-    return made(tmp_path_factory.mktemp("helm") / "parcel-operator", INIT, ("create", "api", *KIND), WEBHOOK)
+    return create_project(
+        tmp_path_factory.mktemp("helm") / "parcel-operator", INIT, ("create", "api", *KIND), WEBHOOK
+    )
 
 
 @pytest.fixture(scope="module")
@@ -56,20 +58,20 @@ def image(bare_cluster: Target, project: Path) -> Image:
 def helm(bare_cluster: Target, namespace: str, tmp_path: Path) -> Iterator[Helm]:
     """Helm for the cluster. Nothing of the release, and no definition, is left after the test."""
     found = Helm(tools.helm(), tmp_path / "helm", bare_cluster.kubeconfig)
-    clean(bare_cluster)
+    delete_leftovers(bare_cluster)
     yield found
     found.run("uninstall", "post", "--namespace", namespace, "--wait")
-    clean(bare_cluster)
+    delete_leftovers(bare_cluster)
 
 
-def clean(cluster: Target) -> None:
+def delete_leftovers(cluster: Target) -> None:
     """Deletes what a release leaves."""
     cluster.kubectl("delete", "crd", DEFINITION, "--ignore-not-found", "--timeout=60s", seconds=80)
 
 
 def chart(root: Path) -> Path:
     """The project's chart, written anew."""
-    made(root, ("manifests",), ("chart", "--image", IMAGE), ("chart", "--image", IMAGE, "--check"))
+    create_project(root, ("manifests",), ("chart", "--image", IMAGE), ("chart", "--image", IMAGE, "--check"))
     return root / "dist/chart"
 
 
@@ -79,7 +81,7 @@ def parcel(namespace: str, **spec: Any) -> str:
     return json.dumps({**head, "metadata": {"name": "first", "namespace": namespace}, "spec": spec})
 
 
-def accepted(cluster: Target, manifest: str) -> None:
+def apply_when_accepted(cluster: Target, manifest: str) -> None:
     """Applies ``manifest``, as soon as the webhooks, which have a say in it, can be reached."""
 
     def applied() -> bool:
@@ -96,7 +98,7 @@ def accepted(cluster: Target, manifest: str) -> None:
         raise AssertionError(said) from error
 
 
-def ready(cluster: Target, namespace: str) -> dict[str, Any]:
+def wait_until_ready(cluster: Target, namespace: str) -> dict[str, Any]:
     """The parcel, once the operator has answered its newest form."""
 
     def answered() -> dict[str, Any] | None:
@@ -120,8 +122,8 @@ def test_a_release_from_its_installation_to_the_next(
     values = ("--set", "replicaCount=2,podDisruptionBudget.enabled=true,resources.requests.cpu=20m")
     narrow = ("--set", f"watchNamespaces={{{namespace}}}")
     helm("install", "post", str(first), *at, *values, *narrow, "--wait", "--timeout=180s")
-    accepted(cluster, parcel(namespace))
-    uid = ready(cluster, namespace)["metadata"]["uid"]
+    apply_when_accepted(cluster, parcel(namespace))
+    uid = wait_until_ready(cluster, namespace)["metadata"]["uid"]
     pods = cluster.kubectl("get", "pods", f"--namespace={namespace}", "--output=name").split()
     assert len(pods) == 2
     # Narrowed to its namespace, it may read nothing elsewhere.
@@ -139,8 +141,8 @@ def test_a_release_from_its_installation_to_the_next(
     kept = ("--reset-then-reuse-values", "--set-json", "watchNamespaces=[]")
     helm("upgrade", "post", str(chart(project)), *at, *kept, "--wait", "--timeout=180s")
     assert (cluster.get(DEPLOYMENT, *at) or {})["spec"]["replicas"] == 2
-    accepted(cluster, parcel(namespace, weight=7))
-    assert ready(cluster, namespace)["spec"]["weight"] == 7
+    apply_when_accepted(cluster, parcel(namespace, weight=7))
+    assert wait_until_ready(cluster, namespace)["spec"]["weight"] == 7
     assert cluster.kubectl(*listing, "--namespace=default").strip() == "yes"
 
     helm("uninstall", "post", *at, "--wait", "--timeout=120s")
@@ -151,8 +153,8 @@ def test_a_release_from_its_installation_to_the_next(
     assert kept["metadata"]["uid"] == uid
 
     helm("install", "post", str(project / "dist/chart"), *at, "--wait", "--timeout=180s")
-    accepted(cluster, parcel(namespace, weight=9))
-    again = ready(cluster, namespace)
+    apply_when_accepted(cluster, parcel(namespace, weight=9))
+    again = wait_until_ready(cluster, namespace)
     assert (again["metadata"]["uid"], again["spec"]["weight"]) == (uid, 9)
 
 
@@ -172,7 +174,7 @@ def test_a_bill_of_materials_of_the_image(
     monkeypatch.setenv("BUILDAH_ISOLATION", "chroot")
     subprocess.run(["buildah", "pull", "--quiet", f"oci-archive:{image.archive}"], check=True, capture_output=True)
     file = tmp_path / "sbom.cdx.json"
-    made(project, ("sbom", "--image", IMAGE, "--builder", "buildah", "--output", str(file)))
+    create_project(project, ("sbom", "--image", IMAGE, "--builder", "buildah", "--output", str(file)))
     found = json.loads(file.read_text())
     assert found["metadata"]["component"]["purl"] == "pkg:pypi/parcel-operator@0.1.0"
     assert {"steersman", "msgspec", "cryptography", "uvloop", "pip"} <= {c["name"] for c in found["components"]}

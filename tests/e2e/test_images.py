@@ -22,11 +22,11 @@ PASSWORD = "it's \"quoted\" \\' -- $(x) `x` é %;\\"
 # Tests run side by side, and runc knows containers by name.
 PREFIX = f"steersman-image-test-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
 
-REFUSALS = ("Access denied", "password authentication failed", "no password supplied")
+AUTHENTICATION_ERRORS = ("Access denied", "password authentication failed", "no password supplied")
 
 
 @dataclass(frozen=True)
-class Engine:
+class ServerEngine:
     """How the tests talk to a server: the client's command line, and where its data lie."""
 
     administrator: str
@@ -45,24 +45,24 @@ def _mysql(password: str, sql: str) -> tuple[list[str], list[str]]:
 
 
 ENGINES = {
-    "postgresql": Engine("postgres", "pgdata", _psql),
-    "postgresql-15": Engine("postgres", "pgdata", _psql),
-    "mysql": Engine("steersman_admin", "mysql", _mysql),
+    "postgresql": ServerEngine("postgres", "pgdata", _psql),
+    "postgresql-15": ServerEngine("postgres", "pgdata", _psql),
+    "mysql": ServerEngine("steersman_admin", "mysql", _mysql),
 }
 
 
 @dataclass
-class Server:
+class ImageServer:
     """A volume and the containers that come and go on it."""
 
-    engine: Engine
+    engine: ServerEngine
     image: Unpacked
     directory: Path
-    lives: int = 0
+    container_count: int = 0
 
     def container(self, *arguments: str) -> Container:
-        self.lives += 1
-        name = f"{PREFIX}-{self.lives}"
+        self.container_count += 1
+        name = f"{PREFIX}-{self.container_count}"
         part = {name: self.directory / name for name in ("volume", "run", "admin")}
         return Container(
             name, self.image, self.directory / name, part["volume"], part["run"], part["admin"], arguments
@@ -77,7 +77,7 @@ class Server:
     def refuses(self, container: Container, password: str) -> bool:
         command, environment = self.engine.client(password, "SELECT 1")
         done = container.execute(*command, environment=environment)
-        return done.returncode != 0 and any(word in done.stderr for word in REFUSALS)
+        return done.returncode != 0 and any(word in done.stderr for word in AUTHENTICATION_ERRORS)
 
 
 RECIPES: dict[str, Recipe] = {"postgresql": POSTGRESQL, "postgresql-15": POSTGRESQL_15, "mysql": MYSQL}
@@ -92,7 +92,7 @@ def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 @pytest.fixture
-def server(image: tuple[str, Unpacked], tmp_path: Path) -> Iterator[Server]:
+def server(image: tuple[str, Unpacked], tmp_path: Path) -> Iterator[ImageServer]:
     name, unpacked = image
     engine = ENGINES[name]
     # As an emptyDir and a claim with fsGroup are.
@@ -101,9 +101,9 @@ def server(image: tuple[str, Unpacked], tmp_path: Path) -> Iterator[Server]:
     admin = writable(tmp_path / "admin")
     (admin / "username").write_text(engine.administrator)
     (admin / "password").write_text(PASSWORD)
-    server = Server(engine, unpacked, tmp_path)
+    server = ImageServer(engine, unpacked, tmp_path)
     yield server
-    for number in range(1, server.lives + 1):
+    for number in range(1, server.container_count + 1):
         left = Container(f"{PREFIX}-{number}", unpacked, tmp_path, tmp_path, tmp_path, tmp_path)
         left.remove()
     shutil.rmtree(tmp_path)
@@ -113,8 +113,8 @@ def _ready(container: Container) -> None:
     container.until(lambda: container.probe("readiness"))
 
 
-def test_an_empty_volume_becomes_a_database_of_its_administrator(
-    server: Server, record_property: Callable[[str, object], None]
+def test_empty_volume_is_initialised_with_password(
+    server: ImageServer, record_property: Callable[[str, object], None]
 ) -> None:
     container = server.container()
     begun = time.monotonic()
@@ -134,7 +134,7 @@ def test_an_empty_volume_becomes_a_database_of_its_administrator(
     assert "it's" not in container.log
 
 
-def test_what_runs_in_a_cluster_is_there(server: Server) -> None:
+def test_image_has_required_programs_and_scripts(server: ImageServer) -> None:
     """And finds what it needs, in an environment that leads it nowhere else."""
     container = server.container()
     container.start()
@@ -150,7 +150,7 @@ def test_what_runs_in_a_cluster_is_there(server: Server) -> None:
         assert probe.returncode == 1 and "has not said anything" in probe.stdout
 
 
-def test_data_outlive_the_container_however_it_ends(server: Server) -> None:
+def test_data_survives_any_container_exit(server: ImageServer) -> None:
     first = server.container()
     first.start()
     _ready(first)
@@ -173,7 +173,7 @@ def test_data_outlive_the_container_however_it_ends(server: Server) -> None:
     assert third.stop() == 0
 
 
-def test_killed_at_any_moment_of_its_first_start_it_recovers(server: Server) -> None:
+def test_kill_during_first_start_is_recovered(server: ImageServer) -> None:
     chance = random.Random(3)
     interrupted = 0
     for _ in range(12):
@@ -192,7 +192,7 @@ def test_killed_at_any_moment_of_its_first_start_it_recovers(server: Server) -> 
     assert interrupted, "no kill hit the initialisation"
 
 
-def test_told_to_end_during_its_first_start_it_ends_at_once(server: Server) -> None:
+def test_sigterm_during_first_start_stops_at_once(server: ImageServer) -> None:
     container = server.container()
     container.start()
     unfinished = server.directory / "volume" / f".{server.engine.directory}.unfinished"
@@ -204,7 +204,7 @@ def test_told_to_end_during_its_first_start_it_ends_at_once(server: Server) -> N
     assert not (server.directory / "volume" / server.engine.directory).exists()
 
 
-def test_a_second_server_never_gets_the_same_volume(server: Server) -> None:
+def test_second_server_waits_for_the_volume(server: ImageServer) -> None:
     first = server.container()
     first.start()
     _ready(first)
@@ -221,7 +221,7 @@ def test_a_second_server_never_gets_the_same_volume(server: Server) -> None:
     assert second.stop() == 0
 
 
-def test_arguments_reach_the_server(server: Server) -> None:
+def test_arguments_reach_the_server(server: ImageServer) -> None:
     postgresql = "pgdata" in server.engine.directory
     container = server.container(*(("-c", "max_connections=37") if postgresql else ("--max-connections=37",)))
     container.start()
@@ -230,7 +230,7 @@ def test_arguments_reach_the_server(server: Server) -> None:
     assert container.stop() == 0
 
 
-def test_a_volume_that_cannot_be_written_is_said(server: Server) -> None:
+def test_unwritable_volume_is_reported(server: ImageServer) -> None:
     (server.directory / "volume").chmod(0o500)
     container = server.container()
     container.start()

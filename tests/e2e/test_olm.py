@@ -15,7 +15,7 @@ from devcluster.images import load
 from devcluster.progress import Progress
 from devcluster.target import Target, wait_until
 from framework_support import lifecycle
-from framework_support.projects import made
+from framework_support.projects import create_project
 
 IMAGE = "steersman.dev/ferry-operator:e2e"
 INIT = ("init", "--domain", "bundles.test", "--project-name", "ferry-operator")
@@ -36,9 +36,9 @@ def kubectl(bare_cluster: Target) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def project(bare_cluster: Target, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project whose image the nodes have, and its bundle."""
-    root = made(tmp_path_factory.mktemp("olm") / "ferry-operator", INIT, ("create", "api", *KIND), WEBHOOK)
+    root = create_project(tmp_path_factory.mktemp("olm") / "ferry-operator", INIT, ("create", "api", *KIND), WEBHOOK)
     image = os.environ.get("STEERSMAN_FERRY_IMAGE", IMAGE)
-    made(root, ("bundle", "--image", image))
+    create_project(root, ("bundle", "--image", image))
     if bare_cluster.is_devcluster:
         for found in projects.ensure(root, IMAGE, Progress()):
             load(found)
@@ -84,22 +84,22 @@ def catalog(bare_cluster: Target, project: Path, namespace: str, definitions: No
         # OLM takes away what it made outside of the namespace, as long as it runs.
         for kind in ("subscription", "csv", "operatorgroup"):
             bare_cluster.kubectl("delete", kind, "--all", f"--namespace={namespace}")
-        wait_until("OLM has cleaned up", lambda: not left(bare_cluster), seconds=60)
+        wait_until("OLM has cleaned up", lambda: not olm_leftovers(bare_cluster), seconds=60)
 
 
-def webhooks(cluster: Target) -> list[str]:
+def olm_webhooks(cluster: Target) -> list[str]:
     """The configurations that OLM made."""
     kinds = "mutatingwebhookconfigurations,validatingwebhookconfigurations"
     return cluster.kubectl("get", kinds, f"--selector=olm.owner={VERSION}", "--output=name").split()
 
 
-def left(cluster: Target) -> list[str]:
+def olm_leftovers(cluster: Target) -> list[str]:
     """What OLM made outside of namespaces."""
     roles = cluster.kubectl("get", "clusterroles,clusterrolebindings", "--output=name").split()
-    return [*webhooks(cluster), *(r for r in roles if "olm.og.ferries" in r or VERSION in r)]
+    return [*olm_webhooks(cluster), *(r for r in roles if "olm.og.ferries" in r or VERSION in r)]
 
 
-def subscribed(catalog: str, namespace: str, watched: str) -> str:
+def subscription_manifests(catalog: str, namespace: str, watched: str) -> str:
     """What a user applies."""
     at = {"namespace": namespace}
     objects: list[dict[str, Any]] = [
@@ -134,14 +134,16 @@ def test_from_a_subscription_to_a_reconciled_object(
     bare_cluster: Target, project: Path, catalog: str, namespace: str, watched: str
 ) -> None:
     cluster = bare_cluster
-    cluster.kubectl("apply", "--server-side", "--filename=-", stdin=subscribed(catalog, namespace, watched))
+    cluster.kubectl(
+        "apply", "--server-side", "--filename=-", stdin=subscription_manifests(catalog, namespace, watched)
+    )
 
     def succeeded() -> bool:
         found = cluster.get("csv", VERSION, f"--namespace={namespace}") or {}
         return found.get("status", {}).get("phase") == "Succeeded"
 
     wait_until("OLM has installed the operator", succeeded, seconds=180)
-    assert len(webhooks(cluster)) == 2
+    assert len(olm_webhooks(cluster)) == 2
     # The webhooks are asked in the namespace that is watched: by the certificate that OLM made.
     for place in (namespace, watched):
         cluster.kubectl("apply", "--server-side", f"--namespace={place}", f"--filename={project / SAMPLE}")

@@ -17,7 +17,7 @@ from devcluster import buildah, images
 from devcluster.progress import Progress
 from devcluster.target import Target, wait_until
 from framework_support.package_index import package_index
-from framework_support.projects import made, ours
+from framework_support.projects import create_project, ours
 from steersman.webhook.certificates import issue
 from steersman_testing.envtest.ports import reserve_port
 
@@ -32,7 +32,7 @@ KIND = ("--group", "mygroup", "--version", "v1alpha1", "--kind", "Widget")
 WIDGETS = "widgets.mygroup.e2e-widgets.steersman.dev"
 
 
-class Project:
+class DeployedProject:
     """The project, and the commands in it."""
 
     def __init__(self, root: Path, cluster: Target) -> None:
@@ -44,41 +44,41 @@ class Project:
         assert old in file.read_text(), name
         file.write_text(file.read_text().replace(old, new))
 
-    def ended(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """How a command ends."""
         path = f"{Path(self.cluster.kubectl_path).parent}{os.pathsep}{os.environ['PATH']}"
         given = {"KUBECONFIG": str(self.cluster.kubeconfig)} if self.cluster.kubeconfig else {}
         variables = {**ours(self.root / "src"), "PATH": path, **given, **environment}
         return subprocess.run(command, cwd=self.root, env=variables, capture_output=True, text=True, check=False)
 
-    def says(self, *command: str, **environment: str) -> str:
+    def output(self, *command: str, **environment: str) -> str:
         """What a command says, which must succeed."""
-        ended = self.ended(*command, **environment)
+        ended = self.run(*command, **environment)
         assert ended.returncode == 0, f"{command}: {ended.stdout}{ended.stderr}"
         return ended.stdout + ended.stderr
 
     def make(self, *targets: str) -> str:
         """``make``, in the environment of these tests, which has all that would be installed."""
         stamp = f"--old-file={sys.prefix}/.{NAME}"
-        return self.says("make", f"VENV={sys.prefix}", stamp, f"IMG={IMAGE}", *targets)
+        return self.output("make", f"VENV={sys.prefix}", stamp, f"IMG={IMAGE}", *targets)
 
     def steersman(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.ended(sys.executable, "-m", "steersman_cli", *arguments)
+        return self.run(sys.executable, "-m", "steersman_cli", *arguments)
 
-    def rolled_out(self) -> None:
+    def wait_for_rollout(self) -> None:
         where = f"--namespace={NAMESPACE}"
         self.cluster.kubectl("rollout", "status", f"deployment/{NAME}", where, "--timeout=120s", seconds=130)
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory, bare_cluster: Target) -> Iterator[Project]:
+def project(tmp_path_factory: pytest.TempPathFactory, bare_cluster: Target) -> Iterator[DeployedProject]:
     """The project, whose image is on the nodes."""
     if not bare_cluster.is_devcluster:
         pytest.skip("its image is loaded into the devcluster's nodes")
     root = tmp_path_factory.mktemp("project")
-    found = Project(root, bare_cluster)
+    found = DeployedProject(root, bare_cluster)
     _remove(found)
-    made(
+    create_project(
         root,
         ("init", "--domain", "e2e-widgets.steersman.dev", "--project-name", NAME),
         ("create", "api", *KIND),
@@ -96,24 +96,24 @@ def project(tmp_path_factory: pytest.TempPathFactory, bare_cluster: Target) -> I
     _remove(found)
 
 
-def _build(project: Project, directory: Path) -> None:
+def _build(project: DeployedProject, directory: Path) -> None:
     images.build(CONTAINERFILE, BASE, CONTAINERFILE.parent, {}, Progress())
     package_index(project.root / "wheels")
     storage = directory / "storage.conf"
     storage.write_text(buildah.storage_configuration())
     own = {"CONTAINERS_STORAGE_CONF": str(storage), "BUILDAH_ISOLATION": "chroot"}
     build = (sys.executable, "-m", "steersman_cli", "build", "--image", IMAGE, "--builder", "buildah")
-    project.says(*build, "--build-arg", f"BASE={BASE}", **own)
+    project.output(*build, "--build-arg", f"BASE={BASE}", **own)
     archive = directory / "image.tar"
     try:
-        project.says("buildah", "push", IMAGE, f"docker-archive:{archive}:{IMAGE}", **own)
+        project.output("buildah", "push", IMAGE, f"docker-archive:{archive}:{IMAGE}", **own)
         images.load_archive(archive)
     finally:
         archive.unlink(missing_ok=True)
-        project.ended("buildah", "rmi", IMAGE, **own)
+        project.run("buildah", "rmi", IMAGE, **own)
 
 
-def _remove(project: Project) -> None:
+def _remove(project: DeployedProject) -> None:
     """Whatever is left of it, by another way than the command that is tested."""
     kubectl = project.cluster.try_kubectl
     selector = f"--selector=app.kubernetes.io/name={NAME}"
@@ -125,7 +125,7 @@ def _remove(project: Project) -> None:
     kubectl("delete", "clusterrole", f"{NAME}-manager-role", "--ignore-not-found")
 
 
-def test_it_is_deployed_and_removed(project: Project, bare_cluster: Target) -> None:
+def test_project_is_deployed_and_removed(project: DeployedProject, bare_cluster: Target) -> None:
     before = project.steersman("doctor")
     assert before.returncode == 1, before.stdout
     assert "it is not installed" in before.stdout
@@ -134,7 +134,7 @@ def test_it_is_deployed_and_removed(project: Project, bare_cluster: Target) -> N
     told = project.make("deploy")
     assert f"deployment.apps/{NAME} created" in told
     assert f"networkpolicy.networking.k8s.io/{NAME} created" in told
-    project.rolled_out()
+    project.wait_for_rollout()
     tested = project.make("test-e2e")
     assert "2 passed" in tested
     assert "skipped" not in tested
@@ -145,7 +145,7 @@ def test_it_is_deployed_and_removed(project: Project, bare_cluster: Target) -> N
 
     bare_cluster.kubectl("apply", "-k", str(project.root / "config/samples"), "--namespace=default")
     bare_cluster.kubectl("wait", "--for=condition=Ready", f"{WIDGETS}/widget-sample", "--namespace=default")
-    _explained(project, bare_cluster)
+    _explain_reconcile(project, bare_cluster)
 
     refused = project.steersman("undeploy")
     assert refused.returncode == 2
@@ -158,7 +158,7 @@ def test_it_is_deployed_and_removed(project: Project, bare_cluster: Target) -> N
     wait_until("its namespace is gone", lambda: bare_cluster.get("namespace", NAMESPACE) is None, seconds=120)
 
 
-def _explained(project: Project, cluster: Target) -> None:
+def _explain_reconcile(project: DeployedProject, cluster: Target) -> None:
     """Asks the operator in the cluster why it reconciled."""
     with reserve_port() as reserved:
         port = reserved.getsockname()[1]
@@ -174,7 +174,7 @@ def _explained(project: Project, cluster: Target) -> None:
     assert "created" in explained.stdout
 
 
-def test_with_certificates_of_somebody_else(project: Project, bare_cluster: Target) -> None:
+def test_certificates_of_cert_manager_are_used(project: DeployedProject, bare_cluster: Target) -> None:
     """cert-manager's part is played here: it makes the Secret, and writes the authority into the configurations."""
     project.edit(
         "config/default/kustomization.yaml", "# components:\n#   - ../certmanager", "components:\n  - ../certmanager"
@@ -193,7 +193,7 @@ def test_with_certificates_of_somebody_else(project: Project, bare_cluster: Targ
     bare_cluster.kubectl("create", "namespace", NAMESPACE)
     bare_cluster.apply(yaml.safe_dump(secret))
     project.make("deploy")
-    authority = base64.b64encode(pair.authority.encode()).decode()
+    authority = base64.b64encode(pair.ca_certificate.encode()).decode()
     for kind in ("mutatingwebhookconfiguration", "validatingwebhookconfiguration"):
         found = bare_cluster.get(kind, f"{NAME}-webhook")
         assert found is not None
@@ -201,7 +201,7 @@ def test_with_certificates_of_somebody_else(project: Project, bare_cluster: Targ
         assert injected == f"{NAMESPACE}/{NAME}-webhook"
         patch = f'[{{"op": "add", "path": "/webhooks/0/clientConfig/caBundle", "value": "{authority}"}}]'
         bare_cluster.kubectl("patch", kind, f"{NAME}-webhook", "--type=json", f"--patch={patch}")
-    project.rolled_out()
+    project.wait_for_rollout()
     assert "2 passed" in project.make("test-e2e")
     looked = project.steersman("doctor")
     assert looked.returncode == 0, looked.stdout

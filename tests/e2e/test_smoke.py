@@ -16,7 +16,7 @@ DEMO = Path("operators/databases/demo")
 
 
 @pytest.mark.smoke
-def test_the_demo_comes_true() -> None:
+def test_demo_succeeds() -> None:
     done = subprocess.run(
         [sys.executable, str(DEMO)],
         cwd=CHECKOUT,
@@ -32,7 +32,7 @@ def test_the_demo_comes_true() -> None:
 
 
 @pytest.mark.smoke
-def test_a_killed_server_comes_back_with_its_data(cluster: Target, namespace: str) -> None:
+def test_killed_server_restarts_with_its_data(cluster: Target, namespace: str) -> None:
     database = DatabaseUnderTest(cluster, namespace, "orders", "postgresql")
     database.apply(deletionPolicy="Delete")
     database.wait_ready()

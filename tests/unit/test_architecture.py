@@ -66,7 +66,7 @@ def test_modules_stay_readable() -> None:
     assert {name: length for name, length in lengths.items() if length > 500} == {}
 
 
-def test_no_room_is_a_lumber_room() -> None:
+def test_no_module_is_named_utils_or_helpers() -> None:
     names = {f.stem for f in sources()} | {f.parent.name for f in sources()}
     assert names & {"utils", "util", "helpers", "helper", "common", "misc"} == set()
 
@@ -97,7 +97,7 @@ def undocumented(name: str, value: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("package_name", [*PACKAGES, "steersman.errors", "steersman.observability"])
-def test_every_public_name_says_what_it_gives(package_name: str) -> None:
+def test_public_names_are_documented(package_name: str) -> None:
     assert importlib.import_module(package_name).__doc__
     names = list(public_names(package_name))
     assert names
@@ -105,7 +105,7 @@ def test_every_public_name_says_what_it_gives(package_name: str) -> None:
 
 
 @pytest.mark.parametrize("package_name", PACKAGES)
-def test_rooms_list_their_public_names(package_name: str) -> None:
+def test_packages_list_their_public_names(package_name: str) -> None:
     package = importlib.import_module(package_name)
     names: list[str] = package.__all__
     assert len(set(names)) == len(names)

@@ -41,7 +41,7 @@ def greeting(tmp_path: Path) -> Any:
 
 
 @virtual_time
-async def test_it_works(greeting: Any) -> None:
+async def test_tour_creates_config_map(greeting: Any) -> None:
     runtime = virtual_runtime()
     server = InMemoryApiServer(runtime)
     server.register(greeting.Greeting)
@@ -64,7 +64,7 @@ async def test_it_works(greeting: Any) -> None:
     await task
 
 
-def test_it_is_short() -> None:
+def test_tour_has_at_most_40_lines() -> None:
     lines = [line for line in tour_code().splitlines() if line.strip()]
     assert len(lines) <= 40
 
@@ -77,7 +77,7 @@ def declared() -> dict[str, str]:
     return {alias.name: room.module or "" for room in rooms for alias in room.names}
 
 
-def test_every_name_is_found_in_its_room() -> None:
+def test_public_names_are_importable() -> None:
     rooms = declared()
     assert sorted(rooms) == sorted(steersman.__all__)
     for name, room in rooms.items():
@@ -86,7 +86,7 @@ def test_every_name_is_found_in_its_room() -> None:
         steersman.nothing  # type: ignore[attr-defined]  # noqa: B018
 
 
-def test_importing_it_costs_next_to_nothing() -> None:
+def test_package_import_loads_no_modules() -> None:
     program = "import sys; before = set(sys.modules); import steersman; print(*(set(sys.modules) - before))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
     assert not any(name.startswith(("steersman.", "aiohttp", "msgspec")) for name in done.stdout.split())

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from devcluster.progress import Progress
 
-SILENT = Progress(Console(quiet=True))
+SILENT_CONSOLE = Progress(Console(quiet=True))
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
-class Program:
+class CountingBuild:
     """Sources, and a builder that counts."""
 
     def __init__(self, directory: Path) -> None:
@@ -36,17 +36,17 @@ class Program:
             raise KeyboardInterrupt
 
     def ensure(self, version: str = "go1.26") -> str:
-        return (build.cached("program", [self.source], version, self.build, SILENT) / "operator").read_text()
+        return (build.cached("program", [self.source], version, self.build, SILENT_CONSOLE) / "operator").read_text()
 
 
-def test_it_is_built_once(tmp_path: Path) -> None:
-    program = Program(tmp_path)
+def test_build_is_cached(tmp_path: Path) -> None:
+    program = CountingBuild(tmp_path)
     assert [program.ensure(), program.ensure()] == ["package main"] * 2
     assert program.built == 1
 
 
-def test_another_source_or_toolchain_builds_it_anew(tmp_path: Path) -> None:
-    program = Program(tmp_path)
+def test_build_source_or_toolchain_change_rebuilds(tmp_path: Path) -> None:
+    program = CountingBuild(tmp_path)
     program.ensure()
     program.ensure("go1.27")
     program.source.write_text("package other")
@@ -54,8 +54,8 @@ def test_another_source_or_toolchain_builds_it_anew(tmp_path: Path) -> None:
     assert program.built == 3
 
 
-def test_what_was_interrupted_is_built_again(tmp_path: Path) -> None:
-    program = Program(tmp_path)
+def test_build_interrupted_is_repeated(tmp_path: Path) -> None:
+    program = CountingBuild(tmp_path)
     program.fails = True
     with pytest.raises(KeyboardInterrupt):
         program.ensure()
@@ -64,7 +64,7 @@ def test_what_was_interrupted_is_built_again(tmp_path: Path) -> None:
     assert program.built == 2
 
 
-def test_a_toolchain_that_is_missing_leaves_its_peers_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_toolchain_skips_its_peers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     console = Console(record=True, quiet=True)
     notes: list[str] = []

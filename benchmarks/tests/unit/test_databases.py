@@ -13,13 +13,13 @@ import pytest
 import typer
 from benchmarks import plot, results
 from benchmarks.databases import __main__ as command
-from benchmarks.databases import contents
+from benchmarks.databases import many_databases
 from benchmarks.databases.catalogue import CREATION, DRIFT, MANY, SCENARIOS, picture
-from benchmarks.databases.drift import harms
-from benchmarks.databases.gaps import Row, acknowledged, longest_gap, of_first, overlap
-from benchmarks.databases.operator_pod import Usage, usage_of
-from benchmarks.databases.scenarios import Bench, Scenario, Tell
-from benchmarks.measurement import Figure, Measurement, Processors
+from benchmarks.databases.drift import drifts
+from benchmarks.databases.gaps import Row, dual_primary_seconds, longest_gap, parse_acknowledged, rows_of_first_server
+from benchmarks.databases.operator_pod import ResourceUsage, parse_usage
+from benchmarks.databases.scenarios import DatabaseBenchmark, DatabaseScenario, PrintLine
+from benchmarks.measurement import Figure, Measurement, ProcessorTicks
 from benchmarks.summary import summarise
 
 from devcluster.errors import DevclusterError
@@ -32,13 +32,13 @@ from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 
 @virtual_time
-async def test_the_api_server_takes_what_is_declared() -> None:
+async def test_declared_objects_are_accepted_by_api_server() -> None:
     server = InMemoryApiServer(virtual_runtime())
     server.register(Database, DatabaseUser)
     client = Client(server, field_manager="bench")
     await client.apply(NamespaceApply(metadata=ObjectMetaApply(name="bench")))
     kinds = {"Database": Database, "DatabaseUser": DatabaseUser}
-    for each in contents.objects("orders", 3, 7):
+    for each in many_databases.objects("orders", 3, 7):
         wire = {**each, "metadata": {**each["metadata"], "namespace": "bench"}}
         await client.create(decode_builtins(wire, kinds[each["kind"]]))
     assert len(server.read_all(Database)) == 3
@@ -46,7 +46,7 @@ async def test_the_api_server_takes_what_is_declared() -> None:
     assert databases == {"shop_0", "shop_1", "shop_2"}
 
 
-def test_who_is_ready_since_when() -> None:
+def test_ready_since_returns_transition_times() -> None:
     def item(*conditions: dict[str, str]) -> dict[str, Any]:
         return {"status": {"conditions": list(conditions)}}
 
@@ -59,68 +59,73 @@ def test_who_is_ready_since_when() -> None:
         {},
         item(),
     ]
-    assert contents.ready_since(items) == [100.0, 7.0]
+    assert many_databases.ready_timestamps(items) == [100.0, 7.0]
 
 
-def test_what_the_kubelet_says_of_a_container() -> None:
+def test_usage_of_parses_kubelet_summary() -> None:
     told = {
         "name": "manager",
         "startTime": "2026-11-22T06:00:00Z",
         "cpu": {"time": "2026-11-22T07:00:00Z", "usageNanoCores": 1, "usageCoreNanoSeconds": 2_500_000_000},
         "memory": {"time": "2026-11-22T07:00:00Z", "workingSetBytes": 200 * 2**20, "rssBytes": 100 * 2**20},
     }
-    assert usage_of(told) == Usage(1795330800.0, 2.5, 100.0, "2026-11-22T06:00:00Z")
-    assert usage_of({"name": "manager", "cpu": {"time": "2026-11-22T07:00:00Z"}}) is None
+    assert parse_usage(told) == ResourceUsage(1795330800.0, 2.5, 100.0, "2026-11-22T06:00:00Z")
+    assert parse_usage({"name": "manager", "cpu": {"time": "2026-11-22T07:00:00Z"}}) is None
 
 
 def test_an_operator_that_was_restarted_is_not_measured() -> None:
-    before = Usage(1.0, 50.0, 100.0, "2026-11-22T06:00:00Z")
+    before = ResourceUsage(1.0, 50.0, 100.0, "2026-11-22T06:00:00Z")
     assert replace(before, at=2.0, cpu=52.5).cpu_since(before) == 2.5
     with pytest.raises(DevclusterError, match="restarted at 2026-11-22T06:30:00Z"):
         replace(before, at=2.0, cpu=52.5, container="2026-11-22T06:30:00Z").cpu_since(before)
 
 
 def test_the_longest_gap() -> None:
-    assert longest_gap(rows("a", 10.0, 10.02, 11.5, 11.52)) == pytest.approx(1.48)
-    assert longest_gap(rows("a", 10.0)) == 0.0
+    assert longest_gap(acknowledged_rows("a", 10.0, 10.02, 11.5, 11.52)) == pytest.approx(1.48)
+    assert longest_gap(acknowledged_rows("a", 10.0)) == 0.0
 
 
-def rows(server: str, *moments: float) -> list[Row]:
+def acknowledged_rows(server: str, *moments: float) -> list[Row]:
     return [Row(number, moment, server) for number, moment in enumerate(moments)]
 
 
-def test_what_a_writing_client_says() -> None:
+def test_acknowledged_parses_writer_output() -> None:
     said = ["pid 17", "3 1763000000.1234 1762.5", "1763000001.1 server closed the connection", "4 1763000002.0 b"]
-    assert acknowledged(said) == [Row(3, 1763000000.1234, "1762.5"), Row(4, 1763000002.0, "b")]
+    assert parse_acknowledged(said) == [Row(3, 1763000000.1234, "1762.5"), Row(4, 1763000002.0, "b")]
 
 
-def test_for_how_long_two_servers_took_writes() -> None:
-    former = rows("a", 10.0, 11.0, 12.0)
-    assert overlap(former, [*rows("a", 10.1, 11.1), *rows("b", 14.0)], since=10.5) == 0.0
-    assert overlap(former, [*rows("a", 10.1), *rows("b", 11.25)], since=10.5) == pytest.approx(0.75)
+def test_overlap_measures_dual_primary_seconds() -> None:
+    former = acknowledged_rows("a", 10.0, 11.0, 12.0)
+    assert (
+        dual_primary_seconds(former, [*acknowledged_rows("a", 10.1, 11.1), *acknowledged_rows("b", 14.0)], since=10.5)
+        == 0.0
+    )
+    assert dual_primary_seconds(
+        former, [*acknowledged_rows("a", 10.1), *acknowledged_rows("b", 11.25)], since=10.5
+    ) == pytest.approx(0.75)
     # The longest gap has nothing to do with it: nobody else took a write.
-    assert overlap(former, rows("a", 10.1, 10.2, 13.0), since=10.5) == 0.0
+    assert dual_primary_seconds(former, acknowledged_rows("a", 10.1, 10.2, 13.0), since=10.5) == 0.0
     # It is known by another address to those who are not beside it, and is primary still.
-    assert overlap(former, rows("a2", 11.5), since=10.5, known_as={"a2"}) == 0.0
-    assert overlap(former, rows("a2", 11.5), since=10.5) == pytest.approx(0.5)
-    assert overlap([], rows("b", 14.0), since=10.5) == 0.0
+    assert dual_primary_seconds(former, acknowledged_rows("a2", 11.5), since=10.5, names={"a2"}) == 0.0
+    assert dual_primary_seconds(former, acknowledged_rows("a2", 11.5), since=10.5) == pytest.approx(0.5)
+    assert dual_primary_seconds([], acknowledged_rows("b", 14.0), since=10.5) == 0.0
 
 
-def test_what_the_former_took_alone() -> None:
-    seen = [*rows("a", 10.0, 11.0), *rows("b", 14.0)]
-    assert of_first(seen) == rows("a", 10.0, 11.0) and not of_first([])
+def test_of_first_returns_rows_of_first_server() -> None:
+    seen = [*acknowledged_rows("a", 10.0, 11.0), *acknowledged_rows("b", 14.0)]
+    assert rows_of_first_server(seen) == acknowledged_rows("a", 10.0, 11.0) and not rows_of_first_server([])
 
 
-def test_names_are_told_apart() -> None:
+def test_scenario_and_drift_names_are_unique() -> None:
     assert len({scenario.name for scenario in SCENARIOS}) == len({scenario.title for scenario in SCENARIOS})
-    assert len({harm.name for harm in harms("shop", "clerk")}) == len(harms("shop", "clerk"))
+    assert len({harm.name for harm in drifts("shop", "clerk")}) == len(drifts("shop", "clerk"))
 
 
-def test_results_of_one_scenario_replace_no_others_and_are_drawn(tmp_path: Path) -> None:
+def test_save_results_replaces_one_scenario_and_draws(tmp_path: Path) -> None:
     creation = [
         Measurement(CREATION, who, "apply to Ready", s, "s") for who in ("1 instance", "3 instances") for s in (4, 6)
     ]
-    drift = [Measurement(DRIFT, "healed after", harm.name, 7.0, "s") for harm in harms("shop", "clerk")]
+    drift = [Measurement(DRIFT, "healed after", harm.name, 7.0, "s") for harm in drifts("shop", "clerk")]
     many = [Measurement(MANY, "200 Databases, 1000 DatabaseUsers", "all Databases Ready", 60.0, "s")]
     told = {"machine": "one", "runs": "2", "day": "2026-11-22"}
     results.write(results.merge(results.load(tmp_path), [*creation, *many], told), tmp_path)
@@ -133,33 +138,33 @@ def test_results_of_one_scenario_replace_no_others_and_are_drawn(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("add", "kept"), [(True, [1.0, 2.0, 3.0]), (False, [1.0])])
-def test_what_was_measured_before_it_was_cut_short(
+def test_interrupted_scenario_keeps_completed_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, add: bool, kept: list[float]
 ) -> None:
     """It adds to what was kept, and does not replace a whole scenario. Nothing is begun after it."""
 
-    def cut(bench: Bench, title: str) -> Iterator[Measurement]:
+    def cut(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
         yield from (Measurement(title, "who", "write gap", value, "s") for value in (2.0, 3.0))
         raise KeyboardInterrupt
 
-    def never(bench: Bench, title: str) -> Iterator[Measurement]:
+    def never(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
         pytest.fail("begun")
 
-    scenarios = (Scenario("cut", "t", cut), Scenario("never", "never", never))
-    found = kept_by(monkeypatch, tmp_path, scenarios, add=add)
+    scenarios = (DatabaseScenario("cut", "t", cut), DatabaseScenario("never", "never", never))
+    found = saved_after_failure(monkeypatch, tmp_path, scenarios, add=add)
     assert [m.value for m in found.measurements] == kept
     assert found.machines["t"]["runs"] == str(len(kept))
 
 
-def kept_by(
-    monkeypatch: pytest.MonkeyPatch, directory: Path, scenarios: tuple[Scenario, ...], *, add: bool
+def saved_after_failure(
+    monkeypatch: pytest.MonkeyPatch, directory: Path, scenarios: tuple[DatabaseScenario, ...], *, add: bool
 ) -> results.Runs:
     """What is kept after a run that fails, where a figure of the title ``t`` was before."""
 
     def nothing(*_: object) -> None: ...
 
-    told = {"machine": "one", "runs": "1", "day": "2026-11-22"}
-    results.write(results.merge(results.Runs(), [Measurement("t", "who", "write gap", 1.0, "s")], told), directory)
+    printed = {"machine": "one", "runs": "1", "day": "2026-11-22"}
+    results.write(results.merge(results.Runs(), [Measurement("t", "who", "write gap", 1.0, "s")], printed), directory)
     picture = directory / "picture.svg"
     given = {"DIRECTORY": directory, "PLOT": picture, "SCENARIOS": scenarios, "target": nothing, "install": nothing}
     for name, value in given.items():
@@ -171,40 +176,42 @@ def kept_by(
 
 
 @pytest.mark.parametrize("add", [True, False])
-def test_a_scenario_without_one_of_its_faults_is_shown_and_not_kept(
+def test_scenario_without_a_fault_is_printed_but_not_saved(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], add: bool
 ) -> None:
     """The row of the fault would go from what was kept, or all others have more runs than it."""
 
-    def partly(bench: Bench, title: str) -> Iterator[Measurement]:
-        bench.leave_out("node-cut-off", "two nodes")
+    def partly(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
+        bench.skip_part("node-cut-off", "two nodes")
         yield Measurement(title, "who", "write gap", 2.0, "s")
 
-    found = kept_by(monkeypatch, tmp_path, (Scenario("partly", "t", partly),), add=add)
+    found = saved_after_failure(monkeypatch, tmp_path, (DatabaseScenario("partly", "t", partly),), add=add)
     assert [m.value for m in found.measurements] == [1.0]
     said = capsys.readouterr().out
     assert "node-cut-off is left out, so nothing is kept: two nodes" in said and "write gap" in said
 
 
-def bench(tell: Tell) -> Bench:
-    return Bench(cast("Target", None), 1, 1, 1, tell)
+def database_benchmark(print_line: PrintLine) -> DatabaseBenchmark:
+    return DatabaseBenchmark(cast("Target", None), 1, 1, 1, print_line)
 
 
-def given(monkeypatch: pytest.MonkeyPatch, *percent: float) -> None:
+def stub_steal(monkeypatch: pytest.MonkeyPatch, *percent: float) -> None:
     """What the host takes in the runs to come, of which each lasts for a thousand ticks."""
     total, stolen = 0, 0.0
-    moments = [Processors(0, 0)]
+    moments = [ProcessorTicks(0, 0)]
     for share in percent:
         total, stolen = total + 1000, stolen + 10 * share
-        moments += [Processors(total, int(stolen))] * 2
+        moments += [ProcessorTicks(total, int(stolen))] * 2
     remaining = iter(moments)
-    monkeypatch.setattr(Processors, "now", lambda: next(remaining))
+    monkeypatch.setattr(ProcessorTicks, "now", lambda: next(remaining))
 
 
-def test_a_run_is_repeated_while_the_host_takes_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    given(monkeypatch, 30.0, 11.0, 4.0)
+def test_undisturbed_run_repeats_while_host_steals_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    stub_steal(monkeypatch, 30.0, 11.0, 4.0)
     told, turns = list[str](), count(1)
-    found = bench(told.append).measured("t", "who", lambda: [Figure("write gap", next(turns), "s")], "killed: ")
+    found = database_benchmark(told.append).measure_run(
+        "t", "who", lambda: [Figure("write gap", next(turns), "s")], "killed: "
+    )
     assert [(m.peer, m.metric, m.value) for m in found] == [
         ("who", "killed: write gap", 3),
         ("who", "killed: taken by the machine's host", 4.0),
@@ -218,21 +225,23 @@ def test_a_run_is_repeated_while_the_host_takes_the_processors(monkeypatch: pyte
     ]
 
 
-def test_a_host_that_is_never_quiet_is_told_with_the_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    given(monkeypatch, *([50.0] * 5))
+def test_undisturbed_run_on_busy_host_reports_steal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stub_steal(monkeypatch, *([50.0] * 5))
     turns = count(1)
-    found = bench(lambda line: None).undisturbed(lambda: [Figure("write gap", next(turns), "s")])
+    found = database_benchmark(lambda line: None).run_undisturbed(lambda: [Figure("write gap", next(turns), "s")])
     assert [figure.value for figure in found] == [5, 50.0, 4.0]
 
 
 @pytest.mark.parametrize("metric", ["lost rows", "two primaries"])
-def test_what_must_not_happen_is_never_thrown_away(monkeypatch: pytest.MonkeyPatch, metric: str) -> None:
-    given(monkeypatch, 50.0, 0.0)
-    found = bench(lambda line: None).undisturbed(lambda: [Figure("write gap", 1, "s"), Figure(metric, 1, "")])
+def test_undisturbed_run_keeps_invariant_violations(monkeypatch: pytest.MonkeyPatch, metric: str) -> None:
+    stub_steal(monkeypatch, 50.0, 0.0)
+    found = database_benchmark(lambda line: None).run_undisturbed(
+        lambda: [Figure("write gap", 1, "s"), Figure(metric, 1, "")]
+    )
     assert [figure.value for figure in found] == [1, 1, 50.0, 0.0]
 
 
-def test_what_the_system_says_of_the_processors() -> None:
-    before = Processors.now()
+def test_processors_report_steal_percent() -> None:
+    before = ProcessorTicks.now()
     assert before.total > before.stolen >= 0
-    assert Processors(before.total + 200, before.stolen + 50).stolen_since(before) == 25.0
+    assert ProcessorTicks(before.total + 200, before.stolen + 50).steal_percent_since(before) == 25.0

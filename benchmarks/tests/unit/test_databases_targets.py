@@ -10,26 +10,26 @@ import typer
 from benchmarks import plot, results
 from benchmarks.databases import __main__ as command
 from benchmarks.databases.catalogue import ROLLING, SCENARIOS, picture
-from benchmarks.databases.scenarios import Bench, Scenario
+from benchmarks.databases.planned_disruptions import DIRECT, POOLED
+from benchmarks.databases.scenarios import DatabaseBenchmark, DatabaseScenario
 from benchmarks.databases.targets import TARGETS
-from benchmarks.databases.writes import DIRECTLY, POOLED
 from benchmarks.measurement import Measurement
 from benchmarks.summary import summarise
-from benchmarks.targets import verdicts
+from benchmarks.targets import evaluate
 
 
-def test_each_target_is_of_a_figure_that_is_kept() -> None:
+def test_each_target_has_a_committed_figure() -> None:
     """One with a name that nothing has would be left out, and so never missed."""
     kept = {(s.scenario, s.metric, s.peer) for s in summarise(results.load(command.DIRECTORY).measurements)}
     assert {(t.scenario, t.metric, peer) for t in TARGETS for peer in t.peers} <= kept
 
 
-def test_what_is_committed_meets_its_targets() -> None:
-    judged = verdicts(summarise(results.load(command.DIRECTORY).measurements), TARGETS)
+def test_committed_results_meet_their_targets() -> None:
+    judged = evaluate(summarise(results.load(command.DIRECTORY).measurements), TARGETS)
     assert judged and [v for v in judged if not v.met] == []
 
 
-def test_each_scenario_but_the_making_of_a_cluster_has_a_target() -> None:
+def test_each_scenario_except_creation_has_a_target() -> None:
     assert {scenario.title for scenario in SCENARIOS} - {target.scenario for target in TARGETS} == {
         "A cluster is made"
     }
@@ -39,7 +39,7 @@ def test_each_scenario_but_the_making_of_a_cluster_has_a_target() -> None:
     ("gaps", "code", "outcome"),
     [((0.9, 2.0), 0, "met"), ((0.9, 0.9, 0.9, 2.1), 1, "missed")],
 )
-def test_the_worst_run_decides_what_the_command_ends_with(
+def test_command_exit_code_follows_the_worst_run(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     gaps: tuple[float, ...],
@@ -48,14 +48,14 @@ def test_the_worst_run_decides_what_the_command_ends_with(
 ) -> None:
     """That of who writes without a pooler has no target."""
 
-    def measure(bench: Bench, title: str) -> Iterator[Measurement]:
+    def measure(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
         for gap in gaps:
             yield Measurement(title, POOLED, "write gap", gap, "s")
-            yield Measurement(title, DIRECTLY, "write gap", 60.0, "s")
+            yield Measurement(title, DIRECT, "write gap", 60.0, "s")
 
     def nothing(*_: object) -> None: ...
 
-    scenarios = (Scenario("rolling", ROLLING, measure), Scenario("drift", "drift", nothing_measured))
+    scenarios = (DatabaseScenario("rolling", ROLLING, measure), DatabaseScenario("drift", "drift", measure_nothing))
     for name, value in {"SCENARIOS": scenarios, "target": nothing, "install": nothing}.items():
         monkeypatch.setattr(command, name, value)
     # A narrow terminal would break the row that is read.
@@ -67,7 +67,7 @@ def test_the_worst_run_decides_what_the_command_ends_with(
     assert POOLED in row and "≤ 2 s" in row and outcome in row
 
 
-def nothing_measured(bench: Bench, title: str) -> Iterator[Measurement]:
+def measure_nothing(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
     pytest.fail("it was not asked for")
 
 
@@ -77,12 +77,10 @@ def test_the_committed_picture_is_of_the_committed_runs() -> None:
     assert command.PLOT.read_text() == plot.draw(summaries, command.caption(runs), picture(summaries))
 
 
-def test_runs_are_counted_by_the_figure_that_was_measured_least(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_run_count_is_that_of_the_rarest_figure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A run may take one several times, and is one run."""
 
-    def measure(bench: Bench, title: str) -> Iterator[Measurement]:
+    def measure(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
         yield Measurement(title, "who", "all Ready", 1.0, "s")
         yield from (Measurement(title, "who", "healed after", value, "s") for value in (2.0, 3.0))
 
@@ -91,7 +89,7 @@ def test_runs_are_counted_by_the_figure_that_was_measured_least(
     given = {
         "DIRECTORY": tmp_path,
         "PLOT": tmp_path / "picture.svg",
-        "SCENARIOS": (Scenario("t", "t", measure),),
+        "SCENARIOS": (DatabaseScenario("t", "t", measure),),
         "target": nothing,
         "install": nothing,
     }

@@ -13,30 +13,30 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from benchmarks.etcd import write_again
+from benchmarks.etcd import rewrite_keys
 
 
 def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-class Gateway(socketserver.ThreadingUnixStreamServer):
+class FakeEtcdGateway(socketserver.ThreadingUnixStreamServer):
     """Keeps keys, and counts what is put."""
 
     daemon_threads = True
 
     def __init__(self, address: Path) -> None:
-        super().__init__(str(address), Handler)
+        super().__init__(str(address), FakeEtcdHandler)
         self.address = address
         self.values = {encoded(f"/registry/pods/{n}"): encoded(f"pod {n}") for n in range(20)}
         self.put: Counter[tuple[str, str]] = Counter()
 
 
-class Handler(BaseHTTPRequestHandler):
+class FakeEtcdHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        gateway = cast(Gateway, self.server)
+        gateway = cast(FakeEtcdGateway, self.server)
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path == "/v3/kv/put":
             gateway.put[body["key"], body["value"]] += 1
@@ -55,8 +55,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def gateway(tmp_path: Path) -> Generator[Gateway]:
-    with Gateway(tmp_path / "etcd") as server:
+def gateway(tmp_path: Path) -> Generator[FakeEtcdGateway]:
+    with FakeEtcdGateway(tmp_path / "etcd") as server:
         serving = threading.Thread(target=server.serve_forever, args=(0.01,))
         serving.start()
         yield server
@@ -64,12 +64,12 @@ def gateway(tmp_path: Path) -> Generator[Gateway]:
         serving.join()
 
 
-async def test_each_key_is_written_once_with_its_own_value(gateway: Gateway) -> None:
-    await write_again(gateway.address, (f"/registry/pods/{n}" for n in range(20)))
+async def test_rewrite_puts_each_key_once_with_its_value(gateway: FakeEtcdGateway) -> None:
+    await rewrite_keys(gateway.address, (f"/registry/pods/{n}" for n in range(20)))
     assert gateway.put == Counter(dict.fromkeys(gateway.values.items(), 1))
 
 
-async def test_a_key_that_is_not_there_is_an_error(gateway: Gateway) -> None:
+async def test_a_key_that_is_not_there_is_an_error(gateway: FakeEtcdGateway) -> None:
     with pytest.raises(OSError, match="etcd has no /registry/pods/99"):
-        await write_again(gateway.address, ["/registry/pods/99"])
+        await rewrite_keys(gateway.address, ["/registry/pods/99"])
     assert not gateway.put

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from benchmarks.peers import PEERS, Peer, Settings
+from benchmarks.peers import PEERS, OperatorSettings, Peer
 from benchmarks.versions import versions
 
 HERE = Path(__file__).parents[3] / "benchmarks"
@@ -18,11 +18,11 @@ PROGRAMS = {
 }
 
 
-def settings(*, events: bool = False) -> Settings:
-    return Settings(Path("kubeconfig"), "shop", metrics_port=8080, events=events)
+def settings(*, events: bool = False) -> OperatorSettings:
+    return OperatorSettings(Path("kubeconfig"), "shop", metrics_port=8080, events=events)
 
 
-def test_the_environment_says_what_to_do() -> None:
+def test_settings_environment_has_benchmark_variables() -> None:
     environment = settings(events=True).environment()
     assert environment["KUBECONFIG"] == "kubeconfig"
     assert environment["BENCHMARK_NAMESPACE"] == "shop"
@@ -30,7 +30,7 @@ def test_the_environment_says_what_to_do() -> None:
     assert (environment["BENCHMARK_EVENTS"], environment["BENCHMARK_TIMED"]) == ("yes", "no")
 
 
-def test_nothing_else_of_the_caller_reaches_an_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_environment_drops_caller_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.com")
     monkeypatch.setenv("GOGC", "400")
     environment = settings().environment()
@@ -38,14 +38,14 @@ def test_nothing_else_of_the_caller_reaches_an_operator(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("peer", PROGRAMS)
-def test_no_program_asks_for_a_setting_that_nobody_gives(peer: str) -> None:
+def test_peer_program_reads_only_provided_settings(peer: str) -> None:
     asked = {name for file in PROGRAMS[peer] for name in re.findall(r"BENCHMARK_[A-Z_]*[A-Z]", file.read_text())}
     assert asked
     assert asked <= settings().environment().keys()
 
 
 @pytest.mark.parametrize("peer", PEERS, ids=[peer.name for peer in PEERS])
-def test_each_peer_is_run_by_what_was_built_for_it(peer: Peer) -> None:
+def test_peer_command_uses_its_toolchain(peer: Peer) -> None:
     assert peer.command({peer.toolchain: Path("/program")}, settings())[0] == "/program"
 
 

@@ -12,7 +12,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 PANEL = plot.PANELS[0]
 
 
-def drawn(**values: float | tuple[float, ...]) -> ElementTree.Element:
+def draw_values(**values: float | tuple[float, ...]) -> ElementTree.Element:
     summaries = [
         Summary(PANEL.scenario, peer.replace("_", "-"), PANEL.metric, "1/s", v if isinstance(v, tuple) else (v,))
         for peer, v in values.items()
@@ -34,25 +34,25 @@ def paths(picture: ElementTree.Element, kind: str) -> int:
 
 
 def test_bars_are_as_long_as_the_figures() -> None:
-    short, long = bars(drawn(kopf=100.0, steersman=200.0))
+    short, long = bars(draw_values(kopf=100.0, steersman=200.0))
     assert long == 2 * short > 0
 
 
-def test_the_peers_are_in_the_same_order_everywhere_with_their_figures() -> None:
-    shown = texts(drawn(steersman=200.0, controller_runtime=100.0))
+def test_plot_orders_peers_and_shows_figures() -> None:
+    shown = texts(draw_values(steersman=200.0, controller_runtime=100.0))
     assert [t for t in shown if t in ("controller-runtime", "100", "steersman", "200")] == [
         "controller-runtime", "100", "steersman", "200",
     ]  # fmt: skip
 
 
-def test_ours_stand_out() -> None:
-    picture = drawn(kopf=1.0, steersman=2.0)
+def test_plot_highlights_steersman_bars() -> None:
+    picture = draw_values(kopf=1.0, steersman=2.0)
     kinds = [bar.get("class") for bar in picture.iter(f"{SVG}rect")]
     assert kinds == ["page", "other", "ours"]
 
 
-def test_a_bar_that_would_dwarf_the_others_is_cut_off_and_its_figure_is_whole() -> None:
-    picture = drawn(controller_runtime=100.0, kopf=10_000.0)
+def test_plot_cuts_oversized_bar_and_shows_full_figure() -> None:
+    picture = draw_values(controller_runtime=100.0, kopf=10_000.0)
     small, cut = bars(picture)
     assert cut == 3 * small or abs(cut - 3 * small) < 1
     assert paths(picture, "cut") == 1
@@ -60,11 +60,11 @@ def test_a_bar_that_would_dwarf_the_others_is_cut_off_and_its_figure_is_whole() 
 
 
 def test_a_spread_is_drawn_where_there_is_one() -> None:
-    assert paths(drawn(kopf=(90.0, 100.0, 110.0), steersman=100.0), "spread") == 1
+    assert paths(draw_values(kopf=(90.0, 100.0, 110.0), steersman=100.0), "spread") == 1
 
 
 def test_all_zero_is_drawn_too() -> None:
-    assert bars(drawn(kopf=0.0, steersman=0.0)) == [0.0, 0.0]
+    assert bars(draw_values(kopf=0.0, steersman=0.0)) == [0.0, 0.0]
 
 
 def test_the_caption_is_below_the_bars() -> None:
@@ -83,11 +83,11 @@ def test_of_the_cold_starts_the_largest_is_shown() -> None:
     assert "2,000" not in both
 
 
-def test_nothing_measured_is_an_empty_picture() -> None:
+def test_plot_without_measurements_is_empty() -> None:
     assert bars(ElementTree.fromstring(plot.draw([]))) == []
 
 
-def test_who_cannot_see_it_is_told_the_figures() -> None:
-    label = drawn(kopf=1.5).get("aria-label")
+def test_plot_has_accessible_label() -> None:
+    label = draw_values(kopf=1.5).get("aria-label")
     assert label is not None
     assert "kopf 1.50" in label

@@ -6,7 +6,7 @@ import json
 
 from benchmarks.pod_documents import NODES, PODS_OF_AN_APPLICATION, pod_document, pod_name
 
-FIRST, SIBLING, STRANGER = (pod_document(n) for n in (0, 1, PODS_OF_AN_APPLICATION))
+FIRST, SIBLING, OTHER_APPLICATION = (pod_document(n) for n in (0, 1, PODS_OF_AN_APPLICATION))
 
 
 def test_every_pod_has_a_name_of_its_own() -> None:
@@ -14,13 +14,13 @@ def test_every_pod_has_a_name_of_its_own() -> None:
     assert FIRST["metadata"]["name"] == pod_name(0)
 
 
-def test_siblings_share_what_their_application_gives_them() -> None:
+def test_pods_of_one_application_share_metadata() -> None:
     for path in ("labels", "annotations", "ownerReferences"):
         assert FIRST["metadata"][path] == SIBLING["metadata"][path]
     assert FIRST["spec"]["containers"][0]["env"] == SIBLING["spec"]["containers"][0]["env"]
 
 
-def test_siblings_differ_in_all_that_is_a_pods_own() -> None:
+def test_pods_of_one_application_differ_in_own_fields() -> None:
     for field in ("podIP", "podIPs", "startTime", "conditions"):
         assert FIRST["status"][field] != pod_document(60)["status"][field]
     first, sibling = (pod["status"]["containerStatuses"][0] for pod in (FIRST, SIBLING))
@@ -30,10 +30,10 @@ def test_siblings_differ_in_all_that_is_a_pods_own() -> None:
     assert FIRST["spec"]["nodeName"] != SIBLING["spec"]["nodeName"]
 
 
-def test_another_application_has_names_labels_image_and_owner_of_its_own() -> None:
+def test_pods_of_two_applications_differ_in_metadata() -> None:
     for path in ("labels", "ownerReferences"):
-        assert FIRST["metadata"][path] != STRANGER["metadata"][path]
-    images = [pod["spec"]["containers"][0]["image"] for pod in (FIRST, STRANGER)]
+        assert FIRST["metadata"][path] != OTHER_APPLICATION["metadata"][path]
+    images = [pod["spec"]["containers"][0]["image"] for pod in (FIRST, OTHER_APPLICATION)]
     assert images[0] != images[1]
 
 
@@ -44,7 +44,7 @@ def test_addresses_are_addresses_and_unique() -> None:
     assert all(0 <= int(part) <= 255 for address in addresses for part in address.split("."))
 
 
-def test_nothing_of_the_template_is_left_in_two_pods_that_should_differ() -> None:
+def test_pod_document_replaces_all_template_values() -> None:
     text = json.dumps(pod_document(NODES + 7))
     for given in ("7d4b9c6f5", "0b7c5f0e", "x7k2p", "10.244.17.93", "9f2c1e6b9f2c1e6b"):
         assert given not in text

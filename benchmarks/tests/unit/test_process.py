@@ -11,12 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
-from benchmarks.machine import Cores, cores, description, pin
+from benchmarks.machine import Cores, assign_cores, description, pin
 from benchmarks.measurement import cpu_seconds, peak_rss_mib, rss_mib
-from benchmarks.process import OperatorFailed, Report, running
+from benchmarks.process import OperatorFailed, OperatorReport, run_operator
 
 CORE = max(os.sched_getaffinity(0))
-REPORTING = """
+REPORTING_SCRIPT = """
 import os, time
 for n in range(2):
     print('{"reconciles": %d, "pause_ms": 1.5}' % n, flush=True)
@@ -25,7 +25,7 @@ print('{"reconciles": %d, "pause_ms": 0}' % len(os.sched_getaffinity(0)), flush=
 time.sleep(60)
 """
 
-NAMING_ITSELF = """
+PID_PRINTING_SCRIPT = """
 import os, time
 print('{"reconciles": %d, "pause_ms": 0}' % os.getpid(), flush=True)
 time.sleep(60)
@@ -36,36 +36,36 @@ def script(text: str) -> list[str]:
     return [sys.executable, "-c", text]
 
 
-async def reported(reports: list[Report], count: int) -> None:
+async def wait_for_reports(reports: list[OperatorReport], count: int) -> None:
     while len(reports) < count:
         await asyncio.sleep(0.01)
 
 
-async def test_reports_are_collected_and_the_process_has_one_core() -> None:
-    async with running(script(REPORTING), {}, CORE) as operator:
-        await operator.until(reported(operator.reports, 4), 30)
-        assert operator.reports[:2] == [Report(0, 1.5), Report(1, 1.5)]
+async def test_operator_reports_are_collected_on_one_core() -> None:
+    async with run_operator(script(REPORTING_SCRIPT), {}, CORE) as operator:
+        await operator.wait_for(wait_for_reports(operator.reports, 4), 30)
+        assert operator.reports[:2] == [OperatorReport(0, 1.5), OperatorReport(1, 1.5)]
         assert [report.reconciles for report in operator.reports[2:]] == [CORE, 1]
         assert 0 < operator.rss <= operator.peak_rss
 
 
-async def test_an_operator_that_ends_by_itself_is_told_with_its_last_words() -> None:
-    async with running(script("import sys; sys.exit('no such cluster')"), {}, CORE) as operator:
+async def test_operator_exit_raises_with_log_tail() -> None:
+    async with run_operator(script("import sys; sys.exit('no such cluster')"), {}, CORE) as operator:
         with pytest.raises(OperatorFailed, match=r"exit code 1:\nno such cluster"):
-            await operator.until(asyncio.sleep(60), 30)
+            await operator.wait_for(asyncio.sleep(60), 30)
 
 
-async def test_one_that_does_not_finish_is_not_waited_for_for_ever() -> None:
-    async with running(script("import time; time.sleep(60)"), {}, CORE) as operator:
+async def test_operator_timeout_raises() -> None:
+    async with run_operator(script("import time; time.sleep(60)"), {}, CORE) as operator:
         with pytest.raises(TimeoutError, match="not done"):
-            await operator.until(asyncio.sleep(60), 0.01)
+            await operator.wait_for(asyncio.sleep(60), 0.01)
 
 
-async def test_it_is_ended_with_the_block_though_the_work_fails() -> None:
+async def test_operator_ends_when_the_block_fails() -> None:
     pids: list[int] = []
     with pytest.raises(RuntimeError, match="measuring failed"):
-        async with running(script(NAMING_ITSELF), {}, CORE) as operator:
-            await operator.until(reported(operator.reports, 1), 30)
+        async with run_operator(script(PID_PRINTING_SCRIPT), {}, CORE) as operator:
+            await operator.wait_for(wait_for_reports(operator.reports, 1), 30)
             pids.append(operator.reports[0].reconciles)
             os.kill(pids[0], 0)
             raise RuntimeError("measuring failed")
@@ -73,7 +73,7 @@ async def test_it_is_ended_with_the_block_though_the_work_fails() -> None:
         os.kill(pids[0], 0)
 
 
-def allow(monkeypatch: pytest.MonkeyPatch, allowed: set[int]) -> None:
+def stub_allowed_cores(monkeypatch: pytest.MonkeyPatch, allowed: set[int]) -> None:
     def affinity(pid: int) -> set[int]:
         return allowed
 
@@ -81,13 +81,13 @@ def allow(monkeypatch: pytest.MonkeyPatch, allowed: set[int]) -> None:
 
 
 def test_the_operator_has_a_core_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    allow(monkeypatch, {0, 1, 5})
-    assert cores() == Cores(operator=5, others=frozenset({0, 1}))
+    stub_allowed_cores(monkeypatch, {0, 1, 5})
+    assert assign_cores() == Cores(operator=5, others=frozenset({0, 1}))
 
 
-def test_on_a_machine_with_one_core_all_share_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    allow(monkeypatch, {3})
-    assert cores() == Cores(operator=3, others=frozenset({3}))
+def test_cores_on_single_core_machine_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    stub_allowed_cores(monkeypatch, {3})
+    assert assign_cores() == Cores(operator=3, others=frozenset({3}))
 
 
 def test_a_process_can_be_moved_to_another_core() -> None:
@@ -99,7 +99,7 @@ def test_a_process_can_be_moved_to_another_core() -> None:
             process.kill()
 
 
-def test_what_the_system_says_of_this_process() -> None:
+def test_process_metrics_of_own_process_are_plausible() -> None:
     before = cpu_seconds(os.getpid())
     deadline = time.monotonic() + 30
     while cpu_seconds(os.getpid()) == before and time.monotonic() < deadline:
@@ -108,12 +108,12 @@ def test_what_the_system_says_of_this_process() -> None:
     assert 1 < rss_mib(os.getpid()) <= peak_rss_mib(os.getpid())
 
 
-def test_of_a_process_that_is_gone_nothing_is_said() -> None:
+def test_cpu_seconds_of_ended_process_raises() -> None:
     with pytest.raises(FileNotFoundError):
         cpu_seconds(2**22 + 1)
 
 
-def test_the_memory_of_a_kernel_thread_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rss_of_kernel_thread_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     def status(path: Path) -> str:
         return "Name:\tkthreadd\n"
 
@@ -122,5 +122,5 @@ def test_the_memory_of_a_kernel_thread_is_no_number(monkeypatch: pytest.MonkeyPa
         rss_mib(2)
 
 
-def test_the_machine_is_described_by_cores_memory_and_system() -> None:
+def test_description_has_cores_memory_and_system() -> None:
     assert re.fullmatch(r"\d+ cores of .+, (\d+ GiB|unknown memory), Linux [\d.]+", description())

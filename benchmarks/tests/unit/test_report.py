@@ -7,7 +7,7 @@ from io import StringIO
 import pytest
 from benchmarks import report
 from benchmarks.summary import Summary
-from benchmarks.targets import Target, verdicts
+from benchmarks.targets import Target, evaluate
 from rich.console import Console, RenderableType
 
 
@@ -45,7 +45,7 @@ def test_a_cell_has_median_ratio_and_spread() -> None:
     assert "CPU, ms" in text
 
 
-def test_each_scenario_has_a_table_and_what_a_peer_lacks_is_left_blank() -> None:
+def test_report_has_a_table_per_scenario_with_blank_gaps() -> None:
     summaries = [
         Summary("idle", "controller-runtime", "RSS", "MiB", (30.0,)),
         Summary("idle", "kopf", "import", "ms", (900.0,)),
@@ -57,13 +57,13 @@ def test_each_scenario_has_a_table_and_what_a_peer_lacks_is_left_blank() -> None
     assert [line.count("-") for line in idle.splitlines() if "import" in line or "RSS" in line] == [1, 1]
 
 
-def test_a_target_is_shown_with_its_limit_and_whether_it_is_met() -> None:
+def test_report_shows_target_limit_and_result() -> None:
     summaries = [
         Summary("idle", "controller-runtime", "RSS", "MiB", (30.0,)),
         Summary("idle", "steersman", "RSS", "MiB", (40.0,)),
     ]
     targets = [Target("idle", "RSS", 1.2, relative=True), Target("idle", "RSS", 45.0)]
-    text = rendered(report.targets(verdicts(summaries, targets)))
+    text = rendered(report.targets(evaluate(summaries, targets)))
     missed, met = (line for line in text.splitlines() if "steersman" in line)
     assert "≤ 36 MiB (x1.2)" in missed
     assert "missed" in missed

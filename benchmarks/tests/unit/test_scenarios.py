@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import pytest
-from benchmarks.load import in_parallel, steadily
+from benchmarks.load import run_at_rate, run_in_parallel
 from benchmarks.scenarios.catalogue import scenarios
 from benchmarks.scenarios.restart import LEASE, count_requests
 
@@ -16,12 +16,12 @@ def line(audit_id: str, verb: str, resource: str = "works", stage: str = "Respon
     return json.dumps(event).encode()
 
 
-def test_a_request_is_counted_once_whatever_its_stages() -> None:
+def test_count_requests_counts_each_request_once() -> None:
     counts = count_requests([line("1", "watch", stage="ResponseStarted"), line("1", "watch"), line("2", "watch")])
     assert counts == {"watch": 2}
 
 
-def test_the_lease_is_counted_apart() -> None:
+def test_count_requests_counts_leases_separately() -> None:
     counts = count_requests([line("1", "update", "leases"), line("2", "create", "leases"), line("3", "update")])
     assert counts == {LEASE: 2, "update": 1}
 
@@ -37,11 +37,11 @@ async def test_in_parallel_does_each_once() -> None:
         await asyncio.sleep(0)
         done.append(number)
 
-    await in_parallel(work, range(100))
+    await run_in_parallel(work, range(100))
     assert sorted(done) == list(range(100))
 
 
-async def test_steadily_does_not_wait_for_what_is_slow() -> None:
+async def test_steadily_does_not_wait_for_slow_work() -> None:
     begun: list[int] = []
     all_begun = asyncio.Event()
 
@@ -51,7 +51,7 @@ async def test_steadily_does_not_wait_for_what_is_slow() -> None:
             all_begun.set()
         await all_begun.wait()
 
-    await asyncio.wait_for(steadily(work, 1000, 5), 30)
+    await asyncio.wait_for(run_at_rate(work, 1000, 5), 30)
     assert begun == [0, 1, 2, 3, 4]
 
 
@@ -59,7 +59,7 @@ def test_the_scenarios_are_lettered_as_on_the_command_line() -> None:
     assert [scenario.letter for scenario in scenarios()] == ["a", "a", "a", "b", "c", "d", "e"]
 
 
-def test_a_quick_look_says_its_own_size_in_its_title() -> None:
+def test_scenario_titles_contain_reduced_sizes() -> None:
     titles = [scenario.title for scenario in scenarios(objects=300, pods=1000)]
     assert titles[:2] == ["cold start, 300 objects", "cold start, 300 objects, one Event each"]
     assert "1,000 pods cached" in titles
@@ -69,5 +69,5 @@ def test_a_quick_look_says_its_own_size_in_its_title() -> None:
     ("wanted", "count"),
     [("a", 3), ("b", 1), ("cold start", 3), ("10,000 objects", 1), ("z", 0), ("", 0)],
 )
-def test_a_scenario_is_chosen_by_its_letter_or_by_words_of_its_title(wanted: str, count: int) -> None:
+def test_scenario_matches_letter_or_title_words(wanted: str, count: int) -> None:
     assert sum(scenario.matches(wanted) for scenario in scenarios()) == count

@@ -7,22 +7,22 @@ from benchmarks.measurement import Measurement
 from benchmarks.summary import percentile, summarise
 
 
-def measured(value: float, peer: str = "kopf", metric: str = "CPU") -> Measurement:
+def measurement(value: float, peer: str = "kopf", metric: str = "CPU") -> Measurement:
     return Measurement("idle", peer, metric, value, "s")
 
 
 def test_a_summary_has_median_and_spread() -> None:
-    (summary,) = summarise([measured(3), measured(1), measured(10)])
+    (summary,) = summarise([measurement(3), measurement(1), measurement(10)])
     assert (summary.median, summary.low, summary.high) == (3, 1, 10)
 
 
-def test_an_even_number_of_runs_has_its_median_between_the_two_in_the_middle() -> None:
-    (summary,) = summarise([measured(1), measured(2), measured(4), measured(100)])
+def test_summary_of_even_run_count_has_middle_median() -> None:
+    (summary,) = summarise([measurement(1), measurement(2), measurement(4), measurement(100)])
     assert summary.median == 3
 
 
-def test_each_figure_of_each_peer_is_a_summary_of_its_own_in_the_order_they_came() -> None:
-    runs = [measured(1, "b"), measured(2, "a"), measured(3, "b", "RSS"), measured(5, "b")]
+def test_summarise_groups_by_peer_and_metric_in_order() -> None:
+    runs = [measurement(1, "b"), measurement(2, "a"), measurement(3, "b", "RSS"), measurement(5, "b")]
     found = [(s.peer, s.metric, s.values) for s in summarise(runs)]
     assert found == [("b", "CPU", (1, 5)), ("a", "CPU", (2,)), ("b", "RSS", (3,))]
 

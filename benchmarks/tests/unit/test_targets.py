@@ -6,7 +6,7 @@ import pytest
 from benchmarks.peers import PEERS
 from benchmarks.scenarios.catalogue import scenarios
 from benchmarks.summary import Summary
-from benchmarks.targets import TARGETS, Target, verdicts
+from benchmarks.targets import TARGETS, Target, evaluate
 
 
 def summary(peer: str, *values: float, metric: str = "CPU") -> Summary:
@@ -15,13 +15,13 @@ def summary(peer: str, *values: float, metric: str = "CPU") -> Summary:
 
 @pytest.mark.parametrize(("ours", "met"), [(9.9, True), (10.0, True), (10.1, False)])
 def test_an_absolute_limit(ours: float, met: bool) -> None:
-    (verdict,) = verdicts([summary("steersman", ours)], [Target("idle", "CPU", 10.0)])
+    (verdict,) = evaluate([summary("steersman", ours)], [Target("idle", "CPU", 10.0)])
     assert (verdict.met, verdict.limit) == (met, 10.0)
 
 
 @pytest.mark.parametrize(("ours", "met"), [(11.9, True), (12.1, False)])
 def test_a_limit_relative_to_the_baseline(ours: float, met: bool) -> None:
-    found = verdicts(
+    found = evaluate(
         [summary("controller-runtime", 9, 10, 50), summary("steersman", ours)],
         [Target("idle", "CPU", 1.2, relative=True)],
     )
@@ -30,7 +30,7 @@ def test_a_limit_relative_to_the_baseline(ours: float, met: bool) -> None:
 
 @pytest.mark.parametrize(("ours", "met"), [(99.0, False), (100.0, True), (101.0, True)])
 def test_a_figure_that_must_not_be_lower(ours: float, met: bool) -> None:
-    found = verdicts(
+    found = evaluate(
         [summary("controller-runtime", 100), summary("steersman", ours)],
         [Target("idle", "CPU", 1.0, relative=True, at_least=True)],
     )
@@ -38,19 +38,19 @@ def test_a_figure_that_must_not_be_lower(ours: float, met: bool) -> None:
 
 
 def test_the_median_counts_not_the_best_run() -> None:
-    (verdict,) = verdicts([summary("steersman", 1, 11, 12)], [Target("idle", "CPU", 10.0)])
+    (verdict,) = evaluate([summary("steersman", 1, 11, 12)], [Target("idle", "CPU", 10.0)])
     assert not verdict.met
 
 
-def test_both_event_loops_are_held_to_the_target_and_the_peers_are_not() -> None:
-    found = verdicts([summary(peer.name, 1) for peer in PEERS], [Target("idle", "CPU", 10.0)])
+def test_target_applies_to_both_event_loops_only() -> None:
+    found = evaluate([summary(peer.name, 1) for peer in PEERS], [Target("idle", "CPU", 10.0)])
     assert [v.peer for v in found] == ["steersman", "steersman-uvloop"]
 
 
-def test_without_the_baseline_nothing_is_said_of_what_is_relative_to_it() -> None:
-    assert verdicts([summary("steersman", 1)], [Target("idle", "CPU", 1.0, relative=True)]) == []
+def test_relative_target_without_baseline_is_skipped() -> None:
+    assert evaluate([summary("steersman", 1)], [Target("idle", "CPU", 1.0, relative=True)]) == []
 
 
-def test_each_target_belongs_to_a_scenario_that_is_run() -> None:
+def test_each_target_belongs_to_a_scenario() -> None:
     titles = {scenario.title for scenario in scenarios()}
     assert {target.scenario for target in TARGETS} <= titles

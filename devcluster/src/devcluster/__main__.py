@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from devcluster import binaries, cluster, images, packages, servers
+from devcluster import apt, binaries, cluster, database_servers, images
 from devcluster.errors import DevclusterError, NotRunning
 from devcluster.progress import Progress
 
@@ -16,27 +16,27 @@ app = typer.Typer(help=__doc__, no_args_is_help=True, pretty_exceptions_enable=F
 app.add_typer(images.app, name="image", help="Build and load images.")
 progress = Progress()
 
-Number = Annotated[int, typer.Argument(help="1, 2 or 3")]
+NodeNumber = Annotated[int, typer.Argument(help="1, 2 or 3")]
 Component = Annotated[str, typer.Argument(help="as in `status`: kube-apiserver, etcd, kubelet, …")]
-OnNode = Annotated[int | None, typer.Option(help="1, 2 or 3, for a node's components")]
+NodeOption = Annotated[int | None, typer.Option(help="1, 2 or 3, for a node's components")]
 Kill = Annotated[bool, typer.Option("--kill", help="SIGKILL, as in a crash")]
 Percent = Annotated[int, typer.Option(min=0, max=100, help="percent")]
-FAULTS = "Faults, on purpose"
+FAULTS_PANEL = "Faults, on purpose"
 
 
-def _say(*lines: str) -> None:
+def _print_lines(*lines: str) -> None:
     for line in lines:
         typer.echo(line)
 
 
-def _environment(status: cluster.Status) -> list[str]:
+def _environment(status: cluster.ClusterStatus) -> list[str]:
     lines = [f"export KUBECONFIG={status.kubeconfig}"]
     if status.binaries is not None:
         lines += [f"export KUBEBUILDER_ASSETS={status.binaries}", f'export PATH="{status.binaries}:$PATH"']
     if any(os.environ.get(name) for name in ("HTTPS_PROXY", "https_proxy")):
-        ours = cluster.api_server_address()
-        known = os.environ.get("NO_PROXY") or os.environ.get("no_proxy")
-        lines.append(f"export NO_PROXY={','.join(part for part in (known, ours) if part)}")
+        api_server = cluster.api_server_address()
+        no_proxy = os.environ.get("NO_PROXY") or os.environ.get("no_proxy")
+        lines.append(f"export NO_PROXY={','.join(part for part in (no_proxy, api_server) if part)}")
     return lines
 
 
@@ -44,10 +44,10 @@ def _environment(status: cluster.Status) -> list[str]:
 def up(nodes: Annotated[int | None, typer.Option(min=1, max=3, help="default: as it is, or 2")] = None) -> None:
     """Have a running cluster: make it, keep it, mend it, resize it, or replace one of another version."""
     if os.environ.get("CLUSTER") == "current":
-        _say("CLUSTER=current: the cluster of your kubeconfig is used, and none is made.")
+        _print_lines("CLUSTER=current: the cluster of your kubeconfig is used, and none is made.")
         return
     status = cluster.up(progress, nodes)
-    _say(
+    _print_lines(
         "",
         "All nodes are Ready.",
         f"  kubeconfig  {status.kubeconfig}",
@@ -63,31 +63,31 @@ def up(nodes: Annotated[int | None, typer.Option(min=1, max=3, help="default: as
 @app.command()
 def down() -> None:
     """End and remove the cluster and everything it made; caches stay."""
-    _say("The cluster is gone." if cluster.down(progress) else "There was no cluster.")
+    _print_lines("The cluster is gone." if cluster.down(progress) else "There was no cluster.")
 
 
 @app.command()
 def status() -> None:
     """Show what runs; exit code 1 if no cluster does."""
-    found = cluster.status()
-    if not found.running:
+    current = cluster.status()
+    if not current.running:
         raise NotRunning("No cluster runs. Make one with: devcluster up")
-    for name, pid in found.processes.items():
-        _say(f"  {name:<40} pid {pid}")
-    for name in found.ended:
-        _say(f"  {name:<40} ended; `up` starts it again")
-    for name in found.cut_off:
-        _say(f"  {name:<40} cut off; `start-node` plugs it in again")
-    for name, (to, sent) in found.losing.items():
-        _say(f"  {name:<40} loses {to} % of the packets to it, {sent} % of those from it")
-    if not found.same_version:
-        _say("Another version of devcluster made it: `up` replaces it.")
+    for name, pid in current.processes.items():
+        _print_lines(f"  {name:<40} pid {pid}")
+    for name in current.ended:
+        _print_lines(f"  {name:<40} ended; `up` starts it again")
+    for name in current.disconnected:
+        _print_lines(f"  {name:<40} cut off; `start-node` plugs it in again")
+    for name, (to, sent) in current.packet_loss.items():
+        _print_lines(f"  {name:<40} loses {to} % of the packets to it, {sent} % of those from it")
+    if not current.same_version:
+        _print_lines("Another version of devcluster made it: `up` replaces it.")
 
 
 @app.command()
 def build() -> None:
     """Build the binaries only; needs Go, but neither root nor Linux."""
-    _say(str(binaries.ensure(progress)))
+    _print_lines(str(binaries.ensure(progress)))
 
 
 @app.command("packages")
@@ -95,19 +95,19 @@ def install_packages(
     names: Annotated[list[str] | None, typer.Argument(help="default: what nodes need")] = None,
 ) -> None:
     """Install Debian packages that are missing, asking nothing."""
-    packages.ensure(progress, tuple(names) if names else packages.NEEDED)
+    apt.ensure(progress, tuple(names) if names else apt.NODE_PACKAGES)
 
 
 @app.command("servers")
 def unpack_servers() -> None:
     """Unpack the database servers of other Debian releases, for tests; print their directories."""
-    _say(*map(str, servers.ensure(progress)))
+    _print_lines(*map(str, database_servers.ensure(progress)))
 
 
 @app.command()
 def kubeconfig() -> None:
     """Print the path of the administrator's kubeconfig."""
-    _say(str(cluster.kubeconfig_path()))
+    _print_lines(str(cluster.kubeconfig_path()))
 
 
 @app.command()
@@ -119,60 +119,60 @@ def metrics() -> None:
 @app.command()
 def env() -> None:
     """Print shell lines that choose this cluster and its binaries: eval "$(python -m devcluster env)"."""
-    _say(*_environment(cluster.status()))
+    _print_lines(*_environment(cluster.status()))
 
 
-@app.command(rich_help_panel=FAULTS)
+@app.command(rich_help_panel=FAULTS_PANEL)
 def restart(
     component: Component,
-    node: OnNode = None,
+    node: NodeOption = None,
     kill: Kill = False,
-    away: Annotated[float, typer.Option(help="seconds between its end and its start")] = 0,
+    downtime: Annotated[float, typer.Option(help="seconds between its end and its start")] = 0,
 ) -> None:
     """End a component and start it again: restart kube-apiserver --kill --away 60."""
-    with cluster.without(component, node, graceful=not kill):
-        time.sleep(away)
+    with cluster.component_stopped(component, node, graceful=not kill):
+        time.sleep(downtime)
 
 
-@app.command(rich_help_panel=FAULTS)
-def stop(component: Component, node: OnNode = None, kill: Kill = False) -> None:
+@app.command(rich_help_panel=FAULTS_PANEL)
+def stop(component: Component, node: NodeOption = None, kill: Kill = False) -> None:
     """End a component, until `start` or `up`."""
     cluster.stop(component, node, graceful=not kill)
 
 
-@app.command(rich_help_panel=FAULTS)
-def start(component: Component, node: OnNode = None) -> None:
+@app.command(rich_help_panel=FAULTS_PANEL)
+def start(component: Component, node: NodeOption = None) -> None:
     """Start a component that has ended."""
     cluster.start(component, node)
 
 
-@app.command(rich_help_panel=FAULTS)
-def lose(number: Number, to: Percent = 0, sent: Percent = 0) -> None:
+@app.command(rich_help_panel=FAULTS_PANEL)
+def set_packet_loss(number: NodeNumber, ingress: Percent = 0, egress: Percent = 0) -> None:
     """Lose packets in silence, those to a node and those it sends: lose 2 --to 100 --sent 30."""
-    cluster.lose(number, to=to, sent=sent)
+    cluster.set_packet_loss(number, ingress=ingress, egress=egress)
 
 
-@app.command(rich_help_panel=FAULTS)
-def stop_node(number: Number) -> None:
+@app.command(rich_help_panel=FAULTS_PANEL)
+def disconnect_node(number: NodeNumber) -> None:
     """Pull the network cable of a node; its pods run on."""
-    cluster.stop_node(number)
+    cluster.disconnect_node(number)
 
 
-@app.command(rich_help_panel=FAULTS)
-def crash_node(number: Number) -> None:
+@app.command(rich_help_panel=FAULTS_PANEL)
+def crash_node(number: NodeNumber) -> None:
     """Kill all processes of a node at once; its disks stay."""
     cluster.crash_node(number)
 
 
-@app.command(rich_help_panel=FAULTS)
-def start_node(number: Number) -> None:
+@app.command(rich_help_panel=FAULTS_PANEL)
+def restore_node(number: NodeNumber) -> None:
     """End all that was done to a node: plug it in, lose nothing, boot it."""
-    cluster.start_node(number)
+    cluster.restore_node(number)
 
 
-@app.command(rich_help_panel=FAULTS, context_settings={"ignore_unknown_options": True})
+@app.command(rich_help_panel=FAULTS_PANEL, context_settings={"ignore_unknown_options": True})
 def execute(
-    number: Number, namespace: str, pod: str, container: str, command: Annotated[list[str], typer.Argument()]
+    number: NodeNumber, namespace: str, pod: str, container: str, command: Annotated[list[str], typer.Argument()]
 ) -> None:
     """Run a command in a container of a node that the API server does not reach."""
     typer.echo(cluster.execute(number, namespace, pod, container, command), nl=False)

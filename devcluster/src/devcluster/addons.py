@@ -9,7 +9,7 @@ from devcluster.layout import NodeLayout
 
 Manifest = Mapping[str, object]
 
-PROVISIONER = "devcluster.steersman.dev/directory"
+PROVISIONER_NAME = "devcluster.steersman.dev/directory"
 DNS_LABELS = {"k8s-app": "kube-dns"}
 
 # Names outside of the cluster do not exist, at once: a server failure would make resolvers try again for seconds.
@@ -40,7 +40,7 @@ def _node(node: NodeLayout) -> Manifest:
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": node.name, "labels": labels},
-        "spec": {"podCIDR": str(node.pods), "podCIDRs": [str(node.pods)]},
+        "spec": {"podCIDR": str(node.pod_cidr), "podCIDRs": [str(node.pod_cidr)]},
     }
 
 
@@ -74,13 +74,13 @@ def _roles() -> list[Manifest]:
     administrators = {
         "apiGroup": "rbac.authorization.k8s.io",
         "kind": "Group",
-        "name": certificates.ADMINISTRATORS,
+        "name": certificates.ADMINISTRATORS_GROUP,
     }
     return [
         _binding("steersman:administrators", "cluster-admin", administrators),
         _binding("steersman:kube-apiserver", "system:kubelet-api-admin", _user("steersman:kube-apiserver")),
         _cluster_role(
-            certificates.VOLUMES,
+            certificates.VOLUMES_USER,
             [
                 ([""], ["persistentvolumes"], write),
                 ([""], ["persistentvolumeclaims"], read),
@@ -90,7 +90,7 @@ def _roles() -> list[Manifest]:
                 (["storage.k8s.io"], ["storageclasses"], read),
             ],
         ),
-        _binding(certificates.VOLUMES, certificates.VOLUMES, _user(certificates.VOLUMES)),
+        _binding(certificates.VOLUMES_USER, certificates.VOLUMES_USER, _user(certificates.VOLUMES_USER)),
         _cluster_role(
             "system:coredns",
             [
@@ -110,7 +110,7 @@ def _storage_classes() -> list[Manifest]:
     common = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "StorageClass",
-        "provisioner": PROVISIONER,
+        "provisioner": PROVISIONER_NAME,
         "reclaimPolicy": "Delete",
         "volumeBindingMode": "WaitForFirstConsumer",
     }
@@ -150,13 +150,13 @@ def _dns_container() -> Manifest:
 
 def _dns_pod() -> Manifest:
     """One on each node, so that names resolve while a node is lost."""
-    apart = {"labelSelector": {"matchLabels": DNS_LABELS}, "topologyKey": "kubernetes.io/hostname"}
+    anti_affinity_term = {"labelSelector": {"matchLabels": DNS_LABELS}, "topologyKey": "kubernetes.io/hostname"}
     return {
         "serviceAccountName": "coredns",
         "priorityClassName": "system-cluster-critical",
         "dnsPolicy": "Default",
         "tolerations": [{"key": "CriticalAddonsOnly", "operator": "Exists"}],
-        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}},
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [anti_affinity_term]}},
         "containers": [_dns_container()],
         "volumes": [{"name": "configuration", "configMap": {"name": "coredns"}}],
     }
@@ -174,7 +174,7 @@ def _dns(nodes: int) -> list[Manifest]:
             "kind": "Service",
             "metadata": metadata("kube-dns"),
             "spec": {
-                "clusterIP": str(layout.DNS_SERVICE),
+                "clusterIP": str(layout.DNS_SERVICE_IP),
                 "selector": DNS_LABELS,
                 "ports": [
                     {"name": "dns", "port": 53, "protocol": "UDP"},

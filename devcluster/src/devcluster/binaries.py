@@ -6,13 +6,13 @@ kubectl, which need neither root nor Linux.
 
 from pathlib import Path
 
-from devcluster.gomodule import GoModule
+from devcluster.go_module import GoModule
 from devcluster.progress import Progress
 
 MODULE = GoModule(Path(__file__).parents[2] / "binaries", "Kubernetes", "binaries")
 
 # One binary that is all of Kubernetes (its name chooses), and small ones of their own.
-KUBERNETES = (
+KUBERNETES_PROGRAMS = (
     "etcd",
     "kube-apiserver",
     "kube-controller-manager",
@@ -21,8 +21,8 @@ KUBERNETES = (
     "kubectl",
     "kubelet",
 )
-OWN = ("coredns", "toolbox", "volumes")
-PROGRAMS = (*KUBERNETES, *OWN)
+HELPER_PROGRAMS = ("coredns", "toolbox", "volumes")
+PROGRAMS = (*KUBERNETES_PROGRAMS, *HELPER_PROGRAMS)
 
 COLD_BUILD = "about 5 minutes on 2 cores, once"
 
@@ -48,9 +48,9 @@ def ensure(progress: Progress | None = None) -> Path:
 def _build(directory: Path, progress: Progress) -> None:
     version = kubernetes_version()
     with progress.step("Fetch the Go modules (1 minute at most)"):
-        total = MODULE.packages("./...")
+        total = MODULE.count_packages("./...")
     flags = f"-s -w -X k8s.io/component-base/version.gitVersion={version}"
     with progress.step(f"Build Kubernetes {version} ({COLD_BUILD})", total=total) as step:
         MODULE.compile(directory, flags, ("./...",), step)
-    for name in KUBERNETES:
+    for name in KUBERNETES_PROGRAMS:
         (directory / name).symlink_to("kubernetes")

@@ -15,12 +15,12 @@ from devcluster.rootfs import Base
 PACKAGES = ("buildah", "mmdebstrap", "debian-archive-keyring")
 
 
-_KEPT = 4
+_MAX_DANGLING_IMAGES = 4
 
 
 def storage() -> Path:
     """Where buildah keeps layers and what it has built; can be deleted whenever nothing builds."""
-    return architecture.cache("buildah")
+    return architecture.cache_directory("buildah")
 
 
 @cache
@@ -33,8 +33,8 @@ def _buildah(root: Path) -> tuple[str, ...]:
 
     # overlay does not work on top of itself, as in a container; vfs works everywhere and copies everything.
     overlay = with_driver("overlay")
-    works = subprocess.run([*overlay, "info"], capture_output=True, check=False).returncode == 0
-    return overlay if works else with_driver("vfs")
+    overlay_supported = subprocess.run([*overlay, "info"], capture_output=True, check=False).returncode == 0
+    return overlay if overlay_supported else with_driver("vfs")
 
 
 def storage_configuration() -> str:
@@ -43,28 +43,28 @@ def storage_configuration() -> str:
     return f'[storage]\ndriver = "{driver}"\ngraphroot = "{root}"\nrunroot = "{state}"\n'
 
 
-def _has(reference: str) -> bool:
+def _image_exists(reference: str) -> bool:
     command = [*_buildah(storage()), "inspect", "--type", "image", reference]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def add_base(base: Base, log: Path) -> None:
     """Have a base image in the storage, under its name. Raises CommandFailed with the log's place."""
-    ours = f"localhost/steersman-base:{base.identity[:32]}"
+    local_reference = f"localhost/steersman-base:{base.digest[:32]}"
     buildah = _buildah(storage())
-    if not _has(ours):
-        container = f"steersman-base-{base.identity[:32]}"
+    if not _image_exists(local_reference):
+        container = f"steersman-base-{base.digest[:32]}"
         subprocess.run([*buildah, "rm", container], capture_output=True, check=False)
         logged([*buildah, "from", "--name", container, "scratch"], log, seconds=60)
         logged([*buildah, "add", container, str(base.archive), "/"], log, seconds=300)
-        logged([*buildah, "config", *_processors("--arch={}"), "--cmd", "bash", container], log, seconds=60)
-        logged([*buildah, "commit", "--rm", container, ours], log, seconds=300)
-    logged([*buildah, "tag", ours, base.reference], log, seconds=60)
+        logged([*buildah, "config", *_platform_options("--arch={}"), "--cmd", "bash", container], log, seconds=60)
+        logged([*buildah, "commit", "--rm", container, local_reference], log, seconds=300)
+    logged([*buildah, "tag", local_reference, base.reference], log, seconds=60)
 
 
-def _processors(option: str) -> list[str]:
+def _platform_options(option: str) -> list[str]:
     """The option for images of others than the machine's own."""
-    return [option.format(architecture.CHOSEN)] if architecture.FOREIGN else []
+    return [option.format(architecture.TARGET)] if architecture.IS_EMULATED else []
 
 
 def build(containerfile: Path, context: Path, arguments: Mapping[str, str], name: str, log: Path) -> None:
@@ -72,20 +72,28 @@ def build(containerfile: Path, context: Path, arguments: Mapping[str, str], name
 
     `name` is what the storage calls it. Raises CommandFailed with the log's place.
     """
-    given = [f"--build-arg={key}={value}" for key, value in sorted(arguments.items())]
+    build_args = [f"--build-arg={key}={value}" for key, value in sorted(arguments.items())]
     options = ["--isolation=chroot", "--network=host", "--format=oci", "--layers", "--pull=never"]
-    command = [*_buildah(storage()), "build", *options, *_processors("--platform=linux/{}"), *given, "--tag", name]
+    command = [
+        *_buildah(storage()),
+        "build",
+        *options,
+        *_platform_options("--platform=linux/{}"),
+        *build_args,
+        "--tag",
+        name,
+    ]
     logged([*command, "--file", str(containerfile), str(context)], log, seconds=3600)
-    _forget_old_stages()
+    _prune_dangling_images()
 
 
-def _forget_old_stages() -> None:
+def _prune_dangling_images() -> None:
     """Delete images that have lost their names to newer ones; the newest are the layer cache of the next build."""
     buildah = _buildah(storage())
     command = [*buildah, "images", "--filter", "dangling=true", "--json"]
-    listed = subprocess.run(command, capture_output=True, check=False).stdout
-    nameless = sorted(json.loads(listed or b"[]") or [], key=lambda image: -int(image["created"]))
-    for image in nameless[_KEPT:]:
+    output = subprocess.run(command, capture_output=True, check=False).stdout
+    dangling = sorted(json.loads(output or b"[]") or [], key=lambda image: -int(image["created"]))
+    for image in dangling[_MAX_DANGLING_IMAGES:]:
         # One that another build uses right now stays, until the next time.
         subprocess.run([*buildah, "rmi", str(image["id"])], capture_output=True, check=False)
 

@@ -17,57 +17,57 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from devcluster import layout
-from devcluster.layout import CONTROL_PLANE_ADDRESS, KUBERNETES_SERVICE, NodeLayout
+from devcluster.layout import CONTROL_PLANE_ADDRESS, KUBERNETES_SERVICE_IP, NodeLayout
 
 LIFETIME = timedelta(days=365)
-ADMINISTRATORS = "steersman:administrators"
-VOLUMES = "steersman:volumes"
+ADMINISTRATORS_GROUP = "steersman:administrators"
+VOLUMES_USER = "steersman:volumes"
 
 
 @dataclass(frozen=True)
-class Pair:
+class KeyPair:
     """A certificate and its key, as PEM files."""
 
     certificate: Path
     key: Path
 
     @classmethod
-    def named(cls, name: str) -> "Pair":
+    def named(cls, name: str) -> "KeyPair":
         return cls(layout.PKI / f"{name}.crt", layout.PKI / f"{name}.key")
 
 
 # Authorities
-CLUSTER = Pair.named("ca")
-ETCD = Pair.named("etcd-ca")
-FRONT_PROXY = Pair.named("front-proxy-ca")
+CLUSTER_CA = KeyPair.named("ca")
+ETCD_CA = KeyPair.named("etcd-ca")
+FRONT_PROXY_CA = KeyPair.named("front-proxy-ca")
 
 # What they vouch for
-API_SERVER = Pair.named("kube-apiserver")
-API_SERVER_TO_KUBELET = Pair.named("kube-apiserver-kubelet-client")
-API_SERVER_TO_ETCD = Pair.named("kube-apiserver-etcd-client")
-ETCD_SERVER = Pair.named("etcd")
-FRONT_PROXY_CLIENT = Pair.named("front-proxy-client")
-SERVICE_ACCOUNTS = Pair.named("service-accounts")  # its key signs tokens; it has no certificate
+API_SERVER = KeyPair.named("kube-apiserver")
+API_SERVER_TO_KUBELET = KeyPair.named("kube-apiserver-kubelet-client")
+API_SERVER_TO_ETCD = KeyPair.named("kube-apiserver-etcd-client")
+ETCD_SERVER = KeyPair.named("etcd")
+FRONT_PROXY_CLIENT = KeyPair.named("front-proxy-client")
+SERVICE_ACCOUNTS = KeyPair.named("service-accounts")  # its key signs tokens; it has no certificate
 
 
-def client(name: str) -> Pair:
+def client(name: str) -> KeyPair:
     """The client certificate of a component or person, by the name of its kubeconfig."""
-    return Pair.named(f"client-{name}")
+    return KeyPair.named(f"client-{name}")
 
 
-def kubelet_server(node: NodeLayout) -> Pair:
+def kubelet_server(node: NodeLayout) -> KeyPair:
     """What the kubelet shows to the API server."""
-    return Pair.named(f"kubelet-{node.name}")
+    return KeyPair.named(f"kubelet-{node.name}")
 
 
 def identities() -> dict[str, tuple[str, str | None]]:
     """Kubeconfig name to user and group, for everybody who talks to the API server."""
     return {
-        "admin": ("steersman:admin", ADMINISTRATORS),
+        "admin": ("steersman:admin", ADMINISTRATORS_GROUP),
         "bootstrap": ("steersman:bootstrap", "system:masters"),
         "kube-controller-manager": ("system:kube-controller-manager", None),
         "kube-scheduler": ("system:kube-scheduler", None),
-        "volumes": (VOLUMES, None),
+        "volumes": (VOLUMES_USER, None),
         **{f"kubelet-{node.name}": (f"system:node:{node.name}", "system:nodes") for node in layout.NODES},
         **{f"kube-proxy-{node.name}": ("system:kube-proxy", None) for node in layout.NODES},
     }
@@ -79,9 +79,9 @@ def issue_all(link: ipaddress.IPv4Network) -> None:
     `link` is the range between host and control plane: the API server answers at its second address.
     """
     layout.PKI.mkdir(parents=True, exist_ok=True, mode=0o700)
-    cluster = _Authority.make("steersman-devcluster", CLUSTER)
-    etcd = _Authority.make("steersman-devcluster-etcd", ETCD)
-    front_proxy = _Authority.make("steersman-devcluster-front-proxy", FRONT_PROXY)
+    cluster = _CertificateAuthority.create("steersman-devcluster", CLUSTER_CA)
+    etcd = _CertificateAuthority.create("steersman-devcluster-etcd", ETCD_CA)
+    front_proxy = _CertificateAuthority.create("steersman-devcluster-front-proxy", FRONT_PROXY_CA)
 
     local = ("localhost", "127.0.0.1")
     service = ("kubernetes", "kubernetes.default", "kubernetes.default.svc")
@@ -92,7 +92,7 @@ def issue_all(link: ipaddress.IPv4Network) -> None:
             *local,
             *service,
             f"kubernetes.default.svc.{layout.CLUSTER_DOMAIN}",
-            str(KUBERNETES_SERVICE),
+            str(KUBERNETES_SERVICE_IP),
             str(CONTROL_PLANE_ADDRESS),
             str(link[2]),
         ),
@@ -136,12 +136,12 @@ def _alternative_name(value: str) -> x509.GeneralName:
 
 
 @dataclass(frozen=True)
-class _Authority:
+class _CertificateAuthority:
     name: x509.Name
     key: ec.EllipticCurvePrivateKey
 
     @classmethod
-    def make(cls, common_name: str, pair: Pair) -> "_Authority":
+    def create(cls, common_name: str, pair: KeyPair) -> "_CertificateAuthority":
         authority = cls(_name(common_name), ec.generate_private_key(ec.SECP256R1()))
         usage = x509.KeyUsage(
             digital_signature=True,
@@ -160,7 +160,7 @@ class _Authority:
         authority._sign(builder, authority.key, pair)
         return authority
 
-    def issue(self, pair: Pair, user: str, group: str | None = None, server: Sequence[str] = ()) -> None:
+    def issue(self, pair: KeyPair, user: str, group: str | None = None, server: Sequence[str] = ()) -> None:
         """Issue a client certificate or, with the names and addresses it answers to in `server`, a server's."""
         key = ec.generate_private_key(ec.SECP256R1())
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
@@ -186,7 +186,7 @@ class _Authority:
             .not_valid_after(now + LIFETIME)
         )
 
-    def _sign(self, builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, pair: Pair) -> None:
+    def _sign(self, builder: x509.CertificateBuilder, key: ec.EllipticCurvePrivateKey, pair: KeyPair) -> None:
         certificate = builder.sign(self.key, hashes.SHA256())
         pair.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
         _write_key(key, pair.key)

@@ -32,12 +32,12 @@ def _fill_cpuset(group: Path) -> None:
             value.write_text((group.parent / key).read_text())
 
 
-def _hand_down_controllers(group: Path) -> None:
+def _delegate_controllers(group: Path) -> None:
     available = (group / "cgroup.controllers").read_text().split()
     (group / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in available))
 
 
-def make(name: str) -> str:
+def create(name: str) -> str:
     """Make the group of a node in every hierarchy, and return its path as the kubelet's `cgroupRoot` wants it."""
     for mount, kind in _mounts():
         if version() == 1 and kind == "cgroup2":
@@ -45,7 +45,7 @@ def make(name: str) -> str:
         group = mount
         for part in (layout.CGROUP, name):
             if kind == "cgroup2":
-                _hand_down_controllers(group)
+                _delegate_controllers(group)
             group = group / part
             group.mkdir(exist_ok=True)
             if kind == "cgroup":

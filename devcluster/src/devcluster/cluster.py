@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from devcluster import architecture, binaries, containers, controlplane, layout, lock, metrics, network, packages
+from devcluster import apt, architecture, binaries, containers, controlplane, layout, lock, metrics, network
 from devcluster import create as creation
 from devcluster import remove as removal
 from devcluster import state as states
@@ -29,7 +29,7 @@ What still works here:
 
 
 @dataclass(frozen=True)
-class Status:
+class ClusterStatus:
     """What there is on this machine.
 
     `running` means that the control plane does; `ended` names the components that do not run, as in
@@ -44,19 +44,19 @@ class Status:
     logs: Path
     processes: dict[str, int]
     ended: list[str]
-    cut_off: list[str]
-    losing: dict[str, tuple[int, int]]
+    disconnected: list[str]
+    packet_loss: dict[str, tuple[int, int]]
 
 
-def require() -> str:
+def require_supported_host() -> str:
     """Go's name of this machine's architecture. Raises Unsupported where no cluster can run, saying what can."""
     if sys.platform != "linux":
         raise Unsupported(f"The cluster needs Linux: it is made of namespaces.\n{WITHOUT_CLUSTER}")
     if os.geteuid() != 0:
         raise Unsupported(f"The cluster needs root, for namespaces, mounts and containers.\n{WITHOUT_CLUSTER}")
-    if architecture.OWN not in architecture.MACHINES:
-        raise Unsupported(f"The cluster has not been tried on {architecture.OWN}.\n{WITHOUT_CLUSTER}")
-    return architecture.OWN
+    if architecture.NATIVE not in architecture.MACHINES:
+        raise Unsupported(f"The cluster has not been tried on {architecture.NATIVE}.\n{WITHOUT_CLUSTER}")
+    return architecture.NATIVE
 
 
 def kubeconfig_path() -> Path:
@@ -66,20 +66,20 @@ def kubeconfig_path() -> Path:
 
 def api_server_address() -> str | None:
     """The address at which the host reaches the API server, for `NO_PROXY`; None if no cluster was made."""
-    found = State.load()
-    return None if found is None else str(found.link[2])
+    state = State.load()
+    return None if state is None else str(state.link[2])
 
 
 @contextmanager
-def _alone(progress: Progress) -> Generator[None]:
-    def waiting() -> None:
+def _cluster_lock(progress: Progress) -> Generator[None]:
+    def notify_waiting() -> None:
         progress.note("Another process changes the cluster; waiting for it.")
 
-    with lock.exclusive(layout.LOCK, waiting):
+    with lock.exclusive(layout.LOCK, notify_waiting):
         yield
 
 
-def up(progress: Progress | None = None, nodes: int | None = None) -> Status:
+def up(progress: Progress | None = None, nodes: int | None = None) -> ClusterStatus:
     """Have a cluster: make it, keep it, mend it, or replace it if another version made it.
 
     `nodes` is how many it is to have, 1 to 3; by default as many as it has, or two. A node that is removed never
@@ -87,46 +87,52 @@ def up(progress: Progress | None = None, nodes: int | None = None) -> Status:
     CommandFailed with the way to a log, DevclusterError for a number that cannot be.
     """
     progress = progress or Progress()
-    processors = require()
+    host_architecture = require_supported_host()
     if nodes is not None and not 1 <= nodes <= len(layout.NODES):
         raise DevclusterError(f"a cluster has 1 to {len(layout.NODES)} nodes, not {nodes}")
     with ThreadPoolExecutor() as pool:
-        installed = pool.submit(packages.ensure, progress)
+        installed = pool.submit(apt.ensure, progress)
         built = binaries.ensure(progress)
         installed.result()
-    wanted = states.version()
-    with _alone(progress):
-        found = State.load()
-        if found is not None and found.mendable() and (found.version, found.ip) == (wanted, layout.IP):
-            found.binaries = built  # those of the checkout that made it may be gone
-            found.save()
-            _mend(found, nodes or len(found.nodes), progress)
-            return _status(found)
-        if removal.anything():
-            with progress.step(f"Remove the cluster that is there: {_why(found, wanted)}"):
+    expected_version = states.version()
+    with _cluster_lock(progress):
+        state = State.load()
+        if (
+            state is not None
+            and state.repairable()
+            and (state.version, state.ip_family) == (expected_version, layout.IP_FAMILY)
+        ):
+            state.binaries = built  # those of the checkout that made it may be gone
+            state.save()
+            _repair_and_resize(state, nodes or len(state.nodes), progress)
+            return _cluster_status(state)
+        if removal.cluster_exists():
+            with progress.step(f"Remove the cluster that is there: {_replacement_reason(state, expected_version)}"):
                 removal.remove()
-        made = State(wanted, network.free_link(), built, list(layout.NODES[: nodes or layout.DEFAULT_NODES]))
-        creation.create(made, processors, progress)
-        return _status(made)
+        new_state = State(
+            expected_version, network.find_free_link(), built, list(layout.NODES[: nodes or layout.DEFAULT_NODES])
+        )
+        creation.create(new_state, host_architecture, progress)
+        return _cluster_status(new_state)
 
 
-def _mend(found: State, nodes: int, progress: Progress) -> None:
-    started = creation.repair(found)
-    if started:
-        progress.note(f"Had ended and was started again: {', '.join(started)}")
-    if nodes != len(found.nodes):
-        with progress.step(f"Have {nodes} instead of {len(found.nodes)} nodes"):
-            creation.resize(found, nodes)
+def _repair_and_resize(state: State, nodes: int, progress: Progress) -> None:
+    restarted = creation.repair(state)
+    if restarted:
+        progress.note(f"Had ended and was started again: {', '.join(restarted)}")
+    if nodes != len(state.nodes):
+        with progress.step(f"Have {nodes} instead of {len(state.nodes)} nodes"):
+            creation.resize(state, nodes)
 
 
-def _why(found: State | None, wanted: str) -> str:
-    if found is None or not found.complete:
+def _replacement_reason(state: State | None, expected_version: str) -> str:
+    if state is None or not state.complete:
         return "it was never finished"
-    if not found.mendable():
+    if not state.repairable():
         return "the machine was started anew"
-    if found.ip != layout.IP:
-        return f"it has addresses of IPv{found.ip}, and DEVCLUSTER_IP={layout.IP}"
-    return f"another version of devcluster made it ({found.version}, this is {wanted})"
+    if state.ip_family != layout.IP_FAMILY:
+        return f"it has addresses of IPv{state.ip_family}, and DEVCLUSTER_IP={layout.IP_FAMILY}"
+    return f"another version of devcluster made it ({state.version}, this is {expected_version})"
 
 
 def down(progress: Progress | None = None) -> bool:
@@ -135,9 +141,9 @@ def down(progress: Progress | None = None) -> bool:
     Binaries and images stay in the cache. Raises Unsupported, or NotReady if something does not end.
     """
     progress = progress or Progress()
-    require()
-    with _alone(progress):
-        if not removal.anything():
+    require_supported_host()
+    with _cluster_lock(progress):
+        if not removal.cluster_exists():
             return False
         with progress.step("Remove the cluster"):
             removal.remove()
@@ -149,67 +155,67 @@ def ensure_metrics(progress: Progress | None = None) -> None:
 
     Raises NotRunning without a cluster, Unsupported without Go, CommandFailed with the compiler's words.
     """
-    metrics.ensure(_running().binaries, require(), progress or Progress())
+    metrics.ensure(_require_running().binaries, require_supported_host(), progress or Progress())
 
 
-def status() -> Status:
+def status() -> ClusterStatus:
     """What there is now."""
-    found = State.load()
-    if found is None:
-        return Status(False, False, layout.KUBECONFIG, None, layout.LOGS, {}, [], [], {})
-    return _status(found)
+    state = State.load()
+    if state is None:
+        return ClusterStatus(False, False, layout.KUBECONFIG, None, layout.LOGS, {}, [], [], {})
+    return _cluster_status(state)
 
 
-def _status(found: State) -> Status:
-    running = found.alive()
+def _cluster_status(state: State) -> ClusterStatus:
+    running = state.alive()
     processes: dict[str, int] = {}
     ended: list[str] = []
-    for machine in found.machines.values():
-        if found.complete and not machine.alive():
+    for machine in state.machines.values():
+        if state.complete and not machine.alive():
             ended.append(machine.name)
         for name, process in machine.components.items():
-            if machine.runs(name):
+            if machine.is_running(name):
                 processes[f"{machine.name}/{name}"] = process.pid
             elif machine.alive():
                 ended.append(f"{machine.name}/{name}")
-    alive = [each for each in found.nodes if running and found.machines[each.name].alive()]
-    cut_off = [each.name for each in alive if not network.node_link_is_up(found.control_plane, each)]
-    lossy = {each.name: _losses(found, each) for each in alive}
-    return Status(
+    alive = [each for each in state.nodes if running and state.machines[each.name].alive()]
+    disconnected = [each.name for each in alive if not network.node_link_is_up(state.control_plane, each)]
+    lossy = {each.name: _packet_loss(state, each) for each in alive}
+    return ClusterStatus(
         running,
-        found.version == states.version(),
+        state.version == states.version(),
         layout.KUBECONFIG,
-        found.binaries,
+        state.binaries,
         layout.LOGS,
         processes,
         ended,
-        cut_off,
+        disconnected,
         {name: losses for name, losses in lossy.items() if any(losses)},
     )
 
 
-def _losses(found: State, each: NodeLayout) -> tuple[int, int]:
-    return network.loss(found.machines[each.name], each), network.loss(found.control_plane, each)
+def _packet_loss(state: State, node: NodeLayout) -> tuple[int, int]:
+    return network.packet_loss(state.machines[node.name], node), network.packet_loss(state.control_plane, node)
 
 
-def _running() -> State:
-    found = State.load()
-    if found is None or not found.alive():
+def _require_running() -> State:
+    state = State.load()
+    if state is None or not state.alive():
         raise NotRunning("there is no running cluster; make one with: devcluster up")
-    if found.ip != layout.IP:
-        raise DevclusterError(f"its addresses are of IPv{found.ip}: set DEVCLUSTER_IP={found.ip}")
-    return found
+    if state.ip_family != layout.IP_FAMILY:
+        raise DevclusterError(f"its addresses are of IPv{state.ip_family}: set DEVCLUSTER_IP={state.ip_family}")
+    return state
 
 
-def _node(found: State, number: int) -> NodeLayout:
-    for each in found.nodes:
-        if each.number == number:
-            return each
-    raise DevclusterError(f"there is no node {number}; there are {[each.number for each in found.nodes]}")
+def _node(state: State, number: int) -> NodeLayout:
+    for node in state.nodes:
+        if node.number == number:
+            return node
+    raise DevclusterError(f"there is no node {number}; there are {[each.number for each in state.nodes]}")
 
 
-def _machine(found: State, component: str, number: int | None) -> Machine:
-    machine = found.control_plane if number is None else found.machines[_node(found, number).name]
+def _machine(state: State, component: str, number: int | None) -> Machine:
+    machine = state.control_plane if number is None else state.machines[_node(state, number).name]
     if component not in machine.components:
         raise DevclusterError(f"{machine.name} has no {component}; it has {', '.join(machine.components)}")
     return machine
@@ -222,32 +228,32 @@ def stop(component: str, number: int | None = None, *, graceful: bool = True) ->
     With `graceful=False` it is killed, as by a crash. Pods run on, whichever component it is.
     Raises NotRunning without a cluster, DevclusterError for a name that is none.
     """
-    with _alone(Progress()):
-        machine = _machine(_running(), component, number)
-        machine.components[component].end(grace=10 if graceful else 0)
+    with _cluster_lock(Progress()):
+        machine = _machine(_require_running(), component, number)
+        machine.components[component].terminate(grace=10 if graceful else 0)
 
 
 def start(component: str, number: int | None = None) -> None:
     """Start a component that has ended, and return when it is ready. Raises as `stop`, and NotReady with a log."""
-    with _alone(Progress()):
-        found = _running()
-        machine = _machine(found, component, number)
+    with _cluster_lock(Progress()):
+        state = _require_running()
+        machine = _machine(state, component, number)
         if number is None:
-            controlplane.start(machine, (component,), found.binaries)
-            found.save()
-            controlplane.wait_until_ready(machine, found.link)
+            controlplane.start(machine, (component,), state.binaries)
+            state.save()
+            controlplane.wait_until_ready(machine, state.link)
         else:
-            creation.start_node(found, _node(found, number))
+            creation.start_node(state, _node(state, number))
 
 
 def restart(component: str, number: int | None = None, *, graceful: bool = True) -> None:
     """End a component and start it again, and return when it is ready. Otherwise as `stop`."""
-    with without(component, number, graceful=graceful):
+    with component_stopped(component, number, graceful=graceful):
         pass
 
 
 @contextmanager
-def without(component: str, number: int | None = None, *, graceful: bool = True) -> Generator[None]:
+def component_stopped(component: str, number: int | None = None, *, graceful: bool = True) -> Generator[None]:
     """A component is away while the block runs, and ready again after it. Otherwise as `stop`."""
     stop(component, number, graceful=graceful)
     try:
@@ -256,30 +262,30 @@ def without(component: str, number: int | None = None, *, graceful: bool = True)
         start(component, number)
 
 
-def lose(number: int, *, to: int = 0, sent: int = 0) -> None:
+def set_packet_loss(number: int, *, ingress: int = 0, egress: int = 0) -> None:
     """Lose a share, in percent, of the packets that go `to` a node, and of those `sent` by it and its pods.
 
     Nobody is told: to both sides it looks like silence, other than with `stop_node`. It stays until the next call,
     and 0 and 0 end it. Packets between pods of the node are not lost. Raises as `stop_node`.
     """
-    for share in (to, sent):
+    for share in (ingress, egress):
         if not 0 <= share <= 100:
             raise DevclusterError(f"the share of packets to lose is 0 to 100 percent, not {share}")
-    with _alone(Progress()):
-        found = _running()
-        each = _node(found, number)
-        network.lose(found.machines[each.name], each, to)
-        network.lose(found.control_plane, each, sent)
+    with _cluster_lock(Progress()):
+        state = _require_running()
+        node = _node(state, number)
+        network.set_packet_loss(state.machines[node.name], node, ingress)
+        network.set_packet_loss(state.control_plane, node, egress)
 
 
-def stop_node(number: int) -> None:
+def disconnect_node(number: int) -> None:
     """Pull a node's cable (1, 2, …): its pods run on, out of reach, and after Kubernetes' own time it is NotReady.
 
     Raises NotRunning without a cluster, DevclusterError for a node that is none.
     """
-    with _alone(Progress()):
-        found = _running()
-        network.set_node_link(found.control_plane, _node(found, number), up=False)
+    with _cluster_lock(Progress()):
+        state = _require_running()
+        network.set_node_link(state.control_plane, _node(state, number), up=False)
 
 
 def crash_node(number: int) -> None:
@@ -287,24 +293,24 @@ def crash_node(number: int) -> None:
 
     Raises as `stop_node`.
     """
-    with _alone(Progress()):
-        found = _running()
-        found.machines[_node(found, number).name].end()
+    with _cluster_lock(Progress()):
+        state = _require_running()
+        state.machines[_node(state, number).name].kill()
 
 
-def start_node(number: int) -> None:
+def restore_node(number: int) -> None:
     """Have a node as it should be: its cable plugged in, no packets lost, and booted if it has crashed.
 
     Raises as `stop_node`, and NotReady with the way to a log.
     """
-    with _alone(Progress()):
-        found = _running()
-        each = _node(found, number)
-        if found.machines[each.name].alive():
-            network.set_node_link(found.control_plane, each, up=True)
-            network.lose(found.machines[each.name], each, 0)
-        network.lose(found.control_plane, each, 0)
-        creation.repair(found)
+    with _cluster_lock(Progress()):
+        state = _require_running()
+        node = _node(state, number)
+        if state.machines[node.name].alive():
+            network.set_node_link(state.control_plane, node, up=True)
+            network.set_packet_loss(state.machines[node.name], node, 0)
+        network.set_packet_loss(state.control_plane, node, 0)
+        creation.repair(state)
 
 
 def execute(number: int, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
@@ -312,4 +318,4 @@ def execute(number: int, namespace: str, pod: str, container: str, command: Sequ
 
     Raises as `stop_node`, and CommandFailed with the command's words.
     """
-    return containers.execute(_node(_running(), number), namespace, pod, container, command)
+    return containers.execute(_node(_require_running(), number), namespace, pod, container, command)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from devcluster.errors import CommandFailed
 
-_SHOWN = 15  # last lines of the log that an error repeats
+_ERROR_TAIL_LINES = 15  # last lines of the log that an error repeats
 
 
 def logged(
@@ -27,9 +27,9 @@ def logged(
     with log.open("a+b") as output:
         output.write(f"$ {' '.join(arguments)}\n".encode())
         output.flush()
-        begun = output.tell()
+        output_start = output.tell()
         try:
-            status = subprocess.run(
+            returncode = subprocess.run(
                 arguments,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -39,10 +39,10 @@ def logged(
                 timeout=seconds,
                 check=False,
             ).returncode
-            ended = f"ended with {status}"
+            outcome = f"ended with {returncode}"
         except subprocess.TimeoutExpired:
-            status, ended = -1, f"had no end after {seconds:.0f} s"
-        if status != 0:
-            output.seek(begun)
-            last = output.read().decode(errors="replace").strip().splitlines()[-_SHOWN:]
-            raise CommandFailed("\n".join([f"{arguments[0]} {ended}; all of it is in {log}", *last]))
+            returncode, outcome = -1, f"had no end after {seconds:.0f} s"
+        if returncode != 0:
+            output.seek(output_start)
+            tail = output.read().decode(errors="replace").strip().splitlines()[-_ERROR_TAIL_LINES:]
+            raise CommandFailed("\n".join([f"{arguments[0]} {outcome}; all of it is in {log}", *tail]))

@@ -43,8 +43,8 @@ def _pod_network(node: NodeLayout) -> dict[str, object]:
     """The ptp plugin, without masquerading: pods keep their own address, there is no outside to hide it from."""
     address = {
         "type": "host-local",
-        "ranges": [[{"subnet": str(node.pods)}]],
-        "routes": [{"dst": layout.EVERYWHERE}],
+        "ranges": [[{"subnet": str(node.pod_cidr)}]],
+        "routes": [{"dst": layout.DEFAULT_ROUTE}],
     }
     return {
         "cniVersion": "1.0.0",
@@ -78,7 +78,7 @@ def wait_until_ready(machine: Machine, node: NodeLayout, seconds: float = 30.0) 
         try:
             _ctr(node, "version", seconds=5)
         except CommandFailed as error:
-            if not machine.runs("containerd") or time.monotonic() > deadline:
+            if not machine.is_running("containerd") or time.monotonic() > deadline:
                 raise NotReady(f"containerd of {node.name}: {error}; see {machine.log('containerd')}") from error
             time.sleep(0.1)
         else:
@@ -108,9 +108,9 @@ def digest(node: NodeLayout, reference: str) -> str | None:
     return next((fields[2] for fields in lines if fields[0] == reference), None)
 
 
-def tag(node: NodeLayout, reference: str, another: str) -> None:
+def tag(node: NodeLayout, reference: str, alias: str) -> None:
     """Give an image of a node another name besides. Raises CommandFailed with containerd's words."""
-    _ctr(node, "images", "tag", "--force", reference, another)
+    _ctr(node, "images", "tag", "--force", reference, alias)
 
 
 def images(node: NodeLayout) -> set[str]:
@@ -121,13 +121,13 @@ def images(node: NodeLayout) -> set[str]:
 def copy_images(source: NodeLayout, target: NodeLayout, archive: Path) -> None:
     """Give a node every image that another has; `archive` is written and deleted again."""
     try:
-        _ctr(source, "images", "export", str(archive), *sorted(_named(images(source))))
+        _ctr(source, "images", "export", str(archive), *sorted(_without_digests(images(source))))
         load_into(target, archive)
     finally:
         archive.unlink(missing_ok=True)
 
 
-def _named(references: Iterable[str]) -> set[str]:
+def _without_digests(references: Iterable[str]) -> set[str]:
     """Without the second names that the CRI plugin gives each image, its digests."""
     return {name for name in references if not name.startswith("sha256:") and "@sha256:" not in name}
 
@@ -138,11 +138,11 @@ def execute(node: NodeLayout, namespace: str, pod: str, container: str, command:
     Raises CommandFailed with the command's words, or if no such container runs there.
     """
     labels = {"pod.namespace": namespace, "pod.name": pod, "container.name": container}
-    wanted = ",".join(f'labels."io.kubernetes.{key}"=={value}' for key, value in labels.items())
-    found = set(_ctr(node, "containers", "list", "--quiet", wanted).split())
-    running = found & set(_ctr(node, "tasks", "list", "--quiet").split())
+    filters = ",".join(f'labels."io.kubernetes.{key}"=={value}' for key, value in labels.items())
+    matching = set(_ctr(node, "containers", "list", "--quiet", filters).split())
+    running = matching & set(_ctr(node, "tasks", "list", "--quiet").split())
     if not running:
         raise CommandFailed(f"{node.name} runs no container {container} of pod {namespace}/{pod}")
-    process = f"devcluster-{time.monotonic_ns()}"
-    pipes = f"--fifo-dir={node.run}"  # seen by both, other than the default place
-    return _ctr(node, "tasks", "exec", "--exec-id", process, pipes, running.pop(), *command, seconds=60)
+    exec_id = f"devcluster-{time.monotonic_ns()}"
+    fifo_option = f"--fifo-dir={node.run_directory}"  # seen by both, other than the default place
+    return _ctr(node, "tasks", "exec", "--exec-id", exec_id, fifo_option, running.pop(), *command, seconds=60)

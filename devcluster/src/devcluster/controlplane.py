@@ -8,16 +8,16 @@ import urllib.request
 from pathlib import Path
 
 from devcluster import certificates, kubeconfig, layout
-from devcluster.certificates import Pair
+from devcluster.certificates import KeyPair
 from devcluster.errors import NotReady
-from devcluster.layout import API_SERVER_PORT, CONTROL_PLANE_ADDRESS, SERVICES
+from devcluster.layout import API_SERVER_PORT, CONTROL_PLANE_ADDRESS, SERVICE_CIDR
 from devcluster.machine import Machine
 
 ETCD_URL = "https://127.0.0.1:2379"
 ETCD_PEER_URL = "https://127.0.0.1:2380"
 
 
-def _tls(pair: Pair, certificate: str, key: str) -> list[str]:
+def _tls(pair: KeyPair, certificate: str, key: str) -> list[str]:
     return [f"--{certificate}={pair.certificate}", f"--{key}={pair.key}"]
 
 
@@ -35,10 +35,10 @@ def etcd(binaries: Path) -> list[str]:
         f"--initial-advertise-peer-urls={ETCD_PEER_URL}",
         f"--initial-cluster=devcluster={ETCD_PEER_URL}",
         *_tls(certificates.ETCD_SERVER, "cert-file", "key-file"),
-        f"--trusted-ca-file={certificates.ETCD.certificate}",
+        f"--trusted-ca-file={certificates.ETCD_CA.certificate}",
         "--client-cert-auth",
         *_tls(certificates.ETCD_SERVER, "peer-cert-file", "peer-key-file"),
-        f"--peer-trusted-ca-file={certificates.ETCD.certificate}",
+        f"--peer-trusted-ca-file={certificates.ETCD_CA.certificate}",
         "--peer-client-cert-auth",
     ]
 
@@ -54,24 +54,24 @@ def kube_apiserver(binaries: Path) -> list[str]:
         f"--bind-address={layout.ANY_ADDRESS}",
         f"--advertise-address={CONTROL_PLANE_ADDRESS}",
         f"--secure-port={API_SERVER_PORT}",
-        f"--service-cluster-ip-range={SERVICES}",
+        f"--service-cluster-ip-range={SERVICE_CIDR}",
         "--authorization-mode=Node,RBAC",
         "--enable-admission-plugins=NodeRestriction",
         "--allow-privileged",
         "--enable-aggregator-routing",
         "--profiling=false",
-        f"--client-ca-file={certificates.CLUSTER.certificate}",
+        f"--client-ca-file={certificates.CLUSTER_CA.certificate}",
         *_tls(certificates.API_SERVER, "tls-cert-file", "tls-private-key-file"),
         f"--etcd-servers={ETCD_URL}",
-        f"--etcd-cafile={certificates.ETCD.certificate}",
+        f"--etcd-cafile={certificates.ETCD_CA.certificate}",
         *_tls(certificates.API_SERVER_TO_ETCD, "etcd-certfile", "etcd-keyfile"),
         "--kubelet-preferred-address-types=InternalIP",
-        f"--kubelet-certificate-authority={certificates.CLUSTER.certificate}",
+        f"--kubelet-certificate-authority={certificates.CLUSTER_CA.certificate}",
         *_tls(certificates.API_SERVER_TO_KUBELET, "kubelet-client-certificate", "kubelet-client-key"),
         f"--service-account-issuer=https://kubernetes.default.svc.{layout.CLUSTER_DOMAIN}",
         f"--service-account-key-file={certificates.SERVICE_ACCOUNTS.key}",
         f"--service-account-signing-key-file={certificates.SERVICE_ACCOUNTS.key}",
-        f"--requestheader-client-ca-file={certificates.FRONT_PROXY.certificate}",
+        f"--requestheader-client-ca-file={certificates.FRONT_PROXY_CA.certificate}",
         "--requestheader-allowed-names=front-proxy-client",
         "--requestheader-username-headers=X-Remote-User",
         "--requestheader-group-headers=X-Remote-Group",
@@ -81,7 +81,7 @@ def kube_apiserver(binaries: Path) -> list[str]:
 
 
 def _delegating(name: str) -> list[str]:
-    config = kubeconfig.component(name)
+    config = kubeconfig.component_path(name)
     return [
         f"--kubeconfig={config}",
         f"--authentication-kubeconfig={config}",
@@ -98,11 +98,11 @@ def kube_controller_manager(binaries: Path) -> list[str]:
         str(binaries / "kube-controller-manager"),
         *_delegating("kube-controller-manager"),
         "--use-service-account-credentials",
-        f"--root-ca-file={certificates.CLUSTER.certificate}",
+        f"--root-ca-file={certificates.CLUSTER_CA.certificate}",
         f"--service-account-private-key-file={certificates.SERVICE_ACCOUNTS.key}",
-        f"--cluster-signing-cert-file={certificates.CLUSTER.certificate}",
-        f"--cluster-signing-key-file={certificates.CLUSTER.key}",
-        f"--service-cluster-ip-range={SERVICES}",
+        f"--cluster-signing-cert-file={certificates.CLUSTER_CA.certificate}",
+        f"--cluster-signing-key-file={certificates.CLUSTER_CA.key}",
+        f"--service-cluster-ip-range={SERVICE_CIDR}",
     ]
 
 
@@ -115,7 +115,7 @@ def volumes(binaries: Path) -> list[str]:
     """The command line of the provisioner of the StorageClass `standard`."""
     return [
         str(binaries / "volumes"),
-        f"--kubeconfig={kubeconfig.component('volumes')}",
+        f"--kubeconfig={kubeconfig.component_path('volumes')}",
         f"--root={layout.STATE / 'nodes'}",
     ]
 
@@ -142,17 +142,17 @@ def wait_until_ready(machine: Machine, link: ipaddress.IPv4Network, seconds: flo
 
     Raises NotReady, naming the log, when it ended or `seconds` have passed.
     """
-    trust = ssl.create_default_context(cafile=str(certificates.CLUSTER.certificate))
+    trust = ssl.create_default_context(cafile=str(certificates.CLUSTER_CA.certificate))
     no_proxy = urllib.request.ProxyHandler({})
     opener = urllib.request.build_opener(no_proxy, urllib.request.HTTPSHandler(context=trust))
     deadline = time.monotonic() + seconds
     while True:
         try:
-            with opener.open(f"{kubeconfig.server(link)}/readyz", timeout=5):
+            with opener.open(f"{kubeconfig.server_url(link)}/readyz", timeout=5):
                 return
         except (urllib.error.URLError, ConnectionError, TimeoutError) as error:
             for name in STORAGE:
-                if not machine.runs(name):
+                if not machine.is_running(name):
                     raise NotReady(f"{name} ended; see {machine.log(name)}") from error
             if time.monotonic() > deadline:
                 log = machine.log("kube-apiserver")

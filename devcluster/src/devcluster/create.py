@@ -18,10 +18,10 @@ from devcluster import (
     controlplane,
     kubeconfig,
     layout,
+    loop_devices,
     network,
     node,
     oci,
-    volumes,
 )
 from devcluster.errors import CommandFailed, NotReady
 from devcluster.kubectl import kubectl
@@ -30,7 +30,7 @@ from devcluster.machine import Machine
 from devcluster.progress import Progress
 from devcluster.state import State
 
-_saving = threading.Lock()
+_save_lock = threading.Lock()
 
 
 def create(state: State, architecture: str, progress: Progress) -> None:
@@ -47,10 +47,10 @@ def create(state: State, architecture: str, progress: Progress) -> None:
             _boot_control_plane(state)
             controlplane.start(state.control_plane, controlplane.STORAGE, state.binaries)
 
-            def prepare(each: NodeLayout) -> None:
-                machine = _boot_node(state, each)
-                containers.start(machine, each)
-                node.load_images(machine, each, archives.result())
+            def prepare(node_layout: NodeLayout) -> None:
+                machine = _boot_node(state, node_layout)
+                containers.start(machine, node_layout)
+                node.load_images(machine, node_layout, archives.result())
 
             prepared = [pool.submit(prepare, each) for each in state.nodes]
             controlplane.wait_until_ready(state.control_plane, state.link)
@@ -68,30 +68,30 @@ def create(state: State, architecture: str, progress: Progress) -> None:
     state.save()
 
 
-def _boot(state: State, name: str, directory: Path) -> Machine:
+def _boot_machine(state: State, name: str, directory: Path) -> Machine:
     machine = Machine.boot(name, directory, state.binaries / "toolbox")
-    with _saving:
+    with _save_lock:
         state.machines[name] = machine
         state.save()
     return machine
 
 
 def _boot_control_plane(state: State) -> None:
-    machine = _boot(state, layout.CONTROL_PLANE, layout.STATE / layout.CONTROL_PLANE)
-    network.wire_control_plane(machine, state.link)
+    machine = _boot_machine(state, layout.CONTROL_PLANE, layout.STATE / layout.CONTROL_PLANE)
+    network.connect_control_plane(machine, state.link)
 
 
-def _boot_node(state: State, each: NodeLayout) -> Machine:
-    node.prepare(each)
-    machine = _boot(state, each.name, each.directory)
-    network.wire_node(machine)
-    network.plug(state.control_plane, machine, each)
+def _boot_node(state: State, node_layout: NodeLayout) -> Machine:
+    node.prepare(node_layout)
+    machine = _boot_machine(state, node_layout.name, node_layout.directory)
+    network.configure_node(machine)
+    network.attach_node(state.control_plane, machine, node_layout)
     return machine
 
 
-def _route_pods(state: State, gone: Sequence[NodeLayout] = ()) -> None:
+def _route_pods(state: State, removed: Sequence[NodeLayout] = ()) -> None:
     for machine in state.machines.values():
-        network.route_pods(machine, state.nodes, gone)
+        network.route_pods(machine, state.nodes, removed)
 
 
 def repair(state: State) -> list[str]:
@@ -101,7 +101,7 @@ def repair(state: State) -> list[str]:
         f"{name}/{component}"
         for name, machine in state.machines.items()
         for component in machine.components
-        if machine.alive() and not machine.runs(component)
+        if machine.alive() and not machine.is_running(component)
     ]
     if not ended:
         return []
@@ -111,9 +111,9 @@ def repair(state: State) -> list[str]:
     controlplane.start(state.control_plane, controlplane.STORAGE, state.binaries)
     for each in state.nodes:
         if each.name in ended:
-            network.unplug(state.control_plane, each)
+            network.detach_node(state.control_plane, each)
             _boot_node(state, each)
-        network.plug(state.control_plane, state.machines[each.name], each)
+        network.attach_node(state.control_plane, state.machines[each.name], each)
     _route_pods(state)
     controlplane.wait_until_ready(state.control_plane, state.link)
     controlplane.start(state.control_plane, controlplane.CONTROLLERS, state.binaries)
@@ -124,15 +124,15 @@ def repair(state: State) -> list[str]:
     return ended
 
 
-def start_node(state: State, each: NodeLayout) -> None:
+def start_node(state: State, node_layout: NodeLayout) -> None:
     """Start what has ended on a node whose machine lives, and wait until it answers."""
-    machine = state.machines[each.name]
-    containers.start(machine, each)
+    machine = state.machines[node_layout.name]
+    containers.start(machine, node_layout)
     state.save()
-    containers.wait_until_ready(machine, each)
-    node.start(machine, each, state.binaries)
+    containers.wait_until_ready(machine, node_layout)
+    node.start(machine, node_layout, state.binaries)
     state.save()
-    node.wait_until_ready(machine, each, state.binaries)
+    node.wait_until_ready(machine, node_layout, state.binaries)
 
 
 def resize(state: State, count: int) -> None:
@@ -143,30 +143,30 @@ def resize(state: State, count: int) -> None:
         _add_node(state, each)
 
 
-def _add_node(state: State, each: NodeLayout) -> None:
-    machine = _boot_node(state, each)
-    containers.start(machine, each)
-    state.nodes.append(each)
+def _add_node(state: State, node_layout: NodeLayout) -> None:
+    machine = _boot_node(state, node_layout)
+    containers.start(machine, node_layout)
+    state.nodes.append(node_layout)
     state.save()
     _route_pods(state)
     _apply_addons(state)
-    containers.wait_until_ready(machine, each)
-    containers.copy_images(state.nodes[0], each, layout.STATE / "images.tar")
-    start_node(state, each)
+    containers.wait_until_ready(machine, node_layout)
+    containers.copy_images(state.nodes[0], node_layout, layout.STATE / "images.tar")
+    start_node(state, node_layout)
     wait_until_ready(state)
 
 
-def _remove_node(state: State, each: NodeLayout) -> None:
-    state.machines.pop(each.name).end()
-    state.nodes.remove(each)
+def _remove_node(state: State, node_layout: NodeLayout) -> None:
+    state.machines.pop(node_layout.name).kill()
+    state.nodes.remove(node_layout)
     state.save()
-    network.unplug(state.control_plane, each)
-    _route_pods(state, gone=[each])
-    kubectl(state.binaries, ["delete", "node", each.name, "--ignore-not-found"])
+    network.detach_node(state.control_plane, node_layout)
+    _route_pods(state, removed=[node_layout])
+    kubectl(state.binaries, ["delete", "node", node_layout.name, "--ignore-not-found"])
     _apply_addons(state)
-    cgroups.remove(each.name)
-    volumes.detach(each.directory)
-    for directory in (each.directory, each.run):
+    cgroups.remove(node_layout.name)
+    loop_devices.detach(node_layout.directory)
+    for directory in (node_layout.directory, node_layout.run_directory):
         shutil.rmtree(directory)
 
 
@@ -179,7 +179,7 @@ def _apply_addons(state: State) -> None:
             kubectl(
                 state.binaries,
                 ["apply", "--server-side", "--validate=false", "--filename=-"],
-                kubeconfig=kubeconfig.component("bootstrap"),
+                kubeconfig=kubeconfig.component_path("bootstrap"),
                 stdin=manifests,
             )
         except CommandFailed:
@@ -202,7 +202,7 @@ def wait_until_ready(state: State, seconds: int = 90) -> None:
         except CommandFailed as error:
             for machine in state.machines.values():
                 for name in machine.components:
-                    if not machine.runs(name):
+                    if not machine.is_running(name):
                         raise NotReady(f"{name} of {machine.name} ended; see {machine.log(name)}") from error
             logs = ", ".join(str(state.machines[each.name].log("kubelet")) for each in state.nodes)
             raise NotReady(f"{error}; see {logs}") from error

@@ -19,21 +19,21 @@ from typing import Annotated, Any
 
 import typer
 
-from devcluster import architecture, buildah, containers, lock, packages, rootfs, wheels
+from devcluster import apt, architecture, buildah, containers, lock, rootfs, wheels
 from devcluster.errors import CommandFailed, Unsupported
 from devcluster.layout import NodeLayout
 from devcluster.progress import Progress
 from devcluster.state import State
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-DIRECTORY = CHECKOUT / "operators/databases/images"
+IMAGES_DIRECTORY = CHECKOUT / "operators/databases/images"
 TRIXIE = "docker.io/library/debian:trixie-slim"
 SID = "docker.io/library/debian:sid-slim"
 PYTHON = "docker.io/library/python:3.13-slim"
 
 _DIGEST = re.compile("[0-9a-f]{64}")
-_KEPT = 2  # archives of one name: this checkout's and another's
-_AGAIN = 24 * 3600.0  # seconds after which sid, once it could not be had, is tried again
+_MAX_ARCHIVES_PER_IMAGE = 2  # archives of one name: this checkout's and another's
+_RETRY_AFTER_SECONDS = 24 * 3600.0  # seconds after which sid, once it could not be had, is tried again
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ class Recipe:
 
     def key(self, base: rootfs.Base) -> str:
         """A digest of everything that decides what is in the image."""
-        told = [self.reference, base.identity, self.containerfile.read_text(), json.dumps(dict(self.arguments))]
-        digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+        inputs = [self.reference, base.digest, self.containerfile.read_text(), json.dumps(dict(self.arguments))]
+        digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode())
         files = self.sources() if self.sources else (path for path in self.context.rglob("*") if path.is_file())
         for path in sorted(files):
             content, mode = path.read_bytes(), path.stat().st_mode & 0o111
@@ -79,38 +79,40 @@ class Recipe:
         return digest.hexdigest()[:16]
 
 
-def _of_servers(engine: str) -> list[Path]:
+def _server_sources(engine: str) -> list[Path]:
     """What an engine's images are made of, beside their Containerfiles."""
-    found = (path for part in ("common", engine) for path in (DIRECTORY / part).rglob("*"))
-    return [path for path in found if path.is_file() and path.parent.name != "__pycache__"]
+    files = (path for part in ("common", engine) for path in (IMAGES_DIRECTORY / part).rglob("*"))
+    return [path for path in files if path.is_file() and path.parent.name != "__pycache__"]
 
 
-def _server(reference: str, base: str, containerfile: str, arguments: Mapping[str, str] | None = None) -> Recipe:
-    place = DIRECTORY / containerfile
-    engine = place.parent.name
-    return Recipe(reference, base, place, DIRECTORY, arguments or {}, sources=lambda: _of_servers(engine))
+def _server_recipe(
+    reference: str, base: str, containerfile: str, arguments: Mapping[str, str] | None = None
+) -> Recipe:
+    path = IMAGES_DIRECTORY / containerfile
+    engine = path.parent.name
+    return Recipe(reference, base, path, IMAGES_DIRECTORY, arguments or {}, sources=lambda: _server_sources(engine))
 
 
 _POSTGRESQL = "postgresql/Containerfile"
-POSTGRESQL = _server("steersman.dev/postgresql:17", TRIXIE, _POSTGRESQL, {"MAJOR": "17"})
-POSTGRESQL_15 = _server("steersman.dev/postgresql:15", TRIXIE, _POSTGRESQL, {"MAJOR": "15"})
-UPGRADE_15_17 = _server(
+POSTGRESQL = _server_recipe("steersman.dev/postgresql:17", TRIXIE, _POSTGRESQL, {"MAJOR": "17"})
+POSTGRESQL_15 = _server_recipe("steersman.dev/postgresql:15", TRIXIE, _POSTGRESQL, {"MAJOR": "15"})
+UPGRADE_15_17 = _server_recipe(
     "steersman.dev/postgresql-upgrade:15-17", TRIXIE, _POSTGRESQL, {"MAJOR": "17", "FORMER": "15"}
 )
-MYSQL = _server("steersman.dev/mysql:9.7", SID, "mysql/Containerfile")
+MYSQL = _server_recipe("steersman.dev/mysql:9.7", SID, "mysql/Containerfile")
 OPERATOR = Recipe(
     "steersman.dev/databases-operator:dev",
     TRIXIE,
-    DIRECTORY / "operator/Containerfile",
+    IMAGES_DIRECTORY / "operator/Containerfile",
     CHECKOUT,
     sources=lambda: wheels.sources(CHECKOUT),
-    gather=lambda directory, log: wheels.context(CHECKOUT, directory, log),
+    gather=lambda directory, log: wheels.fill_context(CHECKOUT, directory, log),
 )
 
 
 def cached(recipe: Recipe) -> Image | None:
     """The image if it has been built from what is there now, else None."""
-    base = rootfs.known(recipe.base)
+    base = rootfs.cached(recipe.base)
     if base is None:
         return None
     archive = _archive(recipe, base)
@@ -124,15 +126,15 @@ def ensure(recipe: Recipe, progress: Progress) -> Image:
     """
     if found := cached(recipe):
         return found
-    _prepare(progress)
+    _ensure_build_tools(progress)
     with lock.exclusive(_directory() / f"{recipe.name}.lock"):
         return cached(recipe) or _build(recipe, progress)
 
 
-def _prepare(progress: Progress) -> None:
+def _ensure_build_tools(progress: Progress) -> None:
     """Has what builds, and what runs the programs of the images."""
-    packages.ensure(progress, buildah.PACKAGES)
-    architecture.ensure(progress)
+    apt.ensure(progress, buildah.PACKAGES)
+    architecture.ensure_emulation(progress)
 
 
 def ensure_images(progress: Progress) -> list[Image]:
@@ -141,7 +143,7 @@ def ensure_images(progress: Progress) -> list[Image]:
     Raises Unsupported where nothing can be built, CommandFailed with the log's place.
     """
     if not all(cached(recipe) for recipe in (POSTGRESQL, MYSQL, OPERATOR)):
-        _prepare(progress)
+        _ensure_build_tools(progress)
     with ThreadPoolExecutor(2) as pool:
         mysql = pool.submit(ensure_mysql, progress)
         others = [ensure(recipe, progress) for recipe in (POSTGRESQL, OPERATOR)]
@@ -150,15 +152,19 @@ def ensure_images(progress: Progress) -> list[Image]:
 
 def ensure_mysql(progress: Progress) -> Image | None:
     """MySQL from Debian sid. None where sid cannot be had, which is then said."""
-    failed = _directory() / f"{MYSQL.name}.failed"
-    if cached(MYSQL) is None and failed.exists() and time.time() - failed.stat().st_mtime < _AGAIN:
-        return _without(progress, failed.read_text())
+    failure_file = _directory() / f"{MYSQL.name}.failed"
+    if (
+        cached(MYSQL) is None
+        and failure_file.exists()
+        and time.time() - failure_file.stat().st_mtime < _RETRY_AFTER_SECONDS
+    ):
+        return _note_mysql_unavailable(progress, failure_file.read_text())
     try:
         return ensure(MYSQL, progress)
     except CommandFailed as error:
-        failed.parent.mkdir(parents=True, exist_ok=True)
-        failed.write_text(str(error))
-        return _without(progress, str(error))
+        failure_file.parent.mkdir(parents=True, exist_ok=True)
+        failure_file.write_text(str(error))
+        return _note_mysql_unavailable(progress, str(error))
 
 
 def build(
@@ -170,8 +176,8 @@ def build(
     """
     base = next((f"docker.io/library/{name}" for name in _bases(containerfile, arguments)), "")
     if base not in rootfs.BASES:
-        known = " or ".join(name.rpartition("/")[2] for name in rootfs.BASES)
-        raise Unsupported(f"{containerfile} must be FROM {known}: no registry is used")
+        supported = " or ".join(name.rpartition("/")[2] for name in rootfs.BASES)
+        raise Unsupported(f"{containerfile} must be FROM {supported}: no registry is used")
     return ensure(Recipe(reference, base, containerfile, context, arguments), progress)
 
 
@@ -181,18 +187,18 @@ def load(image: Image) -> None:
     Raises NotRunning if there is no cluster, Unsupported for images of other processors, CommandFailed with
     containerd's words.
     """
-    if architecture.FOREIGN:
-        raise Unsupported(f"nodes take no images for {architecture.CHOSEN}: unset DEVCLUSTER_ARCHITECTURE")
+    if architecture.IS_EMULATED:
+        raise Unsupported(f"nodes take no images for {architecture.TARGET}: unset DEVCLUSTER_ARCHITECTURE")
     nodes = _nodes()
-    wanted = [node for node in nodes if containers.digest(node, image.reference) != image.digest]
-    if wanted or not nodes:
-        containers.load(image.archive, wanted)
+    outdated = [node for node in nodes if containers.digest(node, image.reference) != image.digest]
+    if outdated or not nodes:
+        containers.load(image.archive, outdated)
 
 
-def tag(reference: str, another: str) -> None:
+def tag(reference: str, alias: str) -> None:
     """Give an image that the nodes of the running cluster have another name besides."""
     for node in _nodes():
-        containers.tag(node, reference, another)
+        containers.tag(node, reference, alias)
 
 
 def load_archive(archive: Path) -> None:
@@ -207,7 +213,7 @@ def _nodes() -> list[NodeLayout]:
 
 
 def _directory() -> Path:
-    return architecture.cache("images")
+    return architecture.cache_directory("images")
 
 
 def _archive(recipe: Recipe, base: rootfs.Base) -> Path:
@@ -228,7 +234,7 @@ def _read(reference: str, archive: Path) -> Image:
 def _build(recipe: Recipe, progress: Progress) -> Image:
     log = _directory() / "logs" / f"{recipe.name}.log"
     log.unlink(missing_ok=True)
-    with lock.exclusive(architecture.cache("rootfs") / f"{recipe.base.rpartition(':')[2]}.lock"):
+    with lock.exclusive(architecture.cache_directory("rootfs") / f"{recipe.base.rpartition(':')[2]}.lock"):
         base = rootfs.ensure(recipe.base, progress)
         buildah.add_base(base, log)
     archive = _archive(recipe, base)
@@ -244,10 +250,10 @@ def _build(recipe: Recipe, progress: Progress) -> Image:
         buildah.build(recipe.containerfile, context, recipe.arguments, recipe.reference, log)
         blobs = Path(temporary) / "blobs"
         buildah.export(recipe.reference, blobs, log)
-        unfinished = Path(temporary) / "archive"
-        _pack(blobs, recipe.reference, unfinished)
-        unfinished.rename(archive)
-    forget(recipe, archive)
+        temporary_archive = Path(temporary) / "archive"
+        _pack(blobs, recipe.reference, temporary_archive)
+        temporary_archive.rename(archive)
+    prune_archives(recipe, archive)
     return _read(recipe.reference, archive)
 
 
@@ -274,14 +280,14 @@ def _pack(blobs: Path, reference: str, archive: Path) -> None:
             file.add(blob, f"blobs/sha256/{blob.name}")
 
 
-def forget(recipe: Recipe, newest: Path) -> None:
+def prune_archives(recipe: Recipe, newest: Path) -> None:
     """Delete old archives of an image, but for the newest and one more."""
     archives = sorted(_directory().glob(f"{recipe.name}-*.oci.tar"), key=lambda path: path.stat().st_mtime)
-    for old in [path for path in archives if path != newest][: 1 - _KEPT or None]:
+    for old in [path for path in archives if path != newest][: 1 - _MAX_ARCHIVES_PER_IMAGE or None]:
         old.unlink(missing_ok=True)
 
 
-def _without(progress: Progress, reason: str) -> None:
+def _note_mysql_unavailable(progress: Progress, reason: str) -> None:
     progress.note(f"MySQL from Debian sid cannot be had: clusters of it do not start. {reason.splitlines()[0]}")
 
 
@@ -327,8 +333,8 @@ def build_command(
 def list_command() -> None:
     """Show the operator's images and which of them are built."""
     for recipe in (POSTGRESQL, POSTGRESQL_15, UPGRADE_15_17, MYSQL, OPERATOR):
-        found = cached(recipe)
-        typer.echo(f"{recipe.reference:<40} {found.archive if found else 'not built'}")
+        image = cached(recipe)
+        typer.echo(f"{recipe.reference:<40} {image.archive if image else 'not built'}")
 
 
 @app.command("load")
@@ -341,5 +347,5 @@ def load_command(archives: Annotated[list[Path], typer.Argument(help="OCI archiv
 @app.command("clean")
 def clean_command() -> None:
     """Delete what images of one architecture are built from, so that the next build takes the newest packages."""
-    for directory in (buildah.storage(), _directory(), *map(architecture.cache, ("rootfs", "wheels"))):
+    for directory in (buildah.storage(), _directory(), *map(architecture.cache_directory, ("rootfs", "wheels"))):
         shutil.rmtree(directory, ignore_errors=True)

@@ -9,30 +9,30 @@ import yaml
 from devcluster import certificates, layout
 from devcluster.layout import API_SERVER_PORT, CONTROL_PLANE_ADDRESS
 
-CONTEXT = layout.TITLE
+CONTEXT = layout.CLUSTER_NAME
 
 
-def component(name: str) -> Path:
+def component_path(name: str) -> Path:
     """The kubeconfig of a component, by its name in `certificates.identities`."""
     return layout.PKI / f"{name}.kubeconfig"
 
 
-def server(link: ipaddress.IPv4Network) -> str:
+def server_url(link: ipaddress.IPv4Network) -> str:
     """The API server's URL for the host."""
     return f"https://{link[2]}:{API_SERVER_PORT}"
 
 
 def write_all(link: ipaddress.IPv4Network) -> None:
     """Write every kubeconfig: the components reach the API server inside, the administrator from the host."""
-    inside = f"https://{layout.in_url(CONTROL_PLANE_ADDRESS)}:{API_SERVER_PORT}"
+    internal_url = f"https://{layout.url_host(CONTROL_PLANE_ADDRESS)}:{API_SERVER_PORT}"
     for name in certificates.identities():
-        outside = name in ("admin", "bootstrap")
-        path = layout.KUBECONFIG if name == "admin" else component(name)
-        _write(path, name, server(link) if outside else inside)
+        external = name in ("admin", "bootstrap")
+        path = layout.KUBECONFIG if name == "admin" else component_path(name)
+        _write(path, name, server_url(link) if external else internal_url)
 
 
 def _write(path: Path, name: str, url: str) -> None:
-    def embedded(file: Path) -> str:
+    def base64_content(file: Path) -> str:
         return b64encode(file.read_bytes()).decode()
 
     pair = certificates.client(name)
@@ -44,7 +44,7 @@ def _write(path: Path, name: str, url: str) -> None:
                 "name": CONTEXT,
                 "cluster": {
                     "server": url,
-                    "certificate-authority-data": embedded(certificates.CLUSTER.certificate),
+                    "certificate-authority-data": base64_content(certificates.CLUSTER_CA.certificate),
                 },
             }
         ],
@@ -52,8 +52,8 @@ def _write(path: Path, name: str, url: str) -> None:
             {
                 "name": name,
                 "user": {
-                    "client-certificate-data": embedded(pair.certificate),
-                    "client-key-data": embedded(pair.key),
+                    "client-certificate-data": base64_content(pair.certificate),
+                    "client-key-data": base64_content(pair.key),
                 },
             }
         ],

@@ -17,32 +17,32 @@ from pathlib import Path
 NAME = os.environ.get("DEVCLUSTER", "")
 if re.fullmatch(r"[a-z0-9]{0,12}", NAME) is None:  # it is part of the name of an interface, which may have 15
     raise ValueError(f"DEVCLUSTER={NAME}: at most 12 small letters and digits")
-IP = os.environ.get("DEVCLUSTER_IP") or "4"
-if IP not in ("4", "6"):
-    raise ValueError(f"DEVCLUSTER_IP={IP}: 4 or 6")
-FAMILY = "steersman-devcluster"
-TITLE = f"{FAMILY}-{NAME}" if NAME else FAMILY
+IP_FAMILY = os.environ.get("DEVCLUSTER_IP") or "4"
+if IP_FAMILY not in ("4", "6"):
+    raise ValueError(f"DEVCLUSTER_IP={IP_FAMILY}: 4 or 6")
+NAME_PREFIX = "steersman-devcluster"
+CLUSTER_NAME = f"{NAME_PREFIX}-{NAME}" if NAME else NAME_PREFIX
 
-STATE = Path("/var/lib") / TITLE
-RUN = Path("/run") / TITLE
-LOCK = Path("/run") / f"{TITLE}.lock"  # outlives the directories, else two could hold it at once
+STATE = Path("/var/lib") / CLUSTER_NAME
+RUN = Path("/run") / CLUSTER_NAME
+LOCK = Path("/run") / f"{CLUSTER_NAME}.lock"  # outlives the directories, else two could hold it at once
 LOGS = STATE / "logs"
 PKI = STATE / "pki"
 KUBECONFIG = STATE / "kubeconfig"
-CGROUP = TITLE
+CGROUP = CLUSTER_NAME
 
-CLUSTER_DOMAIN = "cluster.local" if IP == "4" else "kube.internal"
+CLUSTER_DOMAIN = "cluster.local" if IP_FAMILY == "4" else "kube.internal"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-SERVICES: Network = ipaddress.ip_network("10.96.0.0/16" if IP == "4" else "fd10:96::/112")
-KUBERNETES_SERVICE = SERVICES[1]
-DNS_SERVICE = SERVICES[10]
-PODS: Network = ipaddress.ip_network("10.244.0.0/16" if IP == "4" else "fd10:244::/48")
+SERVICE_CIDR: Network = ipaddress.ip_network("10.96.0.0/16" if IP_FAMILY == "4" else "fd10:96::/112")
+KUBERNETES_SERVICE_IP = SERVICE_CIDR[1]
+DNS_SERVICE_IP = SERVICE_CIDR[10]
+POD_CIDR: Network = ipaddress.ip_network("10.244.0.0/16" if IP_FAMILY == "4" else "fd10:244::/48")
 # Seen by the machines only, never by the host.
-FABRIC: Network = ipaddress.ip_network("10.231.0.0/24" if IP == "4" else "fd10:231::/64")
-EVERYWHERE = "0.0.0.0/0" if IP == "4" else "::/0"
-ANY_ADDRESS = "0.0.0.0" if IP == "4" else "::"  # noqa: S104 - of machines that nobody but the host reaches
-IPTABLES = "iptables" if IP == "4" else "ip6tables"
+NODE_NETWORK: Network = ipaddress.ip_network("10.231.0.0/24" if IP_FAMILY == "4" else "fd10:231::/64")
+DEFAULT_ROUTE = "0.0.0.0/0" if IP_FAMILY == "4" else "::/0"
+ANY_ADDRESS = "0.0.0.0" if IP_FAMILY == "4" else "::"  # noqa: S104 - of machines that nobody but the host reaches
+IPTABLES = "iptables" if IP_FAMILY == "4" else "ip6tables"
 API_SERVER_PORT = 6443
 
 # What the host does see is a link of two addresses. The first range that the host has no route to is taken; the
@@ -73,42 +73,44 @@ class NodeLayout:
 
     @property
     def address(self) -> Address:
-        return FABRIC[10 + self.number]
+        return NODE_NETWORK[10 + self.number]
 
     @property
-    def hardware_address(self) -> str:
+    def mac_address(self) -> str:
         """Kept when it boots again, as by a real machine: its neighbours would send to the former one for seconds."""
         return f"02:00:00:00:00:{self.number:02x}"
 
     @property
-    def pods(self) -> Network:
-        bits = {"4": 8, "6": 64}[IP]
-        return ipaddress.ip_network((int(PODS.network_address) + (self.number << bits), PODS.max_prefixlen - bits))
+    def pod_cidr(self) -> Network:
+        bits = {"4": 8, "6": 64}[IP_FAMILY]
+        return ipaddress.ip_network(
+            (int(POD_CIDR.network_address) + (self.number << bits), POD_CIDR.max_prefixlen - bits)
+        )
 
     @property
     def directory(self) -> Path:
         return STATE / "nodes" / self.name
 
     @property
-    def run(self) -> Path:
+    def run_directory(self) -> Path:
         return RUN / self.name
 
     @property
     def containerd_socket(self) -> Path:
-        return self.run / "containerd.sock"
+        return self.run_directory / "containerd.sock"
 
 
 NODES = (NodeLayout(1), NodeLayout(2), NodeLayout(3))  # as many as a cluster can have
 DEFAULT_NODES = 2
-CONTROL_PLANE_ADDRESS = FABRIC[1]
+CONTROL_PLANE_ADDRESS = NODE_NETWORK[1]
 
 
-def in_url(address: Address | str) -> str:
+def url_host(address: Address | str) -> str:
     """An address as it stands before a port."""
     return f"[{address}]" if ":" in str(address) else str(address)
 
 
-def cache() -> Path:
+def cache_directory() -> Path:
     """The directory for what is expensive to make: binaries and images.
 
     `$XDG_CACHE_HOME/steersman`, or `~/.cache/steersman` (XDG Base Directory Specification).

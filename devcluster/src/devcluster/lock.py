@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 @contextmanager
-def exclusive(path: Path, waiting: Callable[[], None] | None = None) -> Generator[None]:
+def exclusive(path: Path, on_wait: Callable[[], None] | None = None) -> Generator[None]:
     """Hold the lock file `path` (flock(2)) while the block runs; the kernel releases it if the process dies.
 
     `waiting` is called once if somebody else holds it.
@@ -17,7 +17,7 @@ def exclusive(path: Path, waiting: Callable[[], None] | None = None) -> Generato
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if waiting is not None:
-                waiting()
+            if on_wait is not None:
+                on_wait()
             fcntl.flock(file, fcntl.LOCK_EX)
         yield

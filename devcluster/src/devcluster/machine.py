@@ -17,7 +17,7 @@ from devcluster.process import Process
 
 # /run is the machine's own, except the directory of its sockets, which the host reaches too. The kubelet insists on
 # some kernel settings that all of the host shares; it is shown the values it wants, and the host keeps its own.
-BOOT = """
+BOOT_SCRIPT = """
 set -eu
 mount --make-rshared /
 mount -t proc proc /proc
@@ -41,7 +41,7 @@ exec "$INIT" pause
 """
 
 # kubernetes/pkg/kubelet/cm/container_manager_linux.go, setupKernelTunables
-KUBELET_SETTINGS = {
+KUBELET_SYSCTLS = {
     "vm.overcommit_memory": 1,
     "vm.panic_on_oom": 0,
     "kernel.panic": 10,
@@ -61,7 +61,7 @@ class Machine:
     """
 
     name: str
-    first: Process
+    init: Process
     components: dict[str, Process] = field(default_factory=dict[str, Process])
 
     @classmethod
@@ -70,29 +70,29 @@ class Machine:
 
         Raises NotReady, naming the log, if it does not come up within 10 s.
         """
-        run = layout.RUN / name
-        for path in (directory, run):
+        run_directory = layout.RUN / name
+        for path in (directory, run_directory):
             path.mkdir(parents=True, exist_ok=True)
-        first = directory / "init"  # its own copy: the cache it comes from may be cleaned while it runs
-        shutil.copyfile(init, first)
-        first.chmod(0o755)
+        init_copy = directory / "init"  # its own copy: the cache it comes from may be cleaned while it runs
+        shutil.copyfile(init, init_copy)
+        init_copy.chmod(0o755)
         log = layout.LOGS / f"{name}.log"
-        settings = " ".join(f"{key}={value}" for key, value in KUBELET_SETTINGS.items())
+        settings = " ".join(f"{key}={value}" for key, value in KUBELET_SYSCTLS.items())
         variables = [
             f"NAME={name}",
             f"DIRECTORY={directory}",
-            f"RUN={run}",
-            f"INIT={first}",
-            f"IP={layout.IP}",
+            f"RUN={run_directory}",
+            f"INIT={init_copy}",
+            f"IP={layout.IP_FAMILY}",
             f"SETTINGS={settings}",
         ]
         unshare = process.start(
-            ["unshare", "--fork", "--kill-child", *NAMESPACES, "env", *variables, "sh", "-c", BOOT], log
+            ["unshare", "--fork", "--kill-child", *NAMESPACES, "env", *variables, "sh", "-c", BOOT_SCRIPT], log
         )
         deadline = time.monotonic() + 10
         while True:
             child = unshare.child()
-            if child is not None and child.program() == first:
+            if child is not None and child.executable() == init_copy:
                 return cls(name, child)
             if not unshare.alive() or time.monotonic() > deadline:
                 raise NotReady(f"machine {name} does not start; see {log}")
@@ -100,45 +100,45 @@ class Machine:
 
     def alive(self) -> bool:
         """Whether the machine runs."""
-        return self.first.alive()
+        return self.init.alive()
 
     def enter(self, command: Sequence[str]) -> list[str]:
         """The command line that runs `command` inside the machine."""
-        return ["nsenter", "--target", str(self.first.pid), *NAMESPACES, "--", *command]
+        return ["nsenter", "--target", str(self.init.pid), *NAMESPACES, "--", *command]
 
     def in_network(self, command: Sequence[str]) -> list[str]:
         """The command line that runs `command` with the machine's network and everything else the host's."""
-        return ["nsenter", "--target", str(self.first.pid), "--net", "--", *command]
+        return ["nsenter", "--target", str(self.init.pid), "--net", "--", *command]
 
     def start(self, component: str, command: Sequence[str]) -> None:
         """Start a component, unless it runs already; its output goes to `log(component)`.
 
         Raises NotReady, naming the log, if it ends at once.
         """
-        if self.runs(component):
+        if self.is_running(component):
             return
         log = self.log(component)
-        entering = process.start(self.enter(command), log)
+        nsenter = process.start(self.enter(command), log)
         deadline = time.monotonic() + 5
-        while (child := entering.child()) is None:
-            if not entering.alive() or time.monotonic() > deadline:
+        while (child := nsenter.child()) is None:
+            if not nsenter.alive() or time.monotonic() > deadline:
                 raise NotReady(f"{component} ended at once; see {log}")
             time.sleep(0.005)
         self.components[component] = child
 
-    def runs(self, component: str) -> bool:
+    def is_running(self, component: str) -> bool:
         """Whether the component is running."""
-        known = self.components.get(component)
-        return known is not None and known.alive()
+        component_process = self.components.get(component)
+        return component_process is not None and component_process.alive()
 
     def log(self, component: str) -> Path:
         """The component's log file."""
         prefix = "" if self.name == layout.CONTROL_PLANE else f"{self.name}-"
         return layout.LOGS / f"{prefix}{component}.log"
 
-    def end(self) -> None:
+    def kill(self) -> None:
         """End the machine and everything in it."""
-        self.first.kill()
-        self.first.wait(10)
+        self.init.kill()
+        self.init.wait(10)
         for component in self.components.values():
             component.wait(10)

@@ -8,12 +8,12 @@ from pathlib import Path
 import yaml
 
 from devcluster import images, oci
-from devcluster.gomodule import GoModule
+from devcluster.go_module import GoModule
 from devcluster.kubectl import kubectl
 from devcluster.progress import Progress
 
 MODULE = GoModule(Path(__file__).parents[2] / "metrics", "metrics-server", "metrics")
-SERVER = "sigs.k8s.io/metrics-server"
+SERVER_MODULE = "sigs.k8s.io/metrics-server"
 NAME = "metrics-server"
 LABELS = {"k8s-app": NAME}
 
@@ -28,7 +28,7 @@ def ensure(binaries: Path, architecture: str, progress: Progress) -> None:
     """
     built = MODULE.ensure(_build, progress)
     archive = built.parent / "image.oci.tar"
-    image = f"steersman.dev/{NAME}:{MODULE.version(SERVER)}"
+    image = f"steersman.dev/{NAME}:{MODULE.version(SERVER_MODULE)}"
     if not archive.exists():
         unfinished = archive.with_suffix(".unfinished")
         oci.write(unfinished, {image: (built / NAME, [])}, architecture)
@@ -44,11 +44,11 @@ def ensure(binaries: Path, architecture: str, progress: Progress) -> None:
 
 
 def _build(directory: Path, progress: Progress) -> None:
-    version = MODULE.version(SERVER)
-    package = f"{SERVER}/cmd/{NAME}"
+    version = MODULE.version(SERVER_MODULE)
+    package = f"{SERVER_MODULE}/cmd/{NAME}"
     with progress.step("Fetch the Go modules (1 minute at most)"):
-        total = MODULE.packages(package)
-    flags = f"-s -w -X {SERVER}/pkg/version.gitVersion={version}"
+        total = MODULE.count_packages(package)
+    flags = f"-s -w -X {SERVER_MODULE}/pkg/version.gitVersion={version}"
     with progress.step(f"Build {NAME} {version} ({COLD_BUILD})", total=total) as step:
         MODULE.compile(directory, flags, (package,), step)
 
@@ -108,19 +108,19 @@ def _rbac() -> list[dict[str, object]]:
             "subjects": subjects,
         }
 
-    look = ["get", "list", "watch"]
+    read_verbs = ["get", "list", "watch"]
     return [
         role(
             "system:metrics-server",
             [
                 {"apiGroups": [""], "resources": ["nodes/metrics"], "verbs": ["get"]},
-                {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": look},
+                {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": read_verbs},
             ],
             {},
         ),
         role(
             "system:aggregated-metrics-reader",
-            [{"apiGroups": ["metrics.k8s.io"], "resources": ["pods", "nodes"], "verbs": look}],
+            [{"apiGroups": ["metrics.k8s.io"], "resources": ["pods", "nodes"], "verbs": read_verbs}],
             {f"{group}/aggregate-to-{name}": "true" for name in ("view", "edit", "admin")},
         ),
         binding("system:metrics-server", "ClusterRole", "system:metrics-server"),

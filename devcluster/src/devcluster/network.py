@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from devcluster import layout
 from devcluster.errors import CommandFailed, DevclusterError
-from devcluster.layout import CONTROL_PLANE_ADDRESS, FABRIC, LINK_NAME, SERVICES, Address, NodeLayout
+from devcluster.layout import CONTROL_PLANE_ADDRESS, LINK_NAME, NODE_NETWORK, SERVICE_CIDR, Address, NodeLayout
 from devcluster.machine import Machine
 from devcluster.process import run
 
@@ -29,7 +29,7 @@ FORWARDING = {
 }
 
 
-def free_link() -> ipaddress.IPv4Network:
+def find_free_link() -> ipaddress.IPv4Network:
     """A range for the link between host and control plane that the host has no route to.
 
     Raises DevclusterError if all candidates are taken.
@@ -47,9 +47,9 @@ def _configure(machine: Machine, commands: Sequence[str]) -> None:
     run(machine.in_network(["ip", "-batch", "-"]), stdin="\n".join(commands))
 
 
-def wire_control_plane(machine: Machine, link: ipaddress.IPv4Network) -> None:
+def connect_control_plane(machine: Machine, link: ipaddress.IPv4Network) -> None:
     """Link the host with the control plane, and make the bridge for the nodes."""
-    pid = machine.first.pid
+    pid = machine.init.pid
     host_side = [
         f"link add {LINK_NAME} type veth peer name host netns {pid}",
         f"address add {link[1]}/{link.prefixlen} dev {LINK_NAME}",
@@ -68,32 +68,32 @@ def wire_control_plane(machine: Machine, link: ipaddress.IPv4Network) -> None:
     )
 
 
-def wire_node(machine: Machine) -> None:
+def configure_node(machine: Machine) -> None:
     """Make the network of a node that has booted, as far as it is the node's own."""
     _configure(
         machine,
         [
             "link add services type bridge",
             "link set services up",
-            f"route add {SERVICES} dev services",
+            f"route add {SERVICE_CIDR} dev services",
         ],
     )
     # a node forwards for its pods, and tells each of them each time that there is no way: they fail rather than wait
-    run(machine.enter(["sh", "-ec", FORWARDING[layout.IP]]))
+    run(machine.enter(["sh", "-ec", FORWARDING[layout.IP_FAMILY]]))
     for chain in ("OUTPUT", "FORWARD"):
         run(machine.in_network([layout.IPTABLES, "-w", "-A", chain, "-o", "services", "-j", "REJECT"]))
 
 
-def plug(control_plane: Machine, machine: Machine, node: NodeLayout) -> None:
+def attach_node(control_plane: Machine, machine: Machine, node: NodeLayout) -> None:
     """Plug a node into the bridge, unless it is."""
-    if _has(control_plane, node.name):
+    if _interface_exists(control_plane, node.name):
         return
     _delete(machine, "eth0")  # its other end was of a control plane that has crashed
-    end = f"eth0 address {node.hardware_address} netns {machine.first.pid}"
+    peer = f"eth0 address {node.mac_address} netns {machine.init.pid}"
     _configure(
         control_plane,
         [
-            f"link add {node.name} type veth peer name {end}",
+            f"link add {node.name} type veth peer name {peer}",
             f"link set {node.name} master fabric up",
         ],
     )
@@ -102,17 +102,17 @@ def plug(control_plane: Machine, machine: Machine, node: NodeLayout) -> None:
 
 def _address_add(address: Address, interface: str) -> str:
     # There is nobody else who could have it, and to look for one takes a second.
-    known = " nodad" if address.version == 6 else ""
-    return f"address add {address}/{FABRIC.prefixlen} dev {interface}{known}"
+    nodad_option = " nodad" if address.version == 6 else ""
+    return f"address add {address}/{NODE_NETWORK.prefixlen} dev {interface}{nodad_option}"
 
 
-def route_pods(machine: Machine, nodes: Sequence[NodeLayout], gone: Sequence[NodeLayout] = ()) -> None:
+def route_pods(machine: Machine, nodes: Sequence[NodeLayout], removed: Sequence[NodeLayout] = ()) -> None:
     """Give a machine the way to the pods of all other `nodes`, and none to those of `gone`."""
     others = [node for node in nodes if node.name != machine.name]
-    commands = [f"route replace {node.pods} via {node.address}" for node in others]
+    commands = [f"route replace {node.pod_cidr} via {node.address}" for node in others]
     _configure(machine, commands)
-    for node in gone:
-        run(machine.in_network(["ip", f"-{layout.IP}", "route", "flush", str(node.pods)]))
+    for node in removed:
+        run(machine.in_network(["ip", f"-{layout.IP_FAMILY}", "route", "flush", str(node.pod_cidr)]))
 
 
 def set_node_link(control_plane: Machine, node: NodeLayout, *, up: bool) -> None:
@@ -122,15 +122,15 @@ def set_node_link(control_plane: Machine, node: NodeLayout, *, up: bool) -> None
 
 def node_link_is_up(control_plane: Machine, node: NodeLayout) -> bool:
     """Whether the node's cable is plugged in."""
-    shown = run(control_plane.in_network(["ip", "-json", "link", "show", "up"]))
-    links: list[dict[str, object]] = json.loads(shown)
+    output = run(control_plane.in_network(["ip", "-json", "link", "show", "up"]))
+    links: list[dict[str, object]] = json.loads(output)
     return any(link.get("ifname") == node.name for link in links)  # of a link that is down, it tells {}
 
 
 # Packets are lost where they arrive, so that who sent them hears nothing of it: at the node's own interface, and at
 # the bridge's port for the node. Neighbours still find each other, as by ARP, which iptables never sees: without that
 # the sender's kernel says after seconds that there is no way.
-LOSS = """
+LOSS_SCRIPT = """
 echo 1 > "/proc/sys/net/bridge/bridge-nf-call-$IPTABLES" || true
 "$IPTABLES" -w -t raw -N "$CHAIN" 2>/dev/null || "$IPTABLES" -w -t raw -F "$CHAIN"
 "$IPTABLES" -w -t raw -C PREROUTING $ARRIVING -j "$CHAIN" 2>/dev/null ||
@@ -143,17 +143,19 @@ done
 """
 
 
-def lose(machine: Machine, node: NodeLayout, percent: int) -> None:
+def set_packet_loss(machine: Machine, node: NodeLayout, percent: int) -> None:
     """Lose that share of the packets of `node`: those that it sends, if `machine` is the control plane, else those
     that are sent to it. 0 ends it.
     """
-    share = [f"ARRIVING={_arriving(machine, node)}", f"SHARE={percent / 100}"]
+    variables = [f"ARRIVING={_ingress_match(machine, node)}", f"SHARE={percent / 100}"]
     run(
-        machine.enter(["env", f"IPTABLES={layout.IPTABLES}", f"CHAIN={_loss_chain(node)}", *share, "sh", "-ec", LOSS])
+        machine.enter(
+            ["env", f"IPTABLES={layout.IPTABLES}", f"CHAIN={_loss_chain(node)}", *variables, "sh", "-ec", LOSS_SCRIPT]
+        )
     )
 
 
-def loss(machine: Machine, node: NodeLayout) -> int:
+def packet_loss(machine: Machine, node: NodeLayout) -> int:
     """The share of packets, in percent, that `lose` makes `machine` lose now."""
     rules = run(machine.in_network([layout.IPTABLES, "-w", "-t", "raw", "-S"]))
     found = re.search(rf"^-A {_loss_chain(node)} .*--probability ([0-9.]+)", rules, re.MULTILINE)
@@ -164,7 +166,7 @@ def _loss_chain(node: NodeLayout) -> str:
     return f"loss-{node.name}"
 
 
-def _arriving(machine: Machine, node: NodeLayout) -> str:
+def _ingress_match(machine: Machine, node: NodeLayout) -> str:
     return "-i eth0" if machine.name == node.name else f"-m physdev --physdev-in {node.name}"
 
 
@@ -173,22 +175,22 @@ def remove_link() -> None:
     _delete(None, LINK_NAME)
 
 
-def unplug(control_plane: Machine, node: NodeLayout) -> None:
+def detach_node(control_plane: Machine, node: NodeLayout) -> None:
     """Remove the bridge's port for a node, if its machine has left it behind."""
     _delete(control_plane, node.name)
 
 
 def _delete(machine: Machine | None, interface: str) -> None:
     """Delete an interface of a machine, or of the host; the kernel may be faster, in its own time."""
-    if _has(machine, interface):
+    if _interface_exists(machine, interface):
         try:
             run(_in_network(machine, ["ip", "link", "delete", interface]))
         except CommandFailed:
-            if _has(machine, interface):
+            if _interface_exists(machine, interface):
                 raise
 
 
-def _has(machine: Machine | None, interface: str) -> bool:
+def _interface_exists(machine: Machine | None, interface: str) -> bool:
     links: list[dict[str, object]] = json.loads(run(_in_network(machine, ["ip", "-json", "link", "show"])))
     return any(link["ifname"] == interface for link in links)
 

@@ -21,13 +21,13 @@ def _kubelet_configuration(node: NodeLayout) -> dict[str, object]:
         "authentication": {
             "anonymous": {"enabled": False},
             "webhook": {"enabled": True},
-            "x509": {"clientCAFile": str(certificates.CLUSTER.certificate)},
+            "x509": {"clientCAFile": str(certificates.CLUSTER_CA.certificate)},
         },
         "authorization": {"mode": "Webhook"},
         "tlsCertFile": str(server.certificate),
         "tlsPrivateKeyFile": str(server.key),
         "address": layout.ANY_ADDRESS,
-        "clusterDNS": [str(layout.DNS_SERVICE)],
+        "clusterDNS": [str(layout.DNS_SERVICE_IP)],
         "clusterDomain": layout.CLUSTER_DOMAIN,
         # pods that do not ask the cluster's DNS ask nobody: the host's servers are out of reach
         "resolvConf": str(node.directory / "resolv.conf"),
@@ -58,8 +58,8 @@ def _proxy_configuration(node: NodeLayout) -> dict[str, object]:
         "mode": "iptables",
         "bindAddress": layout.ANY_ADDRESS,
         "hostnameOverride": node.name,
-        "clusterCIDR": str(layout.PODS),
-        "clientConnection": {"kubeconfig": str(kubeconfig.component(f"kube-proxy-{node.name}"))},
+        "clusterCIDR": str(layout.POD_CIDR),
+        "clientConnection": {"kubeconfig": str(kubeconfig.component_path(f"kube-proxy-{node.name}"))},
         # the size of the connection table is the host's
         "conntrack": {
             "maxPerCore": 0,
@@ -81,7 +81,7 @@ def prepare(node: NodeLayout) -> None:
         ("kube-proxy.yaml", _proxy_configuration(node)),
     ):
         (node.directory / name).write_text(yaml.safe_dump(content, sort_keys=False))
-    cgroups.make(node.name)
+    cgroups.create(node.name)
 
 
 def start(machine: Machine, node: NodeLayout, binaries: Path) -> None:
@@ -91,7 +91,7 @@ def start(machine: Machine, node: NodeLayout, binaries: Path) -> None:
         [
             str(binaries / "kubelet"),
             f"--config={node.directory / 'kubelet.yaml'}",
-            f"--kubeconfig={kubeconfig.component(f'kubelet-{node.name}')}",
+            f"--kubeconfig={kubeconfig.component_path(f'kubelet-{node.name}')}",
             f"--root-dir={node.directory / 'kubelet'}",
             f"--hostname-override={node.name}",
             f"--node-ip={node.address}",

@@ -11,11 +11,11 @@ COREDNS = "steersman.dev/coredns:dev"
 PAUSE = "steersman.dev/pause:dev"
 TOOLBOX = "steersman.dev/toolbox:dev"
 
-_MEDIA = "application/vnd.oci.image"
+_MEDIA_TYPE_PREFIX = "application/vnd.oci.image"
 
 
 @dataclass
-class _Archive:
+class _ArchiveWriter:
     """An archive in the making; files are stored under the digest of their content."""
 
     file: tarfile.TarFile
@@ -27,12 +27,12 @@ class _Archive:
         entry.mode = 0o644
         self.file.addfile(entry, io.BytesIO(content))
 
-    def blob(self, media: str, content: bytes) -> dict[str, object]:
+    def blob(self, media_type: str, content: bytes) -> dict[str, object]:
         digest = hashlib.sha256(content).hexdigest()
         if digest not in self.written:
             self.written.add(digest)
             self.add(f"blobs/sha256/{digest}", content)
-        return {"mediaType": f"{_MEDIA}.{media}", "digest": f"sha256:{digest}", "size": len(content)}
+        return {"mediaType": f"{_MEDIA_TYPE_PREFIX}.{media_type}", "digest": f"sha256:{digest}", "size": len(content)}
 
 
 def _layer(binary: Path) -> bytes:
@@ -59,10 +59,10 @@ def write(archive: Path, images: dict[str, tuple[Path, list[str]]], architecture
     """
     index: list[dict[str, object]] = []
     with tarfile.open(archive, "w") as file:
-        out = _Archive(file)
+        writer = _ArchiveWriter(file)
         for name, (binary, arguments) in images.items():
             layer = _layer(binary)
-            described = out.blob("layer.v1.tar", layer)
+            descriptor = writer.blob("layer.v1.tar", layer)
             config = {
                 "architecture": architecture,
                 "os": "linux",
@@ -71,18 +71,18 @@ def write(archive: Path, images: dict[str, tuple[Path, list[str]]], architecture
                     "Entrypoint": [f"/bin/{binary.name}"],
                     "Cmd": arguments,
                 },
-                "rootfs": {"type": "layers", "diff_ids": [described["digest"]]},
+                "rootfs": {"type": "layers", "diff_ids": [descriptor["digest"]]},
             }
             manifest = {
                 "schemaVersion": 2,
-                "mediaType": f"{_MEDIA}.manifest.v1+json",
-                "config": out.blob("config.v1+json", json.dumps(config).encode()),
-                "layers": [described],
+                "mediaType": f"{_MEDIA_TYPE_PREFIX}.manifest.v1+json",
+                "config": writer.blob("config.v1+json", json.dumps(config).encode()),
+                "layers": [descriptor],
             }
-            entry = out.blob("manifest.v1+json", json.dumps(manifest).encode())
+            entry = writer.blob("manifest.v1+json", json.dumps(manifest).encode())
             index.append({**entry, "annotations": {"io.containerd.image.name": name}})
-        out.add("oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
-        out.add("index.json", json.dumps({"schemaVersion": 2, "manifests": index}).encode())
+        writer.add("oci-layout", b'{"imageLayoutVersion": "1.0.0"}')
+        writer.add("index.json", json.dumps({"schemaVersion": 2, "manifests": index}).encode())
 
 
 def ensure(binaries: Path, architecture: str) -> list[Path]:
@@ -91,14 +91,14 @@ def ensure(binaries: Path, architecture: str) -> list[Path]:
     The first has what every pod needs to start, the second CoreDNS.
     """
     toolbox = (binaries / "toolbox", ["pause"])
-    wanted: dict[str, dict[str, tuple[Path, list[str]]]] = {
+    contents: dict[str, dict[str, tuple[Path, list[str]]]] = {
         "toolbox.oci.tar": {PAUSE: toolbox, TOOLBOX: toolbox},
         "coredns.oci.tar": {COREDNS: (binaries / "coredns", [])},
     }
     directory = binaries.parent / "images"
     directory.mkdir(exist_ok=True)
     archives: list[Path] = []
-    for name, images in wanted.items():
+    for name, images in contents.items():
         archive = directory / name
         if not archive.exists():
             unfinished = archive.with_suffix(".unfinished")

@@ -24,7 +24,7 @@ def install(target: Target, progress: Progress) -> None:
     images = _load_images(progress) if target.is_devcluster else []
     with progress.step("Install the operator"):
         rendered = target.kubectl("kustomize", str(CHECKOUT / "operators/databases/config/default"))
-        manifests = [_configured(m, images) for m in yaml.safe_load_all(rendered)]
+        manifests = [_with_images(m, images) for m in yaml.safe_load_all(rendered)]
         # Definitions first, since what is of a kind that does not exist yet is refused.
         manifests.sort(key=lambda m: m["kind"] not in ("CustomResourceDefinition", "Namespace"))
         target.kubectl(
@@ -49,7 +49,7 @@ def _load_images(progress: Progress) -> list[Image]:
     return images
 
 
-def _configured(manifest: dict[str, Any], images: list[Image]) -> dict[str, Any]:
+def _with_images(manifest: dict[str, Any], images: list[Image]) -> dict[str, Any]:
     """The Deployment told where images are, and restarted when the operator's has changed under the same name."""
     if manifest["kind"] != "Deployment":
         return manifest

@@ -39,7 +39,7 @@ class Process:
     """
 
     pid: int
-    started: int
+    start_time: int
 
     @classmethod
     def of(cls, pid: int) -> "Process | None":
@@ -54,16 +54,16 @@ class Process:
             # Who looks for its id from now on finds nobody.
             self._reap()
             return False
-        return stat is not None and int(stat[19]) == self.started
+        return stat is not None and int(stat[19]) == self.start_time
 
-    def end(self, grace: float = 10.0) -> None:
+    def terminate(self, grace: float = 10.0) -> None:
         """Ask it to end (SIGTERM), and kill it (SIGKILL) after `grace` seconds; returns when it is gone.
 
         Raises NotReady if even SIGKILL does not end it within 10 s.
         """
-        for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
+        for number, timeout in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
             self._signal(number)
-            if self.wait(patience):
+            if self.wait(timeout):
                 return
         raise NotReady(f"process {self.pid} does not end")
 
@@ -80,7 +80,7 @@ class Process:
             time.sleep(0.02)
         return True
 
-    def program(self) -> Path | None:
+    def executable(self) -> Path | None:
         """The file that it runs; None for a process that has ended, or a thread of the kernel."""
         try:
             return Path(f"/proc/{self.pid}/exe").readlink()
@@ -154,6 +154,6 @@ def run(
     except subprocess.TimeoutExpired as error:
         raise CommandFailed(f"{' '.join(arguments)}: no end after {seconds:.0f} s") from error
     if done.returncode != 0:
-        words = (done.stderr or done.stdout).strip()
-        raise CommandFailed(f"{' '.join(arguments)} ended with {done.returncode}: {words}")
+        output = (done.stderr or done.stdout).strip()
+        raise CommandFailed(f"{' '.join(arguments)} ended with {done.returncode}: {output}")
     return done.stdout

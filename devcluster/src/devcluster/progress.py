@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-LINE_EVERY = 20.0  # seconds between two lines of one step in a log
+LOG_LINE_INTERVAL_SECONDS = 20.0  # seconds between two lines of one step in a log
 
 
 class Step:
@@ -21,7 +21,7 @@ class Step:
         self._console = console
         self._bars = bars
         self._done = 0
-        self._line_at = time.monotonic() + LINE_EVERY
+        self._next_line_at = time.monotonic() + LOG_LINE_INTERVAL_SECONDS
         self._task: TaskID | None = None if bars is None else bars.add_task(title, total=total)
 
     def advance(self, by: int = 1) -> None:
@@ -29,8 +29,8 @@ class Step:
         self._done += by
         if self._bars is not None and self._task is not None:
             self._bars.update(self._task, completed=self._done)
-        elif self._total and time.monotonic() > self._line_at:
-            self._line_at = time.monotonic() + LINE_EVERY
+        elif self._total and time.monotonic() > self._next_line_at:
+            self._next_line_at = time.monotonic() + LOG_LINE_INTERVAL_SECONDS
             self._console.print(
                 f"  … {self._title}: {min(99, 100 * self._done // self._total)} %", soft_wrap=True, markup=False
             )
@@ -47,7 +47,7 @@ class Progress:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False)
         self._bars: Bars | None = None
-        self._users = 0
+        self._active_steps = 0
         self._lock = threading.Lock()
 
     def note(self, text: str) -> None:
@@ -60,22 +60,22 @@ class Progress:
 
         `total` is what `Step.advance` counts up to; without it there is no percentage.
         """
-        begun = time.monotonic()
-        step = Step(title, total, self.console, self._enter())
+        started_at = time.monotonic()
+        step = Step(title, total, self.console, self._acquire_bars())
         if not self.console.is_terminal:
             self.console.print(f"  · {title}", soft_wrap=True, markup=False)
         try:
             yield step
         except BaseException:
-            self.console.print(f"  ✗ {title} ({time.monotonic() - begun:.1f} s)", soft_wrap=True, markup=False)
+            self.console.print(f"  ✗ {title} ({time.monotonic() - started_at:.1f} s)", soft_wrap=True, markup=False)
             raise
         else:
-            self.console.print(f"  ✓ {title} ({time.monotonic() - begun:.1f} s)", soft_wrap=True, markup=False)
+            self.console.print(f"  ✓ {title} ({time.monotonic() - started_at:.1f} s)", soft_wrap=True, markup=False)
         finally:
             step.finish()
-            self._leave()
+            self._release_bars()
 
-    def _enter(self) -> Bars | None:
+    def _acquire_bars(self) -> Bars | None:
         if not self.console.is_terminal:
             return None
         with self._lock:
@@ -83,13 +83,13 @@ class Progress:
                 columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
                 self._bars = Bars(*columns, console=self.console, transient=True)
                 self._bars.start()
-            self._users += 1
+            self._active_steps += 1
             return self._bars
 
-    def _leave(self) -> None:
+    def _release_bars(self) -> None:
         with self._lock:
-            self._users -= 1
-            if self._users <= 0 and self._bars is not None:
+            self._active_steps -= 1
+            if self._active_steps <= 0 and self._bars is not None:
                 self._bars.stop()
                 self._bars = None
-                self._users = 0
+                self._active_steps = 0

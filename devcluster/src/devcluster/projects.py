@@ -28,34 +28,34 @@ def ensure(project: Path, reference: str, progress: Progress) -> list[Image]:
         PYTHON,
         project / "Containerfile",
         CHECKOUT,
-        sources=lambda: (_REQUIREMENTS, *_framework(), *_written(project)),
+        sources=lambda: (_REQUIREMENTS, *_framework_files(), *_project_files(project)),
         gather=lambda directory, log: _gather(project, directory, log),
     )
-    return [images.ensure(operator, progress), *(_others(project, progress))]
+    return [images.ensure(operator, progress), *(_auxiliary_images(project, progress))]
 
 
-def _others(project: Path, progress: Progress) -> Iterator[Image]:
-    described = project / "images.toml"
-    content: dict[str, dict[str, Any]] = tomllib.loads(described.read_text()) if described.exists() else {}
-    for reference, told in content.items():
-        directory = project / told["directory"]
-        yield images.build(directory / "Containerfile", reference, directory, told.get("arguments", {}), progress)
+def _auxiliary_images(project: Path, progress: Progress) -> Iterator[Image]:
+    images_file = project / "images.toml"
+    content: dict[str, dict[str, Any]] = tomllib.loads(images_file.read_text()) if images_file.exists() else {}
+    for reference, table in content.items():
+        directory = project / table["directory"]
+        yield images.build(directory / "Containerfile", reference, directory, table.get("arguments", {}), progress)
 
 
-def _framework() -> Iterator[Path]:
+def _framework_files() -> Iterator[Path]:
     yield from (_FRAMEWORK / name for name in _PROJECT)
-    yield from wheels.below(_FRAMEWORK / "src")
+    yield from wheels.source_files(_FRAMEWORK / "src")
 
 
-def _written(project: Path) -> Iterator[Path]:
+def _project_files(project: Path) -> Iterator[Path]:
     yield from (project / name for name in _PROJECT)
-    yield from wheels.below(project / "src")
+    yield from wheels.source_files(project / "src")
 
 
 def _gather(project: Path, directory: Path, log: Path) -> None:
     """The project as its Containerfile expects it, with a directory `wheels` of all that pip would fetch."""
-    wheels.copy(_written(project), project, directory)
+    wheels.copy(_project_files(project), project, directory)
     wheels.download(_REQUIREMENTS, directory / "wheels", log)
     framework = directory.parent / "framework"
-    wheels.copy(_framework(), _FRAMEWORK, framework)
+    wheels.copy(_framework_files(), _FRAMEWORK, framework)
     wheels.build(framework, directory / "wheels", log)

@@ -3,15 +3,15 @@
 import shutil
 from pathlib import Path
 
-from devcluster import cgroups, layout, network, volumes
+from devcluster import cgroups, layout, loop_devices, network
 from devcluster.errors import NotReady
 from devcluster.process import Process, run
 from devcluster.state import State
 
-OWN_CNI_STATE = Path("/var/lib/cni")  # mount point in the machines; ours to remove if nobody else put anything there
+CNI_STATE = Path("/var/lib/cni")  # mount point in the machines; ours to remove if nobody else put anything there
 
 
-def anything() -> bool:
+def cluster_exists() -> bool:
     """Whether there is something of a cluster."""
     return layout.STATE.exists() or layout.RUN.exists()
 
@@ -19,47 +19,47 @@ def anything() -> bool:
 def remove() -> None:
     """End and remove everything that a cluster consists of. Raises NotReady if something does not end."""
     state = State.load()
-    if state is not None and state.of_this_boot():
+    if state is not None and state.is_current_boot():
         for machine in state.machines.values():
-            machine.end()
-    for stray in _strays():
-        stray.end(grace=0)
+            machine.kill()
+    for orphan in _orphan_processes():
+        orphan.terminate(grace=0)
     network.remove_link()
     cgroups.remove()
-    _refuse_mounts()
-    volumes.detach(layout.STATE)
+    _unmount_all()
+    loop_devices.detach(layout.STATE)
     for directory in (layout.STATE, layout.RUN):
         if directory.exists():
             shutil.rmtree(directory)
     # the machines of another cluster have theirs mounted there, which would end with the directory
-    if OWN_CNI_STATE.is_dir() and not any(OWN_CNI_STATE.iterdir()) and not _others():
-        OWN_CNI_STATE.rmdir()
+    if CNI_STATE.is_dir() and not any(CNI_STATE.iterdir()) and not _other_clusters():
+        CNI_STATE.rmdir()
 
 
-def _others() -> list[Path]:
-    return [path for path in layout.STATE.parent.glob(f"{layout.FAMILY}*") if path != layout.STATE]
+def _other_clusters() -> list[Path]:
+    return [path for path in layout.STATE.parent.glob(f"{layout.NAME_PREFIX}*") if path != layout.STATE]
 
 
-def _strays() -> list[Process]:
+def _orphan_processes() -> list[Process]:
     """First processes of machines that no state file tells of: `up` was killed in between.
 
     Their program is the copy that was made below `layout.STATE` for them, which nobody else runs.
     """
-    found: list[Process] = []
+    orphans: list[Process] = []
     for entry in Path("/proc").iterdir():
         process = Process.of(int(entry.name)) if entry.name.isdigit() else None
-        program = None if process is None else process.program()
+        program = None if process is None else process.executable()
         if process is not None and program is not None and program.is_relative_to(layout.STATE):
-            found.append(process)
-    return found
+            orphans.append(process)
+    return orphans
 
 
-def _refuse_mounts() -> None:
+def _unmount_all() -> None:
     """Unmount what somebody mounted below our directories: what is mounted there must not be deleted with them."""
     for directory in (layout.STATE, layout.RUN):
         targets = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
         for target in sorted(filter(lambda each: Path(each).is_relative_to(directory), targets), reverse=True):
             run(["umount", target])
-        left = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-        if any(Path(target).is_relative_to(directory) for target in left):
+        remaining = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        if any(Path(target).is_relative_to(directory) for target in remaining):
             raise NotReady(f"something is still mounted below {directory}")

@@ -16,8 +16,8 @@ from devcluster.commands import logged
 from devcluster.progress import Progress
 
 # Both write nothing that is only for reading; dpkg remembers it for the packages that Containerfiles add.
-_LEFT_OUT = ("doc", "info", "locale", "lintian", "man")
-_RECIPE = "1"  # part of what identifies a base, so that a change here makes new ones
+_EXCLUDED_SHARE_DIRECTORIES = ("doc", "info", "locale", "lintian", "man")
+_RECIPE_VERSION = "1"  # part of what identifies a base, so that a change here makes new ones
 APT_OPTIONS = (
     # A mirror that is a snapshot, or behind, is not a reason to fail.
     'Acquire::Check-Valid-Until "false"',
@@ -27,21 +27,21 @@ APT_OPTIONS = (
 
 
 @dataclass(frozen=True)
-class _Made:
+class _BaseSpec:
     """What a base image is made of."""
 
     suite: str
     packages: tuple[str, ...] = ()
 
 
-_MADE = {
-    "docker.io/library/debian:bookworm-slim": _Made("bookworm"),
-    "docker.io/library/debian:trixie-slim": _Made("trixie"),
-    "docker.io/library/debian:sid-slim": _Made("sid"),
+_BASE_SPECS = {
+    "docker.io/library/debian:bookworm-slim": _BaseSpec("bookworm"),
+    "docker.io/library/debian:trixie-slim": _BaseSpec("trixie"),
+    "docker.io/library/debian:sid-slim": _BaseSpec("sid"),
     # With the Python that is Debian's; the official image has its own, below /usr/local.
-    "docker.io/library/python:3.13-slim": _Made("trixie", ("ca-certificates", "python3-venv")),
+    "docker.io/library/python:3.13-slim": _BaseSpec("trixie", ("ca-certificates", "python3-venv")),
 }
-BASES = tuple(_MADE)
+BASES = tuple(_BASE_SPECS)
 """The base images that can be made here, by their full names."""
 
 
@@ -54,22 +54,22 @@ class Base:
 
     reference: str
     archive: Path
-    identity: str
+    digest: str
 
 
-def known(reference: str) -> Base | None:
+def cached(reference: str) -> Base | None:
     """The base image that is in the cache, or None.
 
     `reference` is a full image name, as in `docker.io/library/debian:sid-slim`.
     """
     try:
-        found = json.loads(_description(reference).read_text())
+        description = json.loads(_description_path(reference).read_text())
     except (FileNotFoundError, json.JSONDecodeError):
         return None
-    archive = _directory() / str(found["archive"])
-    if found["recipe"] != _RECIPE or not archive.exists():
+    archive = _directory() / str(description["archive"])
+    if description["recipe"] != _RECIPE_VERSION or not archive.exists():
         return None
-    return Base(reference, archive, str(found["identity"]))
+    return Base(reference, archive, str(description["identity"]))
 
 
 def ensure(reference: str, progress: Progress) -> Base:
@@ -77,28 +77,32 @@ def ensure(reference: str, progress: Progress) -> Base:
 
     Raises CommandFailed, with the log's place, where the packages cannot be had.
     """
-    if found := known(reference):
+    if found := cached(reference):
         return found
-    name, made = _name(reference), _MADE[reference]
+    name, spec = _name(reference), _BASE_SPECS[reference]
     _directory().mkdir(parents=True, exist_ok=True)
     archive = _directory() / f"{name}-{time.strftime('%Y%m%d%H%M%S', time.gmtime())}.tar"
     unfinished = archive.with_suffix(".unfinished")
     with progress.step(f"Make the base image {reference.rpartition('/')[2]} (half a minute)"):
-        logged([*_command(made), str(unfinished), *sources(made.suite)], _directory() / f"{name}.log", seconds=900)
+        logged(
+            [*_mmdebstrap_command(spec), str(unfinished), *sources(spec.suite)],
+            _directory() / f"{name}.log",
+            seconds=900,
+        )
     with unfinished.open("rb") as file:
-        identity = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
     for old in _directory().glob(f"{name}-*.tar"):
         old.unlink()
     unfinished.rename(archive)
-    text = json.dumps({"archive": archive.name, "identity": identity, "recipe": _RECIPE}, indent=2)
-    written = _description(reference).with_suffix(".unfinished")
-    written.write_text(text)
-    written.rename(_description(reference))
-    return Base(reference, archive, identity)
+    text = json.dumps({"archive": archive.name, "identity": digest, "recipe": _RECIPE_VERSION}, indent=2)
+    temporary = _description_path(reference).with_suffix(".unfinished")
+    temporary.write_text(text)
+    temporary.rename(_description_path(reference))
+    return Base(reference, archive, digest)
 
 
 def _directory() -> Path:
-    return architecture.cache("rootfs")
+    return architecture.cache_directory("rootfs")
 
 
 def _name(reference: str) -> str:
@@ -106,25 +110,25 @@ def _name(reference: str) -> str:
     return reference.rpartition("/")[2].replace(":", "-")
 
 
-def _description(reference: str) -> Path:
+def _description_path(reference: str) -> Path:
     return _directory() / f"{_name(reference)}.json"
 
 
-def _command(made: _Made) -> list[str]:
-    options = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in _LEFT_OUT]
+def _mmdebstrap_command(spec: _BaseSpec) -> list[str]:
+    options = [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in _EXCLUDED_SHARE_DIRECTORIES]
     return [
         "mmdebstrap",
-        *([f"--architectures={architecture.CHOSEN}"] if architecture.FOREIGN else []),
+        *([f"--architectures={architecture.TARGET}"] if architecture.IS_EMULATED else []),
         "--variant=minbase",
         "--format=tar",
         *(f"--aptopt={option}" for option in APT_OPTIONS),
         *options,
-        *([f"--include={','.join(made.packages)}"] if made.packages else []),
+        *([f"--include={','.join(spec.packages)}"] if spec.packages else []),
         "--dpkgopt=path-include=/usr/share/doc/*/copyright",
         # A build that is interrupted is thrown away, so its files need not be safe on disk.
         "--dpkgopt=force-unsafe-io",
         '--customize-hook=rm -rf "$1/etc/hostname" "$1/etc/resolv.conf" "$1/var/log/"* "$1/var/cache/debconf/"*-old',
-        made.suite,
+        spec.suite,
     ]
 
 

@@ -15,7 +15,7 @@ from devcluster.process import Process
 FILE = layout.STATE / "state.json"
 
 # A cluster made by other versions of these is not the same cluster; the rest only looks at it.
-SHAPING = (
+CLUSTER_DEFINING_MODULES = (
     "addons",
     "certificates",
     "cgroups",
@@ -35,12 +35,12 @@ SHAPING = (
 def version() -> str:
     """A digest of all that decides what a cluster of this checkout is."""
     digest = hashlib.sha256(binaries.key().encode())
-    for module in SHAPING:
+    for module in CLUSTER_DEFINING_MODULES:
         digest.update((Path(__file__).parent / f"{module}.py").read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _boot() -> str:
+def _boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -56,8 +56,8 @@ class State:
     link: ipaddress.IPv4Network
     binaries: Path
     nodes: list[NodeLayout]
-    ip: str = layout.IP
-    boot: str = field(default_factory=_boot)
+    ip_family: str = layout.IP_FAMILY
+    boot_id: str = field(default_factory=_boot_id)
     complete: bool = False
     machines: dict[str, Machine] = field(default_factory=dict[str, Machine])
 
@@ -67,12 +67,12 @@ class State:
 
     def alive(self) -> bool:
         """Whether it was made to the end, in this boot, and its control plane runs."""
-        return self.mendable() and self.control_plane.alive()
+        return self.repairable() and self.control_plane.alive()
 
-    def mendable(self) -> bool:
+    def repairable(self) -> bool:
         """Whether all of it that has ended can be started again: it was made to the end, in this boot."""
         names = {layout.CONTROL_PLANE, *(node.name for node in self.nodes)}
-        return self.complete and self.of_this_boot() and self.machines.keys() == names
+        return self.complete and self.is_current_boot() and self.machines.keys() == names
 
     def save(self) -> None:
         """Write it, whole or not at all."""
@@ -81,13 +81,15 @@ class State:
             "link": str(self.link),
             "binaries": str(self.binaries),
             "nodes": [node.number for node in self.nodes],
-            "ip": self.ip,
-            "boot": self.boot,
+            "ip": self.ip_family,
+            "boot": self.boot_id,
             "complete": self.complete,
             "machines": {
                 machine.name: {
-                    "first": _pair(machine.first),
-                    "components": {name: _pair(process) for name, process in machine.components.items()},
+                    "first": _pid_and_start_time(machine.init),
+                    "components": {
+                        name: _pid_and_start_time(process) for name, process in machine.components.items()
+                    },
                 }
                 for machine in list(self.machines.values())
             },
@@ -117,16 +119,16 @@ class State:
             link=ipaddress.IPv4Network(content["link"]),
             binaries=Path(content["binaries"]),
             nodes=[NodeLayout(number) for number in content.get("nodes", (1, 2))],  # an old one has to go
-            ip=content.get("ip", "4"),
-            boot=content["boot"],
+            ip_family=content.get("ip", "4"),
+            boot_id=content["boot"],
             complete=content["complete"],
             machines=machines,
         )
 
-    def of_this_boot(self) -> bool:
+    def is_current_boot(self) -> bool:
         """Whether its process ids still mean what they meant."""
-        return self.boot == _boot()
+        return self.boot_id == _boot_id()
 
 
-def _pair(process: Process) -> list[int]:
-    return [process.pid, process.started]
+def _pid_and_start_time(process: Process) -> list[int]:
+    return [process.pid, process.start_time]

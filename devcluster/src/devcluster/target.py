@@ -42,8 +42,8 @@ class Target:
         """
         done = self.try_kubectl(*arguments, stdin=stdin, seconds=seconds)
         if done.returncode != 0:
-            words = (done.stderr or done.stdout).strip()
-            raise CommandFailed(f"kubectl {' '.join(arguments)}: {words}")
+            output = (done.stderr or done.stdout).strip()
+            raise CommandFailed(f"kubectl {' '.join(arguments)}: {output}")
         return done.stdout
 
     def try_kubectl(
@@ -71,7 +71,7 @@ class Target:
         return self.kubectl("apply", "--server-side", *scope, "--filename=-", stdin=manifest)
 
 
-def wait_until(what: str, probe: Callable[[], T | None], *, seconds: float, every: float = 0.25) -> T:
+def wait_until(description: str, probe: Callable[[], T | None], *, seconds: float, interval: float = 0.25) -> T:
     """The first result of `probe` that is neither None nor False.
 
     Raises NotReady, naming `what`, when there is none within `seconds`.
@@ -82,21 +82,21 @@ def wait_until(what: str, probe: Callable[[], T | None], *, seconds: float, ever
         if found is not None and found is not False:
             return found
         if time.monotonic() > deadline:
-            raise NotReady(f"not within {seconds:.0f} s: {what}")
-        time.sleep(every)
+            raise NotReady(f"not within {seconds:.0f} s: {description}")
+        time.sleep(interval)
 
 
-def target(progress: Progress) -> Target:
+def select_target(progress: Progress) -> Target:
     """The cluster that `$CLUSTER` names; the devcluster is started if need be.
 
     Raises Unsupported for an unknown name, or where there is no kubectl.
     """
     name = os.environ.get("CLUSTER", "devcluster") or "devcluster"
     if name == "current":
-        found = shutil.which("kubectl")
-        if found is None:
+        kubectl_path = shutil.which("kubectl")
+        if kubectl_path is None:
             raise Unsupported("CLUSTER=current needs kubectl in PATH")
-        return Target(found, None)
+        return Target(kubectl_path, None)
     if name != "devcluster":
         raise Unsupported(f'CLUSTER={name} is unknown: use "devcluster" or "current"')
     cluster.up(progress)

@@ -5,7 +5,7 @@ They are no part of the cluster, so a newer one does not replace it.
 
 from pathlib import Path
 
-from devcluster.gomodule import GoModule
+from devcluster.go_module import GoModule
 from devcluster.progress import Progress
 
 MODULE = GoModule(Path(__file__).parents[2] / "tools", "helm", "tools")
@@ -26,7 +26,7 @@ def _build(directory: Path, progress: Progress) -> None:
     version = MODULE.version(HELM)
     package = f"{HELM}/cmd/helm"
     with progress.step("Fetch the Go modules (1 minute at most)"):
-        total = MODULE.packages(package)
+        total = MODULE.count_packages(package)
     flags = f"-s -w -X {HELM}/internal/version.version={version}"
     with progress.step(f"Build helm {version} ({COLD_BUILD})", total=total) as step:
         MODULE.compile(directory, flags, (package,), step)

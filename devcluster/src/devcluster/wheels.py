@@ -12,7 +12,7 @@ from devcluster.commands import logged
 PYTHON = "3.13"  # Debian trixie's
 _REQUIREMENTS = "requirements/operator.txt"
 _DISTRIBUTIONS = ("packages/steersman", "operators/databases")
-_SOURCES = tuple(f"{name}/src" for name in _DISTRIBUTIONS)
+_SOURCE_DIRECTORIES = tuple(f"{name}/src" for name in _DISTRIBUTIONS)
 _FILES = (
     "packages/steersman/README.md",
     *(f"{name}/pyproject.toml" for name in _DISTRIBUTIONS),
@@ -24,11 +24,11 @@ _FILES = (
 def sources(checkout: Path) -> Iterator[Path]:
     """Every file that decides what is in the image."""
     yield from (checkout / name for name in _FILES)
-    for name in _SOURCES:
-        yield from below(checkout / name)
+    for name in _SOURCE_DIRECTORIES:
+        yield from source_files(checkout / name)
 
 
-def context(checkout: Path, directory: Path, log: Path) -> None:
+def fill_context(checkout: Path, directory: Path, log: Path) -> None:
     """Fill `directory` as the Containerfile's build context, with wheels for everything.
 
     Raises CommandFailed with the log's place.
@@ -53,7 +53,7 @@ def build(distribution: Path, directory: Path, log: Path) -> None:
     logged(command, log, seconds=120, directory=distribution)
 
 
-def below(directory: Path) -> Iterator[Path]:
+def source_files(directory: Path) -> Iterator[Path]:
     """The files below a directory that somebody wrote."""
     yield from (p for p in sorted(directory.rglob("*")) if p.is_file() and "__pycache__" not in p.parts)
 
@@ -63,21 +63,21 @@ def download(requirements: Path, target: Path, log: Path) -> None:
 
     They are kept between calls, the newest set of each file's name. Raises CommandFailed with the log's place.
     """
-    cache = architecture.cache("wheels") / requirements.stem
-    content = f"{PYTHON} {architecture.MACHINE}".encode() + requirements.read_bytes()
-    kept = cache / hashlib.sha256(content).hexdigest()[:16]
+    cache = architecture.cache_directory("wheels") / requirements.stem
+    content = f"{PYTHON} {architecture.TARGET_MACHINE}".encode() + requirements.read_bytes()
+    cached_wheels = cache / hashlib.sha256(content).hexdigest()[:16]
     with lock.exclusive(cache.with_suffix(".lock")):
-        if not kept.exists():
+        if not cached_wheels.exists():
             unfinished = cache / "unfinished"
             shutil.rmtree(cache, ignore_errors=True)
             unfinished.mkdir(parents=True)
             logged([*_pip_download(), f"--dest={unfinished}", f"--requirement={requirements}"], log, seconds=600)
-            unfinished.rename(kept)
-        shutil.copytree(kept, target)
+            unfinished.rename(cached_wheels)
+        shutil.copytree(cached_wheels, target)
 
 
 def _pip_download() -> list[str]:
-    machine = architecture.MACHINE
+    machine = architecture.TARGET_MACHINE
     # glibc 2.41, and all that is older
     platforms = [f"manylinux_2_{minor}_{machine}" for minor in range(41, 16, -1)]
     platforms += [f"manylinux2014_{machine}", f"linux_{machine}"]

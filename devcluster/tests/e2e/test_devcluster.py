@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.disruptive, pytest.mark.addresses]
 
 NODES = [node.name for node in layout.NODES[: layout.DEFAULT_NODES]]
 PEERS = ("web-0", "web-1")
-OUTSIDE = {"4": "203.0.113.1", "6": "2001:db8::1"}[layout.IP]  # of documentation
+OUTSIDE = {"4": "203.0.113.1", "6": "2001:db8::1"}[layout.IP_FAMILY]  # of documentation
 
 # One pod on each of two nodes, of as many as there are; none of them root's, each with a volume.
 WEB = f"""
@@ -95,23 +95,23 @@ def web(ours: Target) -> Iterator[str]:
         yield name
 
 
-def pod(target: Target, namespace: str, name: str) -> dict[str, Any]:
+def read_pod(target: Target, namespace: str, name: str) -> dict[str, Any]:
     found = target.get("pod", name, f"--namespace={namespace}")
     assert found is not None
     return found
 
 
-def test_two_nodes_are_ready_and_each_has_a_pod(ours: Target, web: str) -> None:
-    assert sorted(pod(ours, web, name)["spec"]["nodeName"] for name in PEERS) == NODES
+def test_two_nodes_are_ready_with_one_pod_each(ours: Target, web: str) -> None:
+    assert sorted(read_pod(ours, web, name)["spec"]["nodeName"] for name in PEERS) == NODES
 
 
 @pytest.mark.parametrize("peer", PEERS)
-def test_names_of_services_and_of_headless_pods_resolve_on_both_nodes(ours: Target, web: str, peer: str) -> None:
+def test_service_and_pod_names_resolve_on_both_nodes(ours: Target, web: str, peer: str) -> None:
     service = ours.get("service", "web", f"--namespace={web}")
     assert service is not None
     for name in ("web", f"web.{web}", f"web.{web}.svc", f"web.{web}.svc.{layout.CLUSTER_DOMAIN}"):
         assert toolbox(ours, web, peer, "lookup", name) == service["spec"]["clusterIP"]
-    addresses = [pod(ours, web, name)["status"]["podIP"] for name in PEERS]
+    addresses = [read_pod(ours, web, name)["status"]["podIP"] for name in PEERS]
     for name, address in zip(PEERS, addresses, strict=True):
         assert toolbox(ours, web, peer, "lookup", f"{name}.peers.{web}.svc") == address
     assert toolbox(ours, web, peer, "lookup", "peers").split() == sorted(addresses)
@@ -143,27 +143,27 @@ def test_the_api_server_is_reached_at_its_service(ours: Target, web: str, peer: 
 @pytest.mark.parametrize(
     "address",
     [
-        pytest.param(str(layout.SERVICES[77 * 256 + 77]), id="dead-service"),
-        pytest.param(str(layout.NODES[0].pods[250]), id="dead-pod-on-node-1"),
-        pytest.param(str(layout.NODES[1].pods[250]), id="dead-pod-on-node-2"),
+        pytest.param(str(layout.SERVICE_CIDR[77 * 256 + 77]), id="dead-service"),
+        pytest.param(str(layout.NODES[0].pod_cidr[250]), id="dead-pod-on-node-1"),
+        pytest.param(str(layout.NODES[1].pod_cidr[250]), id="dead-pod-on-node-2"),
         pytest.param("host-side-of-link", id="host-side-of-link"),
         pytest.param("address-of-host", id="address-of-host"),
         pytest.param(OUTSIDE, id="outside"),
     ],
 )
-def test_what_nothing_serves_fails_and_goes_nowhere(ours: Target, web: str, peer: str, address: str) -> None:
+def test_unserved_addresses_are_unreachable(ours: Target, web: str, peer: str, address: str) -> None:
     state = State.load()
     assert state is not None
     known = {"host-side-of-link": str(state.link[1]), "address-of-host": host_address()}
-    if known.get(address, address) is None or (layout.IP == "6" and address == "host-side-of-link"):
-        pytest.skip(f"the host has none of IPv{layout.IP}")
+    if known.get(address, address) is None or (layout.IP_FAMILY == "6" and address == "host-side-of-link"):
+        pytest.skip(f"the host has none of IPv{layout.IP_FAMILY}")
     with pytest.raises(CommandFailed, match=r"refused|unreachable|no route"):
-        toolbox(ours, web, peer, "connect", f"{layout.in_url(known.get(address) or address)}:80")
+        toolbox(ours, web, peer, "connect", f"{layout.url_host(known.get(address) or address)}:80")
 
 
 def host_address() -> str | None:
     """The address by which the host reaches others; None on a host without a default route. Sends nothing."""
-    with socket.socket({"4": socket.AF_INET, "6": socket.AF_INET6}[layout.IP], socket.SOCK_DGRAM) as probe:
+    with socket.socket({"4": socket.AF_INET, "6": socket.AF_INET6}[layout.IP_FAMILY], socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((OUTSIDE, 9))
         except OSError:
@@ -177,7 +177,7 @@ def test_no_machine_has_a_default_route(ours: Target) -> None:
     for machine in state.machines.values():
         for family in ("-4", "-6"):
             assert run(machine.in_network(["ip", family, "route", "show", "default"])) == ""
-    setting = {"4": "ipv4/ip_forward", "6": "ipv6/conf/all/forwarding"}[layout.IP]
+    setting = {"4": "ipv4/ip_forward", "6": "ipv6/conf/all/forwarding"}[layout.IP_FAMILY]
     assert run(state.control_plane.enter(["cat", f"/proc/sys/net/{setting}"])).strip() == "0"
 
 
@@ -209,16 +209,16 @@ def test_port_forward(ours: Target, web: str, peer: str) -> None:
             forward.terminate()
 
 
-def test_a_volume_survives_its_pod_and_restarts_of_kubelet_and_containerd(ours: Target, web: str) -> None:
+def test_volume_survives_pod_and_node_component_restarts(ours: Target, web: str) -> None:
     toolbox(ours, web, "web-0", "write", "/data/note", "kept")
-    first = pod(ours, web, "web-0")
+    first = read_pod(ours, web, "web-0")
     ours.kubectl("delete", "pod", "web-0", f"--namespace={web}", "--timeout=60s", seconds=70)
     ours.kubectl("rollout", "status", "statefulset/web", f"--namespace={web}", "--timeout=60s", seconds=70)
-    assert pod(ours, web, "web-0")["metadata"]["uid"] != first["metadata"]["uid"]
+    assert read_pod(ours, web, "web-0")["metadata"]["uid"] != first["metadata"]["uid"]
     assert toolbox(ours, web, "web-0", "read", "/data/note") == "kept"
 
-    number = NODES.index(pod(ours, web, "web-0")["spec"]["nodeName"]) + 1
-    before = pod(ours, web, "web-0")["status"]["containerStatuses"][0]["containerID"]
+    number = NODES.index(read_pod(ours, web, "web-0")["spec"]["nodeName"]) + 1
+    before = read_pod(ours, web, "web-0")["status"]["containerStatuses"][0]["containerID"]
     for component in ("containerd", "kubelet"):
         cluster.restart(component, number, graceful=False)
 
@@ -227,10 +227,10 @@ def test_a_volume_survives_its_pod_and_restarts_of_kubelet_and_containerd(ours: 
         return read.stdout.strip() == "kept"
 
     wait_until("the new kubelet knows its pods", kept, seconds=60)
-    assert pod(ours, web, "web-0")["status"]["containerStatuses"][0]["containerID"] == before
+    assert read_pod(ours, web, "web-0")["status"]["containerStatuses"][0]["containerID"] == before
 
 
-def test_a_deleted_claim_takes_its_directory_along(ours: Target, namespace: str) -> None:
+def test_deleted_pvc_removes_its_directory(ours: Target, namespace: str) -> None:
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -268,50 +268,50 @@ def test_a_deleted_claim_takes_its_directory_along(ours: Target, namespace: str)
     wait_until("the directory is gone", lambda: not directory.exists(), seconds=30)
 
 
-def test_up_again_changes_nothing(ours: Target) -> None:
+def test_up_repeated_changes_no_processes(ours: Target) -> None:
     before = cluster.status()
     again = cluster.up(Progress())
     assert again.processes == before.processes
     assert not again.ended
-    assert not again.cut_off
+    assert not again.disconnected
 
 
-def test_up_starts_again_what_has_ended_and_nothing_else(ours: Target) -> None:
+def test_up_restarts_only_ended_components(ours: Target) -> None:
     before = cluster.status().processes
     state = State.load()
     assert state is not None
-    state.control_plane.components["kube-scheduler"].end(grace=0)
+    state.control_plane.components["kube-scheduler"].terminate(grace=0)
     assert cluster.status().ended == ["control-plane/kube-scheduler"]
     after = cluster.up(Progress()).processes
     assert {name for name in before if before[name] != after[name]} == {"control-plane/kube-scheduler"}
 
 
-def test_a_node_whose_cable_is_pulled_is_out_of_reach_and_comes_back(ours: Target, web: str) -> None:
-    here, there = sorted(PEERS, key=lambda name: pod(ours, web, name)["spec"]["nodeName"])
-    address = f"{layout.in_url(pod(ours, web, there)['status']['podIP'])}:8080"
+def test_disconnected_node_recovers_when_reconnected(ours: Target, web: str) -> None:
+    here, there = sorted(PEERS, key=lambda name: read_pod(ours, web, name)["spec"]["nodeName"])
+    address = f"{layout.url_host(read_pod(ours, web, there)['status']['podIP'])}:8080"
     toolbox(ours, web, here, "connect", address)
-    cluster.stop_node(2)
+    cluster.disconnect_node(2)
     try:
-        assert cluster.status().cut_off == ["steersman-2"]
+        assert cluster.status().disconnected == ["steersman-2"]
         with pytest.raises(CommandFailed, match=r"timeout|unreachable|no route"):
             toolbox(ours, web, here, "connect", address)
     finally:
-        cluster.start_node(2)
-    wait_until("its pod answers again", lambda: connects(ours, web, here, address), seconds=30)
-    assert cluster.status().cut_off == []
+        cluster.restore_node(2)
+    wait_until("its pod answers again", lambda: can_connect(ours, web, here, address), seconds=30)
+    assert cluster.status().disconnected == []
 
 
-def connects(target: Target, namespace: str, peer: str, address: str) -> bool:
+def can_connect(target: Target, namespace: str, peer: str, address: str) -> bool:
     command = ("exec", f"--namespace={namespace}", peer, "--", "toolbox", "connect", address)
     return target.try_kubectl(*command).returncode == 0
 
 
 @pytest.mark.parametrize("identity", certificates.identities())
-def test_the_api_server_knows_each_component_as_itself(ours: Target, identity: str) -> None:
+def test_component_identity_is_recognised(ours: Target, identity: str) -> None:
     user, group = certificates.identities()[identity]
     state = State.load()
     assert state is not None
-    config = layout.KUBECONFIG if identity == "admin" else kubeconfig.component(identity)
+    config = layout.KUBECONFIG if identity == "admin" else kubeconfig.component_path(identity)
     whoami = [ours.kubectl_path, f"--kubeconfig={config}", "auth", "whoami", "--output=json"]
     inside = identity not in ("admin", "bootstrap")
     answer = json.loads(run(state.control_plane.in_network(whoami) if inside else whoami))
@@ -335,7 +335,9 @@ def test_the_api_server_knows_each_component_as_itself(ours: Target, identity: s
         ("volumes", "get", "secrets", False),
     ],
 )
-def test_what_an_identity_may_do(ours: Target, identity: str, verb: str, resource: str, allowed: bool) -> None:
+def test_identity_has_expected_permissions(
+    ours: Target, identity: str, verb: str, resource: str, allowed: bool
+) -> None:
     user, group = certificates.identities()[identity]
     review = {
         "apiVersion": "authorization.k8s.io/v1",
@@ -343,36 +345,36 @@ def test_what_an_identity_may_do(ours: Target, identity: str, verb: str, resourc
         "spec": {
             "user": user,
             "groups": [group] if group else [],
-            "resourceAttributes": access(verb, resource),
+            "resourceAttributes": access_cases(verb, resource),
         },
     }
     answer = ours.kubectl("create", "--filename=-", "--output=json", stdin=json.dumps(review))
     assert json.loads(answer)["status"].get("allowed", False) is allowed
 
 
-def access(verb: str, resource: str) -> dict[str, str]:
+def access_cases(verb: str, resource: str) -> dict[str, str]:
     name, _, part = resource.partition("/")
     return {"verb": verb, "resource": name, "subresource": part}
 
 
-def test_kubelets_and_the_api_server_refuse_strangers(ours: Target) -> None:
+def test_kubelets_and_api_server_reject_anonymous(ours: Target) -> None:
     state = State.load()
     assert state is not None
     config = yaml.safe_load(layout.KUBECONFIG.read_text())
-    assert config["clusters"][0]["cluster"]["server"] == kubeconfig.server(state.link)
+    assert config["clusters"][0]["cluster"]["server"] == kubeconfig.server_url(state.link)
     assert layout.KUBECONFIG.stat().st_mode & 0o077 == 0
-    trust = ssl.create_default_context(cafile=str(certificates.CLUSTER.certificate))
+    trust = ssl.create_default_context(cafile=str(certificates.CLUSTER_CA.certificate))
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trust))
     with pytest.raises(urllib.error.HTTPError, match="403"):
-        opener.open(f"{kubeconfig.server(state.link)}/api/v1/nodes", timeout=10)
+        opener.open(f"{kubeconfig.server_url(state.link)}/api/v1/nodes", timeout=10)
     for node in state.nodes:
-        address = f"https://{layout.in_url(node.address)}:10250/pods"
-        asked = run(state.control_plane.in_network([sys.executable, "-c", ASK_AS_NOBODY, address]))
+        address = f"https://{layout.url_host(node.address)}:10250/pods"
+        asked = run(state.control_plane.in_network([sys.executable, "-c", ANONYMOUS_REQUEST, address]))
         assert asked.strip() == "401"
 
 
 # run with the network of the control plane, from which kubelets can be reached
-ASK_AS_NOBODY = """
+ANONYMOUS_REQUEST = """
 import ssl, sys, urllib.error, urllib.request
 try:
     urllib.request.urlopen(sys.argv[1], timeout=10, context=ssl._create_unverified_context())

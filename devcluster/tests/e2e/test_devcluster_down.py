@@ -17,7 +17,7 @@ from devcluster.process import run
 NAME = "leavings"
 TITLE = f"steersman-devcluster-{NAME}"
 KINDS = ("cgroup", "ipc", "mnt", "net", "pid", "uts")
-DOWN_WITHIN = 120.0
+DOWN_TIMEOUT_SECONDS = 120.0
 FORWARDING = ("ipv4/ip_forward", "ipv6/conf/all/forwarding")
 
 USER = """
@@ -36,7 +36,7 @@ spec:
 """
 
 
-def devcluster(*arguments: str, seconds: float = 600) -> str:
+def run_devcluster(*arguments: str, seconds: float = 600) -> str:
     command = [sys.executable, "-m", "devcluster", *arguments]
     environment = {**os.environ, "DEVCLUSTER": NAME, "CLUSTER": ""}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
@@ -51,7 +51,7 @@ def namespaces(process: Path) -> set[str]:
         return set()
 
 
-def host() -> dict[str, object]:
+def host_state() -> dict[str, object]:
     """What the host has of interfaces, routes, rules and settings of the firewall, whoever's they are."""
     rules = run(["sh", "-c", "iptables-save; ip6tables-save"]).splitlines()
     # Of a route that a router has announced, it is told how long it lasts: each moment less.
@@ -66,7 +66,7 @@ def host() -> dict[str, object]:
     }
 
 
-def leavings() -> list[str]:
+def cluster_leftovers() -> list[str]:
     """All that bears the cluster's name: directories, control groups, mounts, devices, processes."""
     groups = [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{TITLE}")]
     directories = [str(path) for place in ("/run", "/var/lib") for path in Path(place).glob(f"{TITLE}*")]
@@ -86,12 +86,12 @@ def leavings() -> list[str]:
 @pytest.mark.disruptive
 @pytest.mark.addresses
 @pytest.mark.parametrize("crashed", [False, True], ids=["running", "crashed"])
-def test_down_leaves_nothing(crashed: bool) -> None:
+def test_down_leaves_no_host_resources(crashed: bool) -> None:
     """Nor does it wait for a node whose cable is bad."""
-    devcluster("down")
-    before = host()
-    assert not leavings()
-    devcluster("up", "--nodes", "2")
+    run_devcluster("down")
+    before = host_state()
+    assert not cluster_leftovers()
+    run_devcluster("up", "--nodes", "2")
     state = json.loads(Path(f"/var/lib/{TITLE}/state.json").read_text())
     firsts = [machine["first"][0] for machine in state["machines"].values()]
     own = set[str]().union(*(namespaces(Path(f"/proc/{pid}")) for pid in firsts)) - namespaces(Path("/proc/self"))
@@ -99,15 +99,15 @@ def test_down_leaves_nothing(crashed: bool) -> None:
     kubectl = [f"{state['binaries']}/kubectl", f"--kubeconfig=/var/lib/{TITLE}/kubeconfig"]
     run([*kubectl, "apply", "--filename=-"], stdin=USER)
     run([*kubectl, "wait", "pod/user", "--for=condition=Ready", "--timeout=60s"], seconds=70)
-    assert any("loop" in line for line in leavings())
-    assert host() != before
+    assert any("loop" in line for line in cluster_leftovers())
+    assert host_state() != before
 
-    devcluster("lose", "2", "--to", "100", "--sent", "30")
+    run_devcluster("lose", "2", "--to", "100", "--sent", "30")
     if crashed:
         os.kill(firsts[0], signal.SIGKILL)
-    devcluster("down", seconds=DOWN_WITHIN)
+    run_devcluster("down", seconds=DOWN_TIMEOUT_SECONDS)
 
-    assert leavings() == []
-    assert host() == before
+    assert cluster_leftovers() == []
+    assert host_state() == before
     assert not [process for process in Path("/proc").glob("[0-9]*") if namespaces(process) & own]
-    assert "There was no cluster" in devcluster("down")
+    assert "There was no cluster" in run_devcluster("down")

@@ -44,7 +44,7 @@ def _base(cache: Path) -> None:
     directory = cache / "rootfs"
     directory.mkdir(parents=True)
     (directory / "archive.tar").write_bytes(b"")
-    described = {"archive": "archive.tar", "identity": BASE.identity, "recipe": "1"}
+    described = {"archive": "archive.tar", "identity": BASE.digest, "recipe": "1"}
     (directory / "debian-trixie-slim.json").write_text(json.dumps(described))
 
 
@@ -57,7 +57,7 @@ def _archive(path: Path) -> None:
         file.addfile(entry, io.BytesIO(index))
 
 
-def test_whatever_goes_into_an_image_changes_its_key(recipe: Recipe) -> None:
+def test_recipe_key_changes_with_every_input(recipe: Recipe) -> None:
     keys = [recipe.key(BASE)]
     assert recipe.key(BASE) == keys[0]
     keys.append(recipe.key(Base(BASE.reference, BASE.archive, "second")))
@@ -93,43 +93,43 @@ def test_a_damaged_archive_is_named(recipe: Recipe, cache: Path) -> None:
         images.cached(recipe)
 
 
-def test_a_base_of_another_recipe_is_made_again(cache: Path) -> None:
+def test_base_of_other_recipe_version_is_not_reused(cache: Path) -> None:
     _base(cache)
-    assert rootfs.known(images.TRIXIE) is not None
+    assert rootfs.cached(images.TRIXIE) is not None
     description = cache / "rootfs" / "debian-trixie-slim.json"
     description.write_text(description.read_text().replace('"recipe": "1"', '"recipe": "0"'))
-    assert rootfs.known(images.TRIXIE) is None
+    assert rootfs.cached(images.TRIXIE) is None
     description.write_text("{")
-    assert rootfs.known(images.TRIXIE) is None
+    assert rootfs.cached(images.TRIXIE) is None
 
 
-def test_only_bases_that_can_be_made_here_are_built_on(recipe: Recipe, tmp_path: Path) -> None:
+def test_build_of_unknown_base_raises(recipe: Recipe, tmp_path: Path) -> None:
     recipe.containerfile.write_text("FROM alpine:3\n")
     with pytest.raises(Unsupported, match=r"must be FROM .*debian:trixie-slim"):
         images.build(recipe.containerfile, "a/b:c", tmp_path, {}, _progress())
 
 
 def test_a_base_may_be_an_argument(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    built_recipes: list[str] = []
 
     def ensure(recipe: Recipe, progress: Progress) -> Image:
-        asked.append(recipe.base)
+        built_recipes.append(recipe.base)
         return Image(recipe.reference, Path("archive"), DIGEST)
 
     monkeypatch.setattr(images, "ensure", ensure)
     recipe.containerfile.write_text("ARG BASE=python:3.13-slim\nFROM ${BASE}\n")
     images.build(recipe.containerfile, "a/b:c", tmp_path, {}, _progress())
     images.build(recipe.containerfile, "a/b:c", tmp_path, {"BASE": "debian:sid-slim"}, _progress())
-    assert asked == [images.PYTHON, images.SID]
+    assert built_recipes == [images.PYTHON, images.SID]
     with pytest.raises(Unsupported):
         images.build(recipe.containerfile, "a/b:c", tmp_path, {"BASE": "alpine:3"}, _progress())
 
 
-def test_without_mysql_all_else_is_had_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+def test_ensure_images_without_mysql_builds_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    built_recipes: list[str] = []
 
     def ensure(recipe: Recipe, progress: Progress) -> Image:
-        asked.append(recipe.name)
+        built_recipes.append(recipe.name)
         if recipe is images.MYSQL:
             raise CommandFailed("mmdebstrap ended with 1; all of it is in /a/log\nand more")
         return Image(recipe.reference, Path("archive"), DIGEST)
@@ -141,17 +141,17 @@ def test_without_mysql_all_else_is_had_and_it_is_said(monkeypatch: pytest.Monkey
         monkeypatch.setattr(images, name, played)
     output = io.StringIO()
     for _ in range(2):
-        had = images.ensure_images(_progress(output))
-        assert [image.reference for image in had] == [images.POSTGRESQL.reference, images.OPERATOR.reference]
+        ensured = images.ensure_images(_progress(output))
+        assert [image.reference for image in ensured] == [images.POSTGRESQL.reference, images.OPERATOR.reference]
     assert "clusters of it do not start" in output.getvalue()
     assert "/a/log" in output.getvalue()
-    assert asked.count("mysql-9.7") == 1, "sid is not tried again at once"
+    assert built_recipes.count("mysql-9.7") == 1, "sid is not tried again at once"
 
 
-def test_archives_of_earlier_contents_do_not_pile_up(recipe: Recipe, cache: Path) -> None:
+def test_prune_archives_keeps_newest(recipe: Recipe, cache: Path) -> None:
     archives = [cache / "images" / f"name-tag-{number}.oci.tar" for number in range(4)]
     for age, archive in enumerate(archives):
         _archive(archive)
         os.utime(archive, (1000 + age, 1000 + age))
-    images.forget(recipe, archives[3])
+    images.prune_archives(recipe, archives[3])
     assert [path.exists() for path in archives] == [False, False, True, True]

@@ -17,36 +17,38 @@ from devcluster.errors import DevclusterError, Unsupported
 
 
 def test_no_two_ranges_overlap() -> None:
-    ranges = [layout.SERVICES, layout.PODS, layout.FABRIC, *layout.LINK_CANDIDATES]
+    ranges = [layout.SERVICE_CIDR, layout.POD_CIDR, layout.NODE_NETWORK, *layout.LINK_CANDIDATES]
     assert not [pair for pair in itertools.combinations(ranges, 2) if pair[0].overlaps(pair[1])]
 
 
-def test_each_node_has_pods_and_an_address_of_its_own() -> None:
-    assert not [pair for pair in itertools.combinations(layout.NODES, 2) if pair[0].pods.overlaps(pair[1].pods)]
+def test_node_addresses_and_pod_ranges_are_unique() -> None:
+    assert not [
+        pair for pair in itertools.combinations(layout.NODES, 2) if pair[0].pod_cidr.overlaps(pair[1].pod_cidr)
+    ]
     for node in layout.NODES:
-        assert node.pods[0] in layout.PODS and node.pods[-1] in layout.PODS
-        assert node.address in layout.FABRIC
+        assert node.pod_cidr[0] in layout.POD_CIDR and node.pod_cidr[-1] in layout.POD_CIDR
+        assert node.address in layout.NODE_NETWORK
     assert len({layout.CONTROL_PLANE_ADDRESS, *(node.address for node in layout.NODES)}) == len(layout.NODES) + 1
 
 
 @pytest.mark.parametrize("name", ["two words", "Upper", "a" * 13, "../up"])
-def test_a_name_that_cannot_be_an_interfaces_is_refused(name: str) -> None:
+def test_invalid_cluster_name_is_rejected(name: str) -> None:
     command = [sys.executable, "-c", "import devcluster.layout"]
-    done = subprocess.run(
+    completed = subprocess.run(
         command, env={**os.environ, "DEVCLUSTER": name}, capture_output=True, text=True, check=False
     )
-    assert f"DEVCLUSTER={name}: at most 12 small letters and digits" in done.stderr
+    assert f"DEVCLUSTER={name}: at most 12 small letters and digits" in completed.stderr
 
 
-def test_the_cache_is_where_the_user_wants_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_directory_follows_xdg_cache_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert layout.cache() == tmp_path / "steersman"
+    assert layout.cache_directory() == tmp_path / "steersman"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert layout.cache() == tmp_path / ".cache" / "steersman"
+    assert layout.cache_directory() == tmp_path / ".cache" / "steersman"
 
 
-def routes(monkeypatch: pytest.MonkeyPatch, *destinations: str) -> None:
+def stub_routes(monkeypatch: pytest.MonkeyPatch, *destinations: str) -> None:
     shown = json.dumps([{"dst": destination} for destination in destinations])
 
     def run(_: object) -> str:
@@ -55,21 +57,21 @@ def routes(monkeypatch: pytest.MonkeyPatch, *destinations: str) -> None:
     monkeypatch.setattr(network, "run", run)
 
 
-def test_the_link_takes_a_range_that_the_host_does_not_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    routes(monkeypatch, "default", "192.0.2.0/24", "127.0.0.1")
-    assert network.free_link() == layout.LINK_CANDIDATES[0]
-    routes(monkeypatch, "default", "198.18.0.0/15")
-    assert network.free_link() == ipaddress.IPv4Network("10.231.255.0/30")
+def test_find_free_link_skips_used_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    stub_routes(monkeypatch, "default", "192.0.2.0/24", "127.0.0.1")
+    assert network.find_free_link() == layout.LINK_CANDIDATES[0]
+    stub_routes(monkeypatch, "default", "198.18.0.0/15")
+    assert network.find_free_link() == ipaddress.IPv4Network("10.231.255.0/30")
 
 
-def test_a_host_that_uses_every_range_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    routes(monkeypatch, "198.16.0.0/12", "10.0.0.0/8", "172.16.0.0/12")
+def test_find_free_link_without_free_range_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    stub_routes(monkeypatch, "198.16.0.0/12", "10.0.0.0/8", "172.16.0.0/12")
     with pytest.raises(DevclusterError, match="the host has routes into all of"):
-        network.free_link()
+        network.find_free_link()
 
 
 @pytest.mark.parametrize(("system", "user", "wanted"), [("darwin", 0, "needs Linux"), ("linux", 1000, "needs root")])
-def test_a_system_without_a_cluster_hears_what_still_works(
+def test_up_on_unsupported_host_lists_alternatives(
     monkeypatch: pytest.MonkeyPatch, system: str, user: int, wanted: str
 ) -> None:
     monkeypatch.setattr(sys, "platform", system)
@@ -78,7 +80,7 @@ def test_a_system_without_a_cluster_hears_what_still_works(
         cluster.up()
 
 
-def test_components_have_identities_of_their_own() -> None:
+def test_components_have_separate_identities() -> None:
     identities = certificates.identities()
     masters = [name for name, (_, group) in identities.items() if group == "system:masters"]
     assert masters == ["bootstrap"]

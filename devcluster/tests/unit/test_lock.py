@@ -8,7 +8,7 @@ from pathlib import Path
 
 from devcluster import lock
 
-HOLD = """
+HOLD_LOCK_SCRIPT = """
 import sys, pathlib
 from devcluster import lock
 with lock.exclusive(pathlib.Path(sys.argv[1])):
@@ -17,9 +17,9 @@ with lock.exclusive(pathlib.Path(sys.argv[1])):
 """
 
 
-def test_a_second_one_waits_and_says_so_until_the_first_dies(tmp_path: Path) -> None:
+def test_lock_second_holder_waits_until_first_dies(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    command = [sys.executable, "-c", HOLD, str(path)]
+    command = [sys.executable, "-c", HOLD_LOCK_SCRIPT, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
@@ -33,7 +33,7 @@ def test_a_second_one_waits_and_says_so_until_the_first_dies(tmp_path: Path) -> 
             assert waited == [True]
 
 
-def test_a_free_lock_is_taken_without_a_word(tmp_path: Path) -> None:
+def test_free_lock_is_acquired_without_notice(tmp_path: Path) -> None:
     waited: list[bool] = []
     with lock.exclusive(tmp_path / "lock", lambda: waited.append(True)):
         assert not waited

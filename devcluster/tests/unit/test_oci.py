@@ -56,7 +56,7 @@ def test_each_image_starts_its_binary(tmp_path: Path) -> None:
             assert tree.getmember("tmp").mode == 0o1777
 
 
-def test_archives_are_made_once(tmp_path: Path) -> None:
+def test_archives_are_written_once(tmp_path: Path) -> None:
     binaries = tmp_path / "bin"
     binaries.mkdir()
     for name in ("toolbox", "coredns"):

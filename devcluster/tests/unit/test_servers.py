@@ -14,28 +14,28 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from devcluster import packages, rootfs, servers
+from devcluster import apt, database_servers, rootfs
 from devcluster.errors import CommandFailed
 from devcluster.progress import Progress
 
 # As the loader is called: what to call it and where the libraries are come before the program.
 LOADER = '#!/bin/sh\nshift 4\nexec "$@"\n'
 VERSIONS = {"trixie": "postgres (PostgreSQL) 17.6", "sid": "mysqld  Ver 9.7.0 for Linux"}
-PROGRAMS = {release.suite: release.programs for release in (servers.TRIXIE, servers.SID)}
+PROGRAMS = {release.suite: release.programs for release in (database_servers.TRIXIE, database_servers.SID)}
 
 
-class Mirror:
+class FakeMmdebstrap:
     """Stands in for mmdebstrap: ``contents`` says what it unpacks of a suite."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.unpacked_suites: list[str] = []
         self.contents: dict[str, Callable[[Path], None]] = {
             suite: partial(unpack, suite=suite, command=f"echo '{version}'") for suite, version in VERSIONS.items()
         }
 
     def __call__(self, arguments: Sequence[str], log: Path, **options: Any) -> None:
         *_, suite, made = arguments
-        self.asked.append(suite)
+        self.unpacked_suites.append(suite)
         Path(made).mkdir()
         self.contents[suite](Path(made))
 
@@ -59,38 +59,40 @@ def nothing(*arguments: object) -> list[str]:
 
 
 @pytest.fixture
-def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mirror:
-    mirror = Mirror()
-    monkeypatch.setattr(servers, "_directory", lambda: tmp_path)
-    monkeypatch.setattr(servers, "logged", mirror)
-    monkeypatch.setattr(packages, "ensure", nothing)
+def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeMmdebstrap:
+    mirror = FakeMmdebstrap()
+    monkeypatch.setattr(database_servers, "_directory", lambda: tmp_path)
+    monkeypatch.setattr(database_servers, "logged", mirror)
+    monkeypatch.setattr(apt, "ensure", nothing)
     monkeypatch.setattr(rootfs, "sources", nothing)
     return mirror
 
 
-def ensure() -> tuple[list[str], str]:
+def ensure_releases() -> tuple[list[str], str]:
     """The releases that can be had, and what was said."""
-    said = io.StringIO()
-    return [root.name.partition("-")[0] for root in servers.ensure(Progress(Console(file=said)))], said.getvalue()
+    notes = io.StringIO()
+    return [
+        root.name.partition("-")[0] for root in database_servers.ensure(Progress(Console(file=notes)))
+    ], notes.getvalue()
 
 
-def test_each_release_is_had_once_and_its_programs_run_where_they_lie(mirror: Mirror) -> None:
-    assert ensure()[0] == ensure()[0] == ["trixie", "sid"]
-    assert sorted(mirror.asked) == ["sid", "trixie"]
-    for release in (servers.TRIXIE, servers.SID):
-        root = servers.root(release)
+def test_releases_are_unpacked_once_and_programs_run(mirror: FakeMmdebstrap) -> None:
+    assert ensure_releases()[0] == ensure_releases()[0] == ["trixie", "sid"]
+    assert sorted(mirror.unpacked_suites) == ["sid", "trixie"]
+    for release in (database_servers.TRIXIE, database_servers.SID):
+        root = database_servers.root(release)
         assert root is not None
         for program in release.programs:
             assert VERSIONS[release.suite] in subprocess.check_output([root / program], text=True)
 
 
-def test_another_version_never_lies_where_servers_are_looked_for(mirror: Mirror, tmp_path: Path) -> None:
+def test_release_of_other_version_is_not_installed(mirror: FakeMmdebstrap, tmp_path: Path) -> None:
     mirror.contents["sid"] = lambda made: unpack(made, "sid", f"ls {tmp_path}; echo Ver 9.8.0")
-    found, said = ensure()
+    found, notes = ensure_releases()
     assert found == ["trixie"]
-    assert "MySQL 9.7 cannot be had" in said
-    assert "Ver 9.8.0" in said
-    assert "sid-1\n" not in said
+    assert "MySQL 9.7 cannot be had" in notes
+    assert "Ver 9.8.0" in notes
+    assert "sid-1\n" not in notes
     assert not [path for path in tmp_path.glob("sid-*") if path.is_dir()]
 
 
@@ -107,19 +109,19 @@ def no_answer(made: Path) -> None:
 
 
 @pytest.mark.parametrize("contents", [no_loader, no_program, no_answer])
-def test_what_cannot_be_had_is_said_and_asked_for_again_a_day_later(
-    mirror: Mirror, tmp_path: Path, contents: Callable[[Path], None]
+def test_unavailable_release_is_noted_and_retried_next_day(
+    mirror: FakeMmdebstrap, tmp_path: Path, contents: Callable[[Path], None]
 ) -> None:
-    well, mirror.contents["sid"] = mirror.contents["sid"], contents
+    available, mirror.contents["sid"] = mirror.contents["sid"], contents
     for _ in range(2):
-        found, said = ensure()
+        found, notes = ensure_releases()
         assert found == ["trixie"]
-        assert "MySQL 9.7 cannot be had" in said
-    assert mirror.asked.count("sid") == 1
-    mirror.contents["sid"] = well
+        assert "MySQL 9.7 cannot be had" in notes
+    assert mirror.unpacked_suites.count("sid") == 1
+    mirror.contents["sid"] = available
     (remembered,) = tmp_path.glob("sid-*")
     yesterday = time.time() - 25 * 3600
     os.utime(remembered, (yesterday, yesterday))
-    found, said = ensure()
+    found, notes = ensure_releases()
     assert found == ["trixie", "sid"]
-    assert "cannot be had" not in said
+    assert "cannot be had" not in notes

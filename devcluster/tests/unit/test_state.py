@@ -27,33 +27,33 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
     return found
 
 
-def test_what_is_saved_is_loaded(made: State) -> None:
+def test_state_saved_is_loaded(made: State) -> None:
     assert State.load() is None
     made.save()
     assert State.load() == made
 
 
-def test_it_lives_while_its_control_plane_does_and_is_mended_otherwise(made: State) -> None:
+def test_cluster_liveness_follows_control_plane(made: State) -> None:
     for name, alive in ((layout.NODES[0].name, True), (layout.CONTROL_PLANE, False)):
         machine = made.machines[name]
-        machine.first = Process(machine.first.pid, machine.first.started - 1)
+        machine.init = Process(machine.init.pid, machine.init.start_time - 1)
         assert made.alive() is alive
-        assert made.mendable()
+        assert made.repairable()
 
 
-def test_half_a_cluster_is_none(made: State) -> None:
+def test_incomplete_cluster_is_not_alive(made: State) -> None:
     made.complete = False
     assert not made.alive()
-    assert not made.mendable()
+    assert not made.repairable()
     made.complete = True
     del made.machines[layout.CONTROL_PLANE]
     assert not made.alive()
 
 
-def test_process_ids_of_another_boot_mean_nothing(made: State) -> None:
-    made.boot = "another"
+def test_state_of_other_boot_is_invalid(made: State) -> None:
+    made.boot_id = "another"
     made.save()
     loaded = State.load()
     assert loaded is not None
-    assert not loaded.of_this_boot()
+    assert not loaded.is_current_boot()
     assert not loaded.alive()

@@ -12,14 +12,14 @@ from steersman_testing import InMemoryApiServer
 from steersman_testing.virtual_clock import VirtualClock
 
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
-from my_operator.resources import CONTAINER, image_of
+from my_operator.resources import CONTAINER, app_image
 
-LOOK_EVERY = 1.0
-SECONDS_OF_A_ROLLOUT = 3.0
+POLL_INTERVAL_SECONDS = 1.0
+ROLLOUT_SECONDS = 3.0
 
 
 @dataclass
-class Registry:
+class ImageRegistry:
     """Images, and what becomes of them.
 
     Attributes:
@@ -28,43 +28,43 @@ class Registry:
         migrations: those that ran, by their images, in order.
     """
 
-    broken: set[str] = field(default_factory=set[str])
-    refused: set[str] = field(default_factory=set[str])
+    failing_rollouts: set[str] = field(default_factory=set[str])
+    failing_migrations: set[str] = field(default_factory=set[str])
     migrations: list[str] = field(default_factory=list[str])
 
 
-class Cluster:
+class FakeCluster:
     """Stands in for the Deployment and the Job controller, the kubelet and the database operator."""
 
-    def __init__(self, server: InMemoryApiServer, client: Client, registry: Registry) -> None:
+    def __init__(self, server: InMemoryApiServer, client: Client, registry: ImageRegistry) -> None:
         self._server = server
         self._client = client
         self._registry = registry
         self._clock = VirtualClock()
         self._rollouts: dict[tuple[str, int], float] = {}
-        self._under_way: set[str] = set()
+        self._in_progress: set[str] = set()
 
     async def run(self) -> None:
         """Looks wherever something has changed, or is under way; never returns."""
-        seen = -1
+        last_version = -1
         while True:
-            changes = self._server.changes()
-            if changes != seen or self._under_way:
+            changes = self._server.change_count()
+            if changes != last_version or self._in_progress:
                 # What is deleted meanwhile is not there at the next look.
                 with suppress(NotFound):
-                    await self._look()
-            seen = changes
-            await self._clock.sleep(LOOK_EVERY)
+                    await self._reconcile_all()
+            last_version = changes
+            await self._clock.sleep(POLL_INTERVAL_SECONDS)
 
-    async def _look(self) -> None:
+    async def _reconcile_all(self) -> None:
         for database in self._server.read_all(Database):
-            await self._serve(database)
+            await self._ready_database(database)
         for job in self._server.read_all(Job):
-            await self._migrate(job)
+            await self._run_job(job)
         for deployment in self._server.read_all(Deployment):
             await self._roll_out(deployment)
 
-    async def _serve(self, database: Database) -> None:
+    async def _ready_database(self, database: Database) -> None:
         if database.status is not None:
             return
         ready = {"type": "Ready", "status": "True", "reason": "DatabaseReady", "message": ""}
@@ -72,43 +72,50 @@ class Cluster:
         status = {"phase": "Ready", "secretName": f"{database.metadata.name}-app", "conditions": [ready]}
         await self._client.patch(Database, database.key, MergePatch({"status": status}), subresource="status")
 
-    async def _migrate(self, job: Job) -> None:
+    async def _run_job(self, job: Job) -> None:
         if job.status.conditions or job.metadata.deletion_timestamp is not None:
             return
         image = next(c.image or "" for c in job.spec.template.spec.containers if c.name == CONTAINER)
         self._registry.migrations.append(image)
-        failed = image in self._registry.refused
-        ended: dict[str, object] = {"startTime": "2026-01-01T00:00:00Z"}
+        failed = image in self._registry.failing_migrations
+        job_status: dict[str, object] = {"startTime": "2026-01-01T00:00:00Z"}
         if failed:
             kinds, reason = ("FailureTarget", "Failed"), "BackoffLimitExceeded"
         else:
             kinds, reason = ("SuccessCriteriaMet", "Complete"), "CompletionsReached"
-            ended |= {"succeeded": 1, "completionTime": "2026-01-01T00:00:00Z"}
-        ended["conditions"] = [{"type": kind, "status": "True", "reason": reason} for kind in kinds]
-        await self._client.patch(Job, job.key, MergePatch({"status": ended}), subresource="status")
+            job_status |= {"succeeded": 1, "completionTime": "2026-01-01T00:00:00Z"}
+        job_status["conditions"] = [{"type": kind, "status": "True", "reason": reason} for kind in kinds]
+        await self._client.patch(Job, job.key, MergePatch({"status": job_status}), subresource="status")
 
     async def _roll_out(self, deployment: Deployment) -> None:
-        spec, former = deployment.spec, deployment.status
-        generation, wanted = deployment.metadata.generation or 0, spec.replicas or 0
-        broken = image_of(spec.template.spec) in self._registry.broken
-        begun = self._rollouts.setdefault((deployment.metadata.uid, generation), self._clock.monotonic())
-        lasted = self._clock.monotonic() - begun
-        whole = not broken and lasted >= SECONDS_OF_A_ROLLOUT
-        stuck = broken and lasted >= (spec.progress_deadline_seconds or 0)
-        under_way = self._under_way.discard if whole or stuck else self._under_way.add
-        under_way(deployment.metadata.uid)
-        if former.observed_generation == generation and not whole and not stuck:
+        spec, previous = deployment.spec, deployment.status
+        generation, desired = deployment.metadata.generation or 0, spec.replicas or 0
+        broken = app_image(spec.template.spec) in self._registry.failing_rollouts
+        started_at = self._rollouts.setdefault((deployment.metadata.uid, generation), self._clock.monotonic())
+        elapsed = self._clock.monotonic() - started_at
+        complete = not broken and elapsed >= ROLLOUT_SECONDS
+        stuck = broken and elapsed >= (spec.progress_deadline_seconds or 0)
+        update_in_progress = self._in_progress.discard if complete or stuck else self._in_progress.add
+        update_in_progress(deployment.metadata.uid)
+        if previous.observed_generation == generation and not complete and not stuck:
             return
         # Of a new image one pod comes first; the others go on as they are.
-        counts = {"replicas": wanted, "readyReplicas": wanted, "availableReplicas": wanted, "updatedReplicas": wanted}
-        if not whole:
-            serving = former.ready_replicas or 0
+        counts = {
+            "replicas": desired,
+            "readyReplicas": desired,
+            "availableReplicas": desired,
+            "updatedReplicas": desired,
+        }
+        if not complete:
+            serving = previous.ready_replicas or 0
             counts = {"replicas": serving + 1, "readyReplicas": serving, "availableReplicas": serving}
             counts["updatedReplicas"] = 1
-        said = {"status": "False", "reason": "ProgressDeadlineExceeded"} if stuck else {"status": "True"}
-        conditions = [{"type": "Progressing", "reason": "ReplicaSetUpdated", **said}]
-        known = (former.observed_generation, former.updated_replicas, [c.status for c in former.conditions])
-        if known == (generation, counts["updatedReplicas"], [said["status"]]):
+        progress_condition = (
+            {"status": "False", "reason": "ProgressDeadlineExceeded"} if stuck else {"status": "True"}
+        )
+        conditions = [{"type": "Progressing", "reason": "ReplicaSetUpdated", **progress_condition}]
+        reported = (previous.observed_generation, previous.updated_replicas, [c.status for c in previous.conditions])
+        if reported == (generation, counts["updatedReplicas"], [progress_condition["status"]]):
             return
         status = {"observedGeneration": generation, "conditions": conditions, **counts}
         await self._client.patch(Deployment, deployment.key, MergePatch({"status": status}), subresource="status")

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from devcluster.errors import DevclusterError
 from devcluster.progress import Progress
-from devcluster.target import target
+from devcluster.target import select_target
 from story import NAMESPACE, Story
 
 
@@ -18,7 +18,7 @@ def main() -> int:
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     progress = Progress(console)
     try:
-        story = Story(target(progress), progress)
+        story = Story(select_target(progress), progress)
         story.tell()
     except DevclusterError as error:
         console.print(f"\n[bold red]The demo failed:[/] {error}", soft_wrap=True)

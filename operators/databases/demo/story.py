@@ -29,7 +29,7 @@ _SWITCHOVER = "databases.steersman.dev/switchover=any"
 
 
 # Each look is a process, and machines that try this are small.
-wait_until = partial(_wait_until, every=1.0)
+wait_until = partial(_wait_until, interval=1.0)
 
 
 class Story:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from database_support.postgresql_server import PostgreSQLServer, start_postgresql
-from framework_support.projects import workplace
-from framework_support.tutorial import Reader, blocks_of
+from framework_support.projects import prepare_directory
+from framework_support.tutorial_runner import TutorialRunner, blocks_of
 from steersman_testing.envtest import Envtest
 from steersman_testing.envtest.binaries import find_binaries
 
 PAGE = "tutorials/write-an-operator.md"
-NOWHERE = "--metrics-bind-address 0 --health-probe-bind-address 0"
+NO_ENDPOINT_FLAGS = "--metrics-bind-address 0 --health-probe-bind-address 0"
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def api_server() -> Generator[Envtest]:
 def test_the_page(api_server: Envtest, postgresql: PostgreSQLServer, tmp_path: Path) -> None:
     root = tmp_path / "databaseuser"
     root.mkdir()
-    server, known = postgresql.endpoint, workplace(tmp_path / "bin", root.name)
+    server, known = postgresql.endpoint, prepare_directory(tmp_path / "bin", root.name)
     environment = {
         **known,
         "PATH": f"{known['PATH']}{os.pathsep}{find_binaries()}",
@@ -49,5 +49,5 @@ def test_the_page(api_server: Envtest, postgresql: PostgreSQLServer, tmp_path: P
     blocks = blocks_of(PAGE)
     for block in blocks:
         # Others may listen at the usual ports of this machine.
-        block.text = block.text.replace('make run ARGS="', f'make run ARGS="{NOWHERE} ')
-    Reader(root, environment, ("make run", "cache synced")).follow(blocks)
+        block.text = block.text.replace('make run ARGS="', f'make run ARGS="{NO_ENDPOINT_FLAGS} ')
+    TutorialRunner(root, environment, ("make run", "cache synced")).run_blocks(blocks)

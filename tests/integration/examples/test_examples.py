@@ -19,7 +19,7 @@ def example(request: pytest.FixtureRequest) -> Path:
     return request.param
 
 
-def test_what_is_generated_is_in_step_with_the_code(example: Path) -> None:
+def test_generated_files_are_up_to_date(example: Path) -> None:
     ended = steersman(example, "manifests", "--check")
     assert ended.returncode == 0, ended.stdout + ended.stderr
 

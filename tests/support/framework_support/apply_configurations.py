@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from framework_support.buoy import BuoyApply, BuoySpecApply
+from framework_support.widget import WidgetApply, WidgetSpecApply
 from steersman.api.apply.apps_v1 import DeploymentApply, StatefulSetApply, StatefulSetSpecApply
 from steersman.api.apply.core_v1 import (
     ConfigMapApply,
@@ -117,7 +117,7 @@ def service(*ports: int) -> ServiceApply:
     )
 
 
-def everything() -> dict[str, ApplyConfiguration[Any]]:
+def all_apply_configurations() -> dict[str, ApplyConfiguration[Any]]:
     """By a name for the test's report."""
     return {
         "a config map": ConfigMapApply(metadata=metadata("c"), data={"a": "1", "b": ""}),
@@ -133,5 +133,5 @@ def everything() -> dict[str, ApplyConfiguration[Any]]:
         "a service": service(80, 443),
         "a deployment": deployment(),
         "a stateful set": statefulset(),
-        "a custom resource": BuoyApply(metadata=metadata("b", labels={"l": "1"}), spec=BuoySpecApply(depth=3)),
+        "a custom resource": WidgetApply(metadata=metadata("b", labels={"l": "1"}), spec=WidgetSpecApply(depth=3)),
     }

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from apiserver_cases import CRDS
-from apiserver_cases.installation import install
+from apiserver_cases.installation import install_crds
 from steersman.client import connect
 from steersman_testing.envtest import Envtest
 
@@ -18,7 +18,7 @@ def envtest_of_cases(envtest: Envtest) -> Envtest:
 
     async def installed() -> None:
         async with connect(envtest.config, retry=None) as transport:
-            await install(transport, CRDS)
+            await install_crds(transport, CRDS)
 
     asyncio.run(installed())
     return envtest

@@ -23,7 +23,7 @@ _USAGES = (
 )
 
 
-class Authority:
+class CertificateAuthority:
     """A certificate authority. Certificates and keys are PEM."""
 
     def __init__(self) -> None:

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager, suppress
 
-from framework_support.beacon import Beacon, beacon, beacon_definition, content
-from framework_support.definitions import define
+from framework_support.crd_installer import apply_crd
+from framework_support.gadget import Gadget, config_map_data, gadget, gadget_crd
 from steersman.api.apply.core_v1 import NamespaceApply
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch
@@ -20,22 +20,22 @@ from steersman.meta import ObjectKey, ObjectMetaApply, metadata_only
 _PATCHERS = 8
 _POLL = 0.25
 # One change in so many deletes the object and creates a namesake.
-_REPLACED = 25
+_REPLACE_EVERY = 25
 
 
 class Churn:
-    """Beacons, and whoever changes them.
+    """Gadgets, and whoever changes them.
 
     Changes go straight to the API server, and are the same in each run: in a shuffled order, so that neighbours in
     time are no neighbours in the list. One that fails, since the API server is down, is counted, and the next tried.
 
     Args:
-        objects: how many beacons there are.
+        objects: how many gadgets there are.
         rate: changes a second, as far as the API server keeps up.
         patience: seconds at most for whatever is waited for.
 
     Attributes:
-        spared: beacons that are not changed; part of what is compared.
+        spared: gadgets that are not changed; part of what is compared.
     """
 
     def __init__(self, client: Client, namespace: str, *, objects: int, rate: float, patience: float) -> None:
@@ -43,8 +43,8 @@ class Churn:
         self.namespace = namespace
         self.rate = rate
         self.patience = patience
-        self.keys = [ObjectKey(namespace, f"beacon-{number:04}") for number in range(objects)]
-        self.spared: set[ObjectKey] = set()
+        self.keys = [ObjectKey(namespace, f"gadget-{number:04}") for number in range(objects)]
+        self.excluded: set[ObjectKey] = set()
         self.changes: Counter[ObjectKey] = Counter()
         self.failures: Counter[str] = Counter()
         self._order = random.Random(4)
@@ -58,14 +58,14 @@ class Churn:
     async def install(self) -> None:
         """Makes the API server know the kind, and the namespace; returns once it serves them."""
         await self.client.apply(NamespaceApply(metadata=ObjectMetaApply(name=self.namespace)))
-        await self.define()
+        await self.install_crd()
 
-    async def define(self) -> None:
+    async def install_crd(self) -> None:
         """Makes the API server know the kind; returns once it serves it."""
-        await define(self.client, Beacon, beacon_definition())
+        await apply_crd(self.client, Gadget, gadget_crd())
 
     async def create(self) -> None:
-        """Creates all beacons."""
+        """Creates all gadgets."""
         remaining = iter(self.keys)
 
         async def creator() -> None:
@@ -76,14 +76,14 @@ class Churn:
             for _ in range(_PATCHERS):
                 group.create_task(creator())
 
-    async def clear(self) -> None:
+    async def delete_all(self) -> None:
         """Deletes everything that was made here, so that the next test has an API server to itself."""
-        for kind in (Beacon, ConfigMap):
+        for kind in (Gadget, ConfigMap):
             await self.client.delete_collection(metadata_only(kind), namespace=self.namespace)
 
     @asynccontextmanager
-    async def changing(self) -> AsyncGenerator[None]:
-        """Changes beacons at ``rate`` during the block."""
+    async def running(self) -> AsyncGenerator[None]:
+        """Changes gadgets at ``rate`` during the block."""
         stop = asyncio.Event()
         work = asyncio.create_task(self._change(stop))
         try:
@@ -92,21 +92,21 @@ class Churn:
             stop.set()
             await work
 
-    async def round(self) -> None:
-        """Returns once each beacon has changed once more. For use within ``changing``."""
-        goal = {key: self.changes[key] + 1 for key in self.keys if key not in self.spared}
+    async def wait_for_round(self) -> None:
+        """Returns once each gadget has changed once more. For use within ``changing``."""
+        goal = {key: self.changes[key] + 1 for key in self.keys if key not in self.excluded}
         async with asyncio.timeout(self.patience):
             while any(self.changes[key] < times for key, times in goal.items()):
                 await asyncio.sleep(0.02)
 
-    async def failure(self) -> None:
+    async def wait_for_failure(self) -> None:
         """Returns once one more request has failed. For use within ``changing``."""
         before = self.failures.total()
         async with asyncio.timeout(self.patience):
             while self.failures.total() == before:
                 await asyncio.sleep(0.02)
 
-    async def settled(self, *, but: Iterable[ObjectKey] = ()) -> float:
+    async def wait_until_converged(self, *, ignoring: Iterable[ObjectKey] = ()) -> float:
         """Waits until everything is as it should be, and returns how many seconds that took.
 
         Args:
@@ -115,28 +115,28 @@ class Churn:
         Raises:
             AssertionError: not within ``patience`` seconds; names objects, and what is wrong with them.
         """
-        begun = time.monotonic()
-        while wrong := await self.mismatches(but=but):
-            took = time.monotonic() - begun
+        started = time.monotonic()
+        while wrong := await self.mismatches(ignoring=ignoring):
+            took = time.monotonic() - started
             assert took < self.patience, f"{len(wrong)} wrong after {took:.0f} s: {'; '.join(wrong[:5])}"
             await asyncio.sleep(_POLL)
-        return time.monotonic() - begun
+        return time.monotonic() - started
 
-    async def mismatches(self, *, but: Iterable[ObjectKey] = ()) -> list[str]:
+    async def mismatches(self, *, ignoring: Iterable[ObjectKey] = ()) -> list[str]:
         """What is not as it should be, object by object: spec, ConfigMap, owner, observed generation, status."""
-        ignored = set(but)
+        ignored = set(ignoring)
         unread: set[ObjectKey] = set()
         listed = await self.client.list(
-            Beacon, namespace=self.namespace, on_decode_error=lambda key, _: unread.add(key)
+            Gadget, namespace=self.namespace, on_decode_error=lambda key, _: unread.add(key)
         )
-        beacons = {obj.key: obj for obj in listed.items}
+        gadgets = {obj.key: obj for obj in listed.items}
         maps = {obj.key: obj for obj in (await self.client.list(ConfigMap, namespace=self.namespace)).items}
-        wrong = [f"{key} is missing" for key in self.keys if key not in beacons | dict.fromkeys(unread)]
+        wrong = [f"{key} is missing" for key in self.keys if key not in gadgets | dict.fromkeys(unread)]
         wrong += [f"{key} does not fit its type" for key in unread - ignored]
-        wrong += [f"ConfigMap {key} has no beacon" for key in maps if key not in beacons and key not in unread]
-        for key, obj in beacons.items():
+        wrong += [f"ConfigMap {key} has no gadget" for key in maps if key not in gadgets and key not in unread]
+        for key, obj in gadgets.items():
             if key not in ignored:
-                wrong += [f"{key}: {what}" for what in _wrong_with(obj, maps.get(key))]
+                wrong += [f"{key}: {what}" for what in _mismatches_of(obj, maps.get(key))]
         return wrong
 
     def _next(self) -> int:
@@ -144,7 +144,7 @@ class Churn:
         return self._number
 
     async def _change(self, stop: asyncio.Event) -> None:
-        begun, first = time.monotonic(), self._number
+        started, first = time.monotonic(), self._number
         waiting: list[ObjectKey] = []
 
         async def patcher() -> None:
@@ -154,11 +154,11 @@ class Churn:
                     waiting.extend(self.keys)
                     self._order.shuffle(waiting)
                 key = waiting.pop()
-                if key in self.spared:
+                if key in self.excluded:
                     continue
-                due = begun + (number - first) / self.rate
+                due = started + (number - first) / self.rate
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
-                await (self._replace if number % _REPLACED == 0 else self._patch)(key, number)
+                await (self._replace if number % _REPLACE_EVERY == 0 else self._patch)(key, number)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(_PATCHERS):
@@ -167,31 +167,31 @@ class Churn:
     async def _patch(self, key: ObjectKey, number: int) -> None:
         try:
             spec = {"text": f"change {number}", "brightness": number}
-            await self.client.patch(Beacon, key, MergePatch({"spec": spec}))
+            await self.client.patch(Gadget, key, MergePatch({"spec": spec}))
             self.changes[key] += 1
         except NotFound:
             await self._replace(key, number)
         except SteersmanError as error:
-            await self._failed(error)
+            await self._record_failure(error)
 
     async def _replace(self, key: ObjectKey, number: int) -> None:
         try:
             with suppress(NotFound):
-                await self.client.delete(Beacon, key)
+                await self.client.delete(Gadget, key)
             # It may be there: an earlier answer was lost.
             with suppress(AlreadyExists):
-                await self.client.create(beacon(key, f"change {number}", number))
+                await self.client.create(gadget(key, f"change {number}", number))
             self.changes[key] += 1
         except SteersmanError as error:
-            await self._failed(error)
+            await self._record_failure(error)
 
-    async def _failed(self, error: SteersmanError) -> None:
+    async def _record_failure(self, error: SteersmanError) -> None:
         self.failures[type(error).__name__] += 1
         await asyncio.sleep(0.05)
 
 
-def _wrong_with(obj: Beacon, config_map: ConfigMap | None) -> Iterable[str]:
-    wanted = content(obj.spec)
+def _mismatches_of(obj: Gadget, config_map: ConfigMap | None) -> Iterable[str]:
+    wanted = config_map_data(obj.spec)
     if config_map is None:
         yield "no ConfigMap"
     else:
@@ -199,7 +199,7 @@ def _wrong_with(obj: Beacon, config_map: ConfigMap | None) -> Iterable[str]:
         if config_map.data != wanted:
             yield f"its ConfigMap says {config_map.data.get('text')!r}, its spec {obj.spec.text!r}"
         if owner is None or owner.uid != obj.metadata.uid:
-            yield "its ConfigMap belongs to a former beacon"
+            yield "its ConfigMap belongs to a former gadget"
     if obj.status is None or obj.status.observed_generation != obj.metadata.generation:
         seen = obj.status.observed_generation if obj.status is not None else None
         yield f"status has seen generation {seen} of {obj.metadata.generation}"

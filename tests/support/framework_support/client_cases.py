@@ -256,7 +256,7 @@ async def case_lists_at_a_version(client: Client, namespace: str) -> None:
         namespace=namespace,
         label_selector="l",
         resource_version=before.resource_version,
-        match="Exact",
+        resource_version_match="Exact",
         page_size=1,
     )
     assert [c.metadata.name for c in past.items] == ["a", "b", "c"]
@@ -266,7 +266,7 @@ async def case_lists_at_a_version(client: Client, namespace: str) -> None:
         namespace=namespace,
         label_selector="l",
         resource_version=before.resource_version,
-        match="NotOlderThan",
+        resource_version_match="NotOlderThan",
     )
     assert int(now.resource_version) >= int(before.resource_version)
 

@@ -13,7 +13,7 @@ import pytest
 from devcluster import layout
 from devcluster.operator import install
 from devcluster.progress import Progress
-from devcluster.target import Target, target
+from devcluster.target import Target, select_target
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -25,22 +25,22 @@ def only_loopback() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         for name in ("connect", "connect_ex"):
-            patch.setattr(socket.socket, name, _guarded(getattr(socket.socket, name)))
+            patch.setattr(socket.socket, name, _loopback_guard(getattr(socket.socket, name)))
         yield
 
 
-def _guarded(connect: Any) -> Any:
+def _loopback_guard(connect: Any) -> Any:
     def guarded(self: socket.socket, address: Any) -> Any:
         # Connecting a datagram socket sends nothing.
         to_network = self.family in (socket.AF_INET, socket.AF_INET6) and self.type == socket.SOCK_STREAM
-        if to_network and not _is_here(address[0]):
+        if to_network and not _is_local(address[0]):
             raise AssertionError(f"{address[0]} is not on this machine: use kubectl port-forward, or ask from a pod")
         return connect(self, address)
 
     return guarded
 
 
-def _is_here(host: str) -> bool:
+def _is_local(host: str) -> bool:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -51,7 +51,7 @@ def _is_here(host: str) -> bool:
 @pytest.fixture(scope="session")
 def bare_cluster() -> Target:
     """A running cluster."""
-    return target(Progress())
+    return select_target(Progress())
 
 
 @pytest.fixture(scope="session")

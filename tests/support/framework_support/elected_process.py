@@ -15,7 +15,7 @@ from steersman.manager import LeaderElection, Manager
 from steersman.manager.flags import ManagerFlags
 
 
-class Idle(Reconciler[ConfigMap]):
+class IdleReconciler(Reconciler[ConfigMap]):
     """Does nothing; its cache is what has to be warm."""
 
     async def reconcile(self, request: Request) -> Result:
@@ -24,20 +24,20 @@ class Idle(Reconciler[ConfigMap]):
 
 def setup(manager: Manager) -> None:
     """A controller, and what tells the test where it is."""
-    manager.controller(ConfigMap).complete(Idle)
+    manager.controller(ConfigMap).complete(IdleReconciler)
 
     async def ready() -> None:
-        say("standing by")
+        print_line("standing by")
 
     async def leading() -> None:
-        say("leading")
+        print_line("leading")
         await asyncio.Event().wait()
 
     manager.add(ready, needs_leader_election=False)
     manager.add(leading)
 
 
-def say(words: str) -> None:
+def print_line(words: str) -> None:
     """One line, at once."""
     sys.stdout.write(f"{words}\n")
     sys.stdout.flush()

@@ -36,10 +36,10 @@ _LIMIT = 1 << 22
 
 
 @dataclass(slots=True)
-class Seen:
+class ProxiedRequest:
     """A request: ``at`` (monotonic seconds) its head was complete, and ``code`` if the proxy answered it itself."""
 
-    at: float
+    received_at: float
     method: str
     path: str
     code: int | None = None
@@ -58,13 +58,13 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ProxyResponse:
     """An answer in the server's stead; ``retry_after`` in seconds, None for none."""
 
     code: int
     retry_after: int | None = None
 
-    def bytes(self) -> bytes:
+    def to_bytes(self) -> bytes:
         body = b'{"kind":"Status","apiVersion":"v1","status":"Failure","message":"refused by the proxy","code":%d}'
         body %= self.code
         advice = "" if self.retry_after is None else f"Retry-After: {self.retry_after}\r\n"
@@ -72,7 +72,7 @@ class Refusal:
         return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-class _Link:
+class _ProxiedConnection:
     """A connection of the operator, the one to the API server that belongs to it, and the request under way on it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -80,17 +80,17 @@ class _Link:
         self.writer = writer
         self.socket: Any = writer.get_extra_info("socket")
         self.server: asyncio.StreamWriter | None = None
-        self.answers: asyncio.Task[None] | None = None
-        self.current: Seen | None = None
-        self.lost = False
+        self.response_task: asyncio.Task[None] | None = None
+        self.current: ProxiedRequest | None = None
+        self.black_holed = False
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """Ends both connections at once; a lost one stays as it is for the operator, which hears nothing."""
-        if self.answers is not None:
-            self.answers.cancel()
+        if self.response_task is not None:
+            self.response_task.cancel()
         if self.server is not None:
             self.server.transport.abort()
-        if not self.lost:
+        if not self.black_holed:
             self.writer.transport.abort()
 
 
@@ -104,8 +104,8 @@ class FaultProxy:
     """
 
     def __init__(self, directory: Path, kubeconfig: Path) -> None:
-        self.seen: list[Seen] = []
-        self.refuse: Callable[[Seen], Refusal | None] = lambda _: None
+        self.requests: list[ProxiedRequest] = []
+        self.respond: Callable[[ProxiedRequest], ProxyResponse | None] = lambda _: None
         document = yaml.safe_load(kubeconfig.read_text())
         cluster = document["clusters"][0]["cluster"]
         self._tls = _client_context(cluster, document["users"][0]["user"])
@@ -113,10 +113,10 @@ class FaultProxy:
         self._server = (host, int(port))
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self._loop = asyncio.new_event_loop()
-        self._links: set[_Link] = set()
+        self._connections: set[_ProxiedConnection] = set()
         self._stopped = asyncio.Event()
-        self._all_flow = _flowing()
-        self._watches_flow = _flowing()
+        self._all_open = _open_event()
+        self._watches_open = _open_event()
         self._port: int = self._listener.getsockname()[1]
         self.kubeconfig = directory / f"proxy-{self._port}.kubeconfig"
         document["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{self._port}"}
@@ -133,20 +133,20 @@ class FaultProxy:
         try:
             yield proxy
         finally:
-            proxy._do(proxy._stopped.set)
+            proxy._run_on_loop(proxy._stopped.set)
             thread.join(10)
 
     @property
-    def writes(self) -> list[Seen]:
+    def writes(self) -> list[ProxiedRequest]:
         """The requests that would change something, those for Leases apart."""
-        return [s for s in self.seen if s.is_write and not s.is_lease]
+        return [s for s in self.requests if s.is_write and not s.is_lease]
 
     @property
-    def refused(self) -> list[Seen]:
+    def intercepted(self) -> list[ProxiedRequest]:
         """The requests that the proxy answered itself."""
-        return [s for s in self.seen if s.code is not None]
+        return [s for s in self.requests if s.code is not None]
 
-    async def first_write(self, seconds: float) -> Seen:
+    async def first_write(self, seconds: float) -> ProxiedRequest:
         """The first of ``writes``, once there is one."""
         async with asyncio.timeout(seconds):
             while not (writes := self.writes):
@@ -155,30 +155,32 @@ class FaultProxy:
 
     def break_watches(self) -> None:
         """Resets the connections on which a watch is under way."""
-        self._do(lambda: self._cut(lambda link: link.current is not None and link.current.is_watch))
+        self._run_on_loop(
+            lambda: self._abort_matching(lambda link: link.current is not None and link.current.is_watch)
+        )
 
     @contextmanager
-    def held_watches(self) -> Generator[None]:
+    def delayed_watches(self) -> Generator[None]:
         """Lets nothing of any watch through during the block; the API server sees a client that does not read."""
-        self._do(self._watches_flow.clear)
+        self._run_on_loop(self._watches_open.clear)
         try:
             yield
         finally:
-            self._do(self._watches_flow.set)
+            self._run_on_loop(self._watches_open.set)
 
     @contextmanager
-    def deaf(self) -> Generator[None]:
+    def dropped_inbound_packets(self) -> Generator[None]:
         """Throws away all packets of the operator during the block, and goes on sending to it as long as that works.
 
         What the operator writes then waits in its kernel, to be sent again and again, and would arrive afterwards.
         """
-        self._do(lambda: self._drop(True))
+        self._run_on_loop(lambda: self._set_dropping(True))
         try:
             yield
         finally:
-            self._do(lambda: self._drop(False))
+            self._run_on_loop(lambda: self._set_dropping(False))
 
-    def waiting_sockets(self) -> int:
+    def unacknowledged_sockets(self) -> int:
         """How many sockets of the operator, those of a dead one included, hold what was not acknowledged.
 
         Source: proc_net_tcp; ``tx_queue`` of sockets whose peer we are.
@@ -187,29 +189,29 @@ class FaultProxy:
         return sum(1 for row in rows if int(row[2].partition(":")[2], 16) == self._port and int(row[4][:8], 16))
 
     @contextmanager
-    def black_hole(self, *, for_ever: bool = False) -> Generator[None]:
+    def black_hole(self, *, keep_existing: bool = False) -> Generator[None]:
         """Throws away all packets, in both directions, during the block.
 
         Args:
             for_ever: connections that were open in the block stay black holes; only new ones work again. That is what
                 a firewall does that forgot them.
         """
-        self._do(self._all_flow.clear)
+        self._run_on_loop(self._all_open.clear)
         # What the operator never acknowledged would be sent to it again and again, and it would hear of us after all.
         deadline = time.monotonic() + 10
         while self._unacknowledged():
             assert time.monotonic() < deadline, "the operator acknowledges nothing"
             time.sleep(0.001)
-        self._do(lambda: self._drop(True))
+        self._run_on_loop(lambda: self._set_dropping(True))
         try:
             yield
         finally:
-            if for_ever:
-                self._do(self._lose)
-            self._do(lambda: self._drop(False))
-            self._do(self._all_flow.set)
+            if keep_existing:
+                self._run_on_loop(self._black_hole_connections)
+            self._run_on_loop(lambda: self._set_dropping(False))
+            self._run_on_loop(self._all_open.set)
 
-    def _do(self, action: Callable[[], object]) -> None:
+    def _run_on_loop(self, action: Callable[[], object]) -> None:
         """Runs ``action`` on the proxy's thread and returns once it is done."""
         done = threading.Event()
 
@@ -221,24 +223,31 @@ class FaultProxy:
         assert done.wait(10), "the proxy does not run"
 
     def _unacknowledged(self) -> int:
-        return sum(link.writer.transport.get_write_buffer_size() + _unsent(link.socket) for link in self._connected())
+        return sum(
+            connection.writer.transport.get_write_buffer_size() + _unsent_bytes(connection.socket)
+            for connection in self._open_connections()
+        )
 
-    def _connected(self) -> list[_Link]:
-        return [link for link in tuple(self._links) if not link.lost and link.socket.fileno() >= 0]
+    def _open_connections(self) -> list[_ProxiedConnection]:
+        return [
+            connection
+            for connection in tuple(self._connections)
+            if not connection.black_holed and connection.socket.fileno() >= 0
+        ]
 
-    def _drop(self, drop: bool) -> None:
-        for kept in (self._listener, *(link.socket for link in self._connected())):
+    def _set_dropping(self, drop: bool) -> None:
+        for kept in (self._listener, *(connection.socket for connection in self._open_connections())):
             _drop_packets(kept, drop)
 
-    def _lose(self) -> None:
-        for link in self._links:
-            link.lost = True
-            link.cut()
+    def _black_hole_connections(self) -> None:
+        for connection in self._connections:
+            connection.black_holed = True
+            connection.abort()
 
-    def _cut(self, which: Callable[[_Link], bool]) -> None:
-        for link in tuple(self._links):
-            if which(link):
-                link.cut()
+    def _abort_matching(self, which: Callable[[_ProxiedConnection], bool]) -> None:
+        for connection in tuple(self._connections):
+            if which(connection):
+                connection.abort()
 
     def _run(self) -> None:
         self._loop.run_until_complete(self._accept())
@@ -248,60 +257,60 @@ class FaultProxy:
         server = await asyncio.start_server(self._serve, sock=self._listener, limit=_LIMIT)
         await self._stopped.wait()
         server.close()
-        for link in tuple(self._links):
-            link.lost = False
-            link.cut()
+        for connection in tuple(self._connections):
+            connection.black_holed = False
+            connection.abort()
         # All of them end with their connections; to cancel them would have asyncio complain.
         if others := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(others, timeout=5)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = _Link(reader, writer)
-        self._links.add(link)
+        connection = _ProxiedConnection(reader, writer)
+        self._connections.add(connection)
         try:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 while True:
-                    await self._take_request(link)
+                    await self._handle_request(connection)
         finally:
-            if link.lost:
+            if connection.black_holed:
                 # Kept open for good: a socket that is closed tells its peer.
                 await self._stopped.wait()
-            self._links.discard(link)
-            link.cut()
+            self._connections.discard(connection)
+            connection.abort()
 
-    async def _take_request(self, link: _Link) -> None:
-        head = await link.reader.readuntil(b"\r\n\r\n")
-        body = await link.reader.readexactly(_content_length(head))
+    async def _handle_request(self, connection: _ProxiedConnection) -> None:
+        head = await connection.reader.readuntil(b"\r\n\r\n")
+        body = await connection.reader.readexactly(_content_length(head))
         method, path, _ = head.split(b"\r\n", 1)[0].decode().split(" ")
-        link.current = seen = Seen(time.monotonic(), method, path)
-        refusal = self.refuse(seen)
-        self.seen.append(seen)
+        connection.current = seen = ProxiedRequest(time.monotonic(), method, path)
+        refusal = self.respond(seen)
+        self.requests.append(seen)
         if refusal is not None:
             seen.code = refusal.code
-            link.writer.write(refusal.bytes())
-            await link.writer.drain()
+            connection.writer.write(refusal.to_bytes())
+            await connection.writer.drain()
             return
-        if link.server is None:
-            answers, link.server = await asyncio.open_connection(*self._server, ssl=self._tls, limit=_LIMIT)
-            link.answers = asyncio.create_task(self._pass_answers(link, answers))
-        link.server.write(head + body)
-        await link.server.drain()
+        if connection.server is None:
+            responses, connection.server = await asyncio.open_connection(*self._server, ssl=self._tls, limit=_LIMIT)
+            connection.response_task = asyncio.create_task(self._forward_responses(connection, responses))
+        connection.server.write(head + body)
+        await connection.server.drain()
 
-    async def _pass_answers(self, link: _Link, answers: asyncio.StreamReader) -> None:
+    async def _forward_responses(self, connection: _ProxiedConnection, responses: asyncio.StreamReader) -> None:
         try:
             with contextlib.suppress(OSError):
-                while chunk := await answers.read(65536):
-                    await self._all_flow.wait()
-                    if link.current is not None and link.current.is_watch:
-                        await self._watches_flow.wait()
-                    link.writer.write(chunk)
-                    await link.writer.drain()
+                while chunk := await responses.read(65536):
+                    await self._all_open.wait()
+                    if connection.current is not None and connection.current.is_watch:
+                        await self._watches_open.wait()
+                    connection.writer.write(chunk)
+                    await connection.writer.drain()
         finally:
-            if not link.lost:
-                link.writer.transport.abort()
+            if not connection.black_holed:
+                connection.writer.transport.abort()
 
 
-def _flowing() -> asyncio.Event:
+def _open_event() -> asyncio.Event:
     event = asyncio.Event()
     event.set()
     return event
@@ -315,7 +324,7 @@ def _content_length(head: bytes) -> int:
     return 0
 
 
-def _unsent(kept: Any) -> int:
+def _unsent_bytes(kept: Any) -> int:
     """How many bytes the kernel has yet to send, or was not told of by the peer. Source: tcp(7), ``SIOCOUTQ``."""
     answer = fcntl.ioctl(kept.fileno(), termios.TIOCOUTQ, b"\0" * 4)
     return struct.unpack("i", answer)[0]

@@ -12,7 +12,7 @@ from framework_support.operator_process import OperatorProcess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scale:
+class FaultScale:
     """The size of the faults.
 
     Attributes:
@@ -30,17 +30,17 @@ class Scale:
     kills: int
     outage: float
     lease: float
-    hour: int
+    hourly_changes: int
     patience: float
 
 
-SHORT = Scale(objects=40, rate=30, kills=2, outage=3, lease=8, hour=600, patience=90)
-WHOLE = Scale(objects=1000, rate=100, kills=10, outage=30, lease=15, hour=36_000, patience=300)
+SHORT = FaultScale(objects=40, rate=30, kills=2, outage=3, lease=8, hourly_changes=600, patience=90)
+FULL = FaultScale(objects=1000, rate=100, kills=10, outage=30, lease=15, hourly_changes=36_000, patience=300)
 
 
-def chosen_scale() -> Scale:
+def chosen_scale() -> FaultScale:
     """``WHOLE`` with ``FAULTS=whole`` in the environment."""
-    return WHOLE if os.environ.get("FAULTS") == "whole" else SHORT
+    return FULL if os.environ.get("FAULTS") == "whole" else SHORT
 
 
 class StartOperator(Protocol):

@@ -1,6 +1,6 @@
 """A process with a manager over an API server in memory. Run by tests that send it signals.
 
-It says ``started`` once a buoy is being reconciled, and what happens then. ``slow`` makes that reconcile take long,
+It says ``started`` once a widget is being reconciled, and what happens then. ``slow`` makes that reconcile take long,
 ``patient`` gives it a minute at shutdown, and says ``ending`` when that begins, ``unsynced`` makes the first list
 never end.
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from framework_support.buoy import Buoy
-from framework_support.world import World
+from framework_support.controller_env import ControllerEnv
+from framework_support.widget import Widget
 from steersman.controller import Reconciler, Request, Result
 from steersman.errors import ConnectionFailed
 from steersman.manager import Manager, ManagerOptions
@@ -19,47 +19,47 @@ from steersman.observability.runtime import Runtime
 from steersman_testing import matching
 
 
-class Talker(Reconciler[Buoy]):
+class ReportingReconciler(Reconciler[Widget]):
     """Says what happens to it."""
 
     async def reconcile(self, request: Request) -> Result:
-        say("started")
+        print_line("started")
         try:
             await asyncio.sleep(60 if "slow" in sys.argv else 0.05)
         except asyncio.CancelledError:
-            say("cancelled")
+            print_line("cancelled")
             raise
-        say("finished")
+        print_line("finished")
         return Result()
 
 
-async def notice_the_end() -> None:
+async def report_shutdown() -> None:
     """Says when shutdown begins."""
     try:
         await asyncio.Event().wait()
     finally:
-        say("ending")
+        print_line("ending")
 
 
-def say(word: str) -> None:
+def print_line(word: str) -> None:
     """One line, at once."""
     sys.stdout.write(f"{word}\n")
     sys.stdout.flush()
 
 
 async def main() -> None:
-    world = World(Runtime())
-    world.make("a")
+    world = ControllerEnv(Runtime())
+    world.create_widgets("a")
     if "unsynced" in sys.argv:
-        world.server.fail_next(matching("GET", "/buoys"), ConnectionFailed("scripted"), times=1000)
+        world.server.fail_next(matching("GET", "/widgets"), ConnectionFailed("scripted"), times=1000)
     manager = Manager(world.server, ManagerOptions(graceful_shutdown_timeout=60 if "patient" in sys.argv else 0.2))
     if "patient" in sys.argv:
-        manager.add(notice_the_end)
-    manager.controller(Buoy).complete(Talker)
+        manager.add(report_shutdown)
+    manager.controller(Widget).complete(ReportingReconciler)
     if "unsynced" in sys.argv:
-        asyncio.get_running_loop().call_later(0.05, say, "started")
+        asyncio.get_running_loop().call_later(0.05, print_line, "started")
     await manager.run_until_signalled()
-    say("ended")
+    print_line("ended")
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from steersman_testing.envtest.process import ServerProcess
 
-PROGRAM = Path(__file__).with_name("beacon_operator.py")
+PROGRAM = Path(__file__).with_name("gadget_operator.py")
 
 
 class OperatorProcess:
-    """``beacon_operator.py``, running.
+    """``gadget_operator.py``, running.
 
     Args:
         directory: for its log.
@@ -44,7 +44,7 @@ class OperatorProcess:
     def signal(self, number: signal.Signals) -> None:
         self._process.signal(number)
 
-    def lines(self) -> Iterator[dict[str, Any]]:
+    def log_lines(self) -> Iterator[dict[str, Any]]:
         """What it has logged so far; what is no JSON comes as ``{"event": text}``."""
         for line in self.log.read_text(errors="replace").splitlines() if self.log.exists() else ():
             try:
@@ -52,21 +52,21 @@ class OperatorProcess:
             except json.JSONDecodeError:
                 yield {"event": line}
 
-    def logged(self, event: str) -> list[dict[str, Any]]:
+    def log_lines_with_event(self, event: str) -> list[dict[str, Any]]:
         """Its lines that say ``event``."""
-        return [line for line in self.lines() if line.get("event") == event]
+        return [line for line in self.log_lines() if line.get("event") == event]
 
     async def wait_for_log(self, event: str, seconds: float = 60.0) -> dict[str, Any]:
         """The first line that says ``event``. Raises RuntimeError when it ends without."""
         async with asyncio.timeout(seconds):
             while True:
-                if found := self.logged(event):
+                if found := self.log_lines_with_event(event):
                     return found[0]
                 if self.exit_code is not None:
-                    raise RuntimeError(f"the operator ended with {self.exit_code}:\n{self._process.last_words(40)}")
+                    raise RuntimeError(f"the operator ended with {self.exit_code}:\n{self._process.log_tail(40)}")
                 await asyncio.sleep(0.05)
 
-    async def wait_until_ended(self, seconds: float = 60.0) -> int:
+    async def wait_until_exited(self, seconds: float = 60.0) -> int:
         """Its exit code."""
         async with asyncio.timeout(seconds):
             while (code := self.exit_code) is None:
@@ -75,7 +75,7 @@ class OperatorProcess:
 
     async def metrics(self) -> dict[str, float]:
         """Its metrics, by ``name{label="value"}``, and by ``name`` the sum over all labels."""
-        port = next(line["port"] for line in self.logged("listening") if "/metrics" in line["paths"])
+        port = next(line["port"] for line in self.log_lines_with_event("listening") if "/metrics" in line["paths"])
         text = await asyncio.to_thread(_read, f"http://127.0.0.1:{port}/metrics")
         totals: dict[str, float] = {}
         for family in text_string_to_metric_families(text):

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from typer.testing import CliRunner
 
-from framework_support import warm_commands
+from framework_support import preloaded_cli
 from steersman_cli import app
 
 EXAMPLES = sorted(p.parent for p in (Path(__file__).parents[3] / "examples").glob("*/PROJECT"))
@@ -30,10 +30,10 @@ def ours(*paths: Path) -> dict[str, str]:
 
 def steersman(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs a command in ``root`` and returns how it ended."""
-    return warm_commands.steersman(root, *arguments, env=ours())
+    return preloaded_cli.run_steersman(root, *arguments, env=ours())
 
 
-def made(root: Path, *commands: tuple[str, ...]) -> Path:
+def create_project(root: Path, *commands: tuple[str, ...]) -> Path:
     """Runs ``commands`` in ``root``, which must all succeed."""
     root.mkdir(parents=True, exist_ok=True)
     for each in commands:
@@ -42,7 +42,7 @@ def made(root: Path, *commands: tuple[str, ...]) -> Path:
     return root
 
 
-def written(root: Path, *commands: tuple[str, ...]) -> Path:
+def write_project(root: Path, *commands: tuple[str, ...]) -> Path:
     """As ``made``, but in this process and without manifests, for tests of what several commands write."""
     root.mkdir(parents=True, exist_ok=True)
     with chdir(root), patch("steersman_cli.manifests.generate_in_background"):
@@ -52,7 +52,7 @@ def written(root: Path, *commands: tuple[str, ...]) -> Path:
     return root
 
 
-def workplace(directory: Path, project: str) -> dict[str, str]:
+def prepare_directory(directory: Path, project: str) -> dict[str, str]:
     """The environment of somebody who has installed Steersman and, by ``make``, what the project needs.
 
     Args:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from framework_support.buoy import Buoy
-from framework_support.world import World
+from framework_support.controller_env import ControllerEnv
+from framework_support.widget import Widget
 from steersman.controller import Controller, ControllerOptions, Reconciler, Request, Result
-from steersman.errors import Conflict, Status
+from steersman.errors import ApiStatus, Conflict
 from steersman.observability import metrics
 
 Behaviour = Callable[[Request], Awaitable[Result]]
 
 
-class Scripted(Reconciler[Buoy]):
+class ScriptedReconciler(Reconciler[Widget]):
     """Does what it is told, and remembers when for whom."""
 
-    def __init__(self, world: World, behaviour: Behaviour | None = None) -> None:
+    def __init__(self, world: ControllerEnv, behaviour: Behaviour | None = None) -> None:
         super().__init__(world.context())
         self.behaviour = behaviour
         self.calls: list[tuple[float, str]] = []
@@ -29,20 +29,25 @@ class Scripted(Reconciler[Buoy]):
         return [moment for moment, called in self.calls if called == name]
 
 
-def controller_of(
-    reconciler: Scripted, name: str = "buoy", *, exists: bool = True, workers: int = 1, timeout: float | None = None
+def controller_for(
+    reconciler: ScriptedReconciler,
+    name: str = "widget",
+    *,
+    exists: bool = True,
+    workers: int = 1,
+    timeout: float | None = None,
 ) -> Controller:
     return Controller(
         name,
         reconciler,
-        resource=Buoy.api_resource,
+        resource=Widget.api_resource,
         runtime=reconciler.runtime,
         exists=lambda _: exists,
         options=ControllerOptions(max_concurrent_reconciles=workers, reconcile_timeout=timeout),
     )
 
 
-def sample(metric: str, /, **labels: str) -> float:
+def metric_value(metric: str, /, **labels: str) -> float:
     return metrics.registry.get_sample_value(metric, labels) or 0.0
 
 
@@ -59,4 +64,4 @@ def raising(*errors: BaseException) -> Behaviour:
 
 
 def conflict() -> Conflict:
-    return Conflict(Status("scripted conflict", "Conflict", 409))
+    return Conflict(ApiStatus("scripted conflict", "Conflict", 409))

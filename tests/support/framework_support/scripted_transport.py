@@ -25,25 +25,25 @@ class ScriptedTransport:
 
     def __init__(
         self,
-        answers: Sequence[HttpResponse | Exception] = (),
+        responses: Sequence[HttpResponse | Exception] = (),
         streams: Sequence[Sequence[Step]] = (),
         *,
         streams_lists: bool = False,
     ) -> None:
         self.streams_lists = streams_lists
-        self.answers = deque(answers)
+        self.responses = deque(responses)
         self.streams = deque(streams)
         self.requests: list[tuple[float, HttpRequest]] = []
         self.open_streams = 0
 
     async def request(self, request: HttpRequest) -> HttpResponse:
-        self._note(request)
-        if not self.answers:
+        self._record(request)
+        if not self.responses:
             await asyncio.Event().wait()
-        answer = self.answers.popleft()
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        response = self.responses.popleft()
+        if isinstance(response, Exception):
+            raise response
+        return response
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         return self._stream(request)
@@ -55,21 +55,21 @@ class ScriptedTransport:
     async def _stream(self, request: HttpRequest) -> AsyncGenerator[AsyncIterator[bytes], None]:
         if "sendInitialEvents" in request.query and not self.streams_lists:
             raise failure(422, "Invalid")
-        self._note(request)
+        self._record(request)
         steps = self.streams.popleft() if self.streams else (1e9,)
         if steps and isinstance(steps[0], Exception):
             raise steps[0]
         self.open_streams += 1
         try:
-            yield _play(steps)
+            yield _run_script(steps)
         finally:
             self.open_streams -= 1
 
-    def _note(self, request: HttpRequest) -> None:
+    def _record(self, request: HttpRequest) -> None:
         self.requests.append((asyncio.get_running_loop().time(), request))
 
 
-async def _play(steps: Sequence[Step]) -> AsyncGenerator[bytes, None]:
+async def _run_script(steps: Sequence[Step]) -> AsyncGenerator[bytes, None]:
     for step in steps:
         if isinstance(step, Exception):
             raise step
@@ -81,14 +81,14 @@ async def _play(steps: Sequence[Step]) -> AsyncGenerator[bytes, None]:
             step()
 
 
-def answer(document: Any, status: int = 200, retry_after: float | None = None) -> HttpResponse:
+def json_response(document: Any, status: int = 200, retry_after: float | None = None) -> HttpResponse:
     """``document`` as JSON."""
     return HttpResponse(status, json.dumps(document).encode(), retry_after)
 
 
-def listed(*items: dict[str, Any], version: str = "1", more: str = "") -> HttpResponse:
+def list_response(*items: dict[str, Any], version: str = "1", more: str = "") -> HttpResponse:
     """A list, or a page of one when ``more`` is the token of the next."""
-    return answer({"metadata": {"resourceVersion": version, "continue": more}, "items": list(items)})
+    return json_response({"metadata": {"resourceVersion": version, "continue": more}, "items": list(items)})
 
 
 def failure(code: int, reason: str, *, retry_after: float | None = None) -> Exception:
@@ -97,16 +97,16 @@ def failure(code: int, reason: str, *, retry_after: float | None = None) -> Exce
     return error_from_body(code, body, retry_after)
 
 
-def refusal(code: int, reason: str, *, retry_after: float | None = None) -> HttpResponse:
+def error_response(code: int, reason: str, *, retry_after: float | None = None) -> HttpResponse:
     """The answer to a request that is refused."""
-    return answer({"reason": reason, "code": code, "message": f"scripted {reason}"}, code, retry_after)
+    return json_response({"reason": reason, "code": code, "message": f"scripted {reason}"}, code, retry_after)
 
 
-def event(kind: str, obj: dict[str, Any]) -> bytes:
+def watch_line(kind: str, obj: dict[str, Any]) -> bytes:
     """One line of a watch."""
     return json.dumps({"type": kind, "object": obj}).encode()
 
 
-def bookmark(version: str) -> bytes:
+def bookmark_line(version: str) -> bytes:
     """A line that says only how far the watch has come."""
-    return event("BOOKMARK", {"metadata": {"resourceVersion": version}})
+    return watch_line("BOOKMARK", {"metadata": {"resourceVersion": version}})

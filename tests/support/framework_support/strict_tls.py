@@ -6,18 +6,18 @@ import ssl
 from pathlib import Path
 
 
-def shake_hands(authority: str, certificate: str, key: str, name: str, directory: Path) -> None:
+def strict_handshake(ca_certificate: str, certificate: str, key: str, name: str, directory: Path) -> None:
     """Has a client that trusts ``authority`` talk to a server at ``name``. Raises ssl.SSLError: it does not."""
     pair = directory / "pair.pem"
     pair.write_text(certificate + key)
     serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     serving.load_cert_chain(pair)
-    shake_hands_with(serving, authority, name)
+    strict_handshake_with(serving, ca_certificate, name)
 
 
-def shake_hands_with(serving: ssl.SSLContext, authority: str, name: str) -> None:
+def strict_handshake_with(serving: ssl.SSLContext, ca_certificate: str, name: str) -> None:
     """As ``shake_hands``, with a server that is there."""
-    trusting = ssl.create_default_context(cadata=authority)
+    trusting = ssl.create_default_context(cadata=ca_certificate)
     # What Python 3.13 does by default.
     trusting.verify_flags |= ssl.VERIFY_X509_STRICT
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from framework_support.documented import Load, Pages, load, written_down
+from framework_support.documented_code import Load, Pages, load, write_documented_files
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pages]:
     written: set[str] = set()
 
     def of(page: str) -> Load:
-        written.update(written_down(page, tmp_path))
+        written.update(write_documented_files(page, tmp_path))
         importlib.invalidate_caches()
         return load
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apiserver_cases.api import config_map
-from framework_support.documented import Load, Pages
+from framework_support.documented_code import Load, Pages
 from steersman import Client, MergePatch, ObjectKey
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
@@ -30,7 +30,7 @@ def client(server: InMemoryApiServer) -> Client:
 
 
 @virtual_time
-async def test_a_rollout_leaves_the_replicas_to_whom_they_belong(page: Load, client: Client) -> None:
+async def test_rollout_page_leaves_replicas_to_their_manager(page: Load, client: Client) -> None:
     rollout = page("rollout")
     await rollout.roll_out(client, "shop:1")
     assert await rollout.enlarge(client, 2) == 3
@@ -113,7 +113,7 @@ async def test_pods(page: Load, server: InMemoryApiServer, client: Client) -> No
         account,
     )
     await client.patch(Pod, key, MergePatch({"status": status}), subresource="status")
-    server.logs[key] = ["starting", "", "ready"]
+    server.pod_logs[key] = ["starting", "", "ready"]
     assert await pods.last_words(client, key) == ["", "ready"]
     # Nobody has computed the budget yet: the server says when to ask again.
     assert await pods.move_away(client, key) == 10

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from framework_support.documented import Pages
+from framework_support.documented_code import Pages
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap, Secret
 from steersman.cache import Cache
 from steersman.client import Client, MergePatch
-from steersman.controller import CachedClient, Context
+from steersman.controller import CachedClient, ReconcilerContext
 from steersman.errors import ConfigurationError
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta, find_condition
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 PAGE = "how-to/coming-from-controller-runtime.md"
-FRONT = ObjectKey("shop", "front")
+WEBSITE_KEY = ObjectKey("shop", "front")
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def websites(pages: Pages) -> Any:
     return pages(PAGE)("websites")
 
 
-def shop(websites: Any, **spec: str) -> tuple[InMemoryApiServer, Manager]:
+def shop_server(websites: Any, **spec: str) -> tuple[InMemoryApiServer, Manager]:
     runtime = virtual_runtime()
     server = InMemoryApiServer(runtime)
     server.register(websites.Website)
@@ -36,20 +36,21 @@ def shop(websites: Any, **spec: str) -> tuple[InMemoryApiServer, Manager]:
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}},
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "tls", "namespace": "shop"}},
         websites.Website(
-            metadata=ObjectMeta(name=FRONT.name, namespace=FRONT.namespace), spec=websites.WebsiteSpec(**spec)
+            metadata=ObjectMeta(name=WEBSITE_KEY.name, namespace=WEBSITE_KEY.namespace),
+            spec=websites.WebsiteSpec(**spec),
         ),
     )
     return server, Manager(server, runtime=runtime)
 
 
 def certificate(server: InMemoryApiServer) -> str:
-    found: Any = server.manifest(Deployment, FRONT)
+    found: Any = server.manifest(Deployment, WEBSITE_KEY)
     return found["spec"]["template"]["metadata"]["annotations"]["example.com/certificate"]
 
 
 @virtual_time
-async def test_a_renewed_certificate_rolls_the_pods_and_a_deletion_ends(websites: Any) -> None:
-    server, manager = shop(websites, image="shop:1", tls_secret="tls")
+async def test_websites_certificate_rotation_rolls_pods(websites: Any) -> None:
+    server, manager = shop_server(websites, image="shop:1", tls_secret="tls")
     websites.setup(manager)
     running = asyncio.create_task(manager.run())
     await manager.runtime.clock.sleep(1)
@@ -57,31 +58,31 @@ async def test_a_renewed_certificate_rolls_the_pods_and_a_deletion_ends(websites
     await user.patch(Secret, ObjectKey("shop", "tls"), MergePatch({"metadata": {"labels": {"renewed": "1"}}}))
     await manager.runtime.clock.sleep(1)
     assert certificate(server) != before
-    await user.delete(websites.Website, FRONT)
+    await user.delete(websites.Website, WEBSITE_KEY)
     await manager.runtime.clock.sleep(1)
-    assert server.read(websites.Website, FRONT) is None
+    assert server.read(websites.Website, WEBSITE_KEY) is None
     manager.stop()
     await running
 
 
 @virtual_time
-async def test_what_can_never_work_is_told(websites: Any) -> None:
-    server, manager = shop(websites, image="shop:latest")
+async def test_websites_terminal_error_is_in_status(websites: Any) -> None:
+    server, manager = shop_server(websites, image="shop:latest")
     websites.setup(manager)
     running = asyncio.create_task(manager.run())
     await manager.runtime.clock.sleep(1)
-    site = server.read(websites.Website, FRONT)
+    site = server.read(websites.Website, WEBSITE_KEY)
     assert site is not None
     ready = find_condition(site.status.conditions, "Ready")
     assert ready is not None and "name a version" in ready.message
-    assert server.read(Deployment, FRONT) is None
+    assert server.read(Deployment, WEBSITE_KEY) is None
     manager.stop()
     await running
 
 
 @virtual_time
-async def test_an_operator_with_nothing_to_do_writes_nothing(websites: Any) -> None:
-    server, manager = shop(websites, image="shop:1")
+async def test_websites_without_change_sends_no_writes(websites: Any) -> None:
+    server, manager = shop_server(websites, image="shop:1")
     websites.setup(manager)
     running = asyncio.create_task(manager.run())
     await manager.runtime.clock.sleep(30)
@@ -98,33 +99,33 @@ async def test_an_operator_with_nothing_to_do_writes_nothing(websites: Any) -> N
 
 @virtual_time
 async def test_the_verbs(pages: Pages, websites: Any) -> None:
-    server, manager = shop(websites, image="shop:1")
+    server, manager = shop_server(websites, image="shop:1")
     live = Client(server)
     cached = CachedClient(live, Cache(live, runtime=manager.runtime))
     await pages(PAGE)("verbs").verbs(cached)
-    assert server.read(websites.Website, FRONT) is None
+    assert server.read(websites.Website, WEBSITE_KEY) is None
 
 
 @virtual_time
 async def test_counting(websites: Any) -> None:
-    server, manager = shop(websites, image="shop:1")
+    server, manager = shop_server(websites, image="shop:1")
     reconcilers: list[Any] = []
 
-    def noted(context: Context) -> Any:
+    def noted(context: ReconcilerContext) -> Any:
         reconcilers.append(websites.WebsiteReconciler(context))
         return reconcilers[0]
 
     manager.controller(websites.Website).complete(noted)
-    site = server.read(websites.Website, FRONT)
+    site = server.read(websites.Website, WEBSITE_KEY)
     outcomes = [await websites.count_visit(reconcilers[0], site) for _ in range(2)]
     assert outcomes == ["created", "patched"]
     visits = server.read(ConfigMap, ObjectKey("shop", "front-visits"))
     assert visits is not None and visits.data == {"visits": "2"}
 
 
-def test_the_rest_is_as_told(pages: Pages, websites: Any) -> None:
+def test_page_statements_about_roles_and_secrets_hold(pages: Pages, websites: Any) -> None:
     page = pages(PAGE)
-    server, manager = shop(websites, image="shop:1")
+    server, manager = shop_server(websites, image="shop:1")
     roles: list[Any] = page("role").roles(manager)
     allowed = {resource: rule["verbs"] for rule in roles[0]["rules"] for resource in rule.get("resources", ())}
     assert {"create", "patch", "watch"} <= set(allowed["deployments"])

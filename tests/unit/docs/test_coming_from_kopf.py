@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from framework_support.documented import DOCS, Pages
+from framework_support.documented_code import DOCS, Pages
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch
 from steersman.controller import Channel
@@ -25,7 +25,7 @@ ROOT = DOCS.parent
 PHOTOS = ObjectKey("default", "photos")
 
 
-class Store:
+class FakeObjectStore:
     def __init__(self) -> None:
         self.buckets: dict[str, int] = {}
         self.calls = 0
@@ -51,11 +51,11 @@ def buckets(pages: Pages) -> Any:
     return pages(PAGE)("buckets")
 
 
-class Operator:
+class OperatorHarness:
     """The page's operator at work."""
 
     def __init__(self, buckets: Any) -> None:
-        self.buckets, self.store, self.news = buckets, Store(), Channel()
+        self.buckets, self.store, self.start_time = buckets, FakeObjectStore(), Channel()
         self.runtime = virtual_runtime()
         self.server = InMemoryApiServer(self.runtime)
         self.server.register(buckets.Bucket)
@@ -65,7 +65,7 @@ class Operator:
         name = ObjectMeta(name=PHOTOS.name, namespace=PHOTOS.namespace, **metadata)
         await self.user.create(self.buckets.Bucket(metadata=name, spec=self.buckets.BucketSpec(region="north")))
         self.manager = Manager(self.server, runtime=self.runtime)
-        self.buckets.setup(self.manager, self.store, self.news)
+        self.buckets.setup(self.manager, self.store, self.start_time)
         self.running = asyncio.create_task(self.manager.run())
         await self.runtime.clock.sleep(1)
 
@@ -79,8 +79,8 @@ class Operator:
 
 
 @virtual_time
-async def test_it_is_measured_every_minute_and_when_the_store_says_so(buckets: Any) -> None:
-    operator = Operator(buckets)
+async def test_buckets_are_measured_on_timer_and_push(buckets: Any) -> None:
+    operator = OperatorHarness(buckets)
     await operator.start()
     first = operator.store.calls
     assert operator.bucket.status.used_gib == first
@@ -90,15 +90,15 @@ async def test_it_is_measured_every_minute_and_when_the_store_says_so(buckets: A
     async def said() -> Any:
         yield PHOTOS
 
-    await buckets.listen(said(), operator.news)
+    await buckets.listen(said(), operator.start_time)
     await operator.runtime.clock.sleep(1)
     assert operator.store.calls == first + 2
     await operator.stop()
 
 
 @virtual_time
-async def test_what_can_never_work_is_told_and_tried_after_a_change(buckets: Any) -> None:
-    operator = Operator(buckets)
+async def test_buckets_terminal_error_is_retried_after_change(buckets: Any) -> None:
+    operator = OperatorHarness(buckets)
     operator.store.error = buckets.RegionUnknown("no region north")
     await operator.start()
     condition = find_condition(operator.bucket.status.conditions, "Ready")
@@ -115,8 +115,8 @@ async def test_what_can_never_work_is_told_and_tried_after_a_change(buckets: Any
 
 @pytest.mark.parametrize("error", [TerminalError("for good"), RuntimeError("for now")])
 @virtual_time
-async def test_no_error_lets_go_of_what_must_be_cleaned_up(buckets: Any, error: Exception) -> None:
-    operator = Operator(buckets)
+async def test_buckets_finalizer_stays_while_cleanup_fails(buckets: Any, error: Exception) -> None:
+    operator = OperatorHarness(buckets)
     await operator.start(finalizers=("example.com/of-others",))
     operator.store.error = error
     await operator.user.delete(buckets.Bucket, PHOTOS)
@@ -124,7 +124,7 @@ async def test_no_error_lets_go_of_what_must_be_cleaned_up(buckets: Any, error: 
     assert operator.bucket.metadata.finalizers == ("example.com/of-others", buckets.FINALIZER)
     assert operator.store.buckets == {"default-photos": 10}
     operator.store.error = None
-    operator.news.push(PHOTOS)
+    operator.start_time.enqueue(PHOTOS)
     await operator.runtime.clock.sleep(60)
     assert operator.bucket.metadata.finalizers == ("example.com/of-others",)
     assert operator.store.buckets == {}
@@ -132,8 +132,8 @@ async def test_no_error_lets_go_of_what_must_be_cleaned_up(buckets: Any, error: 
 
 
 @virtual_time
-async def test_a_large_object_is_left_as_it_is(buckets: Any) -> None:
-    operator = Operator(buckets)
+async def test_large_annotations_do_not_block_reconcile(buckets: Any) -> None:
+    operator = OperatorHarness(buckets)
     # Nearly as many bytes of annotations as the API server takes.
     annotations = {"example.com/notes": "n" * 262_000}
     await operator.start(annotations=annotations)
@@ -151,17 +151,17 @@ def test_its_test_passes(pages: Pages, buckets: Any) -> None:
     assert inspect.iscoroutinefunction(pages(PAGE)("main").run)
 
 
-def named_tests() -> list[str]:
+def referenced_tests() -> list[str]:
     return re.findall(r"`(tests/[\w/]+\.py::\w+)`", (DOCS / PAGE).read_text())
 
 
-def test_each_complaint_is_answered() -> None:
+def test_page_covers_each_kopf_complaint() -> None:
     rows = re.findall(r"^\| (\d)\. .*$", (DOCS / PAGE).read_text(), re.MULTILINE)
     assert rows == ["1", "2", "3", "4", "5", "6", "7"]
 
 
-@pytest.mark.parametrize("named", named_tests())
-def test_what_is_named_as_proof_is_there(named: str) -> None:
+@pytest.mark.parametrize("named", referenced_tests())
+def test_page_refers_to_existing_tests(named: str) -> None:
     file, _, test = named.partition("::")
     tree = ast.parse(Path(ROOT / file).read_text())
     assert test in {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)}

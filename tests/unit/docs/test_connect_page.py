@@ -13,7 +13,7 @@ PAGE = Path(__file__).parents[3] / "docs/how-to/connect.md"
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
-def names() -> dict[str, Any]:
+def block_names() -> dict[str, Any]:
     """What the blocks of the page define."""
     defined: dict[str, Any] = {}
     for block in FENCE.findall(PAGE.read_text()):
@@ -27,7 +27,7 @@ async def test_the_first_steps() -> None:
     metadata = {"name": "a", "namespace": "default"}
     spec = {"containers": [{"name": "c", "image": "i"}]}
     server.load({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    defined = names()
+    defined = block_names()
 
     class Connected:
         async def __aenter__(self) -> InMemoryApiServer:
@@ -43,8 +43,8 @@ async def test_the_first_steps() -> None:
     assert await defined["pods"]() == 1
 
 
-def test_what_is_changed_in_code() -> None:
-    defined = names()
+def test_connect_page_snippets_configure_client() -> None:
+    defined = block_names()
     config = defined["as_jane"](ClusterConfig(server="https://10.0.0.1"))
     assert (config.impersonate.user, config.impersonate.groups) == ("jane", ("developers",))
     defined["read_from_vault"] = lambda: "t"

@@ -16,7 +16,7 @@ from click import Context
 from typer.main import get_command
 
 from database_support.cluster_views import view
-from framework_support.documented import DOCS
+from framework_support.documented_code import DOCS
 from steersman.client.transport import HttpRequest
 from steersman.crd import definition
 from steersman.meta import ObjectKey, to_builtins
@@ -49,7 +49,7 @@ SPECS: dict[type[Any], dict[str, Any]] = {
 }
 
 
-def pages() -> list[Path]:
+def database_pages() -> list[Path]:
     """All that are written by hand."""
     found = [p for p in sorted(DOCS.rglob("*.md")) if p.parent.name not in ("fields", "decisions")]
     return [ROOT / "README.md", *found]
@@ -80,7 +80,7 @@ def manifests(page: Path) -> Iterator[dict[str, Any]]:
                 yield found
 
 
-def kind_named(name: str) -> type[Any] | None:
+def find_kind(name: str) -> type[Any] | None:
     for kind in KINDS:
         names: Any = definition(kind)["spec"]["names"]
         if name in (names["kind"], names["plural"], names["singular"], *names["shortNames"]):
@@ -96,32 +96,32 @@ def server() -> InMemoryApiServer:
     return found
 
 
-def send(server: InMemoryApiServer, method: str, path: str, body: Any) -> tuple[int, str]:
+def send_request(server: InMemoryApiServer, method: str, path: str, body: Any) -> tuple[int, str]:
     content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
     query = {"fieldValidation": "Strict", "dryRun": "All"}
     encoded = msgspec.json.encode(body)
-    answer = server.answer(
+    response = server.handle(
         HttpRequest(method=method, path=path, query=query, body=encoded, content_type=content_type)
     )
-    return answer.status, answer.body.decode()
+    return response.status, response.body.decode()
 
 
-def test_manifests_are_taken_as_they_stand(server: InMemoryApiServer) -> None:
+def test_page_manifests_are_accepted_by_api_server(server: InMemoryApiServer) -> None:
     taken: set[str] = set()
-    for page in pages():
+    for page in database_pages():
         for manifest in manifests(page):
             if not manifest["apiVersion"].startswith(f"{GROUP}/"):
                 continue
-            kind = kind_named(manifest["kind"])
+            kind = find_kind(manifest["kind"])
             assert kind is not None, f"{page}: {manifest['kind']}"
             path = kind.api_resource.path(namespace=manifest["metadata"].get("namespace", "default"))
-            code, words = send(server, "POST", path, manifest)
-            assert code == 201, f"{page}: {manifest['metadata']['name']}: {words}"
+            code, response_text = send_request(server, "POST", path, manifest)
+            assert code == 201, f"{page}: {manifest['metadata']['name']}: {response_text}"
             taken.add(manifest["kind"])
     assert taken == {kind.__name__ for kind in KINDS}
 
 
-def test_a_policy_of_ones_own_lets_in_whom_a_cluster_needs() -> None:
+def test_network_policy_page_admits_required_pods() -> None:
     page = DOCS / "how-to/encrypt-and-log-in.md"
     (shown,) = (found for found in manifests(page) if found["kind"] == "NetworkPolicy")
     names = ClusterNames(ObjectKey("default", "shop"))
@@ -143,16 +143,16 @@ def test_patches_name_fields_that_there_are(server: InMemoryApiServer) -> None:
         names = {"apiVersion": f"{GROUP}/v1alpha1", "kind": kind.__name__}
         server.load({**names, "metadata": {"name": "patched", "namespace": "default"}, "spec": spec})
     patched = 0
-    for page in pages():
+    for page in database_pages():
         for code in blocks(page, "sh", "console"):
             for found in PATCH.finditer(code):
-                kind = kind_named(found["kind"])
+                kind = find_kind(found["kind"])
                 if kind is None:
                     continue
                 path = kind.api_resource.path(ObjectKey("default", "patched"))
-                code, words = send(server, "PATCH", path, json.loads(found["patch"]))
+                code, response_text = send_request(server, "PATCH", path, json.loads(found["patch"]))
                 # A page also shows what is refused; but not for a field that nobody has.
-                assert code in (200, 422), f"{page}: {found[0]}: {words}"
+                assert code in (200, 422), f"{page}: {found[0]}: {response_text}"
                 patched += 1
     assert patched > 5
 
@@ -160,45 +160,46 @@ def test_patches_name_fields_that_there_are(server: InMemoryApiServer) -> None:
 def test_commands_of_the_plugin_are_there() -> None:
     command: Any = get_command(plugin)
     used: set[str] = set()
-    for page in pages():
+    for page in database_pages():
         for line in commands(page, "kubectl steersman "):
             # Where it is only about the text: a cluster is named, or nothing is.
-            words = shlex.split(line)[2:]
+            arguments = shlex.split(line)[2:]
             try:
-                used.add(parsed(command, words))
+                used.add(resolve_command(command, arguments))
             except Exception as error:
                 raise AssertionError(f"{page}: {line}") from error
     assert used >= set(command.commands) - {"mysql"}
 
 
-def parsed(command: Any, words: list[str]) -> str:
+def resolve_command(command: Any, arguments: list[str]) -> str:
     """The name of the command that takes these words. Raises UsageError if none does."""
     context = Context(command)
-    name, found, rest = command.resolve_command(context, words)
+    name, found, rest = command.resolve_command(context, arguments)
     found.make_context(name, rest, parent=context)
     return name
 
 
-def columns() -> list[list[str]]:
+def printer_columns() -> list[list[str]]:
     """The first lines of ``kubectl get`` and ``kubectl steersman status``."""
-    known = [["NAME", "INSTANCES", "READY", "PRIMARY", "VERSION", "PHASE"]]
+    status_columns = [["NAME", "INSTANCES", "READY", "PRIMARY", "VERSION", "PHASE"]]
     for kind in KINDS:
         version: Any = definition(kind)["spec"]["versions"][0]
-        told = version["additionalPrinterColumns"]
-        known += [
-            ["NAME", *(c["name"].upper() for c in told if wide or not c.get("priority"))] for wide in (False, True)
+        crd_columns = version["additionalPrinterColumns"]
+        status_columns += [
+            ["NAME", *(c["name"].upper() for c in crd_columns if wide or not c.get("priority"))]
+            for wide in (False, True)
         ]
-    return known
+    return status_columns
 
 
 def test_tables_have_the_columns_of_kubectl() -> None:
     seen = 0
-    for page in pages():
+    for page in database_pages():
         for code in blocks(page, "text", "console"):
             for line in code.splitlines():
-                words = line.split()
-                if words[:1] == ["NAME"] and {"PHASE", "REASON", "PRIMARY"} & set(words):
-                    assert words in columns(), f"{page}: {line}"
+                header = line.split()
+                if header[:1] == ["NAME"] and {"PHASE", "REASON", "PRIMARY"} & set(header):
+                    assert header in printer_columns(), f"{page}: {line}"
                     seen += 1
     assert seen > 3
 
@@ -207,17 +208,17 @@ def test_annotations_are_those_that_are_read() -> None:
     source = "".join(path.read_text() for path in OPERATOR.rglob("*.py"))
     known = set(re.findall(rf"(?:{re.escape(GROUP)}|{{GROUP}})/([a-z-]+)", source))
     assert {"paused", "fenced", "switchover", "restart", "force-delete"} <= known
-    for page in pages():
+    for page in database_pages():
         used = set(re.findall(rf"{re.escape(GROUP)}/([a-z-]+)\b(?!1)", page.read_text())) - {"v"}
         assert used <= known, page
 
 
-def test_conditions_are_those_that_are_told() -> None:
+def test_pages_name_only_existing_conditions() -> None:
     known = {condition for conditions in BY_KIND.values() for condition in conditions}
     waited = re.compile(
         r"--for=condition=(\w+)(?==\w+)? (?:pg|db|dbu|postgresqlcluster)/|(?:pg|db|dbu)/\S+ --for=condition=(\w+)"
     )
-    for page in pages():
+    for page in database_pages():
         text = page.read_text()
         used = {name for found in waited.findall(text) for name in found if name}
         used |= set(re.findall(r'@\.type=="(\w+)"', text)) if "kubectl get pg" in text else set()

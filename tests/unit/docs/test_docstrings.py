@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import pytest
 
 import steersman
-from framework_support.documented import DOCS
+from framework_support.documented_code import DOCS
 
 # Modules that are rooms of their own, or public parts of one whose names are not repeated in its front.
-ALONE = (
+STANDALONE_MODULES = (
     "steersman.errors",
     "steersman.manager.flags",
-    "steersman.observability.garbage",
+    "steersman.observability.gc_tuning",
     "steersman.observability.heartbeat",
     "steersman.observability.logging",
     "steersman.observability.runtime",
@@ -44,10 +44,10 @@ PACKAGES = (
     "steersman_testing",
 )
 # The documentation is that of another.
-REFERS = re.compile(r"\b([Aa]s|see) ``\w+(\.\w+)?``")
+REFERENCE_PATTERN = re.compile(r"\b([Aa]s|see) ``\w+(\.\w+)?``")
 
 
-class Name(NamedTuple):
+class PublicName(NamedTuple):
     """A public name, in the module that defines it."""
 
     module: Any
@@ -58,7 +58,7 @@ class Name(NamedTuple):
         return f"{self.module.__name__}.{self.name}"
 
 
-def modules_of(package_name: str) -> Iterator[Any]:
+def package_modules(package_name: str) -> Iterator[Any]:
     package = importlib.import_module(package_name)
     yield package
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -71,12 +71,12 @@ def source_of(module: Any) -> ast.Module:
     return ast.parse(inspect.getsource(module))
 
 
-def defines(module: Any, name: str) -> bool:
+def is_defined_in(module: Any, name: str) -> bool:
     tree = source_of(module)
-    return any(name in targets(node) for node in tree.body)
+    return any(name in assigned_names(node) for node in tree.body)
 
 
-def targets(node: ast.stmt) -> set[str]:
+def assigned_names(node: ast.stmt) -> set[str]:
     if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         return {node.name}
     if isinstance(node, ast.Assign):
@@ -84,25 +84,27 @@ def targets(node: ast.stmt) -> set[str]:
     return {node.target.id} if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) else set()
 
 
-def public_names() -> dict[str, Name]:
-    found: dict[str, Name] = {}
+def public_names() -> dict[str, PublicName]:
+    found: dict[str, PublicName] = {}
     for package_name in PACKAGES:
         front = importlib.import_module(package_name)
-        modules = [m for m in modules_of(package_name) if not m.__name__.startswith("steersman_testing.envtest.")]
+        modules = [
+            m for m in package_modules(package_name) if not m.__name__.startswith("steersman_testing.envtest.")
+        ]
         for name in getattr(front, "__all__", ()):
             value = getattr(front, name)
-            known = importlib.import_module(getattr(value, "__module__", None) or front.__name__)
-            home = next(m for m in (known, *reversed(modules)) if defines(m, name))
-            each = Name(home, name, value)
-            found[str(each)] = each
-    for path in ALONE:
+            defining_module = importlib.import_module(getattr(value, "__module__", None) or front.__name__)
+            home = next(m for m in (defining_module, *reversed(modules)) if is_defined_in(m, name))
+            public_name = PublicName(home, name, value)
+            found[str(public_name)] = public_name
+    for path in STANDALONE_MODULES:
         module = importlib.import_module(path)
         for name in getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]:
             value = getattr(module, name)
             home = importlib.import_module(getattr(value, "__module__", path) or path)
             if home.__name__.startswith(path) and (inspect.isclass(value) or inspect.isfunction(value)):
-                each = Name(home, name, value)
-                found[str(each)] = each
+                public_name = PublicName(home, name, value)
+                found[str(public_name)] = public_name
     return found
 
 
@@ -110,37 +112,37 @@ NAMES = public_names()
 CALLABLES = {path: n for path, n in NAMES.items() if inspect.isclass(n.value) or inspect.isfunction(n.value)}
 
 
-def node_of(name: Name) -> ast.stmt:
+def node_of(name: PublicName) -> ast.stmt:
     # Of overloads, the implementation comes last.
     body = source_of(name.module).body
-    return next(node for node in reversed(body) if name.name in targets(node))
+    return next(node for node in reversed(body) if name.name in assigned_names(node))
 
 
-def overloads(name: Name) -> list[ast.FunctionDef]:
+def overloads(name: PublicName) -> list[ast.FunctionDef]:
     """All definitions of a function, of which the last may take the others' arguments by ``**``."""
     return [
         node for node in source_of(name.module).body if isinstance(node, ast.FunctionDef) and node.name == name.name
     ]
 
 
-def literal_after(name: Name) -> str:
+def literal_after(name: PublicName) -> str:
     """The string below an assignment, which mkdocstrings takes for its documentation."""
     body = source_of(name.module).body
-    place = next(i for i, node in enumerate(body) if name.name in targets(node))
+    place = next(i for i, node in enumerate(body) if name.name in assigned_names(node))
     following = body[place + 1] if place + 1 < len(body) else None
     if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
         return str(following.value.value)
     return ""
 
 
-def documentation(name: Name) -> str:
+def documentation(name: PublicName) -> str:
     node = node_of(name)
     if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         return ast.get_docstring(node) or ""
     return literal_after(name)
 
 
-def functions(name: Name) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, str]]:
+def public_functions(name: PublicName) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, str]]:
     """Public functions and methods, with their own documentation and that of their class."""
     node = node_of(name)
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -152,8 +154,8 @@ def functions(name: Name) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunc
             overload = any("overload" in ast.unparse(d) for d in method.decorator_list)
             if (not method.name.startswith("_") or method.name in ("__init__", "__post_init__")) and not overload:
                 own = ast.get_docstring(method) or ""
-                whole = ast.get_docstring(node) or "" if method.name.startswith("__") else ""
-                yield f"{name.name}.{method.name}", method, own + whole
+                class_doc = ast.get_docstring(node) or "" if method.name.startswith("__") else ""
+                yield f"{name.name}.{method.name}", method, own + class_doc
 
 
 def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
@@ -163,34 +165,36 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg
     ]
 
 
-def test_every_package_has_a_front() -> None:
-    packages = {f"steersman.{m.name}" for m in pkgutil.iter_modules(steersman.__path__) if m.ispkg}
-    assert packages == {name for name in PACKAGES if name.startswith("steersman.")}
+def test_documented_packages_match_the_tree() -> None:
+    packages = {m.name for m in pkgutil.iter_modules(steersman.__path__) if m.ispkg}
+    assert packages == set(PACKAGES)
     assert len(NAMES) > 150
 
 
 @pytest.mark.parametrize("path", NAMES)
-def test_it_says_what_it_gives(path: str) -> None:
-    said = documentation(NAMES[path])
-    first = said.split("\n\n")[0]
-    bare = re.sub(r"[\W_]", "", first).lower()
-    assert len(first.split()) >= 3, f"{path} says nothing: {said!r}"
-    assert bare != NAMES[path].name.replace("_", "").lower()
+def test_docstring_has_a_meaningful_summary(path: str) -> None:
+    docstring = documentation(NAMES[path])
+    first = docstring.split("\n\n")[0]
+    normalized = re.sub(r"[\W_]", "", first).lower()
+    assert len(first.split()) >= 3, f"{path} says nothing: {docstring!r}"
+    assert normalized != NAMES[path].name.replace("_", "").lower()
 
 
 @pytest.mark.parametrize("path", CALLABLES)
-def test_so_does_each_method(path: str) -> None:
+def test_every_public_method_has_a_docstring(path: str) -> None:
     silent = [
-        where for where, node, said in functions(CALLABLES[path]) if not said and not node.name.startswith("__")
+        where
+        for where, node, said in public_functions(CALLABLES[path])
+        if not said and not node.name.startswith("__")
     ]
     assert silent == []
 
 
 @pytest.mark.parametrize("path", CALLABLES)
-def test_what_it_names_is_there(path: str) -> None:
+def test_docstring_names_existing_parameters(path: str) -> None:
     """No argument or attribute is described that has gone."""
     name = CALLABLES[path]
-    for where, function, said in functions(name):
+    for where, function, said in public_functions(name):
         known = {a.arg for a in parameters(function)} | {
             a.arg for a in (function.args.vararg, function.args.kwarg) if a is not None
         }
@@ -201,47 +205,47 @@ def test_what_it_names_is_there(path: str) -> None:
             or not inspect.isclass(name.value)
             or function.name != "__post_init__"
         ):
-            assert described(said, "Args") <= known, where
+            assert described_names(said, "Args") <= known, where
     if inspect.isclass(name.value):
         there = {f for base in name.value.__mro__ for f in (*vars(base), *inspect.get_annotations(base))}
         there |= {node.attr for node in ast.walk(node_of(name)) if isinstance(node, ast.Attribute)}
-        assert described(documentation(name), "Attributes") <= there
+        assert described_names(documentation(name), "Attributes") <= there
 
 
 @pytest.mark.parametrize("path", CALLABLES)
-def test_numbers_are_named_with_their_meaning(path: str) -> None:
+def test_docstring_describes_numeric_arguments(path: str) -> None:
     """A number needs a unit, so the documentation speaks of it."""
-    for where, function, said in functions(CALLABLES[path]):
+    for where, function, said in public_functions(CALLABLES[path]):
         for argument in parameters(function):
             kind = ast.unparse(argument.annotation) if argument.annotation is not None else ""
-            if re.search(r"\b(int|float)\b", kind) and not REFERS.search(said):
+            if re.search(r"\b(int|float)\b", kind) and not REFERENCE_PATTERN.search(said):
                 assert re.search(rf"\b{argument.arg}\b", said), f"{where} does not speak of {argument.arg}"
 
 
 @pytest.mark.parametrize("path", CALLABLES)
-def test_errors_that_it_raises_are_named(path: str) -> None:
-    for where, function, said in functions(CALLABLES[path]):
-        for raised in raises(function):
+def test_docstring_lists_raised_errors(path: str) -> None:
+    for where, function, said in public_functions(CALLABLES[path]):
+        for raised in raised_errors(function):
             assert re.search(rf"\b{raised}\b", said), f"{where} raises {raised} and does not say so"
 
 
-def raises(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+def raised_errors(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     """What it raises itself, and does not catch itself; functions in it aside."""
     found: set[str] = set()
-    waiting: list[ast.AST] = list(function.body)
-    while waiting:
-        node = waiting.pop()
+    pending: list[ast.AST] = list(function.body)
+    while pending:
+        node = pending.pop()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             continue
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and isinstance(node.exc.func, ast.Name):
             found.add(node.exc.func.id)
-        waiting.extend(ast.iter_child_nodes(node))
+        pending.extend(ast.iter_child_nodes(node))
     return {name for name in found if name[0].isupper()}
 
 
-def described(said: str, section: str) -> set[str]:
+def described_names(docstring: str, section: str) -> set[str]:
     """The names that a section of a docstring in Google's style describes."""
-    match = re.search(rf"^{section}:\n((?: +.*\n?|\n)+)", said, re.MULTILINE)
+    match = re.search(rf"^{section}:\n((?: +.*\n?|\n)+)", docstring, re.MULTILINE)
     if match is None:
         return set()
     lines = [line for line in match[1].splitlines() if line.strip()]
@@ -250,7 +254,7 @@ def described(said: str, section: str) -> set[str]:
     return {name.strip() for head in heads for name in head.split(",")}
 
 
-def test_every_module_of_a_public_name_is_in_the_reference() -> None:
+def test_reference_covers_every_public_module() -> None:
     pages = (DOCS / "reference" / "api").glob("*.md")
     listed = {module for page in pages for module in re.findall(r"^::: (\S+)", page.read_text(), re.MULTILINE)}
     # The commands have a page of their own, written for those who type them.

@@ -25,11 +25,11 @@ ROOT = Path(__file__).parents[3]
 TUTORIAL = "docs/tutorials/first-operator.md"
 FENCE = re.compile(r"^```python *(?P<options>[^\n]*)\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
 
-Write = Callable[[str, str, str], Any]
+WriteModule = Callable[[str, str, str], Any]
 
 
 @pytest.fixture
-def module_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
+def module_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WriteModule]:
     """Writes the blocks of a page down in their order, as a reader would, and imports the file."""
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     written: list[str] = []
@@ -46,13 +46,13 @@ def module_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write
         del sys.modules[name]
 
 
-def granted(manager: Manager) -> dict[str, list[str]]:
+def granted_permissions(manager: Manager) -> dict[str, list[str]]:
     """What the generated role allows, by resource."""
     rules = cluster_role("documented", manager.permissions)["rules"]
     return {resource: rule["verbs"] for rule in rules for resource in rule["resources"]}
 
 
-def test_one_class_is_the_schema(module_of: Write) -> None:
+def test_one_class_is_the_schema(module_of: WriteModule) -> None:
     kind = module_of("webapp", "README.md", "").WebApp
     version = definition(kind)["spec"]["versions"][0]
     spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
@@ -69,7 +69,7 @@ def test_one_class_is_the_schema(module_of: Write) -> None:
 
 
 @virtual_time
-async def test_the_web_app_of_the_readme(module_of: Write) -> None:
+async def test_the_web_app_of_the_readme(module_of: WriteModule) -> None:
     page = module_of("webapp", "README.md", "")
     runtime = virtual_runtime()
     server = InMemoryApiServer(runtime)
@@ -97,15 +97,15 @@ async def test_the_web_app_of_the_readme(module_of: Write) -> None:
 
     manager.stop()
     await running
-    assert {"create", "patch", "watch"} <= set(granted(manager)["deployments"])
+    assert {"create", "patch", "watch"} <= set(granted_permissions(manager)["deployments"])
 
 
-def test_the_operator_of_the_tutorial_passes_its_test(module_of: Write) -> None:
+def test_the_operator_of_the_tutorial_passes_its_test(module_of: WriteModule) -> None:
     module_of("greetings", TUTORIAL, 'title="greetings.py"')
     module_of("test_greetings", TUTORIAL, 'title="test_greetings.py"').test_what_is_deleted_by_hand_comes_back()
 
 
-async def test_the_role_of_the_tutorial_is_the_least(module_of: Write) -> None:
+async def test_the_role_of_the_tutorial_is_the_least(module_of: WriteModule) -> None:
     module_of("greetings", TUTORIAL, 'title="greetings.py"')
     role = await module_of("greetings_role", TUTORIAL, "").role()
     allowed = {resource: rule["verbs"] for rule in role["rules"] for resource in rule["resources"]}

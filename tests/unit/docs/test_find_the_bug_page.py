@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from framework_support.documented import DOCS, Pages
+from framework_support.documented_code import DOCS, Pages
 from steersman_testing import SimulationFailed, simulate
 
 PAGE = "tutorials/find-the-bug.md"
 SECONDS = re.compile(r"in \d+\.\d s")
 
 
-def shown(title: str) -> str:
+def code_block(title: str) -> str:
     found = re.search(rf'```text title="{title}"\n(.*?)\n```', (DOCS / PAGE).read_text(), re.DOTALL)
     assert found is not None
     return found[1]
@@ -32,24 +32,24 @@ def first_reconciler(mongodbs: Any) -> Any:
     return names["MongoDBReconciler"]
 
 
-def test_the_first_operator_passes_a_test_and_its_bug_is_found(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_operator_passes_test_and_simulation_fails(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
     load = pages(PAGE)
     mongodbs, tests = load("mongodbs"), load("test_mongodbs")
     monkeypatch.setattr(mongodbs, "MongoDBReconciler", first_reconciler(mongodbs))
     tests.test_both_secrets_are_made()
     with pytest.raises(SimulationFailed) as failed:
         tests.test_it_survives()
-    assert str(failed.value) == shown("story")
+    assert str(failed.value) == code_block("story")
     with pytest.raises(SimulationFailed) as refused:
         simulate(mongodbs.setup, tests.making, kinds=[mongodbs.MongoDB], replay="500:3")
-    assert refused.value.found == failed.value.found
+    assert refused.value.problems == failed.value.problems
     assert f"replay={str(failed.value.plan)!r})\n```" in (DOCS / PAGE).read_text().replace('"', "'")
 
 
-def test_the_mended_operator_comes_through(pages: Pages, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fixed_operator_passes_its_tests(pages: Pages, capsys: pytest.CaptureFixture[str]) -> None:
     tests = pages(PAGE)("test_mongodbs")
     tests.test_both_secrets_are_made()
     tests.test_it_survives()
-    printed, told = capsys.readouterr().out.rstrip("\n"), shown("report")
-    assert SECONDS.search(told)
-    assert SECONDS.sub("", printed) == SECONDS.sub("", told)
+    printed, expected = capsys.readouterr().out.rstrip("\n"), code_block("report")
+    assert SECONDS.search(expected)
+    assert SECONDS.sub("", printed) == SECONDS.sub("", expected)

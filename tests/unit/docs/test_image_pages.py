@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from framework_support.documented import DOCS
+from framework_support.documented_code import DOCS
 
 ROOT = DOCS.parent
 IMAGES = ROOT / "operators/databases/images"
-TYPED = re.compile(r"^docker build .*?/Containerfile.*$", re.MULTILINE)
+DOCKER_BUILD = re.compile(r"^docker build .*?/Containerfile.*$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
-class Build:
+class DockerBuild:
     """A ``docker build``. ``image`` is without its registry, the operator's without its version, which is yours."""
 
     image: str
@@ -26,33 +26,33 @@ class Build:
     arguments: tuple[str, ...]
 
 
-def builds(page: Path) -> Iterator[Build]:
+def docker_builds(page: Path) -> Iterator[DockerBuild]:
     parser = ArgumentParser(exit_on_error=False)
     parser.add_argument("-t")
     parser.add_argument("-f")
     parser.add_argument("--build-arg", action="append", default=[])
     parser.add_argument("context")
-    for line in TYPED.findall(page.read_text()):
+    for line in DOCKER_BUILD.findall(page.read_text()):
         typed = line.replace("$IMAGES", str(IMAGES.relative_to(ROOT)))
-        given = parser.parse_args(shlex.split(typed, comments=True)[2:])
-        image = given.t.partition("/")[2]
+        parsed_arguments = parser.parse_args(shlex.split(typed, comments=True)[2:])
+        image = parsed_arguments.t.partition("/")[2]
         name = image.partition(":")[0] if image.startswith("databases-operator:") else image
-        yield Build(name, given.f, given.context, tuple(given.build_arg))
+        yield DockerBuild(name, parsed_arguments.f, parsed_arguments.context, tuple(parsed_arguments.build_arg))
 
 
 def test_pages_build_as_the_images_own_page_does() -> None:
-    known = {each.image: each for each in builds(IMAGES / "README.md")}
-    assert len(known) == 5
+    reference_builds = {each.image: each for each in docker_builds(IMAGES / "README.md")}
+    assert len(reference_builds) == 5
     seen = 0
     for page in sorted(DOCS.rglob("*.md")):
-        for build in builds(page):
-            assert build == known[build.image], page
+        for build in docker_builds(page):
+            assert build == reference_builds[build.image], page
             seen += 1
     assert seen >= 8
 
 
-def test_a_context_has_what_its_containerfile_copies() -> None:
-    for build in builds(IMAGES / "README.md"):
+def test_build_context_has_all_copied_files() -> None:
+    for build in docker_builds(IMAGES / "README.md"):
         text = (ROOT / build.containerfile).read_text()
         copied = [line.split()[1:-1] for line in re.findall(r"^COPY (?!--from).*$", text, re.MULTILINE)]
         assert copied, build

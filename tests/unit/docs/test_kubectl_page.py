@@ -11,7 +11,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from framework_support.documented import DOCS, Pages
+from framework_support.documented_code import DOCS, Pages
 from steersman.api.core_v1 import ConfigMap
 from steersman.meta import ObjectKey
 from steersman_cli import testing
@@ -29,11 +29,11 @@ raise SystemExit(urllib.request.urlopen(asked).status - 198)
 """
 
 
-def text() -> str:
+def page_text() -> str:
     return (DOCS / PAGE).read_text()
 
 
-async def test_a_foreign_program_works_with_the_server_of_a_test(pages: Pages) -> None:
+async def test_external_program_can_use_the_test_server(pages: Pages) -> None:
     server = InMemoryApiServer()
     assert await pages(PAGE)("with_server").run(server, sys.executable, "-c", PROGRAM) == 3
     assert server.read(ConfigMap, ObjectKey("default", "made")) is not None
@@ -41,7 +41,7 @@ async def test_a_foreign_program_works_with_the_server_of_a_test(pages: Pages) -
 
 def test_its_manifests_are_accepted() -> None:
     server = InMemoryApiServer()
-    manifests = re.findall(r'```yaml title="(\w+)\.yaml"\n(.*?)```', text(), re.DOTALL)
+    manifests = re.findall(r'```yaml title="(\w+)\.yaml"\n(.*?)```', page_text(), re.DOTALL)
     assert [name for name, _ in manifests] == ["lights", "north"]
     server.load(*(yaml.safe_load(content) for _, content in manifests))
 
@@ -49,13 +49,15 @@ def test_its_manifests_are_accepted() -> None:
 def test_its_options_are_there() -> None:
     group: Any = get_command(testing.group)
     known = {o for p in group.commands["serve"].params for o in p.opts}
-    used = {o for line in re.findall("^steersman testing serve .*", text(), re.MULTILINE) for o in line.split()[3:]}
+    used = {
+        o for line in re.findall("^steersman testing serve .*", page_text(), re.MULTILINE) for o in line.split()[3:]
+    }
     assert {"--crd", "--load", "--port"} == {o for o in used if o.startswith("-")}
     assert {o for o in used if o.startswith("-")} <= known
 
 
-def test_it_says_what_the_command_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tell = testing._tell  # pyright: ignore[reportPrivateUsage]
+def test_kubectl_page_shows_output_of_serve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tell = testing._write_kubeconfig  # pyright: ignore[reportPrivateUsage]
     tell(ApiEndpoint("http://127.0.0.1:41873"), tmp_path / "kubeconfig")
-    told = capsys.readouterr().out.replace(str(tmp_path), "/home/jane/lights")
-    assert f"```text\n{told}```" in text()
+    output = capsys.readouterr().out.replace(str(tmp_path), "/home/jane/lights")
+    assert f"```text\n{output}```" in page_text()

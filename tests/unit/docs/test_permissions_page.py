@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from framework_support.documented import DOCS, Pages
+from framework_support.documented_code import DOCS, Pages
 from steersman.manager import Manager
 from steersman_testing import InMemoryApiServer, run_virtual, virtual_runtime
 
@@ -19,17 +19,17 @@ def test_its_tests_pass(pages: Pages) -> None:
     load("test_webhook").test_papers_need_a_harbour()
 
 
-def test_a_permission_that_is_missing_is_told(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_permission_fails_with_shown_message(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
     load = pages(PAGE)
-    boats, page = load("boats"), load("test_boats")
+    webapps, page = load("webapps"), load("test_boats")
 
     def setup(manager: Manager) -> None:
-        manager.controller(boats.Boat).complete(boats.BoatReconciler)
+        manager.controller(webapps.WebApp).complete(webapps.WebAppReconciler)
 
-    monkeypatch.setattr(boats, "setup", setup)
+    monkeypatch.setattr(webapps, "setup", setup)
     server = InMemoryApiServer(virtual_runtime())
-    server.register(boats.Boat)
+    server.register(webapps.WebApp)
     run_virtual(page.settled(server))
-    told = re.search(r'```text title="refused"\n(.*?)\n```', (DOCS / PAGE).read_text(), re.DOTALL)
-    assert told is not None
-    assert set(server.refused) == {f'configmaps "albatross" is forbidden: {told[1]}'}
+    expected = re.search(r'```text title="refused"\n(.*?)\n```', (DOCS / PAGE).read_text(), re.DOTALL)
+    assert expected is not None
+    assert set(server.rbac_denials) == {f'configmaps "albatross" is forbidden: {expected[1]}'}

@@ -13,7 +13,7 @@ import yaml
 
 from database_support import cluster_world
 from database_support.cluster_world import ClusterWorld
-from framework_support.documented import DOCS
+from framework_support.documented_code import DOCS
 from steersman.api.apply.core_v1 import NamespaceApply
 from steersman.api.core_v1 import PersistentVolumeClaim, Secret, Service
 from steersman.client.transport import HttpRequest
@@ -29,40 +29,40 @@ SHORT = {"pg": PostgreSQLCluster, "db": Database, "dbu": DatabaseUser}
 REGISTRY = "registry.example.com"
 
 
-def text(page: str) -> str:
+def page_text(page: str) -> str:
     return (DOCS / page).read_text()
 
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> ClusterWorld:
     """An operator's surroundings for the cluster main in the namespace shop, with the images of the page."""
-    return named(monkeypatch, ObjectKey("shop", "main"))
+    return use_cluster_name(monkeypatch, ObjectKey("shop", "main"))
 
 
-def named(monkeypatch: pytest.MonkeyPatch, key: ObjectKey) -> ClusterWorld:
+def use_cluster_name(monkeypatch: pytest.MonkeyPatch, key: ObjectKey) -> ClusterWorld:
     monkeypatch.setattr(cluster_world, "KEY", key)
     monkeypatch.setattr(cluster_world, "NAMES", ClusterNames(key))
     return ClusterWorld()
 
 
-def shown(page: str, command: str) -> str:
+def command_output(page: str, command: str) -> str:
     """What stands behind a prompt, until the next one."""
-    _, found, rest = text(page).partition(f"$ {command}\n")
+    _, found, rest = page_text(page).partition(f"$ {command}\n")
     assert found, f"{page} does not say {command}"
     return re.split(r"^(?:\$ |```)", rest, maxsplit=1, flags=re.MULTILINE)[0]
 
 
-def applied() -> Iterator[dict[str, Any]]:
+def applied_manifests() -> Iterator[dict[str, Any]]:
     """The objects of ours that a reader of the quick start applies, in their order."""
-    for block in re.findall(r"<<EOF\n(.*?)^EOF$", text("tutorials/quick-start.md"), re.MULTILINE | re.DOTALL):
+    for block in re.findall(r"<<EOF\n(.*?)^EOF$", page_text("tutorials/quick-start.md"), re.MULTILINE | re.DOTALL):
         yield from (found for found in yaml.safe_load_all(block) if found["kind"] in KINDS)
 
 
-def table(world: ClusterWorld, kind: type[Any], key: ObjectKey) -> str:
+def kubectl_table(world: ClusterWorld, kind: type[Any], key: ObjectKey) -> str:
     """What ``kubectl get`` prints of one object, but for its age."""
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
-    answer = world.server.answer(HttpRequest(method="GET", path=kind.api_resource.path(key), accept=accept))
-    found = json.loads(answer.body)
+    response = world.server.handle(HttpRequest(method="GET", path=kind.api_resource.path(key), accept=accept))
+    found = json.loads(response.body)
     chosen = [n for n, c in enumerate(found["columnDefinitions"]) if not c["priority"] and c["name"] != "Age"]
     names = [found["columnDefinitions"][n]["name"].upper() for n in chosen]
     (row,) = found["rows"]
@@ -74,11 +74,11 @@ def table(world: ClusterWorld, kind: type[Any], key: ObjectKey) -> str:
     )
 
 
-def without_age(printed: str) -> str:
+def without_age_column(printed: str) -> str:
     return "\n".join(re.sub(r" +\S+$", "", line).rstrip() for line in printed.splitlines())
 
 
-def on_nodes(cluster: PostgreSQLCluster, lag: int) -> PostgreSQLCluster:
+def assign_nodes(cluster: PostgreSQLCluster, lag: int) -> PostgreSQLCluster:
     """As kubelets and replicas would have it, which nobody here is: each instance on a node of its own."""
     assert cluster.status is not None
 
@@ -91,7 +91,7 @@ def on_nodes(cluster: PostgreSQLCluster, lag: int) -> PostgreSQLCluster:
     return msgspec.structs.replace(cluster, status=msgspec.structs.replace(cluster.status, members=members))
 
 
-def names_of(world: ClusterWorld, *kinds: type[Any]) -> str:
+def object_names(world: ClusterWorld, *kinds: type[Any]) -> str:
     """``kubectl get … -o name`` in the namespace."""
     found = [
         f"{kind.api_resource.kind.lower()}/{name}"
@@ -102,30 +102,30 @@ def names_of(world: ClusterWorld, *kinds: type[Any]) -> str:
 
 
 @virtual_time
-async def test_the_quick_start_shows_what_there_is(
+async def test_quick_start_page_matches_implementation(
     world: ClusterWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = "tutorials/quick-start.md"
     monkeypatch.setenv("STEERSMAN_IMAGE_POSTGRESQL_17", f"{REGISTRY}/postgresql:17")
     await world.client.apply(NamespaceApply(metadata=ObjectMetaApply(name="shop")))
     async with world.operator():
-        for manifest in applied():
+        for manifest in applied_manifests():
             kind = KINDS[manifest["kind"]]
             key = ObjectKey("shop", manifest["metadata"]["name"])
             wire = {"metadata": {**manifest["metadata"], "namespace": "shop"}, "spec": manifest["spec"]}
             await world.client.create(decode_builtins(wire, kind))
             await world.until(f"{manifest['kind']} is Ready", lambda kind=kind, key=key: is_ready(world, kind, key))
         for command, name in (("pg main", "main"), ("db", "orders"), ("dbu", "clerk")):
-            printed = table(world, SHORT[command.split()[0]], ObjectKey("shop", name))
-            assert without_age(shown(page, f"kubectl get {command}")) == printed
-        assert shown(page, "kubectl get service -o name") == names_of(world, Service)
+            printed = kubectl_table(world, SHORT[command.split()[0]], ObjectKey("shop", name))
+            assert without_age_column(command_output(page, f"kubectl get {command}")) == printed
+        assert command_output(page, "kubectl get service -o name") == object_names(world, Service)
         database = world.server.read(Database, ObjectKey("shop", "orders"))
         assert database is not None and database.status is not None
-        told = shown(page, "kubectl get db orders -o jsonpath='{.status.connectionString}'")
-        assert told.strip() == database.status.connection_string
+        connection_string = command_output(page, "kubectl get db orders -o jsonpath='{.status.connectionString}'")
+        assert connection_string.strip() == database.status.connection_string
         assert world.cluster is not None
-        status.show(status.report(on_nodes(world.cluster, 0)))
-        assert capsys.readouterr().out == shown(page, "kubectl steersman status main")
+        status.show(status.report(assign_nodes(world.cluster, 0)))
+        assert capsys.readouterr().out == command_output(page, "kubectl steersman status main")
         await world.annotate(switchover="any")
         await world.until("switched over", lambda: world.status.primary == "main-1")
         for kind, name in ((DatabaseUser, "clerk"), (Database, "orders"), (PostgreSQLCluster, "main")):
@@ -133,8 +133,8 @@ async def test_the_quick_start_shows_what_there_is(
             await world.client.delete(kind, key)
             await world.until(f"{name} is gone", lambda kind=kind, key=key: world.server.read(kind, key) is None)
         await world.rest(30)
-        kept = names_of(world, PersistentVolumeClaim, Secret)
-        assert shown(page, "kubectl get pvc,secret -o name") == kept
+        retained = object_names(world, PersistentVolumeClaim, Secret)
+        assert command_output(page, "kubectl get pvc,secret -o name") == retained
         assert "clerk" not in world.hosts.sql.users
         assert "orders" in world.hosts.sql.databases
 
@@ -149,21 +149,21 @@ def is_ready(world: ClusterWorld, kind: type[Any], key: ObjectKey) -> bool:
 async def test_the_status_of_a_cluster_with_a_fence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    world = named(monkeypatch, ObjectKey("prod", "shop"))
+    world = use_cluster_name(monkeypatch, ObjectKey("prod", "shop"))
     await world.client.apply(NamespaceApply(metadata=ObjectMetaApply(name="prod")))
     async with world.operator():
         await world.create()
         await world.ready(3)
         page = "how-to/operate-a-cluster.md"
-        printed = table(world, PostgreSQLCluster, ObjectKey("prod", "shop"))
-        assert without_age(shown(page, "kubectl get pg shop")) == printed
+        printed = kubectl_table(world, PostgreSQLCluster, ObjectKey("prod", "shop"))
+        assert without_age_column(command_output(page, "kubectl get pg shop")) == printed
         await world.annotate(switchover="shop-1")
         await world.rest(20)
         await world.annotate(fenced="shop-2")
         await world.until("fenced", lambda: world.condition("Ready") == "False/Fenced")
         await world.rest(5)
         assert world.cluster is not None
-        status.show(status.report(on_nodes(world.cluster, 2 << 20)))
-        told = re.sub(r"20\d\d-\S+ \S+ UTC", "TIME", capsys.readouterr().out)
-        expected = re.sub(r"20\d\d-\S+ \S+ UTC", "TIME", shown(page, "kubectl steersman status shop"))
-        assert told == expected
+        status.show(status.report(assign_nodes(world.cluster, 2 << 20)))
+        output = re.sub(r"20\d\d-\S+ \S+ UTC", "TIME", capsys.readouterr().out)
+        expected = re.sub(r"20\d\d-\S+ \S+ UTC", "TIME", command_output(page, "kubectl steersman status shop"))
+        assert output == expected

@@ -26,40 +26,44 @@ ROOT = Path(__file__).parents[3]
 OPERATOR = ROOT / "operators" / "databases" / "src" / "steersman_databases"
 TROUBLESHOOTING = "how-to/troubleshoot-a-database.md"
 # The call's name, and the position of the reason among its arguments.
-REPORTING = {"Blocked": 1, "Change": 0, "normal": 1, "warning": 1, "_tell": 0}
-REASON = re.compile(r"^[A-Z][a-z]+(?:[A-Z][A-Za-z]+)*$")
-OF_KUBERNETES = {
+REPORTING_CALLS = {"Blocked": 1, "Change": 0, "normal": 1, "warning": 1, "_tell": 0}
+REASON_PATTERN = re.compile(r"^[A-Z][a-z]+(?:[A-Z][A-Za-z]+)*$")
+KUBERNETES_REASONS = {
     *("CreateContainerConfigError", "CreateContainerError", "RunContainerError"),
     *("Forbidden", "Invalid", "BadRequest"),
 }
 """Reasons that are the words of the API server and of kubelets."""
 
 
-def text(page: str) -> str:
+def page_text(page: str) -> str:
     return (ROOT / "docs" / page).read_text()
 
 
-def reported() -> Iterator[str]:
+def reported_reasons() -> Iterator[str]:
     """Every reason that the operator's source gives as a literal to a condition or an Event."""
     for file in OPERATOR.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
-            given: list[ast.expr] = []
+            reason_nodes: list[ast.expr] = []
             if isinstance(node, ast.Return | ast.Assign) and isinstance(node.value, ast.Tuple | ast.IfExp):
-                given = [each.elts[0] for each in ast.walk(node.value) if is_change(each)]
+                reason_nodes = [each.elts[0] for each in ast.walk(node.value) if is_reason_pair(each)]
             elif isinstance(node, ast.Call):
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
                 if name == "Cause":
                     continue
-                given = [k.value for k in node.keywords if k.arg == "reason"]
-                if name in REPORTING and len(node.args) > REPORTING[name]:
-                    given.append(node.args[REPORTING[name]])
-            whole = (each for each in given if not isinstance(each, ast.JoinedStr))
+                reason_nodes = [k.value for k in node.keywords if k.arg == "reason"]
+                if name in REPORTING_CALLS and len(node.args) > REPORTING_CALLS[name]:
+                    reason_nodes.append(node.args[REPORTING_CALLS[name]])
+            whole = (each for each in reason_nodes if not isinstance(each, ast.JoinedStr))
             for value in (literal for each in whole for literal in ast.walk(each)):
-                if isinstance(value, ast.Constant) and isinstance(value.value, str) and REASON.match(value.value):
+                if (
+                    isinstance(value, ast.Constant)
+                    and isinstance(value.value, str)
+                    and REASON_PATTERN.match(value.value)
+                ):
                     yield value.value
 
 
-def is_change(node: ast.AST) -> TypeGuard[ast.Tuple]:
+def is_reason_pair(node: ast.AST) -> TypeGuard[ast.Tuple]:
     """Whether it is a reason and its words."""
     if not isinstance(node, ast.Tuple) or len(node.elts) != 2:
         return False
@@ -67,15 +71,15 @@ def is_change(node: ast.AST) -> TypeGuard[ast.Tuple]:
     return isinstance(words, ast.JoinedStr) or (isinstance(words, ast.Constant) and isinstance(words.value, str))
 
 
-def section(page: str, title: str) -> str:
+def page_section(page: str, title: str) -> str:
     """What stands below a heading, until the next one that is as high."""
     level = title.partition(" ")[0]
-    _, found, rest = text(page).partition(f"\n{title}\n")
+    _, found, rest = page_text(page).partition(f"\n{title}\n")
     assert found, f"{page} has no heading {title!r}"
     return re.split(rf"^#{{2,{len(level)}}} ", rest, maxsplit=1, flags=re.MULTILINE)[0]
 
 
-def told(part: str) -> set[str]:
+def documented_reasons(part: str) -> set[str]:
     """The reasons in the first cells of the tables."""
     return {
         reason
@@ -85,26 +89,26 @@ def told(part: str) -> set[str]:
 
 
 @pytest.mark.parametrize(("kind", "condition"), [(kind, each) for kind, found in BY_KIND.items() for each in found])
-def test_troubleshooting_has_the_reasons_of_each_condition_and_no_others(kind: str, condition: str) -> None:
+def test_troubleshooting_lists_reasons_of_each_condition(kind: str, condition: str) -> None:
     # What all clusters have alike stands there once.
     own, common = set(BY_KIND[kind][condition]), set(BY_KIND["PostgreSQLCluster"].get(condition, ()))
     of = "" if own <= common else f" of a {kind}"
-    found = told(section(TROUBLESHOOTING, f"### Condition `{condition}`{of}"))
-    assert found - OF_KUBERNETES == (own if of else common)
+    found = documented_reasons(page_section(TROUBLESHOOTING, f"### Condition `{condition}`{of}"))
+    assert found - KUBERNETES_REASONS == (own if of else common)
 
 
 def test_troubleshooting_has_every_event_and_no_other() -> None:
-    events = told(section(TROUBLESHOOTING, "## Events beside these reasons"))
+    events = documented_reasons(page_section(TROUBLESHOOTING, "## Events beside these reasons"))
     conditions = {reason for found in BY_KIND.values() for reasons in found.values() for reason in reasons}
     source = "".join(file.read_text() for file in OPERATOR.rglob("*.py"))
     assert {"Created", "Failover", "PasswordReset"} <= events
     assert sorted(event for event in events if f'"{event}"' not in source) == []
-    told_of = {reason for reason in reported() if f'"{reason}"' in source} - conditions - OF_KUBERNETES
+    told_of = {reason for reason in reported_reasons() if f'"{reason}"' in source} - conditions - KUBERNETES_REASONS
     assert sorted(told_of - events) == []
 
 
 def test_every_metric_has_a_line() -> None:
-    page = text("reference/metrics.md")
+    page = page_text("reference/metrics.md")
     for family in metrics.registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name
         assert f"`{name}`" in page
@@ -112,7 +116,7 @@ def test_every_metric_has_a_line() -> None:
 
 @pytest.mark.parametrize("kind", [Database, DatabaseUser])
 def test_every_field_of_a_kind_has_a_line(kind: type[Database | DatabaseUser]) -> None:
-    page = text(f"reference/{kind.__name__.lower()}.md")
+    page = page_text(f"reference/{kind.__name__.lower()}.md")
     version: Any = definition(kind)["spec"]["versions"][0]
     schema = version["schema"]["openAPIV3Schema"]["properties"]
     for part in ("spec", "status"):
@@ -127,29 +131,31 @@ def test_every_phase_has_a_line(kind: type[Database | PostgreSQLCluster]) -> Non
     version: Any = definition(kind)["spec"]["versions"][0]
     status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
     for phase in status["properties"]["phase"]["enum"]:
-        assert f"| `{phase}` |" in section(TROUBLESHOOTING, "## Phases")
+        assert f"| `{phase}` |" in page_section(TROUBLESHOOTING, "## Phases")
 
 
 def test_every_option_of_the_operator_has_a_line() -> None:
-    page = text("reference/cli.md")
+    page = page_text("reference/cli.md")
     command: Any = get_command(app)
     assert "`steersman-databases`" in page
     for parameter in command.params:
         assert f"`{parameter.opts[0]}`" in page
 
 
-def test_every_option_of_the_server_in_memory_has_a_line() -> None:
+def test_reference_lists_every_serve_option() -> None:
     group: Any = get_command(testing.group)
     options = [o for p in group.commands["serve"].params for o in p.opts]
     assert "--tls" in options
-    assert [o for o in options if f"| `{o}` |" not in text("reference/cli.md")] == []
+    assert [o for o in options if f"| `{o}` |" not in page_text("reference/cli.md")] == []
 
 
-def test_every_command_and_option_of_projects_has_a_line() -> None:
-    page = text("reference/cli.md")
+def test_reference_lists_every_project_command() -> None:
+    page = page_text("reference/cli.md")
     # The command itself, which would be a second `app` here.
     group: Any = get_command(importlib.import_module("steersman_cli").app)
-    assert [name for name in commands(group) if f"steersman {name}" not in page and f"`{name}`" not in page] == []
+    assert [
+        name for name in flatten_commands(group) if f"steersman {name}" not in page and f"`{name}`" not in page
+    ] == []
     others = ("create", "crd", "testing", "version")
     found = [command for name, command in group.commands.items() if name not in others]
     found += group.commands["create"].commands.values()
@@ -158,23 +164,23 @@ def test_every_command_and_option_of_projects_has_a_line() -> None:
     assert sorted(o for o in options - {"--reload"} if f"`{o}`" not in page) == []
 
 
-def commands(group: Any, prefix: str = "") -> Iterator[str]:
+def flatten_commands(group: Any, prefix: str = "") -> Iterator[str]:
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
-            yield from commands(command, f"{prefix}{name} ")
+            yield from flatten_commands(command, f"{prefix}{name} ")
         else:
             yield f"{prefix}{name}"
 
 
 def test_every_command_of_the_devcluster_has_a_line() -> None:
-    found = list(commands(get_command(devcluster)))
+    found = list(flatten_commands(get_command(devcluster)))
     assert "up" in found
-    assert [name for name in found if f"`{name}" not in text("reference/cli.md")] == []
+    assert [name for name in found if f"`{name}" not in page_text("reference/cli.md")] == []
 
 
 def test_every_command_of_the_plugin_has_a_line() -> None:
-    page = text("reference/cli.md").partition("## kubectl steersman")[2].partition("\n## ")[0]
-    found = list(commands(get_command(plugin)))
+    page = page_text("reference/cli.md").partition("## kubectl steersman")[2].partition("\n## ")[0]
+    found = list(flatten_commands(get_command(plugin)))
     assert "status" in found
     assert [name for name in found if f"`{name} " not in page] == []
 
@@ -182,9 +188,9 @@ def test_every_command_of_the_plugin_has_a_line() -> None:
 def test_every_image_variable_has_a_line() -> None:
     for engine, versions in SUPPORTED_VERSIONS.items():
         for version in versions:
-            assert f"`{override_variable(engine, version)}`" in text("reference/cli.md")
+            assert f"`{override_variable(engine, version)}`" in page_text("reference/cli.md")
 
 
 def test_every_target_of_make_has_a_line() -> None:
     targets = re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert sorted(t for t in targets if t != "help" and f"`{t}`" not in text("reference/cli.md")) == []
+    assert sorted(t for t in targets if t != "help" and f"`{t}`" not in page_text("reference/cli.md")) == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from framework_support.documented import Load, Pages
+from framework_support.documented_code import Load, Pages
 from steersman import Client, MergePatch, ObjectKey, SyncClient
 from steersman.api.core_v1 import ConfigMap, Pod
 from steersman_testing import InMemoryApiServer

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from framework_support.documented import DOCS, Pages
+from framework_support.documented_code import DOCS, Pages
 from steersman_testing import SimulationFailed, simulate
 
 PAGE = "how-to/simulate-faults.md"
@@ -17,7 +17,7 @@ def test_its_test_passes(pages: Pages) -> None:
     pages(PAGE)("test_disks").test_a_disk_comes_through()
 
 
-def test_its_story_is_told(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulation_report_matches_page(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
     load = pages(PAGE)
     disks, scenario = load("disks"), load("test_disks")
     finalize = disks.add_finalizer
@@ -36,6 +36,6 @@ def test_its_story_is_told(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> Non
             outside=lambda: cloud.append(disks.Cloud()) or cloud[-1],
             observe=lambda made: made.disks,
         )
-    told = re.search(r'```text title="story"\n(.*?)```', (DOCS / PAGE).read_text(), re.DOTALL)
-    assert told is not None
-    assert str(failed.value) == told[1].rstrip("\n")
+    expected = re.search(r'```text title="story"\n(.*?)```', (DOCS / PAGE).read_text(), re.DOTALL)
+    assert expected is not None
+    assert str(failed.value) == expected[1].rstrip("\n")

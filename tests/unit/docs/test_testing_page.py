@@ -7,7 +7,7 @@ import inspect
 
 import pytest
 
-from framework_support.documented import DOCS, files_of
+from framework_support.documented_code import DOCS, documented_files
 from steersman_testing import pytest_plugin
 
 pytest_plugins = ["pytester"]
@@ -16,7 +16,7 @@ PAGE = "how-to/test-an-operator.md"
 
 
 def test_its_tests_pass(pytester: pytest.Pytester) -> None:
-    files = files_of(PAGE)
+    files = documented_files(PAGE)
     assert {"pyproject.toml", "greetings.py", "test_in_memory.py", "test_faults.py"} < set(files)
     for name, text in files.items():
         (pytester.path / name).write_text(text)

@@ -13,8 +13,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON, Sampler
 
-from framework_support.buoy import Buoy, BuoyStatus
-from framework_support.world import World
+from framework_support.controller_env import ControllerEnv
+from framework_support.widget import Widget, WidgetStatus
 from steersman.controller import Reconciler, Request, Result
 from steersman.manager import Manager, ManagerOptions
 from steersman_testing import virtual_time
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "how-to" / "trace-reconciles.md").read_text()
 
 
-class Sounds(Reconciler[Buoy]):
+class FailingOnceReconciler(Reconciler[Widget]):
     """Fails at first."""
 
     failed = False
@@ -32,7 +32,7 @@ class Sounds(Reconciler[Buoy]):
         if not self.failed:
             self.failed = True
             raise RuntimeError("no lead")
-        await self.client.apply_status(await self.client.get(Buoy, request), BuoyStatus(depth=1))
+        await self.client.apply_status(await self.client.get(Widget, request), WidgetStatus(depth=1))
         return Result(requeue_after=3600)
 
 
@@ -52,7 +52,7 @@ def page(tmp_path: Path) -> Any:
     return module
 
 
-def everything(_: float) -> Sampler:
+def always_sample(_: float) -> Sampler:
     return ALWAYS_ON
 
 
@@ -60,7 +60,7 @@ def test_every_attribute_of_a_trace_has_a_line(page: Any, monkeypatch: pytest.Mo
     exporter = InMemorySpanExporter()
     monkeypatch.setattr(page, "OTLPSpanExporter", lambda: exporter)
     monkeypatch.setattr(page, "BatchSpanProcessor", SimpleSpanProcessor)
-    monkeypatch.setattr(page, "ParentBasedTraceIdRatio", everything)
+    monkeypatch.setattr(page, "ParentBasedTraceIdRatio", always_sample)
     trace_one(page.tracer_provider())
     spans = exporter.get_finished_spans()
     assert all(span.resource.attributes["service.name"] == "shop-operator" for span in spans)
@@ -71,10 +71,10 @@ def test_every_attribute_of_a_trace_has_a_line(page: Any, monkeypatch: pytest.Mo
 
 @virtual_time
 async def trace_one(provider: Any) -> None:
-    world = World()
-    world.make("a")
+    world = ControllerEnv()
+    world.create_widgets("a")
     manager = Manager(world.server, ManagerOptions(tracing=provider), world.runtime)
-    manager.controller(Buoy).complete(Sounds)
+    manager.controller(Widget).complete(FailingOnceReconciler)
     running = asyncio.create_task(manager.run())
     await asyncio.sleep(5)
     manager.stop()

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from framework_support.documented import DOCS, Pages
+from framework_support.documented_code import DOCS, Pages
 from steersman_testing import run_virtual
-from steersman_testing.transitions import Report, TransitionFailed, explore, in_memory
+from steersman_testing.transitions import ExplorationReport, TransitionFailed, explore, in_memory
 
 PAGE = "how-to/test-changes-of-a-spec.md"
 
 
-def shown(title: str) -> str:
-    told = re.search(rf'```text title="{title}"\n(.*?)```', (DOCS / PAGE).read_text(), re.DOTALL)
-    assert told is not None
-    return told[1].rstrip("\n")
+def code_block(title: str) -> str:
+    match = re.search(rf'```text title="{title}"\n(.*?)```', (DOCS / PAGE).read_text(), re.DOTALL)
+    assert match is not None
+    return match[1].rstrip("\n")
 
 
-def explored(pages: Pages, operator: str, replay: str = "") -> Report:
+def run_trials(pages: Pages, operator: str, replay: str = "") -> ExplorationReport:
     load = pages(PAGE)
     kind, setup = load("sites").Site, load(operator).setup
     return run_virtual(explore(kind, in_memory(kind, setup), replay=replay))
@@ -29,13 +29,13 @@ def explored(pages: Pages, operator: str, replay: str = "") -> Report:
 def test_its_tests_pass(pages: Pages, capsys: pytest.CaptureFixture[str]) -> None:
     tests = pages(PAGE)("test_sites")
     tests.test_it_follows_every_change()
-    assert capsys.readouterr().out.rstrip("\n") == shown("report")
+    assert capsys.readouterr().out.rstrip("\n") == code_block("report")
     tests.test_it_follows_titles_that_occur()
     tests.test_a_banner_goes()
     pages(PAGE)("test_publishing").test_it_publishes_every_change()
 
 
-def test_what_it_observes_outside_is_compared(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transitions_compare_external_observations(pages: Pages, monkeypatch: pytest.MonkeyPatch) -> None:
     load = pages(PAGE)
     reconciler, tests = load("publishing").PublishingReconciler, load("test_publishing")
     written = reconciler.write
@@ -50,8 +50,8 @@ def test_what_it_observes_outside_is_compared(pages: Pages, monkeypatch: pytest.
         tests.test_it_publishes_every_change()
 
 
-def test_its_story_is_told_and_its_replay_tells_it_again(pages: Pages) -> None:
-    found = explored(pages, "careless").failures[0]
-    assert str(found) == shown("story")
-    assert [str(f) for f in explored(pages, "careless", found.replay).failures] == [shown("story")]
-    assert explored(pages, "sites", found.replay).failures == ()
+def test_failure_report_and_replay_match_page(pages: Pages) -> None:
+    found = run_trials(pages, "careless").failures[0]
+    assert str(found) == code_block("story")
+    assert [str(f) for f in run_trials(pages, "careless", found.replay).failures] == [code_block("story")]
+    assert run_trials(pages, "sites", found.replay).failures == ()

@@ -19,7 +19,7 @@ from steersman.rbac import cluster_role
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "choose-what-triggers.md"
-ANN, BOB = ObjectKey("default", "ann"), ObjectKey("default", "bob")
+FIRST_USER, SECOND_USER = ObjectKey("default", "ann"), ObjectKey("default", "bob")
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("users")
 
 
-def loaded(server: InMemoryApiServer, name: str, target: str, user: str) -> None:
+def create_load_balancer(server: InMemoryApiServer, name: str, target: str, user: str) -> None:
     server.load(
         {
             "apiVersion": "example.com/v1",
@@ -51,8 +51,8 @@ async def test_the_operator_of_the_page(users: Any) -> None:
     runtime = virtual_runtime()
     server = InMemoryApiServer(runtime)
     server.register(users.DatabaseUser)
-    loaded(server, "ann", "Orders", "ann")
-    loaded(server, "bob", "stock", "bob")
+    create_load_balancer(server, "ann", "Orders", "ann")
+    create_load_balancer(server, "bob", "stock", "bob")
     manager, alarms = Manager(server, runtime=runtime), Channel("alarms")
     controller: Controller = users.setup(manager, "orders", alarms)
     running = asyncio.create_task(manager.run())
@@ -66,8 +66,8 @@ async def test_the_operator_of_the_page(users: Any) -> None:
         condition = find_condition(status.conditions, "Ready") if status else None
         return condition.message if condition else None
 
-    assert await ready(ANN) == "the user can log in"
-    assert await ready(BOB) is None
+    assert await ready(FIRST_USER) == "the user can log in"
+    assert await ready(SECOND_USER) is None
 
     client = Client(server, field_manager="user")
     before = len(why("ann"))
@@ -75,16 +75,16 @@ async def test_the_operator_of_the_page(users: Any) -> None:
         users.Secret, ObjectKey("default", "ann-password"), MergePatch({"metadata": {"labels": {"rotated": "1"}}})
     )
     await runtime.clock.sleep(1)
-    alarms.push(ANN)
+    alarms.enqueue(FIRST_USER)
     await runtime.clock.sleep(1)
     assert why("ann")[before:] == [
         ["Secret default/ann-password updated: metadata.labels.rotated"],
         ["external by alarms"],
     ]
 
-    await client.patch(users.DatabaseUser, ANN, MergePatch({"spec": {"user": "root"}}))
+    await client.patch(users.DatabaseUser, FIRST_USER, MergePatch({"spec": {"user": "root"}}))
     await runtime.clock.sleep(1)
-    assert await ready(ANN) == "spec.user: root is the database's own"
+    assert await ready(FIRST_USER) == "spec.user: root is the database's own"
     await runtime.clock.sleep(700)
     assert ["external by timer"] in why("bob")
 

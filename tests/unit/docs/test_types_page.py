@@ -11,9 +11,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from framework_support.documented import DOCS, Pages
+from framework_support.documented_code import DOCS, Pages
 from steersman.crd import SchemaError, definition
-from steersman.crd.change import ChangeRule
+from steersman.crd.breaking_change import BreakingChangeRule
 from steersman.meta import Field, Resource, Spec, Status, resource
 from steersman_cli import app
 from steersman_testing import InMemoryApiServer
@@ -21,14 +21,14 @@ from steersman_testing import InMemoryApiServer
 PAGE = "how-to/write-types.md"
 
 
-def text(page: str) -> str:
+def page_text(page: str) -> str:
     return (DOCS / page).read_text()
 
 
-def shown(language: str, title: str) -> str:
-    told = re.search(rf"```{language}{title}\n(.*?)```", text(PAGE), re.DOTALL)
-    assert told is not None
-    return told[1]
+def code_block(language: str, title: str) -> str:
+    match = re.search(rf"```{language}{title}\n(.*?)```", page_text(PAGE), re.DOTALL)
+    assert match is not None
+    return match[1]
 
 
 def test_its_kinds_are_served(pages: Pages) -> None:
@@ -41,7 +41,7 @@ def test_its_kinds_are_served(pages: Pages) -> None:
     assert crd["spec"]["versions"][1]["deprecationWarning"].startswith("use shops.example.com/v1")
 
 
-def test_its_difference_is_what_is_printed(pages: Pages, tmp_path: Path) -> None:
+def test_crd_diff_output_matches_page(pages: Pages, tmp_path: Path) -> None:
     manifest = definition(pages(PAGE)("shops").Shop)
     manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["tills"][
         "maximum"
@@ -49,10 +49,10 @@ def test_its_difference_is_what_is_printed(pages: Pages, tmp_path: Path) -> None
     new = tmp_path / "new.yaml"
     new.write_text(yaml.safe_dump(manifest))
     result = CliRunner().invoke(app, ["crd", "diff", "shops", str(new)])
-    assert result.output == shown("console", "").partition("\n")[2]
+    assert result.output == code_block("console", "").partition("\n")[2]
 
 
-def test_its_mistake_is_what_is_told() -> None:
+def test_schema_error_matches_page() -> None:
     class CartSpec(Spec):
         wheels: Annotated[int, Field(ge=4)] = 3
 
@@ -62,15 +62,15 @@ def test_its_mistake_is_what_is_told() -> None:
 
     with pytest.raises(SchemaError) as caught:
         definition(Cart)
-    assert str(caught.value) == shown("text", ' title="mistake"').rstrip("\n")
+    assert str(caught.value) == code_block("text", ' title="mistake"').rstrip("\n")
 
 
 def test_every_marker_has_a_line() -> None:
-    page = text(PAGE)
+    page = page_text(PAGE)
     for name in (*Field.__struct_fields__, *inspect.signature(resource).parameters):
         assert f"{name}=" in page or name in ("kind", "plural", "list_kind"), name
 
 
 def test_every_rule_has_a_line() -> None:
-    page = text("reference/cli.md")
-    assert [rule for rule in get_args(ChangeRule) if f"`{rule}`" not in page] == []
+    page = page_text("reference/cli.md")
+    assert [rule for rule in get_args(BreakingChangeRule) if f"`{rule}`" not in page] == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from framework_support.documented import Pages
+from framework_support.documented_code import Pages
 from steersman.client import Client
 from steersman.errors import Invalid
 from steersman.manager import Manager
@@ -26,8 +26,8 @@ async def test_the_page(pages: Pages) -> None:
     serve_webhooks(server, manager)
     client = Client(server)
     metadata = ObjectMeta(name="till", namespace="default")
-    made = await client.create(page.Shop(metadata=metadata, spec=page.ShopSpec()))
-    assert made.spec.domain == "till.example.com"
+    created = await client.create(page.Shop(metadata=metadata, spec=page.ShopSpec()))
+    assert created.spec.domain == "till.example.com"
     other = page.Shop(metadata=ObjectMeta(name="b", namespace="default"), spec=page.ShopSpec(replicas=-1))
     with pytest.raises(Invalid):
         await client.create(other)

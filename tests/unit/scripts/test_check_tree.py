@@ -21,18 +21,18 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def check(tree: Path, name: str, text: str) -> list[str]:
+def run_check(tree: Path, name: str, text: str) -> list[str]:
     file = tree / name
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, str(tree / "scripts" / "check_tree.py")], capture_output=True, text=True, check=False
     )
-    assert done.returncode == (1 if done.stderr else 0), done.stderr
-    return done.stderr.splitlines()
+    assert completed.returncode == (1 if completed.stderr else 0), completed.stderr
+    return completed.stderr.splitlines()
 
 
-def joined(*parts: str) -> str:
+def join_parts(*parts: str) -> str:
     return "".join(parts)
 
 
@@ -46,23 +46,23 @@ def joined(*parts: str) -> str:
         ("a.sh", "mktemp -d /tmp/a.XXXXXX\n"),
     ],
 )
-def test_lets_through(tree: Path, name: str, text: str) -> None:
-    assert check(tree, name, text) == []
+def test_check_tree_accepts_valid_files(tree: Path, name: str, text: str) -> None:
+    assert run_check(tree, name, text) == []
 
 
 @pytest.mark.parametrize(
     ("name", "text", "complaint"),
     [
-        ("a.md", joined("files.python", "hosted.org/x"), "names the package registry host"),
-        ("a.go", joined("// see registry.npm", "js.org"), "names the package registry host"),
-        ("a.md", joined("cd /wo", "rk/main"), "names a path of one machine"),
-        ("a.md", joined("see /ro", "ot/.cache"), "names a path of one machine"),
+        ("a.md", join_parts("files.python", "hosted.org/x"), "names the package registry host"),
+        ("a.go", join_parts("// see registry.npm", "js.org"), "names the package registry host"),
+        ("a.md", join_parts("cd /wo", "rk/main"), "names a path of one machine"),
+        ("a.md", join_parts("see /ro", "ot/.cache"), "names a path of one machine"),
         ("devcluster/a.go", "x\n" * 501, "501 lines"),
-        ("a.py", joined("# TO", "DO later"), "do it, or open an issue"),
+        ("a.py", join_parts("# TO", "DO later"), "do it, or open an issue"),
         ("deep/uv.lock", "", "lock files are not tracked"),
     ],
 )
 def test_refuses(tree: Path, name: str, text: str, complaint: str) -> None:
-    (problem,) = check(tree, name, text)
+    (problem,) = run_check(tree, name, text)
     assert problem.startswith(name)
     assert complaint in problem

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from steersman import Manager
 from steersman.manager.flags import ManagerFlags, with_manager_flags
-from steersman.webhook import WebhookServing
+from steersman.webhook import WebhookServerOptions
 
 from project.controllers.cronjob import CronJobReconciler
 from project.webhooks.cronjob import setup_cronjob_webhook_with_manager
@@ -21,7 +21,7 @@ from project.webhooks.cronjob_conversion import CRONJOBS
 NAME = "project"
 """The operator's: of its Lease, its Events, and the fields that it writes."""
 
-WEBHOOKS = WebhookServing(service=f"{NAME}-webhook", namespace=f"{NAME}-system")
+WEBHOOKS = WebhookServerOptions(service=f"{NAME}-webhook", namespace=f"{NAME}-system")
 """Where the API server finds the webhooks, if there are any."""
 
 app = typer.Typer(add_completion=False)

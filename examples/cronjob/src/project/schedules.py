@@ -9,14 +9,14 @@ from datetime import datetime, timedelta
 
 from cronsim import CronSim, CronSimError
 
-FIELD = "[0-9A-Za-z*/,#-]+"
+FIELD_PATTERN = "[0-9A-Za-z*/,#-]+"
 """One of a schedule's fields, as a pattern: what cannot even be cut into fields is no schedule."""
 
-PATTERN = f"^{FIELD}( +{FIELD}){{4}}$"
+SCHEDULE_PATTERN = f"^{FIELD_PATTERN}( +{FIELD_PATTERN}){{4}}$"
 """Five of them."""
 
 
-def problem(schedule: str) -> str | None:
+def schedule_error(schedule: str) -> str | None:
     """What is wrong with ``schedule``, if anything is."""
     try:
         CronSim(schedule, datetime(2000, 1, 1))

@@ -22,7 +22,7 @@ OPERATOR = ObjectKey("project-system", "project")
 
 
 @asynccontextmanager
-async def in_namespace() -> AsyncGenerator[tuple[Client, str, JobTemplateSpec]]:
+async def temporary_namespace() -> AsyncGenerator[tuple[Client, str, JobTemplateSpec]]:
     """A client, a namespace, and a Job of the operator's own image, which the cluster has."""
     try:
         config = load_config()
@@ -47,7 +47,7 @@ async def in_namespace() -> AsyncGenerator[tuple[Client, str, JobTemplateSpec]]:
 
 
 async def test_jobs_run_every_minute() -> None:
-    async with in_namespace() as (client, namespace, template), asyncio.timeout(240):
+    async with temporary_namespace() as (client, namespace, template), asyncio.timeout(240):
         key = ObjectKey(namespace, "minutely")
         spec = v2.CronJobSpec(
             schedule=v2.CronSchedule(minute="*"), job_template=template, successful_jobs_history_limit=1
@@ -57,30 +57,30 @@ async def test_jobs_run_every_minute() -> None:
         assert found.spec.schedule == "* * * * *"
         assert found.spec.concurrency_policy == "Allow"
         # The second run takes the first one's place in the history.
-        first = await succeeded(client, namespace, set())
-        second = await succeeded(client, namespace, {first})
-        while first in await names(client, namespace):
+        first = await wait_for_succeeded_job(client, namespace, set())
+        second = await wait_for_succeeded_job(client, namespace, {first})
+        while first in await job_names(client, namespace):
             await asyncio.sleep(1)
-        assert second in await names(client, namespace)
+        assert second in await job_names(client, namespace)
         status = (await client.get(v2.CronJob, key)).status
         assert status is not None
         assert status.last_schedule_time is not None
         with pytest.raises(Invalid, match="Bad minute"):
             await client.patch(v2.CronJob, key, MergePatch({"spec": {"schedule": {"minute": "61"}}}))
         await client.delete(v2.CronJob, key)
-        while await names(client, namespace):
+        while await job_names(client, namespace):
             await asyncio.sleep(1)
 
 
-async def names(client: Client, namespace: str) -> set[str]:
+async def job_names(client: Client, namespace: str) -> set[str]:
     """Of the Jobs that are there."""
     return {job.metadata.name for job in (await client.list(Job, namespace=namespace)).items}
 
 
-async def succeeded(client: Client, namespace: str, others: set[str]) -> str:
+async def wait_for_succeeded_job(client: Client, namespace: str, excluded: set[str]) -> str:
     """The first Job that succeeds, beside ``others``."""
     while True:
         for job in (await client.list(Job, namespace=namespace)).items:
-            if job.status.succeeded and job.metadata.name not in others:
+            if job.status.succeeded and job.metadata.name not in excluded:
                 return job.metadata.name
         await asyncio.sleep(1)

@@ -15,7 +15,7 @@ from steersman.api.batch_v1 import Job, JobSpec, JobTemplateSpec
 from steersman.api.core_v1 import Container, PodSpec, PodTemplateSpec
 from steersman.errors import Invalid
 from steersman.meta import ApiResource, unstructured
-from steersman.webhook import WebhookServing
+from steersman.webhook import WebhookServerOptions
 from steersman_testing.envtest import Envtest
 
 from project.api.v1 import cronjob as v1
@@ -29,25 +29,27 @@ TEMPLATE = JobTemplateSpec(spec=JobSpec(template=PodTemplateSpec(spec=POD)))
 
 
 @asynccontextmanager
-async def operated(envtest: Envtest) -> AsyncGenerator[Client]:
+async def running_operator(envtest: Envtest) -> AsyncGenerator[Client]:
     """A user's client, while the operator runs and the API server can reach it."""
     operator = envtest.user("operator", roles=[ROLE])
-    at = envtest.webhooks
-    address = f"{at.host}:{at.port}"
-    serving = WebhookServing(url=at.url("/"), bind_address=address, cert_path=str(at.directory), drain_seconds=0)
+    webhook_server = envtest.webhooks
+    address = f"{webhook_server.host}:{webhook_server.port}"
+    serving = WebhookServerOptions(
+        url=webhook_server.url("/"), bind_address=address, cert_path=str(webhook_server.directory), drain_seconds=0
+    )
     async with connect(operator.config) as transport, envtest.client() as user:
         manager = Manager(transport, ManagerOptions(name="project", webhooks=serving))
         setup(manager)
         running = asyncio.create_task(manager.run())
         try:
-            await listening(at.host, at.port)
+            await wait_until_listening(webhook_server.host, webhook_server.port)
             yield user
         finally:
             manager.stop()
             await running
 
 
-async def listening(host: str, port: int) -> None:
+async def wait_until_listening(host: str, port: int) -> None:
     """Waits until somebody does."""
     async with asyncio.timeout(30):
         while True:
@@ -62,15 +64,15 @@ async def listening(host: str, port: int) -> None:
 
 async def test_both_versions_webhooks_and_rights(envtest: Envtest, envtest_namespace: str) -> None:
     key = ObjectKey(envtest_namespace, "sample")
-    async with operated(envtest) as user:
+    async with running_operator(envtest) as user:
         # Written in v2, converted to v1, defaulted and validated as v1, stored as v1, read as both.
         schedule = v2.CronSchedule(minute="*/5", day_of_week="MON-FRI")
         metadata = ObjectMeta(name=key.name, namespace=key.namespace)
-        made = await user.create(
+        created = await user.create(
             v2.CronJob(metadata=metadata, spec=v2.CronJobSpec(schedule=schedule, job_template=TEMPLATE))
         )
-        assert made.spec.schedule == schedule
-        assert made.spec.successful_jobs_history_limit == 3
+        assert created.spec.schedule == schedule
+        assert created.spec.successful_jobs_history_limit == 3
         found = await user.get(v1.CronJob, key)
         assert found.spec.schedule == "*/5 * * * MON-FRI"
         assert found.spec.concurrency_policy == "Allow"
@@ -90,20 +92,20 @@ async def test_both_versions_webhooks_and_rights(envtest: Envtest, envtest_names
         await user.patch(v2.CronJob, key, MergePatch({"spec": {"suspend": False, "schedule": {"minute": "*"}}}))
         assert (await user.get(v1.CronJob, key)).spec.schedule == "* * * * MON-FRI"
 
-        status = await told(user, key)
+        status = await wait_for_status(user, key)
         assert [c.type for c in status.conditions] == ["Available"]
 
 
-async def test_a_job_is_made_with_the_rights_of_the_role(envtest: Envtest, envtest_namespace: str) -> None:
+async def test_job_is_created_with_manager_role(envtest: Envtest, envtest_namespace: str) -> None:
     key = ObjectKey(envtest_namespace, "sample")
-    async with operated(envtest) as user:
+    async with running_operator(envtest) as user:
         spec = v1.CronJobSpec(schedule="* * * * *", job_template=TEMPLATE, suspend=True)
         metadata = ObjectMeta(name=key.name, namespace=key.namespace)
-        made = await user.create(v1.CronJob(metadata=metadata, spec=spec))
-        await told(user, key)
+        created = await user.create(v1.CronJob(metadata=metadata, spec=spec))
+        await wait_for_status(user, key)
         # As if a minute had gone by: the time of the last run is what runs are counted from.
-        assert made.metadata.creation_timestamp is not None
-        long_ago = made.metadata.creation_timestamp.replace(year=2020).isoformat()
+        assert created.metadata.creation_timestamp is not None
+        long_ago = created.metadata.creation_timestamp.replace(year=2020).isoformat()
         await user.patch(
             v1.CronJob, key, MergePatch({"status": {"lastScheduleTime": long_ago}}), subresource="status"
         )
@@ -112,11 +114,11 @@ async def test_a_job_is_made_with_the_rights_of_the_role(envtest: Envtest, envte
             while not (jobs := (await user.list(Job, namespace=key.namespace)).items):
                 await asyncio.sleep(0.05)
         assert jobs[0].controller_reference is not None
-        assert jobs[0].controller_reference.uid == made.metadata.uid
+        assert jobs[0].controller_reference.uid == created.metadata.uid
 
 
-async def test_the_samples_are_taken(envtest: Envtest, envtest_namespace: str) -> None:
-    async with operated(envtest) as user:
+async def test_samples_are_accepted(envtest: Envtest, envtest_namespace: str) -> None:
+    async with running_operator(envtest) as user:
         for version in ("v1", "v2"):
             sample = yaml.safe_load((SAMPLES / f"batch_{version}_cronjob.yaml").read_text())
             sample["metadata"]["namespace"] = envtest_namespace
@@ -124,7 +126,7 @@ async def test_the_samples_are_taken(envtest: Envtest, envtest_namespace: str) -
             await user.apply(unstructured(kind).of(sample), dry_run=True)
 
 
-async def told(client: Client, key: ObjectKey) -> v1.CronJobStatus:
+async def wait_for_status(client: Client, key: ObjectKey) -> v1.CronJobStatus:
     """The first status that the operator writes."""
     async with asyncio.timeout(30):
         while (status := (await client.get(v1.CronJob, key)).status) is None:

@@ -27,12 +27,12 @@ TEMPLATE = JobTemplateSpec(
 )
 
 
-def hourly(**spec: Any) -> CronJob:
+def hourly_cronjob(**spec: Any) -> CronJob:
     metadata = ObjectMeta(name=KEY.name, namespace=KEY.namespace)
     return CronJob(metadata=metadata, spec=CronJobSpec(schedule="0 * * * *", job_template=TEMPLATE, **spec))
 
 
-class Cluster:
+class CronJobDriver:
     """What a user and the Job controller do."""
 
     def __init__(self, server: InMemoryApiServer) -> None:
@@ -43,18 +43,21 @@ class Cluster:
         """All of them, the oldest first."""
         return sorted((await self.client.list(Job)).items, key=lambda job: job.metadata.name)
 
-    async def due(self) -> list[str]:
+    async def due_times(self) -> list[str]:
         """For when there are Jobs."""
         times = [datetime.fromisoformat(j.metadata.annotations[SCHEDULED_AT]) for j in await self.jobs()]
         return [f"{time:%H:%M}" for time in times]
 
-    async def finish(self, *, how: str = "Complete") -> None:
+    async def finish_last_job(self, *, condition_type: str = "Complete") -> None:
         """Ends the last Job."""
         job = (await self.jobs())[-1]
-        status = {"startTime": self._clock.now().isoformat(), "conditions": [{"type": how, "status": "True"}]}
+        status = {
+            "startTime": self._clock.now().isoformat(),
+            "conditions": [{"type": condition_type, "status": "True"}],
+        }
         await self.client.patch(Job, job.key, MergePatch({"status": status}), subresource="status")
 
-    async def change(self, **spec: Any) -> None:
+    async def patch_spec(self, **spec: Any) -> None:
         """Changes the CronJob, in wire form."""
         await self.client.patch(CronJob, KEY, MergePatch({"spec": spec}))
 
@@ -64,7 +67,7 @@ class Cluster:
         assert status is not None
         return status
 
-    async def available(self) -> str:
+    async def available_condition(self) -> str:
         """The reason why Jobs run as they are due, or not."""
         condition = find_condition((await self.status()).conditions, "Available")
         assert condition is not None
@@ -72,23 +75,23 @@ class Cluster:
 
 
 @asynccontextmanager
-async def operated(server: InMemoryApiServer) -> AsyncGenerator[Cluster]:
+async def running_operator(server: InMemoryApiServer) -> AsyncGenerator[CronJobDriver]:
     """With the operator, whose webhooks are asked."""
     manager = Manager(server, runtime=server.runtime)
     setup(manager)
     serve_webhooks(server, manager, WEBHOOKS)
     running = asyncio.create_task(manager.run())
     try:
-        yield Cluster(server)
+        yield CronJobDriver(server)
     finally:
         manager.stop()
         await running
 
 
 @virtual_time
-async def test_a_job_is_made_whenever_it_is_due(apiserver: InMemoryApiServer) -> None:
-    async with operated(apiserver) as cluster:
-        await cluster.client.create(hourly())
+async def test_job_is_created_on_schedule(apiserver: InMemoryApiServer) -> None:
+    async with running_operator(apiserver) as cluster:
+        await cluster.client.create(hourly_cronjob())
         await asyncio.sleep(HOUR + 1)
         (job,) = await cluster.jobs()
         assert job.metadata.name == f"nightly-{int(datetime.fromisoformat('2030-01-01T01:00Z').timestamp())}"
@@ -98,82 +101,84 @@ async def test_a_job_is_made_whenever_it_is_due(apiserver: InMemoryApiServer) ->
         status = await cluster.status()
         assert [f"{r.kind} {r.name}" for r in status.active] == [f"Job {job.metadata.name}"]
         assert status.last_schedule_time == datetime.fromisoformat("2030-01-01T01:00Z")
-        assert await cluster.available() == "True Scheduled"
-        await cluster.finish()
+        assert await cluster.available_condition() == "True Scheduled"
+        await cluster.finish_last_job()
         await asyncio.sleep(2 * HOUR)
-        assert await cluster.due() == ["01:00", "02:00", "03:00"]
+        assert await cluster.due_times() == ["01:00", "02:00", "03:00"]
 
 
 @virtual_time
-async def test_history_is_tidied_up_and_no_run_is_repeated(apiserver: InMemoryApiServer) -> None:
-    async with operated(apiserver) as cluster:
-        await cluster.client.create(hourly(successful_jobs_history_limit=2, failed_jobs_history_limit=0))
+async def test_history_limit_deletes_old_jobs(apiserver: InMemoryApiServer) -> None:
+    async with running_operator(apiserver) as cluster:
+        await cluster.client.create(hourly_cronjob(successful_jobs_history_limit=2, failed_jobs_history_limit=0))
         await asyncio.sleep(1)
         for how in ("Complete", "Complete", "Failed", "Complete"):
             await asyncio.sleep(HOUR)
-            await cluster.finish(how=how)
+            await cluster.finish_last_job(condition_type=how)
         await asyncio.sleep(60)
-        assert await cluster.due() == ["02:00", "04:00"]
-        await cluster.change(successfulJobsHistoryLimit=0)
+        assert await cluster.due_times() == ["02:00", "04:00"]
+        await cluster.patch_spec(successfulJobsHistoryLimit=0)
         await asyncio.sleep(60)
-        assert await cluster.due() == []
+        assert await cluster.due_times() == []
         status = await cluster.status()
         assert status.last_schedule_time == datetime.fromisoformat("2030-01-01T04:00Z")
 
 
 @virtual_time
 async def test_suspended(apiserver: InMemoryApiServer) -> None:
-    async with operated(apiserver) as cluster:
-        await cluster.client.create(hourly(suspend=True))
+    async with running_operator(apiserver) as cluster:
+        await cluster.client.create(hourly_cronjob(suspend=True))
         await asyncio.sleep(2.5 * HOUR)
-        assert await cluster.due() == []
-        assert await cluster.available() == "False Suspended"
+        assert await cluster.due_times() == []
+        assert await cluster.available_condition() == "False Suspended"
         # Of what was missed, the last one is made up for.
-        await cluster.change(suspend=False)
+        await cluster.patch_spec(suspend=False)
         await asyncio.sleep(60)
-        assert await cluster.due() == ["02:00"]
+        assert await cluster.due_times() == ["02:00"]
 
 
 @virtual_time
-async def test_what_is_missed_by_more_than_the_deadline_is_left_out(apiserver: InMemoryApiServer) -> None:
-    async with operated(apiserver) as cluster:
-        await cluster.client.create(hourly(suspend=True, starting_deadline_seconds=600))
+async def test_run_missed_beyond_deadline_is_skipped(apiserver: InMemoryApiServer) -> None:
+    async with running_operator(apiserver) as cluster:
+        await cluster.client.create(hourly_cronjob(suspend=True, starting_deadline_seconds=600))
         await asyncio.sleep(2.5 * HOUR)
-        await cluster.change(suspend=False)
+        await cluster.patch_spec(suspend=False)
         await asyncio.sleep(HOUR)
-        assert await cluster.due() == ["03:00"]
+        assert await cluster.due_times() == ["03:00"]
 
 
 @virtual_time
-async def test_what_others_write_on_jobs_stops_nothing(apiserver: InMemoryApiServer) -> None:
-    async with operated(apiserver) as cluster:
-        await cluster.client.create(hourly())
+async def test_foreign_job_changes_do_not_stop_schedule(apiserver: InMemoryApiServer) -> None:
+    async with running_operator(apiserver) as cluster:
+        await cluster.client.create(hourly_cronjob())
         await asyncio.sleep(HOUR + 60)
         (job,) = await cluster.jobs()
         changed = MergePatch({"metadata": {"annotations": {SCHEDULED_AT: "2030-01-01T01:00"}}})
         await cluster.client.patch(Job, job.key, changed)
         await asyncio.sleep(HOUR)
-        assert await cluster.due() == ["01:00", "02:00"]
+        assert await cluster.due_times() == ["01:00", "02:00"]
 
 
 @pytest.mark.parametrize(
     ("policy", "due"), [("Allow", ["01:00", "02:00"]), ("Forbid", ["01:00"]), ("Replace", ["02:00"])]
 )
 @virtual_time
-async def test_a_former_run_still_works(apiserver: InMemoryApiServer, policy: str, due: list[str]) -> None:
-    async with operated(apiserver) as cluster:
-        await cluster.client.create(hourly(concurrency_policy=policy))
+async def test_running_job_follows_concurrency_policy(
+    apiserver: InMemoryApiServer, policy: str, due: list[str]
+) -> None:
+    async with running_operator(apiserver) as cluster:
+        await cluster.client.create(hourly_cronjob(concurrency_policy=policy))
         await asyncio.sleep(2 * HOUR + 60)
-        assert await cluster.due() == due
+        assert await cluster.due_times() == due
         if policy == "Forbid":
-            await cluster.finish()
+            await cluster.finish_last_job()
             await asyncio.sleep(60)
-            assert await cluster.due() == ["01:00", "02:00"]
+            assert await cluster.due_times() == ["01:00", "02:00"]
 
 
-async def life(world: World[None]) -> None:
+async def scenario(world: World[None]) -> None:
     """A CronJob whose runs take five minutes, through a night."""
-    await world.client.create(hourly(successful_jobs_history_limit=1, concurrency_policy="Forbid"))
+    await world.client.create(hourly_cronjob(successful_jobs_history_limit=1, concurrency_policy="Forbid"))
     for _ in range(2):
         await world.sleep(HOUR)
         await world.settle()
@@ -192,18 +197,18 @@ async def job_controller(world: World[None]) -> None:
                 await world.client.patch(Job, job.key, MergePatch({"status": status}), subresource="status")
 
 
-def never_two_at_once(world: World[None]) -> None:
+def at_most_one_active_job(world: World[None]) -> None:
     assert sum(not job.status.conditions for job in world.read_all(Job)) <= 1
 
 
-def test_it_recovers_from_every_fault() -> None:
+def test_simulated_faults_are_recovered() -> None:
     report = simulate(
         setup,
-        life,
+        scenario,
         kinds=[CronJob],
         actors=[job_controller],
-        invariants=[never_two_at_once],
-        most=5,
+        invariants=[at_most_one_active_job],
+        max_places=5,
         random_runs=1,
     )
     assert sum(report.tried.values()) >= 5

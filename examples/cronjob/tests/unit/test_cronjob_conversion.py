@@ -7,5 +7,5 @@ from steersman_testing.conversions import assert_round_trips
 from project.webhooks.cronjob_conversion import CRONJOBS
 
 
-def test_nothing_is_lost() -> None:
+def test_cronjobs_round_trip_between_versions() -> None:
     assert_round_trips(CRONJOBS)

@@ -27,21 +27,21 @@ MIGRATIONS: dict[str, LiteralString] = {
 """What each version changes. A version before copes with it: it goes on serving meanwhile."""
 
 # Any number: who holds this lock migrates.
-LOCK = 2026
+MIGRATION_LOCK_ID = 2026
 
 
-def number(version: str) -> tuple[int, ...]:
+def version_key(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
 def migrate() -> None:
     """Brings the database to this version; again, or after a newer one, it changes nothing."""
     with psycopg.connect(DATABASE, connect_timeout=5) as connection:
-        connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK_ID,))
         connection.execute("CREATE TABLE IF NOT EXISTS migrations (version text PRIMARY KEY)")
         done = {row[0] for row in connection.execute("SELECT version FROM migrations")}
-        for version in sorted(MIGRATIONS, key=number):
-            if version not in done and number(version) <= number(VERSION):
+        for version in sorted(MIGRATIONS, key=version_key):
+            if version not in done and version_key(version) <= version_key(VERSION):
                 connection.execute(MIGRATIONS[version])
                 connection.execute("INSERT INTO migrations VALUES (%s)", (version,))
                 print(f"migrated to {version}")
@@ -50,11 +50,11 @@ def migrate() -> None:
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/livez":
-            self.answer(200, {"alive": True})
+            self.respond(200, {"alive": True})
         elif self.path == "/readyz":
-            self.answer(503 if VERSION == "1.3.1" else 200, {"version": VERSION, "migrations": self.migrations()})
+            self.respond(503 if VERSION == "1.3.1" else 200, {"version": VERSION, "migrations": self.migrations()})
         else:
-            self.answer(200, {"version": VERSION, "visits": self.visit()})
+            self.respond(200, {"version": VERSION, "visits": self.record_visit()})
 
     def migrations(self) -> list[str]:
         if not DATABASE:
@@ -62,7 +62,7 @@ class Handler(BaseHTTPRequestHandler):
         with psycopg.connect(DATABASE, connect_timeout=2) as connection:
             return [row[0] for row in connection.execute("SELECT version FROM migrations ORDER BY version")]
 
-    def visit(self) -> int | None:
+    def record_visit(self) -> int | None:
         if not DATABASE:
             return None
         with psycopg.connect(DATABASE, connect_timeout=2) as connection:
@@ -70,7 +70,7 @@ class Handler(BaseHTTPRequestHandler):
             found = connection.execute("SELECT count(*) FROM visits").fetchone()
         return found[0] if found else 0
 
-    def answer(self, status: int, content: dict[str, object]) -> None:
+    def respond(self, status: int, content: dict[str, object]) -> None:
         body = json.dumps(content).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")

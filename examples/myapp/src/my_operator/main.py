@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from steersman import Manager
 from steersman.manager.flags import ManagerFlags, with_manager_flags
-from steersman.webhook import WebhookServing
+from steersman.webhook import WebhookServerOptions
 
 from my_operator.controllers.myapp import MyAppReconciler
 
@@ -19,7 +19,7 @@ from my_operator.controllers.myapp import MyAppReconciler
 NAME = "my-operator"
 """The operator's: of its Lease, its Events, and the fields that it writes."""
 
-WEBHOOKS = WebhookServing(service=f"{NAME}-webhook", namespace=f"{NAME}-system")
+WEBHOOKS = WebhookServerOptions(service=f"{NAME}-webhook", namespace=f"{NAME}-system")
 """Where the API server finds the webhooks, if there are any."""
 
 app = typer.Typer(add_completion=False)

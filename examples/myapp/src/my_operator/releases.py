@@ -21,7 +21,7 @@ from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
 
 
 @dataclass(frozen=True)
-class Seen:
+class ObservedState:
     """What there is of one MyApp.
 
     Attributes:
@@ -35,25 +35,25 @@ class Seen:
     jobs: tuple[Job, ...]
 
     @property
-    def job(self) -> Job | None:
+    def migration_job(self) -> Job | None:
         """The migration to what is wanted, of this very database."""
-        return next((job for job in self.jobs if self.is_wanted(job)), None)
+        return next((job for job in self.jobs if self.is_current_migration(job)), None)
 
-    def is_wanted(self, job: Job) -> bool:
+    def is_current_migration(self, job: Job) -> bool:
         """Whether a Job migrates this database to what is wanted."""
         meta = job.metadata
-        of_this = (
+        for_this_database = (
             self.database is not None and meta.annotations.get(resources.DATABASE_UID) == self.database.metadata.uid
         )
         return (
-            of_this
+            for_this_database
             and meta.deletion_timestamp is None
             and job.key == resources.migration_key(self.app, self.app.image)
         )
 
 
 @dataclass(frozen=True)
-class Records:
+class ReleaseRecords:
     """What the status remembers.
 
     Attributes:
@@ -62,125 +62,139 @@ class Records:
         migrated: the last migration that succeeded; None where there is no database.
     """
 
-    good: str
+    last_good_image: str
     failed: Failure | None
     migrated: Migration | None
 
     @classmethod
-    def of(cls, status: MyAppStatus) -> Records:
+    def from_status(cls, status: MyAppStatus) -> ReleaseRecords:
         """As they were written last."""
         return cls(status.image or "", status.failed, status.migrated)
 
 
-def recorded(seen: Seen) -> Records:
+def update_records(observed: ObservedState) -> ReleaseRecords:
     """What is to be remembered now."""
-    app = seen.app
-    former = Records.of(app.status or MyAppStatus())
-    failed = former.failed if former.failed is not None and former.failed.image == app.image else None
-    records = Records(former.good, failed, _migrated(seen, former.migrated))
+    app = observed.app
+    previous = ReleaseRecords.from_status(app.status or MyAppStatus())
+    failed = previous.failed if previous.failed is not None and previous.failed.image == app.image else None
+    records = ReleaseRecords(previous.last_good_image, failed, _last_migration(observed, previous.migrated))
     if failed is not None:
         return records
-    if runs(seen, app.image) and is_complete(seen.deployment) and not needs_migration(seen, records):
-        return replace(records, good=app.image)
-    return replace(records, failed=_failure(seen, records))
+    if (
+        runs_image(observed, app.image)
+        and is_rollout_complete(observed.deployment)
+        and not needs_migration(observed, records)
+    ):
+        return replace(records, last_good_image=app.image)
+    return replace(records, failed=_detect_failure(observed, records))
 
 
-def needs_migration(seen: Seen, records: Records) -> bool:
+def needs_migration(observed: ObservedState, records: ReleaseRecords) -> bool:
     """Whether the database must be migrated before what is wanted may run.
 
     To go back to the version that served last takes none: it has to cope with what a newer one has migrated.
     """
-    if not seen.app.spec.database.enabled:
+    if not observed.app.spec.database.enabled:
         return False
-    done = records.migrated
-    if done is None or (seen.database is not None and done.database != seen.database.metadata.uid):
+    last_migration = records.migrated
+    if last_migration is None or (
+        observed.database is not None and last_migration.database != observed.database.metadata.uid
+    ):
         return True
-    return seen.app.image not in (done.image, records.good)
+    return observed.app.image not in (last_migration.image, records.last_good_image)
 
 
-def image_to_run(seen: Seen, records: Records) -> str:
+def image_to_run(observed: ObservedState, records: ReleaseRecords) -> str:
     """What the Deployment shall run; empty: nothing yet."""
     if records.failed is not None:
-        return records.good
-    if needs_migration(seen, records):
-        return resources.image_of(seen.deployment.spec.template.spec) if seen.deployment else ""
-    return seen.app.image
+        return records.last_good_image
+    if needs_migration(observed, records):
+        return resources.app_image(observed.deployment.spec.template.spec) if observed.deployment else ""
+    return observed.app.image
 
 
-def obsolete_jobs(seen: Seen) -> list[Job]:
+def obsolete_migrations(observed: ObservedState) -> list[Job]:
     """Migrations to what is no longer wanted.
 
     That to what is wanted stays, done or failed: for whoever reads its logs, and because a former leader's request
     to make it, should that arrive late, then makes no other one.
     """
-    return [job for job in seen.jobs if job.metadata.deletion_timestamp is None and not seen.is_wanted(job)]
+    return [
+        job
+        for job in observed.jobs
+        if job.metadata.deletion_timestamp is None and not observed.is_current_migration(job)
+    ]
 
 
-def may_migrate(seen: Seen, records: Records) -> bool:
+def can_migrate(observed: ObservedState, records: ReleaseRecords) -> bool:
     """Whether the migration can begin: it is needed, the database is ready, and no other one runs."""
-    due = records.failed is None and needs_migration(seen, records)
-    return due and is_ready(seen.database) and not seen.jobs
+    due = records.failed is None and needs_migration(observed, records)
+    return due and is_database_ready(observed.database) and not observed.jobs
 
 
-def told(seen: Seen, records: Records) -> tuple[Phase, tuple[Condition, ...]]:
+def status_conditions(observed: ObservedState, records: ReleaseRecords) -> tuple[Phase, tuple[Condition, ...]]:
     """The phase, and the conditions ``Ready`` and ``Degraded``."""
-    phase, reason, message = _progress(seen, records)
-    bad = phase in ("RolledBack", "Failed")
+    phase, reason, message = _progress(observed, records)
+    failed = phase in ("RolledBack", "Failed")
     ready = Condition(type="Ready", status="True" if phase == "Ready" else "False", reason=reason, message=message)
     degraded = Condition(
         type="Degraded",
-        status="True" if bad else "False",
-        reason=reason if bad else "AsExpected",
-        message=message if bad else "nothing has failed",
+        status="True" if failed else "False",
+        reason=reason if failed else "AsExpected",
+        message=message if failed else "nothing has failed",
     )
     return phase, (ready, degraded)
 
 
-def is_complete(deployment: Deployment | None) -> bool:
+def is_rollout_complete(deployment: Deployment | None) -> bool:
     """Whether all pods that it wants are there, up to date and available, and no others."""
     if deployment is None or not _is_observed(deployment):
         return False
-    status, wanted = deployment.status, deployment.spec.replicas
-    return all((n or 0) == wanted for n in (status.updated_replicas, status.replicas, status.available_replicas))
+    status, desired = deployment.status, deployment.spec.replicas
+    return all((n or 0) == desired for n in (status.updated_replicas, status.replicas, status.available_replicas))
 
 
-def is_ready(database: Database | None) -> bool:
+def is_database_ready(database: Database | None) -> bool:
     """Whether applications can connect."""
     if database is None or database.status is None or database.metadata.deletion_timestamp is not None:
         return False
     return is_true(database.status.conditions, "Ready")
 
 
-def runs(seen: Seen, image: str) -> bool:
+def runs_image(observed: ObservedState, image: str) -> bool:
     """Whether the Deployment wants pods of ``image``."""
-    return seen.deployment is not None and resources.image_of(seen.deployment.spec.template.spec) == image
+    return observed.deployment is not None and resources.app_image(observed.deployment.spec.template.spec) == image
 
 
-def _migrated(seen: Seen, former: Migration | None) -> Migration | None:
-    if not seen.app.spec.database.enabled:
+def _last_migration(observed: ObservedState, previous: Migration | None) -> Migration | None:
+    if not observed.app.spec.database.enabled:
         return None
-    if seen.database is not None and _has(seen.job, "Complete"):
-        return Migration(image=seen.app.image, database=seen.database.metadata.uid)
-    return former
+    if observed.database is not None and _finish_message(observed.migration_job, "Complete"):
+        return Migration(image=observed.app.image, database=observed.database.metadata.uid)
+    return previous
 
 
-def _failure(seen: Seen, records: Records) -> Failure | None:
+def _detect_failure(observed: ObservedState, records: ReleaseRecords) -> Failure | None:
     """What is wanted has failed just now, and is not to be tried again."""
-    image = seen.app.image
-    if needs_migration(seen, records) and (said := _has(seen.job, "Failed")):
-        return Failure(image=image, reason="MigrationFailed", message=said)
-    if records.good not in ("", image) and runs(seen, image) and (said := _is_stuck(seen.deployment)):
-        return Failure(image=image, reason="RolloutFailed", message=said)
+    image = observed.app.image
+    if needs_migration(observed, records) and (message := _finish_message(observed.migration_job, "Failed")):
+        return Failure(image=image, reason="MigrationFailed", message=message)
+    if (
+        records.last_good_image not in ("", image)
+        and runs_image(observed, image)
+        and (message := _stalled_message(observed.deployment))
+    ):
+        return Failure(image=image, reason="RolloutFailed", message=message)
     return None
 
 
-def _has(job: Job | None, kind: Literal["Complete", "Failed"]) -> str:
+def _finish_message(job: Job | None, kind: Literal["Complete", "Failed"]) -> str:
     """What a Job says of its end, if it is that one; else empty."""
-    ended = (c for c in (job.status.conditions if job else ()) if c.type == kind and c.status == "True")
-    return next((c.message or c.reason or kind for c in ended), "")
+    finished = (c for c in (job.status.conditions if job else ()) if c.type == kind and c.status == "True")
+    return next((c.message or c.reason or kind for c in finished), "")
 
 
-def _is_stuck(deployment: Deployment | None) -> str:
+def _stalled_message(deployment: Deployment | None) -> str:
     """What a Deployment says of a rollout that makes no progress; else empty."""
     if deployment is None or not _is_observed(deployment):
         return ""
@@ -193,48 +207,56 @@ def _is_observed(deployment: Deployment) -> bool:
     return (deployment.status.observed_generation or 0) >= (deployment.metadata.generation or 0)
 
 
-def _progress(seen: Seen, records: Records) -> tuple[Phase, str, str]:
+def _progress(observed: ObservedState, records: ReleaseRecords) -> tuple[Phase, str, str]:
     """Phase, reason, and a message that says what to do where something is wrong."""
     if records.failed is not None:
-        return _after_failure(seen, records, records.failed)
-    if needs_migration(seen, records):
-        return _migrating(seen)
-    deployment, app = seen.deployment, seen.app
-    if records.good == app.image and runs(seen, app.image) and is_complete(deployment):
+        return _failure_progress(observed, records, records.failed)
+    if needs_migration(observed, records):
+        return _migration_progress(observed)
+    deployment, app = observed.deployment, observed.app
+    if records.last_good_image == app.image and runs_image(observed, app.image) and is_rollout_complete(deployment):
         return "Ready", "AllPodsReady", f"{app.spec.replicas} of {app.spec.replicas} pods run {app.spec.version}"
-    if said := _is_stuck(deployment):
-        look = f"look at its pods: kubectl get pods -n {app.metadata.namespace} -l {_selector(app)}"
-        return "Failed", "RolloutFailed", f"{said}; there is no other version to go back to, so {look}"
+    if message := _stalled_message(deployment):
+        advice = f"look at its pods: kubectl get pods -n {app.metadata.namespace} -l {_selector(app)}"
+        return "Failed", "RolloutFailed", f"{message}; there is no other version to go back to, so {advice}"
     ready = (deployment.status.updated_replicas or 0) if deployment else 0
     return "RollingOut", "RollingOut", f"{ready} of {app.spec.replicas} pods are of {app.spec.version}"
 
 
-def _after_failure(seen: Seen, records: Records, failed: Failure) -> tuple[Phase, str, str]:
-    app = seen.app
+def _failure_progress(observed: ObservedState, records: ReleaseRecords, failed: Failure) -> tuple[Phase, str, str]:
+    app = observed.app
     version = app.spec.version
     if failed.reason == "MigrationFailed":
         job = resources.migration_key(app, failed.image).name
-        look = f"Read why: kubectl logs -n {app.metadata.namespace} job/{job}"
-        what = f"the migration to {version} failed ({failed.message})"
+        advice = f"Read why: kubectl logs -n {app.metadata.namespace} job/{job}"
+        problem = f"the migration to {version} failed ({failed.message})"
     else:
-        look = f"Read why: kubectl get events -n {app.metadata.namespace}, or the logs of its pods"
-        what = f"{version} did not come up ({failed.message})"
+        advice = f"Read why: kubectl get events -n {app.metadata.namespace}, or the logs of its pods"
+        problem = f"{version} did not come up ({failed.message})"
     retry = "then set spec.version to what is mended; to try the same again, set another one first"
-    if records.good:
-        return "RolledBack", failed.reason, f"{what}; {records.good.rpartition(':')[2]} serves. {look}, {retry}"
-    return "Failed", failed.reason, f"{what}; nothing serves. {look}, {retry}"
+    if records.last_good_image:
+        return (
+            "RolledBack",
+            failed.reason,
+            f"{problem}; {records.last_good_image.rpartition(':')[2]} serves. {advice}, {retry}",
+        )
+    return "Failed", failed.reason, f"{problem}; nothing serves. {advice}, {retry}"
 
 
-def _migrating(seen: Seen) -> tuple[Phase, str, str]:
-    app, database = seen.app, seen.database
-    if seen.job is not None:
-        return "Migrating", "Migrating", f"{seen.job.metadata.name} migrates the database to {app.spec.version}"
-    if is_ready(database):
+def _migration_progress(observed: ObservedState) -> tuple[Phase, str, str]:
+    app, database = observed.app, observed.database
+    if observed.migration_job is not None:
+        return (
+            "Migrating",
+            "Migrating",
+            f"{observed.migration_job.metadata.name} migrates the database to {app.spec.version}",
+        )
+    if is_database_ready(database):
         return "Migrating", "Migrating", "waits until a former migration has ended"
-    said = find_condition(database.status.conditions, "Ready") if database and database.status else None
-    why = f": {said.reason}: {said.message}" if said else ""
-    return "Pending", "WaitingForDatabase", f"the Database {app.metadata.name} is not ready{why}"
+    condition = find_condition(database.status.conditions, "Ready") if database and database.status else None
+    detail = f": {condition.reason}: {condition.message}" if condition else ""
+    return "Pending", "WaitingForDatabase", f"the Database {app.metadata.name} is not ready{detail}"
 
 
 def _selector(app: MyApp) -> str:
-    return ",".join(f"{name}={value}" for name, value in resources.selector_of(app).items())
+    return ",".join(f"{name}={value}" for name, value in resources.selector_labels(app).items())

@@ -53,15 +53,19 @@ UNPRIVILEGED = SecurityContextApply(
 )
 
 
-def selector_of(app: MyApp) -> dict[str, str]:
+def selector_labels(app: MyApp) -> dict[str, str]:
     """The labels of the pods that serve; they never change."""
     return {"app.kubernetes.io/name": "myapp", "app.kubernetes.io/instance": app.metadata.name}
 
 
-def labels_of(app: MyApp, image: str) -> dict[str, str]:
+def recommended_labels(app: MyApp, image: str) -> dict[str, str]:
     """The recommended labels of what runs ``image``."""
     version = image.rpartition(":")[2]
-    return {**selector_of(app), "app.kubernetes.io/version": version, "app.kubernetes.io/managed-by": "my-operator"}
+    return {
+        **selector_labels(app),
+        "app.kubernetes.io/version": version,
+        "app.kubernetes.io/managed-by": "my-operator",
+    }
 
 
 def database(app: MyApp) -> DatabaseApply:
@@ -73,7 +77,7 @@ def database(app: MyApp) -> DatabaseApply:
 def service(app: MyApp) -> ServiceApply:
     """Leads to the pods that are ready."""
     port = ServicePortApply(name="http", port=80, target_port="http")
-    return ServiceApply(metadata=_metadata(app), spec=ServiceSpecApply(selector=selector_of(app), ports=[port]))
+    return ServiceApply(metadata=_metadata(app), spec=ServiceSpecApply(selector=selector_labels(app), ports=[port]))
 
 
 def deployment(app: MyApp, image: str, *, with_database: bool) -> DeploymentApply:
@@ -95,13 +99,13 @@ def deployment(app: MyApp, image: str, *, with_database: bool) -> DeploymentAppl
         metadata=_metadata(app),
         spec=DeploymentSpecApply(
             replicas=app.spec.replicas,
-            selector=LabelSelectorApply(match_labels=selector_of(app)),
+            selector=LabelSelectorApply(match_labels=selector_labels(app)),
             strategy=DeploymentStrategyApply(
                 type="RollingUpdate", rolling_update=RollingUpdateDeploymentApply(max_surge=1, max_unavailable=0)
             ),
             progress_deadline_seconds=app.spec.rollout_deadline_seconds,
             template=PodTemplateSpecApply(
-                metadata=TemplateMetaApply(labels=labels_of(app, image)), spec=_pod(container, "Always")
+                metadata=TemplateMetaApply(labels=recommended_labels(app, image)), spec=_pod(container, "Always")
             ),
         ),
     )
@@ -141,28 +145,28 @@ def migration(app: MyApp, image: str, database_uid: str) -> JobApply:
     )
 
 
-def image_of(pod: PodSpec) -> str:
+def app_image(pod: PodSpec) -> str:
     """The image that the application's container runs; empty if there is no such container."""
     return next((c.image or "" for c in pod.containers if c.name == CONTAINER), "")
 
 
 def has_database(pod: PodSpec) -> bool:
     """Whether the application's container is told of a database."""
-    return any(_is_told(c) for c in pod.containers if c.name == CONTAINER)
+    return any(_has_database_url(c) for c in pod.containers if c.name == CONTAINER)
 
 
-def _is_told(container: Container) -> bool:
+def _has_database_url(container: Container) -> bool:
     return any(e.name == "DATABASE_URL" for e in container.env)
 
 
 def _metadata(app: MyApp) -> ObjectMetaApply:
-    return ObjectMetaApply(name=app.metadata.name, namespace=app.metadata.namespace, labels=selector_of(app))
+    return ObjectMetaApply(name=app.metadata.name, namespace=app.metadata.namespace, labels=selector_labels(app))
 
 
 def _environment(app: MyApp, with_database: bool) -> list[EnvVarApply]:
     # The Database's operator names its Secret for applications so.
-    told = SecretKeySelectorApply(name=f"{app.metadata.name}-app", key="uri")
-    url = EnvVarApply(name="DATABASE_URL", value_from=EnvVarSourceApply(secret_key_ref=told))
+    secret_key = SecretKeySelectorApply(name=f"{app.metadata.name}-app", key="uri")
+    url = EnvVarApply(name="DATABASE_URL", value_from=EnvVarSourceApply(secret_key_ref=secret_key))
     return [url] if with_database else []
 
 

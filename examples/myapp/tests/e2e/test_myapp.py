@@ -25,7 +25,7 @@ from steersman.meta import metadata_only, unstructured
 
 from my_operator.api.v1.myapp import MyApp, Phase
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
-from my_operator.resources import image_of
+from my_operator.resources import app_image
 
 T = TypeVar("T")
 
@@ -46,39 +46,39 @@ class Application:
         sample = {**SAMPLE, "metadata": metadata, "spec": {**SAMPLE["spec"], **spec}}
         await self.client.apply(unstructured(MyApp.api_resource).of(sample))
 
-    async def change(self, **spec: Any) -> None:
+    async def patch_spec(self, **spec: Any) -> None:
         await self.client.patch(MyApp, self.key, MergePatch({"spec": spec}))
 
-    async def until(self, phase: Phase, version: str, seconds: float = 180) -> MyApp:
+    async def wait_for_phase(self, phase: Phase, version: str, seconds: float = 180) -> MyApp:
         """The application once it is told to be in ``phase``, with ``version`` wanted."""
 
-        async def told() -> MyApp | None:
+        async def matching_app() -> MyApp | None:
             app = await self.client.get(MyApp, self.key)
             status = app.status
             current = status is not None and status.observed_generation == app.metadata.generation
             return app if current and status and (status.phase, app.spec.version) == (phase, version) else None
 
-        return await eventually(told, seconds)
+        return await wait_for_result(matching_app, seconds)
 
     async def image(self) -> str:
-        return image_of((await self.client.get(Deployment, self.key)).spec.template.spec)
+        return app_image((await self.client.get(Deployment, self.key)).spec.template.spec)
 
-    async def ask(self, path: str) -> dict[str, Any]:
+    async def get_json(self, path: str) -> dict[str, Any]:
         """What the application answers, asked through its Service."""
         return json.loads(await self.fetch(f"http://{self.key.name}{path}"))
 
     async def metrics(self) -> str:
         """What the operator shows of this application."""
         (pod,) = (await self.client.list(Pod, namespace=OPERATOR.namespace)).items
-        shown = await self.fetch(f"http://{pod.status.pod_ip}:8080/metrics")
-        return "".join(line for line in shown.splitlines(True) if f'namespace="{self.key.namespace}"' in line)
+        exposition = await self.fetch(f"http://{pod.status.pod_ip}:8080/metrics")
+        return "".join(line for line in exposition.splitlines(True) if f'namespace="{self.key.namespace}"' in line)
 
     async def fetch(self, url: str) -> str:
         """What a pod beside the application gets from a URL."""
         name = f"ask-{uuid.uuid4().hex[:8]}"
-        words = f"import urllib.request as r; print(r.urlopen('{url}', timeout=10).read().decode())"
+        script = f"import urllib.request as r; print(r.urlopen('{url}', timeout=10).read().decode())"
         image = await self.image()
-        container = Container(name="ask", image=image, command=("python3", "-c", words))
+        container = Container(name="ask", image=image, command=("python3", "-c", script))
         await self.client.create(
             Pod(
                 metadata=ObjectMeta(name=name, namespace=self.key.namespace),
@@ -87,28 +87,28 @@ class Application:
         )
         key = ObjectKey(self.key.namespace, name)
 
-        async def ended() -> str:
-            return phase if (phase := (await self.client.get(Pod, key)).status.phase or "") in ENDS else ""
+        async def terminal_phase() -> str:
+            return phase if (phase := (await self.client.get(Pod, key)).status.phase or "") in TERMINAL_PHASES else ""
 
-        ended_as = await eventually(ended, 60)
-        said = "\n".join([line async for line in self.client.logs(key)])
-        assert ended_as == "Succeeded", said
-        return said
-
-
-ENDS = ("Succeeded", "Failed")
+        final_phase = await wait_for_result(terminal_phase, 60)
+        output = "\n".join([line async for line in self.client.logs(key)])
+        assert final_phase == "Succeeded", output
+        return output
 
 
-async def eventually(probe: Callable[[], Awaitable[T | None]], seconds: float) -> T:
+TERMINAL_PHASES = ("Succeeded", "Failed")
+
+
+async def wait_for_result(probe: Callable[[], Awaitable[T | None]], seconds: float) -> T:
     """The first result of ``probe`` that is true."""
     async with asyncio.timeout(seconds):
-        while not (found := await probe()):
+        while not (result := await probe()):
             await asyncio.sleep(0.5)
-    return found
+    return result
 
 
 @asynccontextmanager
-async def application() -> AsyncGenerator[Application]:
+async def deployed_application() -> AsyncGenerator[Application]:
     """Skips where there is no cluster, or the operator is not deployed there."""
     try:
         config = load_config()
@@ -128,41 +128,41 @@ async def application() -> AsyncGenerator[Application]:
             await client.delete(Namespace, namespace)
 
 
-async def test_its_life() -> None:
+async def test_app_lifecycle_succeeds() -> None:
     """Installed, upgraded, twice failed and taken back, deleted: with a real database."""
-    async with application() as app:
+    async with deployed_application() as app:
         await app.apply(database={"enabled": True, "storage": "256Mi"}, rolloutDeadlineSeconds=20)
-        status = (await app.until("Ready", "1.2.0")).status
+        status = (await app.wait_for_phase("Ready", "1.2.0")).status
         assert status is not None and (status.version, status.ready_replicas) == ("1.2.0", 3)
-        assert await app.ask("/readyz") == {"version": "1.2.0", "migrations": ["1.2.0"]}
-        assert (await app.ask("/"))["visits"] == 1
+        assert await app.get_json("/readyz") == {"version": "1.2.0", "migrations": ["1.2.0"]}
+        assert (await app.get_json("/"))["visits"] == 1
         assert 'myapp_reconcile_total{name="my-application"' in await app.metrics()
 
-        await app.change(version="1.3.0")
-        await app.until("Ready", "1.3.0")
-        assert await app.ask("/readyz") == {"version": "1.3.0", "migrations": ["1.2.0", "1.3.0"]}
-        assert (await app.ask("/"))["visits"] == 2, "the data are still there"
+        await app.patch_spec(version="1.3.0")
+        await app.wait_for_phase("Ready", "1.3.0")
+        assert await app.get_json("/readyz") == {"version": "1.3.0", "migrations": ["1.2.0", "1.3.0"]}
+        assert (await app.get_json("/"))["visits"] == 2, "the data are still there"
 
         for version, reason in (("1.3.1", "RolloutFailed"), ("1.4.0", "MigrationFailed")):
-            await app.change(version=version)
-            status = (await app.until("RolledBack", version)).status
+            await app.patch_spec(version=version)
+            status = (await app.wait_for_phase("RolledBack", version)).status
             assert status is not None and status.version == "1.3.0"
             degraded = find_condition(status.conditions, "Degraded")
             assert degraded is not None and (degraded.status, degraded.reason) == ("True", reason)
             assert await app.image() == "example.com/myapp:1.3.0"
-            assert (await app.ask("/"))["version"] == "1.3.0"
+            assert (await app.get_json("/"))["version"] == "1.3.0"
 
-        await app.change(version="1.3.0")
-        await app.until("Ready", "1.3.0")
+        await app.patch_spec(version="1.3.0")
+        await app.wait_for_phase("Ready", "1.3.0")
         await app.client.delete(MyApp, app.key)
         for kind in (Deployment, Service, Database):
-            await eventually(lambda kind=kind: gone(app, kind), 120)
+            await wait_for_result(lambda kind=kind: is_deleted(app, kind), 120)
         # Its deletion policy is the Database's, Retain unless somebody sets another one.
         claims = (await app.client.list(PersistentVolumeClaim, namespace=app.key.namespace)).items
         assert [claim.metadata.name for claim in claims] == [f"data-{app.key.name}-0"]
 
 
-async def gone(app: Application, kind: type[Any]) -> bool:
+async def is_deleted(app: Application, kind: type[Any]) -> bool:
     try:
         await app.client.get(metadata_only(kind), app.key)
     except NotFound:
@@ -170,11 +170,11 @@ async def gone(app: Application, kind: type[Any]) -> bool:
     return False
 
 
-async def test_an_autoscaler_scales_it() -> None:
+async def test_autoscaler_scales_replicas() -> None:
     """The horizontal pod autoscaler raises what is below its minimum, metrics or none."""
-    async with application() as app:
+    async with deployed_application() as app:
         await app.apply(database={"enabled": False}, replicas=1)
-        await app.until("Ready", "1.2.0")
+        await app.wait_for_phase("Ready", "1.2.0")
         target = CrossVersionObjectReference(api_version="example.com/v1", kind="MyApp", name=app.key.name)
         spec = HorizontalPodAutoscalerSpec(scale_target_ref=target, min_replicas=2, max_replicas=4)
         metadata = ObjectMeta(name=app.key.name, namespace=app.key.namespace)
@@ -184,4 +184,4 @@ async def test_an_autoscaler_scales_it() -> None:
             status = (await app.client.get(MyApp, app.key)).status
             return status is not None and (status.phase, status.ready_replicas) == ("Ready", 2)
 
-        assert await eventually(scaled, 120)
+        assert await wait_for_result(scaled, 120)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from myapp_cluster import Cluster, Registry
+from myapp_cluster import FakeCluster, ImageRegistry
 from steersman import Client, Manager, MergePatch, ObjectKey, ObjectMeta, Quantity, find_condition, is_true
 from steersman.api.apps_v1 import Deployment
 from steersman.api.batch_v1 import Job
@@ -19,19 +19,19 @@ from steersman.observability import metrics
 from steersman_testing import InMemoryApiServer, virtual_time
 
 from my_operator.api.v1.myapp import MyApp, MyAppDatabase, MyAppSpec, MyAppStatus
-from my_operator.controllers.metrics import RESULTS, forget
+from my_operator.controllers.metrics import RESULTS, remove_metrics
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
 from my_operator.main import setup
-from my_operator.resources import has_database, image_of, migration_key, selector_of
+from my_operator.resources import app_image, has_database, migration_key, selector_labels
 
 KEY = ObjectKey("default", "my-application")
 OLD, NEW = "example.com/myapp:1.2.0", "example.com/myapp:1.3.0"
 
 
-class Running:
+class OperatorHarness:
     """The operator at work, and a user who looks on."""
 
-    def __init__(self, server: InMemoryApiServer, registry: Registry) -> None:
+    def __init__(self, server: InMemoryApiServer, registry: ImageRegistry) -> None:
         self.server = server
         self.registry = registry
         self.user = Client(server, field_manager="user")
@@ -39,13 +39,13 @@ class Running:
     async def create(self, version: str = "1.2.0", *, database: bool = True, replicas: int = 3) -> None:
         spec = MyAppSpec(version=version, replicas=replicas, database=MyAppDatabase(enabled=database))
         await self.user.create(MyApp(metadata=ObjectMeta(name=KEY.name, namespace=KEY.namespace), spec=spec))
-        await self.rest()
+        await self.wait_until_settled()
 
-    async def change(self, **spec: Any) -> None:
+    async def patch_spec(self, **spec: Any) -> None:
         await self.user.patch(MyApp, KEY, MergePatch({"spec": spec}))
-        await self.rest()
+        await self.wait_until_settled()
 
-    async def rest(self) -> None:
+    async def wait_until_settled(self) -> None:
         await asyncio.sleep(300)
 
     async def app(self) -> MyApp:
@@ -62,15 +62,15 @@ class Running:
         return found
 
     def image(self) -> str:
-        return image_of(self.deployment().spec.template.spec)
+        return app_image(self.deployment().spec.template.spec)
 
 
 @asynccontextmanager
-async def operator(server: InMemoryApiServer, **registry: Any) -> AsyncGenerator[Running]:
-    running = Running(server, Registry(**registry))
+async def running_operator(server: InMemoryApiServer, **registry: Any) -> AsyncGenerator[OperatorHarness]:
+    running = OperatorHarness(server, ImageRegistry(**registry))
     manager = Manager(server, runtime=server.runtime)
     setup(manager)
-    cluster = Cluster(server, Client(server, field_manager="cluster"), running.registry)
+    cluster = FakeCluster(server, Client(server, field_manager="cluster"), running.registry)
     tasks = [asyncio.create_task(manager.run()), asyncio.create_task(cluster.run())]
     try:
         yield running
@@ -81,8 +81,8 @@ async def operator(server: InMemoryApiServer, **registry: Any) -> AsyncGenerator
 
 
 @virtual_time
-async def test_what_the_article_wants(apiserver: InMemoryApiServer) -> None:
-    async with operator(apiserver) as running:
+async def test_new_app_becomes_ready_with_one_migration(apiserver: InMemoryApiServer) -> None:
+    async with running_operator(apiserver) as running:
         await running.create()
         status = await running.status()
         assert (status.phase, status.replicas, status.ready_replicas) == ("Ready", 3, 3)
@@ -91,19 +91,19 @@ async def test_what_the_article_wants(apiserver: InMemoryApiServer) -> None:
         assert not is_true(status.conditions, "Degraded")
         deployment = running.deployment()
         pod = deployment.spec.template
-        assert image_of(pod.spec) == OLD and has_database(pod.spec)
-        assert status.selector == ",".join(f"{k}={v}" for k, v in selector_of(await running.app()).items())
+        assert app_image(pod.spec) == OLD and has_database(pod.spec)
+        assert status.selector == ",".join(f"{k}={v}" for k, v in selector_labels(await running.app()).items())
         service, database = apiserver.read(Service, KEY), apiserver.read(Database, KEY)
-        assert service is not None and service.spec.selector == selector_of(await running.app())
+        assert service is not None and service.spec.selector == selector_labels(await running.app())
         assert database is not None and database.spec.storage_size == Quantity("1Gi")
         assert running.registry.migrations == [OLD]
 
 
 @virtual_time
-async def test_without_a_database_nothing_is_migrated(apiserver: InMemoryApiServer) -> None:
-    async with operator(apiserver) as running:
+async def test_upgrade_without_database_runs_no_migration(apiserver: InMemoryApiServer) -> None:
+    async with running_operator(apiserver) as running:
         await running.create(database=False)
-        await running.change(version="1.3.0")
+        await running.patch_spec(version="1.3.0")
         assert (await running.status()).version == "1.3.0"
         assert not has_database(running.deployment().spec.template.spec)
         assert not apiserver.read_all(Database)
@@ -112,10 +112,10 @@ async def test_without_a_database_nothing_is_migrated(apiserver: InMemoryApiServ
 
 @virtual_time
 async def test_a_new_version_is_migrated_to_once(apiserver: InMemoryApiServer) -> None:
-    async with operator(apiserver) as running:
+    async with running_operator(apiserver) as running:
         await running.create()
-        await running.change(version="1.3.0")
-        await running.change(replicas=5)
+        await running.patch_spec(version="1.3.0")
+        await running.patch_spec(replicas=5)
         status = await running.status()
         assert (status.phase, status.version, status.ready_replicas) == ("Ready", "1.3.0", 5)
         assert running.registry.migrations == [OLD, NEW]
@@ -123,10 +123,10 @@ async def test_a_new_version_is_migrated_to_once(apiserver: InMemoryApiServer) -
 
 
 @virtual_time
-async def test_a_migration_that_fails_changes_nothing(apiserver: InMemoryApiServer) -> None:
-    async with operator(apiserver, refused={NEW}) as running:
+async def test_failed_migration_keeps_previous_version(apiserver: InMemoryApiServer) -> None:
+    async with running_operator(apiserver, refused={NEW}) as running:
         await running.create()
-        await running.change(version="1.3.0")
+        await running.patch_spec(version="1.3.0")
         status = await running.status()
         degraded = find_condition(status.conditions, "Degraded")
         assert degraded is not None
@@ -141,18 +141,18 @@ async def test_a_migration_that_fails_changes_nothing(apiserver: InMemoryApiServ
         ]
         (job,) = apiserver.read_all(Job)
         assert job.metadata.name in degraded.message, "its logs are to be read"
-        await running.change(replicas=4)
+        await running.patch_spec(replicas=4)
         assert running.registry.migrations == [OLD, NEW], "it is not tried again"
-        await running.change(version="1.3.1")
+        await running.patch_spec(version="1.3.1")
         assert ((await running.status()).phase, running.image()) == ("Ready", "example.com/myapp:1.3.1")
         assert job.key not in [j.key for j in apiserver.read_all(Job)]
 
 
 @virtual_time
-async def test_a_rollout_that_fails_is_taken_back(apiserver: InMemoryApiServer) -> None:
-    async with operator(apiserver, broken={NEW}) as running:
+async def test_failed_rollout_is_rolled_back(apiserver: InMemoryApiServer) -> None:
+    async with running_operator(apiserver, broken={NEW}) as running:
         await running.create()
-        await running.change(version="1.3.0")
+        await running.patch_spec(version="1.3.0")
         status = await running.status()
         assert (status.phase, status.version, running.image()) == ("RolledBack", "1.2.0", OLD)
         degraded = find_condition(status.conditions, "Degraded")
@@ -160,70 +160,72 @@ async def test_a_rollout_that_fails_is_taken_back(apiserver: InMemoryApiServer) 
         generation = running.deployment().metadata.generation
         await asyncio.sleep(2 * 3600)
         assert running.deployment().metadata.generation == generation, "it is not tried again"
-        await running.change(replicas=4)
+        await running.patch_spec(replicas=4)
         assert (running.deployment().spec.replicas, running.image()) == (4, OLD), "what serves is still kept"
-        running.registry.broken.clear()
-        await running.change(version="1.2.0")
+        running.registry.failing_rollouts.clear()
+        await running.patch_spec(version="1.2.0")
         assert is_true((await running.status()).conditions, "Ready")
-        await running.change(version="1.3.0")
+        await running.patch_spec(version="1.3.0")
         assert ((await running.status()).version, running.image()) == ("1.3.0", NEW)
         assert running.registry.migrations == [OLD, NEW], "the database was there already"
 
 
 @virtual_time
-async def test_the_first_version_has_nothing_to_go_back_to(apiserver: InMemoryApiServer) -> None:
-    async with operator(apiserver, broken={OLD}, refused={NEW}) as running:
+async def test_failed_first_version_becomes_ready_when_fixed(apiserver: InMemoryApiServer) -> None:
+    async with running_operator(apiserver, broken={OLD}, refused={NEW}) as running:
         await running.create()
         status = await running.status()
         assert (status.phase, status.version, running.image()) == ("Failed", None, OLD)
-        running.registry.broken.clear()
-        await running.change(rolloutDeadlineSeconds=60)
+        running.registry.failing_rollouts.clear()
+        await running.patch_spec(rolloutDeadlineSeconds=60)
         assert (await running.status()).phase == "Ready", "what comes up late is welcome"
 
 
 @virtual_time
-async def test_a_first_migration_that_fails_runs_nothing(apiserver: InMemoryApiServer) -> None:
-    async with operator(apiserver, refused={OLD}) as running:
+async def test_failed_first_migration_creates_no_deployment(apiserver: InMemoryApiServer) -> None:
+    async with running_operator(apiserver, refused={OLD}) as running:
         await running.create()
         assert (await running.status()).phase == "Failed"
         assert not apiserver.read_all(Deployment)
 
 
 @virtual_time
-async def test_a_database_that_comes_and_goes(apiserver: InMemoryApiServer) -> None:
-    async with operator(apiserver) as running:
+async def test_database_added_and_removed(apiserver: InMemoryApiServer) -> None:
+    async with running_operator(apiserver) as running:
         await running.create(database=False)
-        await running.change(database={"enabled": True})
+        await running.patch_spec(database={"enabled": True})
         assert has_database(running.deployment().spec.template.spec)
         assert running.registry.migrations == [OLD], "a new database has no tables"
         await running.user.delete(Database, KEY)
-        await running.rest()
+        await running.wait_until_settled()
         assert running.registry.migrations == [OLD, OLD], "nor has another one"
-        await running.change(database={"enabled": False})
+        await running.patch_spec(database={"enabled": False})
         assert not has_database(running.deployment().spec.template.spec)
         assert not apiserver.read_all(Database)
         assert (await running.status()).migrated is None
 
 
 @virtual_time
-async def test_what_others_change_is_mended(apiserver: InMemoryApiServer) -> None:
-    async with operator(apiserver) as running:
+async def test_foreign_changes_are_reverted(apiserver: InMemoryApiServer) -> None:
+    async with running_operator(apiserver) as running:
         await running.create()
-        evil = [{"name": "app", "image": "example.com/evil:1"}]
-        await running.user.patch(Deployment, KEY, MergePatch({"spec": {"template": {"spec": {"containers": evil}}}}))
+        foreign_containers = [{"name": "app", "image": "example.com/evil:1"}]
+        await running.user.patch(
+            Deployment, KEY, MergePatch({"spec": {"template": {"spec": {"containers": foreign_containers}}}})
+        )
         await running.user.delete(Service, KEY)
-        await running.rest()
+        await running.wait_until_settled()
         assert running.image() == OLD
         assert apiserver.read(Service, KEY) is not None
         assert running.registry.migrations == [OLD]
 
 
 @virtual_time
-async def test_a_name_that_somebody_else_has(apiserver: InMemoryApiServer) -> None:
-    async with operator(apiserver) as running:
+async def test_foreign_service_causes_name_conflict(apiserver: InMemoryApiServer) -> None:
+    async with running_operator(apiserver) as running:
         spec = ServiceSpec(ports=(ServicePort(port=80),))
-        theirs = Service(metadata=ObjectMeta(name=KEY.name, namespace=KEY.namespace), spec=spec)
-        await running.user.create(theirs)
+        foreign_service = Service(metadata=ObjectMeta(name=KEY.name, namespace=KEY.namespace), spec=spec)
+        await running.user.create(foreign_service)
         await running.create()
         ready = find_condition((await running.status()).conditions, "Ready")
         assert ready is not None and ready.reason == "NameTaken" and "Service" in ready.message
@@ -235,7 +237,7 @@ async def test_a_name_that_somebody_else_has(apiserver: InMemoryApiServer) -> No
 
 
 @virtual_time
-async def test_the_metric_goes_with_its_object(apiserver: InMemoryApiServer) -> None:
+async def test_metric_is_removed_with_its_object(apiserver: InMemoryApiServer) -> None:
     def shown() -> dict[str, float]:
         named = {"namespace": KEY.namespace, "name": KEY.name}
         values = {
@@ -243,12 +245,12 @@ async def test_the_metric_goes_with_its_object(apiserver: InMemoryApiServer) -> 
         }
         return {result: value for result, value in values.items() if value}
 
-    async with operator(apiserver) as running:
-        forget(KEY)
+    async with running_operator(apiserver) as running:
+        remove_metrics(KEY)
         await running.create()
         assert set(shown()) == {"success"}
         await running.user.delete(MyApp, KEY)
-        await running.rest()
+        await running.wait_until_settled()
         assert not shown()
         assert not apiserver.read_all(Deployment) and not apiserver.read_all(Database)
 
@@ -262,7 +264,7 @@ async def test_the_metric_goes_with_its_object(apiserver: InMemoryApiServer) -> 
     ],
 )
 @virtual_time
-async def test_what_is_refused(apiserver: InMemoryApiServer, spec: dict[str, Any], said: str) -> None:
+async def test_invalid_spec_is_rejected(apiserver: InMemoryApiServer, spec: dict[str, Any], said: str) -> None:
     body = {"apiVersion": "example.com/v1", "kind": "MyApp", "metadata": {"name": "a", "namespace": "default"}}
     with pytest.raises(Invalid, match=said):
         await apiserver_request(apiserver, {**body, "spec": spec})
@@ -276,10 +278,10 @@ async def apiserver_request(server: InMemoryApiServer, body: dict[str, Any]) -> 
 
 
 @virtual_time
-async def test_storage_never_shrinks(apiserver: InMemoryApiServer) -> None:
-    async with operator(apiserver) as running:
+async def test_storage_shrink_is_rejected(apiserver: InMemoryApiServer) -> None:
+    async with running_operator(apiserver) as running:
         await running.create()
-        await running.change(database={"storage": "2Gi"})
+        await running.patch_spec(database={"storage": "2Gi"})
         database = apiserver.read(Database, KEY)
         assert database is not None and database.spec.storage_size == Quantity("2Gi")
         with pytest.raises(Invalid, match="never shrink"):

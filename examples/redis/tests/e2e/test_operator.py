@@ -13,7 +13,7 @@ pytestmark = pytest.mark.e2e
 OPERATOR = ObjectKey("redis-operator-system", "redis-operator")
 
 
-async def test_it_is_available() -> None:
+async def test_operator_deployment_is_available() -> None:
     try:
         config = load_config()
     except SteersmanError as error:

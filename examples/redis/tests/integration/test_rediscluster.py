@@ -15,17 +15,19 @@ from steersman import Manager, ManagerOptions, ObjectKey, connect
 from steersman.api.core_v1 import Pod, Secret
 from steersman_testing.envtest import Envtest
 
+from fake_kubelet import FakeKubelet
+from redis_harness import WORDS, RedisClusterDriver, running_operator
 from redis_operator.api.v1.rediscluster import RedisCluster
 from redis_operator.main import setup
 from redis_processes import RedisProcesses
-from redis_world import WORDS, Clusters, running
-from stateful_pods import Kubelet
 
 ROLE: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "config/rbac/role.yaml").read_text())
 
 
 @asynccontextmanager
-async def redis_on(envtest: Envtest, namespace: str, directory: Path) -> AsyncGenerator[Clusters]:
+async def operator_with_redis(
+    envtest: Envtest, namespace: str, directory: Path
+) -> AsyncGenerator[RedisClusterDriver]:
     """The operator with its rights, a kubelet with all of them, and a directory for data."""
     operator = envtest.user("redis-operator", roles=[ROLE])
     processes = RedisProcesses(directory)
@@ -37,14 +39,14 @@ async def redis_on(envtest: Envtest, namespace: str, directory: Path) -> AsyncGe
         manager = Manager(transport, ManagerOptions(namespaces=(namespace,)))
         setup(manager)
         try:
-            async with running(manager, Kubelet(user, read, processes).look, 0.2):
-                yield Clusters(user, ObjectKey(namespace, "blue"), 0.2)
+            async with running_operator(manager, FakeKubelet(user, read, processes).reconcile_pods, 0.2):
+                yield RedisClusterDriver(user, ObjectKey(namespace, "blue"), 0.2)
         finally:
-            await processes.end()
+            await processes.stop_all()
 
 
 @asynccontextmanager
-async def client_of(clusters: Clusters) -> AsyncGenerator[RedisClient]:
+async def redis_client(clusters: RedisClusterDriver) -> AsyncGenerator[RedisClient]:
     """A client as applications have it: it begins anywhere, and learns where the others are."""
     secret = await clusters.user.get(Secret, ObjectKey(clusters.key.namespace, "blue-auth"))
     nodes = [ClusterNode(pod.status.pod_ip or "", 6379) for pod in (await clusters.pods()).values()]
@@ -55,25 +57,25 @@ async def client_of(clusters: Clusters) -> AsyncGenerator[RedisClient]:
         await client.aclose()
 
 
-async def served(clusters: Clusters) -> dict[str, str]:
-    async with client_of(clusters) as client:
+async def read_all_words(clusters: RedisClusterDriver) -> dict[str, str]:
+    async with redis_client(clusters) as client:
         return {key: str(await client.get(key)) for key in WORDS}
 
 
-async def test_it_lives(envtest: Envtest, envtest_namespace: str, tmp_path: Path) -> None:
-    async with redis_on(envtest, envtest_namespace, tmp_path) as clusters:
+async def test_cluster_lifecycle_succeeds(envtest: Envtest, envtest_namespace: str, tmp_path: Path) -> None:
+    async with operator_with_redis(envtest, envtest_namespace, tmp_path) as clusters:
         await clusters.create("7.0", replicas=3, replicas_per_master=0, config={"cluster-node-timeout": "1000"})
-        await clusters.ready(60)
-        async with client_of(clusters) as client:
+        await clusters.wait_ready(60)
+        async with redis_client(clusters) as client:
             for key, value in WORDS.items():
                 await client.set(key, value)
         await clusters.user.delete(Pod, ObjectKey(envtest_namespace, "blue-0"))
-        await clusters.busy()
-        await clusters.ready(60)
+        await clusters.wait_not_ready()
+        await clusters.wait_ready(60)
         await clusters.user.scale(RedisCluster, clusters.key, 4)
-        status = await clusters.ready(60)
+        status = await clusters.wait_ready(60)
         assert Counter(node.role for node in status.nodes) == {"master": 4}
-        assert await served(clusters) == WORDS
+        assert await read_all_words(clusters) == WORDS
         await clusters.user.scale(RedisCluster, clusters.key, 3)
-        await clusters.ready(60)
-        assert await served(clusters) == WORDS
+        await clusters.wait_ready(60)
+        assert await read_all_words(clusters) == WORDS

@@ -15,12 +15,12 @@ from functools import cache
 from redis.crc import key_slot
 from steersman_testing import fault_point
 
-from redis_operator.nodes import ALL, Address, Command, LoginRejected, RedisError, Reply, Slots, Unreachable
+from redis_operator.nodes import ALL_SLOTS, Address, Command, LoginRejected, RedisError, Reply, Slots, Unreachable
 
 _GOSSIP_SECONDS = 0.5
 _NODE_TIMEOUT = 5.0
-_BANNED_SECONDS = 60.0
-_READS = {("CLUSTER", what) for what in ("NODES", "INFO", "COUNTKEYSINSLOT", "GETKEYSINSLOT")} | {("INFO",)}
+_FORGET_BAN_SECONDS = 60.0
+_READ_COMMANDS = {("CLUSTER", what) for what in ("NODES", "INFO", "COUNTKEYSINSLOT", "GETKEYSINSLOT")} | {("INFO",)}
 
 
 @cache
@@ -29,18 +29,18 @@ def slot_of(key: str) -> int:
     return key_slot(key.encode())
 
 
-NONE = Slots()
+NO_SLOTS = Slots()
 
 
 @dataclass
-class Known:
+class KnownNode:
     """What a node knows of another."""
 
     address: Address
     master: str = ""
-    slots: Slots = NONE
+    slots: Slots = NO_SLOTS
     epoch: int = 0
-    silent_since: float | None = None
+    unreachable_since: float | None = None
 
 
 @dataclass
@@ -52,20 +52,20 @@ class ModelNode:
     password: str = ""
     master: str = ""
     epoch: int = 0
-    slots: Slots = NONE
+    slots: Slots = NO_SLOTS
     keys: dict[str, str] = field(default_factory=dict[str, str])
     migrating: dict[int, str] = field(default_factory=dict[int, str])
     importing: dict[int, str] = field(default_factory=dict[int, str])
-    known: dict[str, Known] = field(default_factory=dict[str, Known])
-    meeting: list[Address] = field(default_factory=list[Address])
-    banned: dict[str, float] = field(default_factory=dict[str, float])
-    follows: Address | None = None
+    known_nodes: dict[str, KnownNode] = field(default_factory=dict[str, KnownNode])
+    pending_meets: list[Address] = field(default_factory=list[Address])
+    banned_until: dict[str, float] = field(default_factory=dict[str, float])
+    replicates_from: Address | None = None
     synced: bool = False
     failing_over: bool = False
 
-    def follow(self) -> None:
+    def update_master_address(self) -> None:
         """Looks for its master where that one is, as far as it knows."""
-        self.follows = self.known[self.master].address if self.master in self.known else None
+        self.replicates_from = self.known_nodes[self.master].address if self.master in self.known_nodes else None
 
     def reset(self, hard: bool) -> None:
         """As ``CLUSTER RESET``."""
@@ -74,7 +74,7 @@ class ModelNode:
         elif self.keys:
             raise RedisError("CLUSTER RESET can't be called with master nodes containing keys")
         self.master, self.slots, self.migrating, self.importing = "", Slots(), {}, {}
-        self.known, self.meeting, self.synced = {}, [], False
+        self.known_nodes, self.pending_meets, self.synced = {}, [], False
         if hard:
             self.id, self.epoch = secrets.token_hex(20), 0
 
@@ -93,7 +93,7 @@ class ModelRedis:
         """Starts the server whose data are on ``volume``."""
         node = self.volumes.setdefault(volume, ModelNode())
         node.address, node.password, node.synced = address, password, False
-        node.follow()
+        node.update_master_address()
         return node
 
     def stop(self, volume: str) -> None:
@@ -101,7 +101,7 @@ class ModelRedis:
         if node := self.volumes.get(volume):
             node.address = None
 
-    def lose(self, volume: str) -> None:
+    def delete_volume(self, volume: str) -> None:
         """Deletes the volume."""
         self.volumes.pop(volume, None)
 
@@ -111,20 +111,20 @@ class ModelRedis:
 
     # What clients see
 
-    def served(self) -> dict[str, str]:
+    def readable_keys(self) -> dict[str, str]:
         """All keys that a client can read, at the master of their slot, or where that sends it meanwhile."""
         self.gossip()
         found: dict[str, str] = {}
         masters = {node.id: node for node in self.running if not node.master}
-        for holder in masters.values():
-            for key, value in holder.keys.items():
+        for master in masters.values():
+            for key, value in master.keys.items():
                 slot = slot_of(key)
-                moving = [n for n in masters.values() if n.migrating.get(slot) == holder.id and slot in n.slots]
-                if slot in holder.slots or (moving and key not in moving[0].keys):
+                moving = [n for n in masters.values() if n.migrating.get(slot) == master.id and slot in n.slots]
+                if slot in master.slots or (moving and key not in moving[0].keys):
                     found[key] = value
         return found
 
-    def covered(self) -> int:
+    def covered_slots(self) -> int:
         """How many slots have a master that runs."""
         return len(Slots.union(node.slots for node in self.running if not node.master))
 
@@ -143,111 +143,117 @@ class ModelRedis:
 
     async def execute(
         self,
-        at: Address,
+        address: Address,
         password: str,
         *commands: Command,
         timeout: float = 5.0,
     ) -> list[Reply]:
         await asyncio.sleep(0)
         if all(_is_read(command) for command in commands):
-            return self._answer(at, password, commands)
-        words = " ".join(str(word) for word in commands[0][:2])
-        async with fault_point(f"redis {at}: {words} ({len(commands)})", Unreachable(f"{at} does not answer")):
-            return self._answer(at, password, commands)
+            return self._execute(address, password, commands)
+        command_name = " ".join(str(word) for word in commands[0][:2])
+        async with fault_point(
+            f"redis {address}: {command_name} ({len(commands)})", Unreachable(f"{address} does not answer")
+        ):
+            return self._execute(address, password, commands)
 
-    def _answer(self, at: Address, password: str, commands: tuple[Command, ...]) -> list[Reply]:
+    def _execute(self, address: Address, password: str, commands: tuple[Command, ...]) -> list[Reply]:
         self.gossip()
-        node = next((n for n in self.running if n.address == at), None)
+        node = next((n for n in self.running if n.address == address), None)
         if node is None:
-            raise Unreachable(f"{at} does not answer: connection refused")
+            raise Unreachable(f"{address} does not answer: connection refused")
         if node.password != password:
             raise LoginRejected("invalid username-password pair or user is disabled.")
         replies: list[Reply] = []
-        refused: RedisError | None = None
+        first_error: RedisError | None = None
         for command in commands:
             try:
-                replies.append(self._one(node, command))
+                replies.append(self._execute_one(node, command))
             except RedisError as error:
-                refused = refused or error
+                first_error = first_error or error
         self._replicate()
-        if refused is not None:
-            raise refused
+        if first_error is not None:
+            raise first_error
         return replies
 
-    def _one(self, node: ModelNode, command: Command) -> Reply:
-        name, *words = command
+    def _execute_one(self, node: ModelNode, command: Command) -> Reply:
+        name, *arguments = command
         if name == "CLUSTER":
-            what, *rest = words
-            handler: Callable[..., Reply] = getattr(self, f"_cluster_{str(what).lower()}")
-            return handler(node, *rest)
+            subcommand, *subcommand_arguments = arguments
+            handler: Callable[..., Reply] = getattr(self, f"_cluster_{str(subcommand).lower()}")
+            return handler(node, *subcommand_arguments)
         handler = getattr(self, f"_{str(name).lower()}")
-        return handler(node, *words)
+        return handler(node, *arguments)
 
     def _info(self, node: ModelNode, section: str) -> str:
         if not node.master:
             return "# Replication\r\nrole:master\r\n"
         up = "up" if node.synced and self._master(node) is not None else "down"
-        place = node.follows or Address("", 0)
-        where = f"master_host:{place.ip}\r\nmaster_port:{place.port}\r\n"
-        return f"# Replication\r\nrole:slave\r\n{where}master_link_status:{up}\r\nmaster_sync_in_progress:0\r\n"
+        master_address = node.replicates_from or Address("", 0)
+        master_lines = f"master_host:{master_address.ip}\r\nmaster_port:{master_address.port}\r\n"
+        return (
+            f"# Replication\r\nrole:slave\r\n{master_lines}master_link_status:{up}\r\nmaster_sync_in_progress:0\r\n"
+        )
 
     def _cluster_nodes(self, node: ModelNode) -> str:
         moving = [f"[{slot}->-{other}]" for slot, other in node.migrating.items()]
         moving += [f"[{slot}-<-{other}]" for slot, other in node.importing.items()]
         assert node.address is not None
-        lines = [_line(node.id, node.address, node.master, node.epoch, node.slots, ["myself"], True, moving)]
-        for other, known in node.known.items():
-            flags = [] if known.silent_since is None else ["fail"]
-            up = known.silent_since is None
-            lines.append(_line(other, known.address, known.master, known.epoch, known.slots, flags, up, []))
+        lines = [_node_line(node.id, node.address, node.master, node.epoch, node.slots, ["myself"], True, moving)]
+        for other, known in node.known_nodes.items():
+            flags = [] if known.unreachable_since is None else ["fail"]
+            up = known.unreachable_since is None
+            lines.append(_node_line(other, known.address, known.master, known.epoch, known.slots, flags, up, []))
         return "\n".join(lines) + "\n"
 
     def _cluster_info(self, node: ModelNode) -> str:
         """It serves where every slot has a master that it hears."""
-        heard = Slots.union(known.slots for known in node.known.values() if known.silent_since is None)
-        state = "ok" if node.slots | heard == ALL else "fail"
+        reachable_slots = Slots.union(
+            known.slots for known in node.known_nodes.values() if known.unreachable_since is None
+        )
+        state = "ok" if node.slots | reachable_slots == ALL_SLOTS else "fail"
         return f"cluster_enabled:1\r\ncluster_state:{state}\r\n"
 
     def _cluster_meet(self, node: ModelNode, ip: str, port: int) -> str:
-        node.meeting.append(Address(ip, port))
+        node.pending_meets.append(Address(ip, port))
         return "OK"
 
     def _cluster_forget(self, node: ModelNode, other: str) -> str:
-        if other not in node.known:
+        if other not in node.known_nodes:
             raise RedisError(f"Unknown node {other}")
         if other == node.master:
             raise RedisError("Can't forget my master!")
-        del node.known[other]
-        node.banned[other] = _now() + _BANNED_SECONDS
+        del node.known_nodes[other]
+        node.banned_until[other] = _now() + _FORGET_BAN_SECONDS
         return "OK"
 
     def _cluster_addslotsrange(self, node: ModelNode, *ends: int) -> str:
-        slots = Slots.union(Slots.between(a, b) for a, b in zip(ends[::2], ends[1::2], strict=True))
-        if busy := slots & (node.slots | Slots.union(known.slots for known in node.known.values())):
+        slots = Slots.union(Slots.from_range(a, b) for a, b in zip(ends[::2], ends[1::2], strict=True))
+        if busy := slots & (node.slots | Slots.union(known.slots for known in node.known_nodes.values())):
             raise RedisError(f"Slot {next(iter(busy))} is already busy")
         node.slots |= slots
         return "OK"
 
     def _cluster_replicate(self, node: ModelNode, master: str) -> str:
-        if master not in node.known:
+        if master not in node.known_nodes:
             raise RedisError(f"Unknown node {master}")
-        if node.known[master].master:
+        if node.known_nodes[master].master:
             raise RedisError("I can only replicate a master, not a replica.")
         if not node.master and (node.slots or node.keys):
             raise RedisError("To set a master the node must be empty and without assigned slots.")
         if node.master != master:
             node.master, node.synced, node.migrating, node.importing = master, False, {}, {}
-        node.follow()
+        node.update_master_address()
         return "OK"
 
-    def _cluster_reset(self, node: ModelNode, how: str) -> str:
-        node.reset(how == "HARD")
+    def _cluster_reset(self, node: ModelNode, mode: str) -> str:
+        node.reset(mode == "HARD")
         return "OK"
 
-    def _cluster_failover(self, node: ModelNode, how: str = "") -> str:
+    def _cluster_failover(self, node: ModelNode, mode: str = "") -> str:
         if not node.master:
             raise RedisError("You should send CLUSTER FAILOVER to a replica")
-        if how == "TAKEOVER":
+        if mode == "TAKEOVER":
             self._promote(node)
         elif self._node(node.master) is None:
             raise RedisError("Master is down or failed, please use CLUSTER FAILOVER FORCE")
@@ -255,47 +261,47 @@ class ModelRedis:
             node.failing_over = True
         return "OK"
 
-    def _cluster_setslot(self, node: ModelNode, slot: int, what: str, other: str = "") -> str:
+    def _cluster_setslot(self, node: ModelNode, slot: int, action: str, other: str = "") -> str:
         if node.master:
             raise RedisError("You can use SETSLOT only with masters.")
-        if what != "STABLE" and other != node.id and other not in node.known:
+        if action != "STABLE" and other != node.id and other not in node.known_nodes:
             raise RedisError(f"Unknown node {other}")
-        if what == "MIGRATING":
+        if action == "MIGRATING":
             if slot not in node.slots:
                 raise RedisError(f"I'm not the owner of hash slot {slot}")
             node.migrating[slot] = other
-        elif what == "IMPORTING":
+        elif action == "IMPORTING":
             if slot in node.slots:
                 raise RedisError(f"I'm already the owner of hash slot {slot}")
             node.importing[slot] = other
-        elif what == "STABLE":
+        elif action == "STABLE":
             node.migrating.pop(slot, None)
             node.importing.pop(slot, None)
         else:
-            self._set_owner(node, slot, other)
+            self._assign_slot(node, slot, other)
         return "OK"
 
-    def _set_owner(self, node: ModelNode, slot: int, other: str) -> None:
-        if slot in node.slots and other != node.id and self._in_slot(node, slot):
+    def _assign_slot(self, node: ModelNode, slot: int, other: str) -> None:
+        if slot in node.slots and other != node.id and self._keys_in_slot(node, slot):
             raise RedisError(f"Can't assign hashslot {slot} to a different node while I still hold keys")
         node.migrating.pop(slot, None)
         if other != node.id:
             node.slots -= Slots.of([slot])
-            node.known[other].slots |= Slots.of([slot])
+            node.known_nodes[other].slots |= Slots.of([slot])
             return
         node.slots |= Slots.of([slot])
         if node.importing.pop(slot, None):
-            newest = max([known.epoch for known in node.known.values()], default=0)
+            newest = max([known.epoch for known in node.known_nodes.values()], default=0)
             if node.epoch <= newest:
                 node.epoch = newest + 1
 
     def _cluster_countkeysinslot(self, node: ModelNode, slot: int) -> int:
-        return len(self._in_slot(node, slot))
+        return len(self._keys_in_slot(node, slot))
 
     def _cluster_getkeysinslot(self, node: ModelNode, slot: int, count: int) -> list[str]:
-        return self._in_slot(node, slot)[:count]
+        return self._keys_in_slot(node, slot)[:count]
 
-    def _in_slot(self, node: ModelNode, slot: int) -> list[str]:
+    def _keys_in_slot(self, node: ModelNode, slot: int) -> list[str]:
         return [key for key in node.keys if slot_of(key) == slot]
 
     def _migrate(self, node: ModelNode, ip: str, port: int, *options: str | int) -> str:
@@ -311,22 +317,22 @@ class ModelRedis:
         return "OK"
 
     def _set(self, node: ModelNode, key: str, value: str) -> str:
-        self._require(node, key)
+        self._check_redirection(node, key)
         node.keys[key] = value
         return "OK"
 
     def _get(self, node: ModelNode, key: str) -> str | None:
-        self._require(node, key)
+        self._check_redirection(node, key)
         return node.keys.get(key)
 
-    def _require(self, node: ModelNode, key: str) -> None:
+    def _check_redirection(self, node: ModelNode, key: str) -> None:
         """Raises where a client is sent elsewhere."""
         slot = slot_of(key)
         if slot in node.migrating and key not in node.keys:
-            raise RedisError(f"ASK {slot} {node.known[node.migrating[slot]].address}")
+            raise RedisError(f"ASK {slot} {node.known_nodes[node.migrating[slot]].address}")
         if slot in node.slots:
             return
-        owner = next((known for known in node.known.values() if slot in known.slots), None)
+        owner = next((known for known in node.known_nodes.values() if slot in known.slots), None)
         raise RedisError(f"MOVED {slot} {owner.address}" if owner else "CLUSTERDOWN Hash slot not served")
 
     # What happens by itself
@@ -334,7 +340,7 @@ class ModelRedis:
     def _master(self, node: ModelNode) -> ModelNode | None:
         """The master of a replica, where it looks for it."""
         master = self._node(node.master) if node.master else None
-        return master if master is not None and master.address == node.follows else None
+        return master if master is not None and master.address == node.replicates_from else None
 
     def _node(self, node: str) -> ModelNode | None:
         return next((n for n in self.running if n.id == node), None)
@@ -345,14 +351,14 @@ class ModelRedis:
         if rounds:
             self._gossiped = _now()
         for _ in range(rounds):
-            self._round()
+            self._gossip_round()
 
-    def _round(self) -> None:
+    def _gossip_round(self) -> None:
         for node in self.running:
             self._handshakes(node)
         for node in self.running:
-            for other in list(node.known):
-                self._link(node, other)
+            for other in list(node.known_nodes):
+                self._exchange_gossip(node, other)
         for node in self.running:
             if node.failing_over and (master := self._node(node.master)):
                 node.keys = dict(master.keys)
@@ -363,82 +369,82 @@ class ModelRedis:
                 node.synced, node.keys = True, dict(master.keys)
 
     def _handshakes(self, node: ModelNode) -> None:
-        for address in node.meeting:
+        for address in node.pending_meets:
             other = next((n for n in self.running if n.address == address), None)
             if other is not None and other is not node and node.address is not None:
                 for a, b in ((node, other), (other, node)):
                     assert b.address is not None
-                    a.known.setdefault(b.id, Known(b.address)).address = b.address
-                    self._moved(a, b.id)
-        node.meeting = []
+                    a.known_nodes.setdefault(b.id, KnownNode(b.address)).address = b.address
+                    self._follow_moved_master(a, b.id)
+        node.pending_meets = []
 
-    def _moved(self, node: ModelNode, other: str) -> None:
+    def _follow_moved_master(self, node: ModelNode, other: str) -> None:
         """Told by that node itself, and not by gossip, a replica follows."""
         if node.master == other:
-            node.follow()
+            node.update_master_address()
 
-    def _link(self, node: ModelNode, other: str) -> None:
+    def _exchange_gossip(self, node: ModelNode, other: str) -> None:
         """One node hears another, if it is where it is thought to be; and hears of those whom that one knows."""
-        known = node.known[other]
-        there = self._node(other)
-        if there is None or there.address != known.address:
+        known = node.known_nodes[other]
+        peer = self._node(other)
+        if peer is None or peer.address != known.address:
             # Whom we cannot find may know where we are, and tell.
-            if there is not None and node.id in there.known and there.known[node.id].address == node.address:
-                assert there.address is not None
-                known.address = there.address
-                self._moved(node, other)
-            elif known.silent_since is None:
-                known.silent_since = _now()
+            if peer is not None and node.id in peer.known_nodes and peer.known_nodes[node.id].address == node.address:
+                assert peer.address is not None
+                known.address = peer.address
+                self._follow_moved_master(node, other)
+            elif known.unreachable_since is None:
+                known.unreachable_since = _now()
             return
-        if node.id not in there.known:
-            known.silent_since = known.silent_since or _now()
+        if node.id not in peer.known_nodes:
+            known.unreachable_since = known.unreachable_since or _now()
             return
-        known.silent_since, known.master, known.epoch = None, there.master, there.epoch
-        self._claims(node, there)
-        known.slots = there.slots
-        for third, entry in there.known.items():
-            if third == node.id or entry.silent_since is not None or node.banned.get(third, 0.0) >= _now():
+        known.unreachable_since, known.master, known.epoch = None, peer.master, peer.epoch
+        self._resolve_slot_conflict(node, peer)
+        known.slots = peer.slots
+        for third, entry in peer.known_nodes.items():
+            if third == node.id or entry.unreachable_since is not None or node.banned_until.get(third, 0.0) >= _now():
                 continue
-            here = node.known.setdefault(third, Known(entry.address))
-            if here.silent_since is not None:
-                here.address = entry.address
+            local_entry = node.known_nodes.setdefault(third, KnownNode(entry.address))
+            if local_entry.unreachable_since is not None:
+                local_entry.address = entry.address
 
-    def _claims(self, node: ModelNode, there: ModelNode) -> None:
+    def _resolve_slot_conflict(self, node: ModelNode, peer: ModelNode) -> None:
         """Who claims a slot with the newer epoch has it."""
-        if there.master or node.master:
+        if peer.master or node.master:
             return
-        if there.epoch == node.epoch and node.id < there.id:
+        if peer.epoch == node.epoch and node.id < peer.id:
             node.epoch += 1
             return
-        both = node.slots & there.slots
-        if not both or there.epoch < node.epoch:
+        contested = node.slots & peer.slots
+        if not contested or peer.epoch < node.epoch:
             return
-        node.slots -= both
-        node.migrating = {slot: other for slot, other in node.migrating.items() if slot not in both}
-        if not node.slots and both == there.slots:
-            node.master, node.synced, node.importing = there.id, False, {}
-            node.follow()
+        node.slots -= contested
+        node.migrating = {slot: other for slot, other in node.migrating.items() if slot not in contested}
+        if not node.slots and contested == peer.slots:
+            node.master, node.synced, node.importing = peer.id, False, {}
+            node.update_master_address()
 
     def _elect(self, node: ModelNode) -> None:
-        known = node.known.get(node.master) if node.master else None
-        if known is None or known.silent_since is None or not known.slots:
+        known = node.known_nodes.get(node.master) if node.master else None
+        if known is None or known.unreachable_since is None or not known.slots:
             return
-        masters = [k for k in node.known.values() if k.slots]
-        alive = [k for k in masters if k.silent_since is None]
-        if _now() - known.silent_since > _NODE_TIMEOUT and len(alive) > len(masters) // 2:
+        masters = [k for k in node.known_nodes.values() if k.slots]
+        alive = [k for k in masters if k.unreachable_since is None]
+        if _now() - known.unreachable_since > _NODE_TIMEOUT and len(alive) > len(masters) // 2:
             self._promote(node)
 
     def _promote(self, node: ModelNode) -> None:
-        former = self._node(node.master)
-        slots = former.slots if former is not None else node.known[node.master].slots
-        newest = max(known.epoch for known in node.known.values())
+        old_master = self._node(node.master)
+        slots = old_master.slots if old_master is not None else node.known_nodes[node.master].slots
+        newest = max(known.epoch for known in node.known_nodes.values())
         for other in self.running:
             # All hear of it at once.
-            if node.master in other.known:
-                other.known[node.master].slots = Slots()
-        if former is not None:
-            former.slots, former.master, former.synced = Slots(), node.id, True
-            former.migrating, former.importing, former.follows = {}, {}, node.address
+            if node.master in other.known_nodes:
+                other.known_nodes[node.master].slots = Slots()
+        if old_master is not None:
+            old_master.slots, old_master.master, old_master.synced = Slots(), node.id, True
+            old_master.migrating, old_master.importing, old_master.replicates_from = {}, {}, node.address
         node.slots, node.master, node.epoch, node.failing_over = slots, "", max(newest, node.epoch) + 1, False
 
     def _replicate(self) -> None:
@@ -449,26 +455,26 @@ class ModelRedis:
 
 
 def _is_read(command: Command) -> bool:
-    return command[:2] in _READS or command[:1] in _READS
+    return command[:2] in _READ_COMMANDS or command[:1] in _READ_COMMANDS
 
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _line(
+def _node_line(
     node: str,
     address: Address,
     master: str,
     epoch: int,
     slots: Slots,
     flags: list[str],
-    up: bool,
+    connected: bool,
     moving: list[str],
 ) -> str:
     role = "slave" if master else "master"
-    link = "connected" if up else "disconnected"
-    words = [
+    link = "connected" if connected else "disconnected"
+    fields = [
         node,
         f"{address}@{address.port + 10000}",
         ",".join([role, *flags]),
@@ -479,4 +485,4 @@ def _line(
         link,
     ]
     ranges = (str(a) if a == b else f"{a}-{b}" for a, b in slots.ranges())
-    return " ".join([*words, *ranges, *moving])
+    return " ".join([*fields, *ranges, *moving])

@@ -12,10 +12,10 @@ from pathlib import Path
 from steersman.api.core_v1 import Pod
 
 from redis_operator.nodes import Address, LoginRejected, RedisError, Unreachable
-from redis_operator.nodes.client import RedisNodes
+from redis_operator.nodes.client import RedisPyClient
 
-_START_SECONDS = 20.0
-_GRACE_SECONDS = 30.0
+_START_TIMEOUT_SECONDS = 20.0
+_STOP_TIMEOUT_SECONDS = 30.0
 
 
 class RedisProcesses:
@@ -53,13 +53,13 @@ class RedisProcesses:
         command = ("redis-server", str(data / "redis.conf"), "--cluster-announce-ip", ip)
         process = await asyncio.create_subprocess_exec(*command, stdout=DEVNULL, stderr=DEVNULL)
         self._running[name] = process
-        return await self._answers(process, Address(ip), password)
+        return await self._wait_responsive(process, Address(ip), password)
 
-    async def _answers(self, process: Process, at: Address, password: str) -> bool:
-        async with asyncio.timeout(_START_SECONDS):
+    async def _wait_responsive(self, process: Process, address: Address, password: str) -> bool:
+        async with asyncio.timeout(_START_TIMEOUT_SECONDS):
             while process.returncode is None:
                 try:
-                    await RedisNodes().execute(at, password, ("PING",))
+                    await RedisPyClient().execute(address, password, ("PING",))
                     return True
                 except (Unreachable, RedisError, LoginRejected):
                     await asyncio.sleep(0.02)
@@ -72,15 +72,15 @@ class RedisProcesses:
             return
         process.terminate()
         try:
-            async with asyncio.timeout(_GRACE_SECONDS):
+            async with asyncio.timeout(_STOP_TIMEOUT_SECONDS):
                 await process.wait()
         except TimeoutError:
             await _kill(process)
 
-    async def lose(self, volume: str) -> None:
+    async def delete_volume(self, volume: str) -> None:
         await asyncio.to_thread(shutil.rmtree, self._directory / volume, ignore_errors=True)
 
-    async def end(self) -> None:
+    async def stop_all(self) -> None:
         """Ends all servers, with whatever they have not written."""
         for process in self._running.values():
             await _kill(process)

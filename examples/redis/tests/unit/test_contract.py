@@ -6,7 +6,7 @@ import itertools
 
 from steersman_testing import virtual_time
 
-from redis_contract import PASSWORD, Cluster, all_cases
+from redis_contract import PASSWORD, ContractCluster, run_all_cases
 from redis_model import ModelRedis
 from redis_operator.nodes import Address
 
@@ -21,4 +21,4 @@ async def test_model() -> None:
         redis.start(str(volume), address, PASSWORD)
         return address
 
-    await all_cases(Cluster(redis, [await start(number) for number in range(4)], start))
+    await run_all_cases(ContractCluster(redis, [await start(number) for number in range(4)], start))

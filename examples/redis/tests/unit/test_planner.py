@@ -8,18 +8,18 @@ from itertools import pairwise, permutations
 
 import pytest
 
-from redis_operator.nodes import SLOTS, Address, Entry, Report, Slots
-from redis_operator.plan import Goal, Member, Move, Replace, Replicate, Shrink, Wait, next_step
+from redis_operator.nodes import SLOT_COUNT, Address, NodeEntry, NodeReport, Slots
+from redis_operator.plan import Goal, Member, Move, Replace, Replicate, ScaleIn, Wait, next_step
 
 
-def node(number: int, master: int | None = None, slots: Slots | None = None) -> Entry:
+def node_entry(number: int, master: int | None = None, slots: Slots | None = None) -> NodeEntry:
     """The node of pod ``number``, a replica if ``master`` is that of another."""
     flags = frozenset({"master" if master is None else "slave"})
     address = Address(f"10.0.0.{number}")
-    return Entry(_id(number), address, flags, "" if master is None else _id(master), True, slots or Slots())
+    return NodeEntry(_id(number), address, flags, "" if master is None else _id(master), True, slots or Slots())
 
 
-def members(goal: Goal, *nodes: Entry) -> list[Member]:
+def members(goal: Goal, *nodes: NodeEntry) -> list[Member]:
     """A pod for each node; all know and agree with each other."""
     found: list[Member] = []
     for number, me in enumerate(nodes):
@@ -31,28 +31,28 @@ def members(goal: Goal, *nodes: Entry) -> list[Member]:
                 ordinal=number,
                 address=me.address,
                 leaving=number >= goal.replicas,
-                report=Report(me, others, follows),
+                report=NodeReport(me, others, follows),
             )
         )
     return found
 
 
-def shares(count: int) -> list[Slots]:
+def even_slot_shares(count: int) -> list[Slots]:
     """All slots, in as many runs."""
-    ends = [SLOTS * number // count for number in range(count + 1)]
-    return [Slots.between(first, last - 1) for first, last in pairwise(ends)]
+    ends = [SLOT_COUNT * number // count for number in range(count + 1)]
+    return [Slots.from_range(first, last - 1) for first, last in pairwise(ends)]
 
 
 def _id(number: int) -> str:
     return f"{number:040x}"
 
 
-def test_keys_on_a_pod_that_is_to_go_again_are_waited_for() -> None:
+def test_pod_to_be_removed_waits_for_its_keys() -> None:
     """Scaled out, and in again while the first slots moved: some of their keys are there, the slots are not yet."""
-    goal = Goal(replicas=3, pods=4, per_master=0)
-    one, two, three = (node(number, slots=slots) for number, slots in enumerate(shares(3)))
+    goal = Goal(replicas=3, pods=4, replicas_per_master=0)
+    one, two, three = (node_entry(number, slots=slots) for number, slots in enumerate(even_slot_shares(3)))
     one = replace(one, migrating={7: _id(3)})
-    found = members(goal, one, two, three, replace(node(3), importing={7: _id(0)}))
+    found = members(goal, one, two, three, replace(node_entry(3), importing={7: _id(0)}))
     assert isinstance(next_step(goal, found), Move)
     found[3] = replace(found[3], report=None)
     step = next_step(goal, found)
@@ -62,48 +62,51 @@ def test_keys_on_a_pod_that_is_to_go_again_are_waited_for() -> None:
     assert isinstance(next_step(goal, found[:3]), Wait)
 
 
-def test_pods_that_never_came_are_wanted_no_more() -> None:
+def test_plan_missing_pods_are_dropped_when_scaled_in() -> None:
     """Scaled out beyond what a quota lets be made, and in again."""
-    goal = Goal(replicas=3, pods=5, per_master=0)
-    found = members(goal, *(node(number, slots=slots) for number, slots in enumerate(shares(3))))
-    assert next_step(goal, found) == Shrink(3)
+    goal = Goal(replicas=3, pods=5, replicas_per_master=0)
+    found = members(goal, *(node_entry(number, slots=slots) for number, slots in enumerate(even_slot_shares(3))))
+    assert next_step(goal, found) == ScaleIn(3)
 
 
-def test_a_replica_that_cannot_follow_a_newer_master_is_replaced() -> None:
+def test_plan_incompatible_replica_is_replaced() -> None:
     """What a newer series sends an older one cannot read; so it would never have what its master has."""
     goal = Goal(replicas=6, pods=6)
-    masters = [node(number, slots=slots) for number, slots in enumerate(shares(3))]
-    found = members(goal, *masters, *(node(number, master=number - 3) for number in range(3, 6)))
+    masters = [node_entry(number, slots=slots) for number, slots in enumerate(even_slot_shares(3))]
+    found = members(goal, *masters, *(node_entry(number, master=number - 3) for number in range(3, 6)))
     assert found[5].report is not None
     found[5] = replace(found[5], outdated=True, report=replace(found[5].report, in_sync=False))
     step = next_step(goal, found)
     assert isinstance(step, Replace)
-    assert step.at.name == "blue-5"
+    assert step.target.name == "blue-5"
 
 
 @pytest.mark.parametrize("places", sorted(set(permutations("AABBCC"))), ids="".join)
-def test_no_place_has_both_copies(places: tuple[str, ...]) -> None:
+def test_plan_spreads_copies_over_failure_domains(places: tuple[str, ...]) -> None:
     """Wherever the scheduler put six pods on three machines."""
     goal = Goal(replicas=6, pods=6)
-    given = Counter[str]()
-    nodes: list[Entry] = []
-    runs = shares(3)
-    for number, place in enumerate(places):
-        given[place] += 1
-        nodes.append(node(number, slots=runs.pop() if given[place] == 1 else None))
-    found = [replace(m, place=place) for m, place in zip(members(goal, *nodes), places, strict=True)]
+    pod_counts = Counter[str]()
+    nodes: list[NodeEntry] = []
+    slot_ranges = even_slot_shares(3)
+    for number, node_name in enumerate(places):
+        pod_counts[node_name] += 1
+        nodes.append(node_entry(number, slots=slot_ranges.pop() if pod_counts[node_name] == 1 else None))
+    found = [replace(m, node_name=place) for m, place in zip(members(goal, *nodes), places, strict=True)]
     step = next_step(goal, found)
     assert isinstance(step, Replicate)
     assert len(step.pairs) == 3
-    assert all(replica.place != master.place for replica, master in step.pairs)
+    assert all(replica.node_name != master.node_name for replica, master in step.pairs)
     assert len({master.name for _, master in step.pairs}) == 3
 
 
 def test_masters_have_as_many_replicas_wherever_pods_are() -> None:
     """Of two pairs that share a machine each, the second's exchange undid the first's: one master had three."""
-    goal = Goal(replicas=6, pods=6, per_master=2)
-    nodes = [*(node(number, slots=slots) for number, slots in enumerate(shares(2))), *map(node, range(2, 6))]
-    found = [replace(m, place=place) for m, place in zip(members(goal, *nodes), "ADAABD", strict=True)]
+    goal = Goal(replicas=6, pods=6, replicas_per_master=2)
+    nodes = [
+        *(node_entry(number, slots=slots) for number, slots in enumerate(even_slot_shares(2))),
+        *map(node_entry, range(2, 6)),
+    ]
+    found = [replace(m, node_name=place) for m, place in zip(members(goal, *nodes), "ADAABD", strict=True)]
     step = next_step(goal, found)
     assert isinstance(step, Replicate)
     assert Counter(master.name for _, master in step.pairs) == {"blue-0": 2, "blue-1": 2}

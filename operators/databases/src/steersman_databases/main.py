@@ -11,7 +11,7 @@ import typer
 from steersman.client.config import SERVICE_ACCOUNT_DIRECTORY
 from steersman.manager import Manager
 from steersman.manager.flags import ManagerFlags, with_manager_flags
-from steersman.webhook import WebhookServing
+from steersman.webhook import WebhookServerOptions
 from steersman_databases import controllers
 from steersman_databases.engines import engine_named
 from steersman_databases.engines.cluster import CLUSTER_DOMAIN
@@ -20,7 +20,7 @@ from steersman_databases.webhooks import setup_webhooks
 NAME = "steersman-databases"
 """The operator's: its roles, its Lease, the manager of its fields."""
 
-WEBHOOKS = WebhookServing(service=f"{NAME}-webhook", namespace=f"{NAME}-system")
+WEBHOOKS = WebhookServerOptions(service=f"{NAME}-webhook", namespace=f"{NAME}-system")
 """Where the API server finds the webhooks."""
 
 RESOLVER = Path("/etc/resolv.conf")

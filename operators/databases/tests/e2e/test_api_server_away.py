@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 import pytest
-from benchmarks.measurement import Processors
+from benchmarks.measurement import ProcessorTicks
 
 from database_support.cluster_engines import EACH
 from database_support.cluster_under_test import ClusterUnderTest, Writing, writing
@@ -35,13 +35,13 @@ def well(three: ClusterUnderTest) -> None:
 @contextmanager
 def unmoved(three: ClusterUnderTest, record: Record) -> Generator[Writing]:
     """Somebody writes meanwhile, and waits for no write; in the end the same servers do the same as before."""
-    processors = Processors.now()
+    processors = ProcessorTicks.now()
     before = three.leader, three.status.get("timeline"), three.pods(), three.processes()
     with writing(three, "shop-app", settings=three.engine.patient) as seen:
         yield seen
         three.wait_ready(seconds=600)  # an operator that could not renew its Lease ends, and comes back in its time
         seen.goes_on(time.time())
-        stolen = Processors.now().stolen_since(processors)
+        stolen = ProcessorTicks.now().steal_percent_since(processors)
         record("longest gap in writes, in seconds", round(seen.gap, 2))
         record("taken by the machine's host, in percent of the processors", round(stolen))
         record("writes that failed", len(seen.errors))
@@ -70,7 +70,7 @@ def test_ten_minutes_down(three: ClusterUnderTest, record_property: Record) -> N
         question = three.engine.inside("SELECT MAX(number) FROM written", "shop")
         return int(devcluster.execute(number, three.place.namespace, pod, "server", question))
 
-    with unmoved(three, record_property), devcluster.without("kube-apiserver", graceful=False):
+    with unmoved(three, record_property), devcluster.component_stopped("kube-apiserver", graceful=False):
         time.sleep(TEN_MINUTES)  # No wait for something: so long it is away.
         then = last()
         wait_until("it is written to", lambda: last() > then, seconds=30)

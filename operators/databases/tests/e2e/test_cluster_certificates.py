@@ -15,7 +15,7 @@ from database_support.cluster_engines import EACH, POSTGRESQL
 from database_support.cluster_under_test import Client, ClusterUnderTest, writing
 from database_support.patroni_cluster import view
 from database_support.shown_certificates import shown
-from framework_support.certificates import Authority
+from framework_support.certificates import CertificateAuthority
 from steersman.meta import ObjectKey
 from steersman_databases.clusters.keyring import Data, KeysWish, keyring, pooler_services
 from steersman_databases.engines.cluster import ClusterView
@@ -131,7 +131,7 @@ def test_its_own_authority_gives_way_to_the_next(three: ClusterUnderTest, record
     three.until("the pooler is gone", lambda: not poolers(three))
 
 
-def issue(cluster: ClusterUnderTest, authority: Authority, host: str = "*") -> dict[str, bytes]:
+def issue(cluster: ClusterUnderTest, authority: CertificateAuthority, host: str = "*") -> dict[str, bytes]:
     certificate, key = authority.issue("orders", names=[f"{host}.{cluster.place.namespace}.svc"])
     return {"tls.crt": certificate, "tls.key": key, "ca.crt": authority.certificate}
 
@@ -143,7 +143,7 @@ def give(cluster: ClusterUnderTest, data: Mapping[str, bytes]) -> None:
 
 
 def test_given_ones_are_shown_renewed_and_judged(three: ClusterUnderTest, record_property: Record) -> None:
-    authority = Authority()
+    authority = CertificateAuthority()
     first = issue(three, authority)
     give(three, first)
     with writing(three, "shop-app", settings=three.engine.patient) as seen:
@@ -193,7 +193,7 @@ def test_given_ones_are_shown_renewed_and_judged(three: ClusterUnderTest, record
 
 
 def test_a_given_one_that_is_deleted_is_served_until_it_is_given_again(three: ClusterUnderTest) -> None:
-    authority = Authority()
+    authority = CertificateAuthority()
     former, following = issue(three, authority), issue(three, authority)
     # What somebody patched is not applied again.
     three.place.kubectl("delete", "secret", GIVEN, "--ignore-not-found")

@@ -90,7 +90,7 @@ def test_a_power_cut_of_all_nodes(cluster: Target, three: ClusterUnderTest, reco
                 devcluster.crash_node(number)
         finally:
             for number in numbers:
-                devcluster.start_node(number)
+                devcluster.restore_node(number)
         three.until("somebody leads and writes", lambda: three.sql(three.engine.writable) == "1", 240)
         record_property("seconds until it can be written", round(time.monotonic() - began, 1))
         three.wait_ready(seconds=400)

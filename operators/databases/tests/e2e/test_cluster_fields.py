@@ -16,7 +16,7 @@ from database_support.cluster_under_test import ClusterUnderTest, Place
 from devcluster.errors import CommandFailed
 from devcluster.images import tag
 from devcluster.target import Target
-from framework_support.certificates import Authority
+from framework_support.certificates import CertificateAuthority
 
 pytestmark = [pytest.mark.xdist_group("cluster-fields"), pytest.mark.timeout(1700), EACH]
 
@@ -38,7 +38,7 @@ def known(cluster: Target, of: Engine) -> set[str]:
 @pytest.fixture(scope="module")
 def orders(shared: Place, of: Engine, its: Fields) -> Iterator[ClusterUnderTest]:
     """A cluster with all first values."""
-    target, authority = shared.target, Authority()
+    target, authority = shared.target, CertificateAuthority()
     tag(its.cases["image"].first, its.other_image)
     given = {
         f"given-{name}": authority.issue("orders", names=[f"*.{shared.namespace}.svc", f"{name}.example.com"])

@@ -50,7 +50,7 @@ class Cluster:
     def leads(self) -> list[str]:
         """The pods that the Service -rw leads to."""
         endpoints: list[dict[str, Any]] = (
-            self.get("endpointslice", f"{NAME}-rw-ipv{layout.IP}").get("endpoints") or []
+            self.get("endpointslice", f"{NAME}-rw-ipv{layout.IP_FAMILY}").get("endpoints") or []
         )
         return [e["targetRef"]["name"] for e in endpoints]
 

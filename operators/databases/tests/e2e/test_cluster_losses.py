@@ -277,7 +277,7 @@ def test_the_applications_lost_secret_is_made_anew(three: ClusterUnderTest) -> N
 
 @EACH
 def test_services_that_are_lost_or_lead_elsewhere_are_as_they_were(three: ClusterUnderTest) -> None:
-    place, name, written = three.place, three.name, f"{three.name}-rw-ipv{layout.IP}"
+    place, name, written = three.place, three.name, f"{three.name}-rw-ipv{layout.IP_FAMILY}"
     # And the role that each does not lead to, or not alone.
     suffixes = {"rw": "replica", "ro": "primary", "r": "replica", "reports": "primary"}
     three.apply(services={"additional": [{"name": f"{name}-reports", "role": "ro"}]})

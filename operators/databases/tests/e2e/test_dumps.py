@@ -14,7 +14,7 @@ import yaml
 
 from database_support.cluster_engines import EACH, MYSQL, POSTGRESQL, Engine
 from database_support.cluster_under_test import Client, ClusterUnderTest, Place
-from framework_support.documented import DOCS
+from framework_support.documented_code import DOCS
 
 PAGE = (DOCS / "how-to" / "dump-and-restore.md").read_text()
 BLOCKS = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

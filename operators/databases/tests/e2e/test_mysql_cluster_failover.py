@@ -18,7 +18,7 @@ from devcluster.target import Target
 pytestmark = [pytest.mark.xdist_group("mysql-cluster-failover"), pytest.mark.timeout(900), ON_MYSQL]
 
 GAP = 15.0  # seconds without a write, at most
-SIDES: Mapping[str, Sequence[faults.Side]] = {
+SIDES: Mapping[str, Sequence[faults.Direction]] = {
     "both ways": ("--source", "--destination"),
     "what it sends": ("--source",),
     "what it is sent": ("--destination",),
@@ -99,7 +99,7 @@ def test_its_network_is_lost(
         pytest.skip("drops packets of the devcluster's pods")
     with failing_over(three) as seen, operator(cluster):
         began = time.time()
-        with faults.dropped(three.place, f"{seen.former}-0", *SIDES[lost]):
+        with faults.dropped_packets(three.place, f"{seen.former}-0", *SIDES[lost]):
             seen.another_leads()
             record_property("longest gap in writes, in seconds", round(seen.through.gap, 1))
         seen.all_follow()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
-from benchmarks.databases.gaps import of_first, overlap
+from benchmarks.databases.gaps import dual_primary_seconds, rows_of_first_server
 
 from database_support import operator_under_test
 from database_support.cluster_under_test import ClusterUnderTest, writing
@@ -76,10 +76,10 @@ def test_a_primary_cut_off_leaves_rw_with_the_operator_away(
         record_property("seconds without writes, seen by the others", round(outside.gap, 1))
         assert outside.gap < TAKES_OVER
         for seen in (inside, hasty):
-            alone = of_first(seen.acknowledged)
+            alone = rows_of_first_server(seen.acknowledged)
             # Who is cut off hears of it by silence alone, and until then has nobody's word but its own.
             record_property(f"{seen.table}: seconds that it was written to alone", round(alone[-1].moment - since, 1))
-            assert overlap(alone, outside.acknowledged, since) == 0.0, "no two primaries at a time"
+            assert dual_primary_seconds(alone, outside.acknowledged, since) == 0.0, "no two primaries at a time"
         assert outside.lost() == 0
         assert inside.lost() == 0
         record_property("rows that were to be committed without a standby, and are lost", hasty.lost())

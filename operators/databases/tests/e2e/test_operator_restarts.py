@@ -190,7 +190,7 @@ def next_operator(cluster: Target, of: Engine, tmp_path: Path) -> Iterator[str]:
         checkout / "operators/databases/images/operator/Containerfile",
         checkout,
         sources=partial(wheels.sources, checkout),
-        gather=partial(wheels.context, checkout),
+        gather=partial(wheels.fill_context, checkout),
     )
     image = ensure(recipe, Progress())
     load(image)

@@ -183,6 +183,6 @@ def test_writes_go_on_without_the_api_server(cluster: PatroniCluster) -> None:
             assert unready(cluster) == {}
             return cluster.sql(leader, insert) == "t"
 
-        wait_until("45 s of writes", written, seconds=80, every=1)
+        wait_until("45 s of writes", written, seconds=80, interval=1)
     wait_until("Patroni renews its lease", cluster.settled, seconds=60)
     assert cluster.leader() == leader

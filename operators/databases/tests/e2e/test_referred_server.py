@@ -12,7 +12,7 @@ import pytest
 from database_support.cluster_engines import EACH, POSTGRESQL
 from database_support.cluster_under_test import Place
 from database_support.referred_server import REGISTRAR, REGISTRY, ReferredServer, secret
-from framework_support.certificates import Authority
+from framework_support.certificates import CertificateAuthority
 
 pytestmark = [pytest.mark.xdist_group("referred-server"), EACH]
 
@@ -129,7 +129,7 @@ def test_a_server_that_goes_away_for_a_while(server: ReferredServer, record_prop
     assert server.ask(place.secret("novice-user"), "SELECT 1") == "1"
 
 
-def certificates(place: Place, name: str, authority: Authority) -> None:
+def certificates(place: Place, name: str, authority: CertificateAuthority) -> None:
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
     place.make({**manifest, "data": {"bundle.pem": authority.certificate.decode()}})
 
@@ -140,7 +140,7 @@ def test_its_certificate_is_verified(server: ReferredServer) -> None:
     entry = f"--from-literal=ca.crt={server.authority.certificate.decode()}"
     place.kubectl("create", "secret", "generic", "its-authority", entry)
     certificates(place, "its-authority", server.authority)
-    certificates(place, "another", Authority())
+    certificates(place, "another", CertificateAuthority())
     server.serve("alias")
     secret = {"secretKeyRef": {"name": "its-authority", "key": "ca.crt"}}
     known = {"configMapKeyRef": {"name": "its-authority", "key": "bundle.pem"}}
@@ -216,7 +216,7 @@ def test_an_administrator_who_shows_a_certificate(server: ReferredServer) -> Non
     place, password = server.place, secrets.token_urlsafe(12)
     server.appoint(password)
     place.make(secret(REGISTRAR, {"login": REGISTRAR, "word": password, "username": "nobody", "password": "wrong"}))
-    for name, authority in (("shown", server.authority), ("strange", Authority())):
+    for name, authority in (("shown", server.authority), ("strange", CertificateAuthority())):
         certificate, key = authority.issue(REGISTRAR)
         place.make({**secret(name, {"tls.crt": certificate, "tls.key": key}), "type": "kubernetes.io/tls"})
     administrator = {"name": REGISTRAR, "usernameKey": "login", "passwordKey": "word"}

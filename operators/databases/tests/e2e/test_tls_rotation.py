@@ -165,7 +165,7 @@ def bring(cluster: KeyedCluster, check: Callable[[], str]) -> None:
             cluster.reload(pod)
         return all(cluster.shown(pod) == wanted for pod in cluster.pods())
 
-    wait_until("every member shows the new certificate", shown, seconds=200, every=2)
+    wait_until("every member shows the new certificate", shown, seconds=200, interval=2)
 
 
 SENDERS = "SELECT string_agg(pid::text, ',' ORDER BY pid) FROM pg_stat_replication"

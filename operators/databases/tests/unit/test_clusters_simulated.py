@@ -15,7 +15,7 @@ WHOLE = os.environ.get("SIMULATE") == "whole"
 @pytest.mark.timeout(3600 if WHOLE else 120)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_comes_through(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    report = sweep(SCENARIOS[name], random_runs=50 if WHOLE else 1, most=None if WHOLE else 2)
+    report = sweep(SCENARIOS[name], random_runs=50 if WHOLE else 1, max_places=None if WHOLE else 2)
     with capsys.disabled():
         sys.stdout.write(f"\n{name}:\n{report}\n" if WHOLE else "")
-    assert report.complete is WHOLE
+    assert report.is_complete is WHOLE

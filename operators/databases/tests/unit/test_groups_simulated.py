@@ -15,10 +15,10 @@ WHOLE = os.environ.get("SIMULATE") == "whole"
 @pytest.mark.timeout(3600 if WHOLE else 120)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_comes_through(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    report = sweep(SCENARIOS[name], random_runs=50 if WHOLE else 1, most=None if WHOLE else 1)
+    report = sweep(SCENARIOS[name], random_runs=50 if WHOLE else 1, max_places=None if WHOLE else 1)
     with capsys.disabled():
         sys.stdout.write(f"\n{name}:\n{report}\n" if WHOLE else "")
-    assert report.complete is WHOLE
+    assert report.is_complete is WHOLE
 
 
 @pytest.mark.timeout(7200 if WHOLE else 120)
@@ -27,10 +27,10 @@ def test_an_agent_is_killed(name: str) -> None:
     """Before any of its calls; its server ends with it."""
     calls = agent_calls(SCENARIOS[name])
     for call in range(1, calls + 1) if WHOLE else [calls * 2 // 3]:
-        sweep(SCENARIOS[name], crash=call, random_runs=0, most=0)
+        sweep(SCENARIOS[name], crash=call, random_runs=0, max_places=0)
 
 
-@pytest.mark.parametrize("name, replay", [("operated", "miss:pods:31+300"), ("configured", "miss:pods:36+300")])
+@pytest.mark.parametrize("name, replay", [("operated", "relist:pods:31+300"), ("configured", "relist:pods:36+300")])
 def test_pods_are_not_what_they_were(name: str, replay: str) -> None:
     """-rw was taken from the primary as often as it wrote it, and servers were restarted again and again."""
     sweep(SCENARIOS[name], replay=replay)

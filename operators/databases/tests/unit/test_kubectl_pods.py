@@ -16,7 +16,7 @@ import yaml
 from database_support.access_rules import WITH_SECRETS
 from database_support.plugin_under_test import GROUP, KEY, call, pod, reached, server, set_ready
 from steersman.client import Client, MergePatch
-from steersman.errors import ApiError, ConnectionFailed, Status, error_from_status
+from steersman.errors import ApiError, ApiStatus, ConnectionFailed, error_from_status
 from steersman.meta import ObjectKey
 from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL
@@ -39,15 +39,17 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 def test_the_logs_of_all_instances_say_whose_they_are(server: InMemoryApiServer) -> None:
     server.load(pod("shop-0-0", "replica"), pod("shop-1-0", "primary"))
-    server.logs[ObjectKey(KEY.namespace, "shop-0-0")] = ["one", "two"]
-    server.logs[ObjectKey(KEY.namespace, "shop-1-0")] = ["three"]
+    server.pod_logs[ObjectKey(KEY.namespace, "shop-0-0")] = ["one", "two"]
+    server.pod_logs[ObjectKey(KEY.namespace, "shop-1-0")] = ["three"]
     assert call("logs", "shop").output == "shop-0  one\nshop-0  two\nshop-1  three\n"
     assert call("logs", "shop", "--tail", "1").output == "shop-0  two\nshop-1  three\n"
 
 
 UNREACHABLE: list[ApiError | ConnectionFailed] = [
-    error_from_status(Status(message="dial tcp 10.0.0.3:10250: no route to host", reason="InternalError", code=500)),
-    error_from_status(Status(message="pods is forbidden: no route to host", reason="Forbidden", code=403)),
+    error_from_status(
+        ApiStatus(message="dial tcp 10.0.0.3:10250: no route to host", reason="InternalError", code=500)
+    ),
+    error_from_status(ApiStatus(message="pods is forbidden: no route to host", reason="Forbidden", code=403)),
     ConnectionFailed("no route to host"),
 ]
 
@@ -58,7 +60,7 @@ def test_a_log_that_cannot_be_had_hides_no_other(
     server: InMemoryApiServer, failure: ApiError | ConnectionFailed, follow: list[str]
 ) -> None:
     server.load(pod("shop-0-0", "replica"), pod("shop-1-0", "primary"))
-    server.logs[ObjectKey(KEY.namespace, "shop-1-0")] = ["three"]
+    server.pod_logs[ObjectKey(KEY.namespace, "shop-1-0")] = ["three"]
     server.fail_next(matching("GET", "/shop-0-0/log"), failure)
     told = call("logs", "shop", *follow)
     assert told.stdout == "shop-1  three\n"
@@ -90,7 +92,7 @@ def test_followed_logs_end_quietly_where_nobody_reads_on(
 ) -> None:
     server.load(pod("shop-0-0", "replica"), pod("shop-1-0", "primary"))
     for name in ("shop-0-0", "shop-1-0"):
-        server.logs[ObjectKey(KEY.namespace, name)] = ["one", "two"]
+        server.pod_logs[ObjectKey(KEY.namespace, name)] = ["one", "two"]
 
     def closed(_: str) -> None:
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
@@ -172,7 +174,7 @@ def test_a_report_has_all_but_what_is_secret(server: InMemoryApiServer, tmp_path
         "stringData": {"username": "postgres", "password": "hunter2-of-shop"},
     }
     server.load(pod("shop-1-0", "primary"), secret)
-    server.logs[ObjectKey(KEY.namespace, "shop-1-0")] = ["a line"]
+    server.pod_logs[ObjectKey(KEY.namespace, "shop-1-0")] = ["a line"]
     path = tmp_path / "shop.tar.gz"
     told = json.loads(call("report", "shop", "--file", str(path), "-o", "json").stdout)
     assert told["file"] == str(path)
@@ -226,7 +228,7 @@ def test_a_report_has_no_secret_of_an_access_rule(server: InMemoryApiServer, tmp
         'LOG:  could not parse RADIUS secret list "hunter2,,hunter2"',
         "the last line",
     ]
-    server.logs[ObjectKey(KEY.namespace, "shop-1-0")] = log
+    server.pod_logs[ObjectKey(KEY.namespace, "shop-1-0")] = log
     path = tmp_path / "shop.tar.gz"
     call("report", "shop", "--file", str(path))
     texts = archived(path)
@@ -274,8 +276,8 @@ def test_a_report_has_the_logs_of_poolers_and_jobs(server: InMemoryApiServer, tm
     for each in (pooler, job):
         del each["metadata"]["labels"][MEMBER_OF_LABEL]
     server.load(pod("shop-1-0", "primary"), pooler, job)
-    server.logs[ObjectKey(KEY.namespace, "shop-1-0")] = ["a line"]
-    server.logs[ObjectKey(KEY.namespace, "shop-pooler-rw-x2x4z")] = ["closing because: server conn crashed?"]
+    server.pod_logs[ObjectKey(KEY.namespace, "shop-1-0")] = ["a line"]
+    server.pod_logs[ObjectKey(KEY.namespace, "shop-pooler-rw-x2x4z")] = ["closing because: server conn crashed?"]
     server.fail_next(matching("GET", "/shop-initial-b5b7c/log"), ConnectionFailed("no route to host"))
     path = tmp_path / "shop.tar.gz"
     told = call("report", "shop", "--file", str(path))
@@ -314,7 +316,7 @@ def test_a_report_has_nothing_of_a_release_of_the_same_name(server: InMemoryApiS
 
 def test_a_report_names_the_log_that_it_lacks(server: InMemoryApiServer, tmp_path: Path) -> None:
     server.load(pod("shop-0-0", "replica"), pod("shop-1-0", "primary"))
-    server.logs[ObjectKey(KEY.namespace, "shop-1-0")] = ["a line"]
+    server.pod_logs[ObjectKey(KEY.namespace, "shop-1-0")] = ["a line"]
     server.fail_next(matching("GET", "/shop-0-0/log"), ConnectionFailed("no route to host"), times=2)
     path = tmp_path / "shop.tar.gz"
     told = call("report", "shop", "--file", str(path))

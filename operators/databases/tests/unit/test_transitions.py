@@ -10,7 +10,7 @@ import pytest
 from database_support.explored_kinds import hints, systems
 from steersman_databases.api import Database
 from steersman_testing import run_virtual
-from steersman_testing.transitions import Budget, Report, explore
+from steersman_testing.transitions import Budget, ExplorationReport, explore
 
 WHOLE = os.environ.get("SIMULATE") == "whole"
 
@@ -24,7 +24,7 @@ def test_follows_every_change(deletion_policy: str, capsys: pytest.CaptureFixtur
     assert report.coverage.missing() == []
 
 
-def told(what: str, report: Report, capsys: pytest.CaptureFixture[str]) -> None:
+def told(what: str, report: ExplorationReport, capsys: pytest.CaptureFixture[str]) -> None:
     """Fails where the operator did not follow; a whole run shows what it tried."""
     with capsys.disabled():
         sys.stdout.write(f"\n{what}:\n{report}\n" if WHOLE else "")

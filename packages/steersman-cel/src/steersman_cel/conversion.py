@@ -10,12 +10,12 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from steersman_cel.errors import refused_here
-from steersman_cel.precision import TOO_FINE, is_finer
-from steersman_cel.types import escaped
-from steersman_cel.values import JsonObject, is_list, is_map, map_at
+from steersman_cel.errors import not_implemented
+from steersman_cel.precision import SUB_MICROSECOND_ERROR, is_sub_microsecond
+from steersman_cel.types import escape_identifier
+from steersman_cel.values import JsonObject, get_object, is_list, is_map
 
-_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-zµ]+)")
+_DURATION_PATTERN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-zµ]+)")
 _SECONDS = {
     "ns": 1e-9,
     "us": 1e-6,
@@ -27,7 +27,7 @@ _SECONDS = {
     "d": 86400.0,
     "w": 604800.0,
 }
-_UNITS = {
+_UNIT_ALIASES = {
     **dict.fromkeys(("nano",), "ns"),
     **dict.fromkeys(("micro",), "us"),
     **dict.fromkeys(("milli",), "ms"),
@@ -42,61 +42,61 @@ _UNITS = {
 def to_cel(value: Any, schema: JsonObject, *, root: bool = False) -> Any:
     """``value`` as CEL sees it: names escaped, numbers in their types, times normalized, metadata only named."""
     if is_map(value):
-        return _object_to_cel(value, schema, whole=root or bool(schema.get("x-kubernetes-embedded-resource")))
+        return _object_to_cel(value, schema, is_resource=root or bool(schema.get("x-kubernetes-embedded-resource")))
     if is_list(value):
-        items = map_at(schema, "items")
+        items = get_object(schema, "items")
         return [to_cel(v, items) for v in value]
     if schema.get("type") == "number" and type(value) is int:
         return float(value)
     if schema.get("type") == "integer" and type(value) is float:
         return int(value)
     if schema.get("type") == "string" and isinstance(value, str):
-        return _text_to_cel(value, schema.get("format", ""))
+        return _string_to_cel(value, schema.get("format", ""))
     return value
 
 
-def _text_to_cel(value: str, form: str) -> Any:
+def _string_to_cel(value: str, form: str) -> Any:
     match form:
         case "byte":
             return base64.b64decode(value)
         case "date":
             return f"{value}T00:00:00Z"
         case "date-time":
-            if is_finer(value):
-                raise refused_here(TOO_FINE + value)
+            if is_sub_microsecond(value):
+                raise not_implemented(SUB_MICROSECOND_ERROR + value)
             moment = datetime.fromisoformat(value.upper())
             return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
         case "duration":
-            seconds = _seconds(value)
+            seconds = _parse_duration_seconds(value)
             if round(seconds * 10**9) % 1000:
-                raise refused_here(TOO_FINE + value)
+                raise not_implemented(SUB_MICROSECOND_ERROR + value)
             return f"{seconds:.9f}s"
         case _:
             return value
 
 
-def _seconds(text: str) -> float:
-    total = sum(float(n) * _SECONDS[_unit(unit.lower())] for n, unit in _DURATION.findall(text))
+def _parse_duration_seconds(text: str) -> float:
+    total = sum(float(n) * _SECONDS[_normalize_unit(unit.lower())] for n, unit in _DURATION_PATTERN.findall(text))
     return -total if text.startswith("-") else total
 
 
-def _unit(unit: str) -> str:
-    return unit if unit in _SECONDS else next((u for name, u in _UNITS.items() if unit.startswith(name)), "ns")
+def _normalize_unit(unit: str) -> str:
+    return unit if unit in _SECONDS else next((u for name, u in _UNIT_ALIASES.items() if unit.startswith(name)), "ns")
 
 
-def _object_to_cel(value: JsonObject, schema: JsonObject, *, whole: bool) -> JsonObject:
-    properties, additional = map_at(schema, "properties"), schema.get("additionalProperties")
+def _object_to_cel(value: JsonObject, schema: JsonObject, *, is_resource: bool) -> JsonObject:
+    properties, additional = get_object(schema, "properties"), schema.get("additionalProperties")
     result: JsonObject = {}
     for name, content in value.items():
-        if whole and name in ("apiVersion", "kind"):
+        if is_resource and name in ("apiVersion", "kind"):
             result[name] = content
-        elif whole and name == "metadata":
+        elif is_resource and name == "metadata":
             result[name] = {k: content[k] for k in ("name", "generateName") if k in content}
         elif name in properties:
             inner: JsonObject = properties[name]
             # A null counts as an absent field.
-            if content is not None and (spelled := escaped(name)):
-                result[spelled] = to_cel(content, inner)
+            if content is not None and (escaped_name := escape_identifier(name)):
+                result[escaped_name] = to_cel(content, inner)
         elif is_map(additional):
             result[name] = to_cel(content, additional)
     return result

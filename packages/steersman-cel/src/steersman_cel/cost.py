@@ -9,48 +9,69 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import NamedTuple
 
-from steersman_cel.callcosts import MOST, UNKNOWN, Argument, Estimate, Size, add, call_estimate, multiply
-from steersman_cel.checker import Checked
+from steersman_cel.call_costs import (
+    MAX_COST,
+    UNKNOWN_SIZE,
+    ArgumentEstimate,
+    CallEstimate,
+    SizeEstimate,
+    add,
+    estimate_call,
+    multiply,
+)
+from steersman_cel.checker import CheckedExpr
 from steersman_cel.declarations import Overload
-from steersman_cel.expansion import Expansion
-from steersman_cel.syntax import Call, Comprehension, Ident, ListOf, Literal, MapOf, Node, Select, length
-from steersman_cel.types import REQUEST, Type
+from steersman_cel.macro_expansion import MacroExpander
+from steersman_cel.syntax_tree import (
+    Call,
+    Comprehension,
+    Ident,
+    ListExpr,
+    Literal,
+    MapExpr,
+    Node,
+    Select,
+    literal_size,
+)
+from steersman_cel.types import MAX_REQUEST_BYTES, Type
 
-EXPRESSION_LIMIT = 10_000_000
+RULE_COST_LIMIT = 10_000_000
 """What one rule of a definition may cost, with all the values that it is evaluated on."""
-DEFINITION_LIMIT = 100_000_000
+CRD_COST_LIMIT = 100_000_000
 """What all rules of a schema may cost together."""
 
-_MAKE_LIST, _MAKE_MAP = 10, 30
+_LIST_CREATE_COST, _MAP_CREATE_COST = 10, 30
 _SCALARS = ("bool", "double", "duration", "int", "timestamp", "uint")
 _STRUCTS = ("map", "kubernetes.Quantity", "kubernetes.Semver", "kubernetes.URL", "kubernetes.NamedFormat")
-_ADVICE = (
+_COST_ADVICE = (
     "try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are "
     "declared"
 )
 
 
-def estimated_cost(root: Node, checked: Checked, self_type: Type) -> int:
+def estimate_cost(root: Node, checked: CheckedExpr, self_type: Type) -> int:
     """What the expression ``root`` costs at most, where ``self`` is of ``self_type``."""
-    coster = _Coster(replace(checked, types=dict(checked.types), overloads=dict(checked.overloads)), self_type)
-    return coster.of(root)
+    coster = _CostEstimator(replace(checked, types=dict(checked.types), overloads=dict(checked.overloads)), self_type)
+    return coster.estimate(root)
 
 
-def repeated_cost(cost: int, times: int | None, self_type: Type) -> int:
+def total_cost(cost: int, cardinality: int | None, self_type: Type) -> int:
     """What an expression costs for all values that it is evaluated on.
 
     Args:
         times: how many these are at most; None where no list or map around tells.
         self_type: their type: so many as fit into a request.
     """
-    return multiply(cost, REQUEST // (self_type.least + 1) if times is None else times)
+    return multiply(
+        cost, MAX_REQUEST_BYTES // (self_type.min_serialized_size + 1) if cardinality is None else cardinality
+    )
 
 
-def over_budget(what: str, cost: int, limit: int) -> str:
+def budget_error(subject: str, cost: int, limit: int) -> str:
     """How the API server refuses ``what`` because of its cost."""
     factor = cost / limit
-    told = "more than 100x" if factor > 100 else f"{factor:f}x" if factor < 1.5 else f"{factor:.1f}x"
-    return f"{what} exceeds budget by factor of {told} ({_ADVICE})"
+    excess = "more than 100x" if factor > 100 else f"{factor:f}x" if factor < 1.5 else f"{factor:.1f}x"
+    return f"{subject} exceeds budget by factor of {excess} ({_COST_ADVICE})"
 
 
 class _Path:
@@ -66,11 +87,11 @@ class _Path:
         self._cells = cells
         self._length = count
 
-    def to(self, name: str) -> _Path:
+    def child(self, name: str) -> _Path:
         """The path one step further."""
         if self._length == len(self._cells):
-            room = max(1, 2 * self._length) - self._length - 1
-            return _Path([*self._cells, name, *[""] * room], self._length + 1)
+            padding = max(1, 2 * self._length) - self._length - 1
+            return _Path([*self._cells, name, *[""] * padding], self._length + 1)
         self._cells[self._length] = name
         return _Path(self._cells, self._length + 1)
 
@@ -78,36 +99,36 @@ class _Path:
         return self._cells[: self._length]
 
 
-_NOWHERE = _Path([], 0)
+_NO_PATH = _Path([], 0)
 
 
-class _Entries(NamedTuple):
+class _EntrySizes(NamedTuple):
     """The sizes of what a list or a map holds."""
 
     kind: str
-    key: Size
-    value: Size
+    key: SizeEstimate
+    value: SizeEstimate
 
 
-class _Local(NamedTuple):
+class _LocalVariable(NamedTuple):
     """A variable of a macro."""
 
     path: _Path
-    size: Size | None
-    entries: _Entries | None
+    size: SizeEstimate | None
+    entries: _EntrySizes | None
 
 
-class _Coster:
-    def __init__(self, checked: Checked, self_type: Type) -> None:
+class _CostEstimator:
+    def __init__(self, checked: CheckedExpr, self_type: Type) -> None:
         self._checked = checked
         self._self = self_type
-        self._expansion = Expansion(checked)
+        self._expansion = MacroExpander(checked)
         self._paths: dict[int, _Path] = {}
-        self._sizes: dict[int, Size] = {}
-        self._entries: dict[int, _Entries] = {}
-        self._scopes: dict[str, list[_Local]] = {}
+        self._sizes: dict[int, SizeEstimate] = {}
+        self._entries: dict[int, _EntrySizes] = {}
+        self._scopes: dict[str, list[_LocalVariable]] = {}
 
-    def of(self, node: Node) -> int:
+    def estimate(self, node: Node) -> int:
         """What ``node`` costs at most."""
         match node:
             case Literal():
@@ -117,11 +138,11 @@ class _Coster:
             case Select():
                 return self._select(node)
             case Call():
-                macro = self._expansion.of(node)
-                return self._call(node) if macro is None else self.of(macro)
-            case ListOf():
+                macro = self._expansion.expand(node)
+                return self._call(node) if macro is None else self.estimate(macro)
+            case ListExpr():
                 return self._list(node)
-            case MapOf():
+            case MapExpr():
                 return self._map(node)
             case Comprehension():
                 return self._bind(node) if _is_bind(node) else self._comprehension(node)
@@ -131,63 +152,63 @@ class _Coster:
     def _type(self, node: Node) -> Type:
         return self._checked.types[node.id]
 
-    def _local(self, name: str) -> _Local | None:
+    def _local(self, name: str) -> _LocalVariable | None:
         found = self._scopes.get(name)
         return found[-1] if found else None
 
     def _path(self, node: Node) -> _Path:
         if isinstance(node, Ident) and (local := self._local(node.name)) is not None:
             return local.path
-        return self._paths.get(node.id, _NOWHERE)
+        return self._paths.get(node.id, _NO_PATH)
 
-    def _declared(self, path: list[str]) -> Size | None:
+    def _declared_size(self, path: list[str]) -> SizeEstimate | None:
         """The size that the schema tells of what is found at ``path``."""
         if not path:
             return None
-        at = self._self
+        current = self._self
         for name in path[1:]:
-            found = _within(at, name)
+            found = _element_type(current, name)
             if found is None:
                 return None
-            at = found
-        return Size(0, at.most)
+            current = found
+        return SizeEstimate(0, current.max_elements)
 
-    def _size(self, node: Node) -> Size | None:
+    def _size(self, node: Node) -> SizeEstimate | None:
         if (known := self._sizes.get(node.id)) is not None:
             return known
         match node:
             case Literal():
-                return Size(length(node), length(node))
-            case ListOf():
-                return Size(len(node.items), len(node.items))
-            case MapOf():
-                return Size(len(node.entries), len(node.entries))
+                return SizeEstimate(literal_size(node), literal_size(node))
+            case ListExpr():
+                return SizeEstimate(len(node.items), len(node.items))
+            case MapExpr():
+                return SizeEstimate(len(node.entries), len(node.entries))
             case _:
                 pass
-        if (declared := self._declared(self._path(node).names())) is not None:
+        if (declared := self._declared_size(self._path(node).names())) is not None:
             self._sizes[node.id] = declared
             return declared
         if _is_scalar(self._type(node)):
-            return Size(1, 1)
+            return SizeEstimate(1, 1)
         local = self._local(node.name) if isinstance(node, Ident) else None
         return local.size if local is not None else None
 
-    def _sized(self, node: Node) -> Size:
-        return self._size(node) or UNKNOWN
+    def _size_or_unknown(self, node: Node) -> SizeEstimate:
+        return self._size(node) or UNKNOWN_SIZE
 
-    def _held(self, node: Node) -> _Entries | None:
+    def _entries_of(self, node: Node) -> _EntrySizes | None:
         if (known := self._entries.get(node.id)) is not None:
             return known
         local = self._local(node.name) if isinstance(node, Ident) else None
         return local.entries if local is not None else None
 
-    def _argument(self, node: Node) -> Argument:
+    def _argument(self, node: Node) -> ArgumentEstimate:
         kind, size, item = self._type(node), self._size(node), None
         if kind.params:
             path = self._path(node).names()
-            item = self._declared([*path, "@items"]) if path else None
-            item = item or UNKNOWN
-        return Argument(node, kind, size or UNKNOWN, size is not None, item)
+            item = self._declared_size([*path, "@items"]) if path else None
+            item = item or UNKNOWN_SIZE
+        return ArgumentEstimate(node, kind, size or UNKNOWN_SIZE, size is not None, item)
 
     # Expressions
 
@@ -200,155 +221,169 @@ class _Coster:
         if node.operand.id not in self._checked.types:
             # The name of a type, which has dots.
             return self._ident(node.id, node.field)
-        cost = self.of(node.operand)
-        if node.test:
+        cost = self.estimate(node.operand)
+        if node.is_presence_test:
             return cost
         kind = self._type(node.operand)
-        self._paths[node.id] = self._path(node.operand).to(node.field)
+        self._paths[node.id] = self._path(node.operand).child(node.field)
         return cost + (kind.fields is not None or kind.name in _STRUCTS)
 
-    def _list(self, node: ListOf) -> int:
-        cost = _MAKE_LIST + sum(map(self.of, node.items))
-        self._entries[node.id] = _Entries("list", Size(1, 1), self._joined(node.items))
-        return min(cost, MOST)
+    def _list(self, node: ListExpr) -> int:
+        cost = _LIST_CREATE_COST + sum(map(self.estimate, node.items))
+        self._entries[node.id] = _EntrySizes("list", SizeEstimate(1, 1), self._union_of_sizes(node.items))
+        return min(cost, MAX_COST)
 
-    def _map(self, node: MapOf) -> int:
-        cost = _MAKE_MAP
+    def _map(self, node: MapExpr) -> int:
+        cost = _MAP_CREATE_COST
         for entry in node.entries:
-            cost += self.of(entry.key) + self.of(entry.value)
+            cost += self.estimate(entry.key) + self.estimate(entry.value)
         keys, values = [e.key for e in node.entries], [e.value for e in node.entries]
-        self._entries[node.id] = _Entries("map", self._joined(keys), self._joined(values))
-        return min(cost, MOST)
+        self._entries[node.id] = _EntrySizes("map", self._union_of_sizes(keys), self._union_of_sizes(values))
+        return min(cost, MAX_COST)
 
-    def _joined(self, nodes: list[Node]) -> Size:
-        size = Size(MOST if nodes else 0, 0)
+    def _union_of_sizes(self, nodes: list[Node]) -> SizeEstimate:
+        size = SizeEstimate(MAX_COST if nodes else 0, 0)
         for node in nodes:
-            size = size.union(self._sized(node))
+            size = size.union(self._size_or_unknown(node))
         return size
 
     # Calls
 
     def _call(self, node: Call) -> int:
         if node.function == "dyn":
-            cost = add(1, self.of(node.args[0]))
+            cost = add(1, self.estimate(node.args[0]))
             self._copy_sizes(node, node.args[0])
             return cost
         if node.function == "_?._":
-            return add(1, self.of(node.args[0]))
+            return add(1, self.estimate(node.args[0]))
         costs: list[int] = []
-        arguments: list[Argument] = []
+        arguments: list[ArgumentEstimate] = []
         for part in node.args:
-            costs.append(self.of(part))
+            costs.append(self.estimate(part))
             arguments.append(self._argument(part))
         if node.function in ("_&&_", "_||_"):
             return add(*costs)
         if node.function == "_?_:_":
-            return self._either(node, costs)
-        total = min(sum(costs), MOST)
+            return self._conditional(node, costs)
+        total = min(sum(costs), MAX_COST)
         overloads = self._checked.overloads.get(node.id, [])
         target = None
         if node.target is not None and any(o.member for o in overloads):
-            total = add(total, self.of(node.target))
+            total = add(total, self.estimate(node.target))
             target = self._argument(node.target)
         estimates = self._estimates(node, overloads, target, arguments)
         return add(total, max((e.cost for e in estimates), default=0))
 
-    def _either(self, node: Call, costs: list[int]) -> int:
+    def _conditional(self, node: Call, costs: list[int]) -> int:
         _, yes, no = node.args
-        one, two = self._held(yes), self._held(no)
-        if one is not None and two is not None:
-            self._entries[node.id] = _Entries(one.kind, one.key.union(two.key), one.value.union(two.value))
-        self._sizes[node.id] = self._sized(yes).union(self._sized(no))
+        yes_entries, no_entries = self._entries_of(yes), self._entries_of(no)
+        if yes_entries is not None and no_entries is not None:
+            self._entries[node.id] = _EntrySizes(
+                yes_entries.kind, yes_entries.key.union(no_entries.key), yes_entries.value.union(no_entries.value)
+            )
+        self._sizes[node.id] = self._size_or_unknown(yes).union(self._size_or_unknown(no))
         return add(costs[0], max(costs[1:]))
 
     def _estimates(
-        self, node: Call, overloads: list[Overload], target: Argument | None, arguments: list[Argument]
-    ) -> list[Estimate]:
-        found: list[Estimate] = []
-        size: Size | None = None
+        self,
+        node: Call,
+        overloads: list[Overload],
+        target: ArgumentEstimate | None,
+        arguments: list[ArgumentEstimate],
+    ) -> list[CallEstimate]:
+        found: list[CallEstimate] = []
+        size: SizeEstimate | None = None
         for overload in overloads:
-            estimate = call_estimate(overload, target, arguments)
+            estimate = estimate_call(overload, target, arguments)
             found.append(estimate)
             if estimate.size is not None:
                 size = estimate.size if size is None else size.union(estimate.size)
             if overload.name == "_[_]" and overload.params[0].name in ("list", "map"):
-                held = self._held(node.args[0])
+                held = self._entries_of(node.args[0])
                 size = held.value if held is not None else None
                 step = "@items" if overload.params[0].name == "list" else "@values"
-                self._paths[node.id] = self._path(node.args[0]).to(step)
+                self._paths[node.id] = self._path(node.args[0]).child(step)
             if overload.name == "_+_" and overload.params[0].name in ("string", "bytes", "list"):
-                self._joined_entries(node)
+                self._union_entries(node)
             if size is None:
                 size = self._size(node)
         if size is not None:
             self._sizes[node.id] = size
         return found
 
-    def _joined_entries(self, node: Call) -> None:
-        one, two = (self._held(a) for a in node.args)
-        if one is not None and two is not None:
-            self._entries[node.id] = _Entries(one.kind, one.key.union(two.key), one.value.union(two.value))
+    def _union_entries(self, node: Call) -> None:
+        left_entries, right_entries = (self._entries_of(a) for a in node.args)
+        if left_entries is not None and right_entries is not None:
+            self._entries[node.id] = _EntrySizes(
+                left_entries.kind,
+                left_entries.key.union(right_entries.key),
+                left_entries.value.union(right_entries.value),
+            )
 
     def _copy_sizes(self, node: Node, other: Node) -> None:
         if (size := self._size(other)) is not None:
             self._sizes[node.id] = size
-        if (held := self._held(other)) is not None:
+        if (held := self._entries_of(other)) is not None:
             self._entries[node.id] = held
 
     # Macros
 
     def _bind(self, node: Comprehension) -> int:
-        cost = add(self.of(node.range), self.of(node.init))
-        self._push(node.accu, _Local(self._path(node.init), self._size(node.init), self._held(node.init)))
-        cost = add(cost, self.of(node.result))
+        cost = add(self.estimate(node.range), self.estimate(node.init))
+        self._push(
+            node.accu, _LocalVariable(self._path(node.init), self._size(node.init), self._entries_of(node.init))
+        )
+        cost = add(cost, self.estimate(node.result))
         self._scopes[node.accu].pop()
         self._copy_sizes(node, node.result)
         return cost
 
     def _comprehension(self, node: Comprehension) -> int:
-        cost = add(self.of(node.range), self.of(node.init))
-        self._push(node.accu, _Local(self._path(node.init), self._size(node.init), self._held(node.init)))
+        cost = add(self.estimate(node.range), self.estimate(node.init))
+        self._push(
+            node.accu, _LocalVariable(self._path(node.init), self._size(node.init), self._entries_of(node.init))
+        )
         self._push_items(node)
-        step = add(self.of(node.condition), self.of(node.step))
+        step = add(self.estimate(node.condition), self.estimate(node.step))
         for name in (node.var, node.var2):
             if name:
                 self._scopes[name].pop()
-        cost = add(cost, self.of(node.result))
+        cost = add(cost, self.estimate(node.result))
         self._scopes[node.accu].pop()
-        over = self._sized(node.range)
-        cost = add(cost, multiply(over.most, step))
+        range_size = self._size_or_unknown(node.range)
+        cost = add(cost, multiply(range_size.most, step))
         if isinstance(node.init, Literal):
-            self._sizes[node.id] = self._sized(node.init)
-        elif isinstance(node.init, ListOf | MapOf):
-            self._sizes[node.id] = over
-            if (held := self._held(node.step)) is not None:
+            self._sizes[node.id] = self._size_or_unknown(node.init)
+        elif isinstance(node.init, ListExpr | MapExpr):
+            self._sizes[node.id] = range_size
+            if (held := self._entries_of(node.step)) is not None:
                 self._entries[node.id] = held
         return cost
 
-    def _push(self, name: str, local: _Local) -> None:
+    def _push(self, name: str, local: _LocalVariable) -> None:
         self._scopes.setdefault(name, []).append(local)
 
     def _push_items(self, node: Comprehension) -> None:
-        held, path = self._held(node.range), self._path(node.range)
+        held, path = self._entries_of(node.range), self._path(node.range)
         is_list = (held.kind if held is not None else self._type(node.range).name) == "list"
         key, value = (held.key, held.value) if held is not None else (None, None)
         if node.var2:
-            self._push(node.var, _Local(path.to("@indices" if is_list else "@keys"), key, None))
-            self._push(node.var2, _Local(path.to("@items" if is_list else "@values"), value, None))
+            self._push(node.var, _LocalVariable(path.child("@indices" if is_list else "@keys"), key, None))
+            self._push(node.var2, _LocalVariable(path.child("@items" if is_list else "@values"), value, None))
         elif is_list:
-            self._push(node.var, _Local(path.to("@items"), value, None))
+            self._push(node.var, _LocalVariable(path.child("@items"), value, None))
         else:
-            self._push(node.var, _Local(path.to("@keys"), key, None))
+            self._push(node.var, _LocalVariable(path.child("@keys"), key, None))
 
 
-def _within(at: Type, name: str) -> Type | None:
+def _element_type(container: Type, name: str) -> Type | None:
     match name:
         case "@items" | "@values":
-            return at.params[-1] if at.params else None
+            return container.params[-1] if container.params else None
         case "@keys":
-            return at.params[0] if at.name == "map" else None
+            return container.params[0] if container.name == "map" else None
         case _:
-            return at.fields.get(name) if at.fields is not None else None
+            return container.fields.get(name) if container.fields is not None else None
 
 
 def _is_scalar(kind: Type) -> bool:
@@ -358,7 +393,7 @@ def _is_scalar(kind: Type) -> bool:
 
 
 def _is_bind(node: Comprehension) -> bool:
-    never = (
+    never_iterates = (
         isinstance(node.condition, Literal) and node.condition.kind == "bool" and node.condition.wire[-1:] != b"\1"
     )
-    return never and isinstance(node.range, ListOf) and not node.range.items
+    return never_iterates and isinstance(node.range, ListExpr) and not node.range.items

@@ -179,11 +179,11 @@ FORMATS = (
     *("dns1123Label", "dns1123Subdomain", "dns1035Label", "qualifiedName", "dns1123LabelPrefix"),
     *("dns1123SubdomainPrefix", "dns1035LabelPrefix", "labelValue", "uri", "uuid", "byte", "date", "datetime"),
 )
-_ORDERED = ("int", "uint", "double", "string", "bytes", "bool", "timestamp", "duration")
-_SORTED = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
-_NUMBERS = ("int", "uint", "double")
-_SIMPLE = {str(t): t for t in (INT, UINT, DOUBLE, BOOL, STRING, BYTES, NULL, DYN, TIMESTAMP, DURATION)} | {
-    name: Type(name, param=True) for name in "AB"
+_ORDERED_TYPES = ("int", "uint", "double", "string", "bytes", "bool", "timestamp", "duration")
+_SORTABLE_TYPES = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
+_NUMERIC_TYPES = ("int", "uint", "double")
+_SIMPLE_TYPES = {str(t): t for t in (INT, UINT, DOUBLE, BOOL, STRING, BYTES, NULL, DYN, TIMESTAMP, DURATION)} | {
+    name: Type(name, is_type_param=True) for name in "AB"
 }
 
 
@@ -201,11 +201,11 @@ def parse_type(text: str) -> Type:
     """The type that ``text`` writes, such as ``map(string,list(A))``."""
     name, bracket, inside = text.partition("(")
     if not bracket:
-        return _SIMPLE.get(name) or Type(name)
-    return Type(name, tuple(parse_type(part) for part in _split(inside[:-1])))
+        return _SIMPLE_TYPES.get(name) or Type(name)
+    return Type(name, tuple(parse_type(part) for part in _split_arguments(inside[:-1])))
 
 
-def _split(text: str) -> list[str]:
+def _split_arguments(text: str) -> list[str]:
     """The parts of ``text`` between the commas that no bracket encloses."""
     parts, depth = [""], 0
     for char in text:
@@ -217,36 +217,36 @@ def _split(text: str) -> list[str]:
     return [p for p in parts if p]
 
 
-def _overloads(name: str, told: str) -> list[Overload]:
+def _parse_overloads(name: str, signatures: str) -> list[Overload]:
     found: list[Overload] = []
-    for form in told.split():
+    for form in signatures.split():
         # S is any type that can be sorted.
-        kinds = _SORTED if re.search(r"\bS\b", form) else ("",)
-        found += [_overload(name, re.sub(r"\bS\b", kind, form)) for kind in kinds]
+        kinds = _SORTABLE_TYPES if re.search(r"\bS\b", form) else ("",)
+        found += [_parse_overload(name, re.sub(r"\bS\b", kind, form)) for kind in kinds]
     return found
 
 
-def _overload(name: str, form: str) -> Overload:
+def _parse_overload(name: str, form: str) -> Overload:
     member = form[0] != "("
     target, _, rest = form.partition(".(") if member else ("", "", form[1:])
     depth, end = 1, 0
     while depth:
         depth += (rest[end] == "(") - (rest[end] == ")")
         end += 1
-    params = [parse_type(p) for p in ([target] if member else []) + _split(rest[: end - 1])]
+    params = [parse_type(p) for p in ([target] if member else []) + _split_arguments(rest[: end - 1])]
     return Overload(name, tuple(params), parse_type(rest[end:]), member)
 
 
 @cache
-def functions() -> dict[str, list[Overload]]:
+def declared_functions() -> dict[str, list[Overload]]:
     """All functions by name."""
     found: dict[str, list[Overload]] = {}
     for line in (_STANDARD + _EXTENSIONS + _AUTHORIZATION).splitlines():
         if not line:
             continue
-        name, told = line.split(maxsplit=1)
-        found.setdefault(name, []).extend(_overloads(name, told))
-    pairs = [(t, t) for t in _ORDERED] + [(a, b) for a in _NUMBERS for b in _NUMBERS if a != b]
+        name, signatures = line.split(maxsplit=1)
+        found.setdefault(name, []).extend(_parse_overloads(name, signatures))
+    pairs = [(t, t) for t in _ORDERED_TYPES] + [(a, b) for a in _NUMERIC_TYPES for b in _NUMERIC_TYPES if a != b]
     for operator in ("_<_", "_<=_", "_>_", "_>=_"):
         found[operator] = [Overload(operator, (parse_type(a), parse_type(b)), BOOL, False) for a, b in pairs]
     for name in FORMATS:

@@ -10,27 +10,27 @@ from importlib import import_module
 from itertools import product
 from typing import Any
 
-from steersman_cel.checker import Checked, check, report
-from steersman_cel.cost import estimated_cost
-from steersman_cel.declarations import functions
-from steersman_cel.errors import refused_here
-from steersman_cel.functions import IMPLEMENTATIONS, Implementation, sent
+from steersman_cel.checker import CheckedExpr, check_types, format_errors
+from steersman_cel.cost import estimate_cost
+from steersman_cel.declarations import declared_functions
+from steersman_cel.errors import not_implemented
+from steersman_cel.functions import IMPLEMENTATIONS, Implementation, to_engine_value
 from steersman_cel.literals import (
     constant_calls,
-    mixed_literals,
-    unfit_literals,
-    wrong_constants,
+    constant_errors,
+    invalid_literals,
+    mixed_type_literals,
 )
-from steersman_cel.precision import TOO_FINE
-from steersman_cel.rewriting import PREFIX, rewrite
-from steersman_cel.syntax import Tree, read, write
+from steersman_cel.precision import SUB_MICROSECOND_ERROR
+from steersman_cel.rewrite import FUNCTION_PREFIX, rewrite_tree
+from steersman_cel.syntax_tree import Tree, decode_tree, encode_tree
 from steersman_cel.types import DYN, Type, optional_of
 
 _VARIABLES = ("self", "oldSelf", "object", "oldObject", "request")
-_ENGINE = ("cel", "ext.ext_strings", "ext.ext_optional")
+_ENGINE_MODULES = ("cel", "ext.ext_strings", "ext.ext_optional")
 _EXTENSIONS = ("ExtStrings", "ExtOptional")
-_KINDS = ("BOOL", "INT", "UINT", "DOUBLE", "STRING", "BYTES", "LIST", "MAP", "TIMESTAMP", "DURATION", "NULL")
-_KIND_OF = {
+_ENGINE_TYPES = ("BOOL", "INT", "UINT", "DOUBLE", "STRING", "BYTES", "LIST", "MAP", "TIMESTAMP", "DURATION", "NULL")
+_ENGINE_TYPE_OF = {
     "bool": "BOOL",
     "int": "INT",
     "uint": "UINT",
@@ -43,9 +43,9 @@ _KIND_OF = {
     "duration": "DURATION",
 }
 # What takes other things than the functions that are declared.
-_INNER = {
-    "list.indexOf": [("LIST", kind) for kind in _KINDS],
-    "list.lastIndexOf": [("LIST", kind) for kind in _KINDS],
+_INTERNAL_SIGNATURES = {
+    "list.indexOf": [("LIST", kind) for kind in _ENGINE_TYPES],
+    "list.lastIndexOf": [("LIST", kind) for kind in _ENGINE_TYPES],
     "format.isNamed": [("STRING",)],
     "format.problems": [("STRING", "STRING")],
     "@exact.duration": [("STRING",)],
@@ -54,19 +54,19 @@ _INNER = {
     "@mapOf": [("LIST", "LIST")],
     "@merged": [("LIST",)],
     "@nanoseconds": [("STRING",)],
-    "@same": [(left, right, "STRING") for left in ("LIST", "MAP", "STRING") for right in _KINDS],
+    "@same": [(left, right, "STRING") for left in ("LIST", "MAP", "STRING") for right in _ENGINE_TYPES],
     "@sortByAssociatedKeys": [("LIST", "LIST")],
     "@trimmed": [("STRING",)],
     "@union": [("LIST", "LIST", "STRING")],
     "@unsignedSum": [("LIST",)],
     "@within": [(item, "LIST", "STRING") for item in ("LIST", "MAP", "STRING")],
 }
-_PREFIXES = re.compile(r"^[A-Z]+(?:_[A-Z]+)*: ")
-_ABSENT_KEY = re.compile(r'Key not found in map : "(.*)"')
-_OUT_OF_BOUNDS = re.compile(r"Index error: index=(-?\d+) size=\d+")
-_NO_OVERLOAD = re.compile(r"No matching overloads found : (?:\(.*\)\.)?([^\s(]+)\(")
+_ERROR_PREFIXES = re.compile(r"^[A-Z]+(?:_[A-Z]+)*: ")
+_MISSING_KEY_ERROR = re.compile(r'Key not found in map : "(.*)"')
+_OUT_OF_BOUNDS_ERROR = re.compile(r"Index error: index=(-?\d+) size=\d+")
+_NO_OVERLOAD_ERROR = re.compile(r"No matching overloads found : (?:\(.*\)\.)?([^\s(]+)\(")
 # What the engine says, in the words of cel-go.
-_OTHERWISE = {
+_CEL_GO_MESSAGES = {
     "divide by zero": "division by zero",
     "cannot convert string to int": "type conversion error from 'string' to 'int'",
     "cannot convert string to uint": "type conversion error from 'string' to 'uint'",
@@ -80,7 +80,7 @@ _OTHERWISE = {
     "String to Timestamp conversion failed": "type conversion error from 'string' to 'google.protobuf.Timestamp'",
     "malformed UTF-8 bytes": "invalid UTF-8 in bytes, cannot convert to string",
 }
-_MACROS = (
+_MACRO_ERRORS = (
     (
         re.compile(r"(?:all|exists|exists_one)\(\) variable name must be a simple identifier"),
         "argument must be a simple name",
@@ -110,11 +110,11 @@ class Program:
     """
 
     type: Type
-    uses_old: bool
+    uses_old_self: bool
     _expression: Any
     cost: int = 0
 
-    def run(self, variables: Mapping[str, Any]) -> Any:
+    def evaluate(self, variables: Mapping[str, Any]) -> Any:
         """The value of the expression, in plain Python.
 
         Raises:
@@ -124,28 +124,28 @@ class Program:
         try:
             result = self._expression.eval(data=dict(variables))
         except RuntimeError as error:
-            raise EvaluationError(_told(str(error))) from error
+            raise EvaluationError(_translate_error(str(error))) from error
         if result.type().name() == "ERROR":
-            raise EvaluationError(_told(str(result.plain_value())))
+            raise EvaluationError(_translate_error(str(result.plain_value())))
         return result.plain_value()
 
 
-def _told(text: str) -> str:
-    text = _PREFIXES.sub("", text)
+def _translate_error(text: str) -> str:
+    text = _ERROR_PREFIXES.sub("", text)
     if text.startswith("Iteration budget exceeded"):
-        raise refused_here("CEL that goes over more than 10,000 items in one evaluation")
-    if text.startswith(TOO_FINE):
-        raise refused_here(text)
-    if found := _ABSENT_KEY.fullmatch(text):
+        raise not_implemented("CEL that goes over more than 10,000 items in one evaluation")
+    if text.startswith(SUB_MICROSECOND_ERROR):
+        raise not_implemented(text)
+    if found := _MISSING_KEY_ERROR.fullmatch(text):
         return f"no such key: {found[1]}"
-    if found := _OUT_OF_BOUNDS.fullmatch(text):
+    if found := _OUT_OF_BOUNDS_ERROR.fullmatch(text):
         return f"index out of bounds: {found[1]}"
-    if found := _NO_OVERLOAD.match(text):
+    if found := _NO_OVERLOAD_ERROR.match(text):
         return f"no such overload{': size' if found[1] == 'size' else ''}"
-    return _OTHERWISE.get(text, text)
+    return _CEL_GO_MESSAGES.get(text, text)
 
 
-def compile_rule(expression: str, self_type: Type, *, optional_old: bool) -> Program:
+def compile_rule(expression: str, self_type: Type, *, optional_old_self: bool) -> Program:
     """The program of ``expression`` on a ``self`` and an ``oldSelf`` of ``self_type``.
 
     Args:
@@ -155,10 +155,10 @@ def compile_rule(expression: str, self_type: Type, *, optional_old: bool) -> Pro
         CompilationError: the expression is malformed, or its types do not fit.
         ApiError: 501, it uses a function that is not imitated, or the engine is not installed.
     """
-    variables = {"self": self_type, "oldSelf": optional_of(self_type) if optional_old else self_type}
-    tree, checked = _checked(expression, variables)
-    cost = estimated_cost(tree.root, checked, self_type)
-    return replace(_program(tree, checked, optional_old=optional_old), cost=cost)
+    variables = {"self": self_type, "oldSelf": optional_of(self_type) if optional_old_self else self_type}
+    tree, checked = _parse_and_check(expression, variables)
+    cost = estimate_cost(tree.root, checked, self_type)
+    return replace(_build_program(tree, checked, optional_old_self=optional_old_self), cost=cost)
 
 
 def compile_expression(expression: str, variables: Mapping[str, Type]) -> Program:
@@ -166,42 +166,42 @@ def compile_expression(expression: str, variables: Mapping[str, Type]) -> Progra
 
     Raises as ``compile_rule``.
     """
-    return _program(*_checked(expression, variables), optional_old=False)
+    return _build_program(*_parse_and_check(expression, variables), optional_old_self=False)
 
 
-def _checked(expression: str, variables: Mapping[str, Type]) -> tuple[Tree, Checked]:
-    tree = _parsed(expression)
-    checked = check(tree, variables)
-    unfit = (*mixed_literals(tree, checked), *unfit_literals(tree, checked))
-    problems = checked.problems or [(tree.positions.get(ident, 0), text) for ident, text in unfit]
+def _parse_and_check(expression: str, variables: Mapping[str, Type]) -> tuple[Tree, CheckedExpr]:
+    tree = _parse(expression)
+    checked = check_types(tree, variables)
+    literal_errors = (*mixed_type_literals(tree, checked), *invalid_literals(tree, checked))
+    problems = checked.errors or [(tree.positions.get(ident, 0), text) for ident, text in literal_errors]
     if problems:
-        raise CompilationError(f"compilation failed: {report(problems, expression)}")
-    for text in (*wrong_constants(tree), *_failing_constants(tree, checked)):
+        raise CompilationError(f"compilation failed: {format_errors(problems, expression)}")
+    for text in (*constant_errors(tree), *_constant_errors(tree, checked)):
         raise CompilationError(f"program instantiation failed: {text}")
     return tree, checked
 
 
-def _program(tree: Tree, checked: Checked, *, optional_old: bool) -> Program:
-    rewritten = rewrite(tree, checked, optional_old=optional_old)
-    return Program(checked.type, "oldSelf" in checked.names, _environment().deserialize(write(rewritten)))
+def _build_program(tree: Tree, checked: CheckedExpr, *, optional_old_self: bool) -> Program:
+    rewritten = rewrite_tree(tree, checked, optional_old_self=optional_old_self)
+    return Program(checked.type, "oldSelf" in checked.names, _environment().deserialize(encode_tree(rewritten)))
 
 
-def _failing_constants(tree: Tree, checked: Checked) -> Iterator[str]:
+def _constant_errors(tree: Tree, checked: CheckedExpr) -> Iterator[str]:
     for call in constant_calls(tree):
-        rewritten = rewrite(Tree(call, tree.positions), checked, optional_old=False)
-        constant = Program(DYN, False, _environment().deserialize(write(rewritten)))
+        rewritten = rewrite_tree(Tree(call, tree.positions), checked, optional_old_self=False)
+        constant = Program(DYN, False, _environment().deserialize(encode_tree(rewritten)))
         try:
-            constant.run({})
+            constant.evaluate({})
         except EvaluationError as error:
             yield str(error)
 
 
-def _parsed(expression: str) -> Tree:
+def _parse(expression: str) -> Tree:
     try:
-        return read(_environment().compile(expression, disable_check=True).serialize())
+        return decode_tree(_environment().compile(expression, disable_check=True).serialize())
     except RuntimeError as error:
         text = str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
-        for pattern, replacement in _MACROS:
+        for pattern, replacement in _MACRO_ERRORS:
             text = pattern.sub(replacement, text)
         raise CompilationError(f"compilation failed: {text}") from error
 
@@ -210,21 +210,21 @@ def _parsed(expression: str) -> Tree:
 def _environment() -> Any:
     # The package has no type information that covers its submodules.
     try:
-        cel, *extensions = (import_module(f"cel_expr_python.{name}") for name in _ENGINE)
+        cel, *extensions = (import_module(f"cel_expr_python.{name}") for name in _ENGINE_MODULES)
     except ModuleNotFoundError as error:
-        raise refused_here(f"CEL rules without {error.name}: install steersman[testing]") from error
+        raise not_implemented(f"CEL rules without {error.name}: install steersman[testing]") from error
     return cel.NewEnv(
         variables={**dict.fromkeys(_VARIABLES, cel.Type.DYN), "hasOldSelf": cel.Type.BOOL},
         extensions=[made() for made in (e.__dict__[n] for e, n in zip(extensions, _EXTENSIONS, strict=True))],
-        functions=[_declared(cel, name) for name in IMPLEMENTATIONS],
+        functions=[_declare_function(cel, name) for name in IMPLEMENTATIONS],
     )
 
 
-def _declared(cel: Any, name: str) -> Any:
-    implementation = _sending(IMPLEMENTATIONS[name])
+def _declare_function(cel: Any, name: str) -> Any:
+    implementation = _with_converted_result(IMPLEMENTATIONS[name])
     overloads = [
         cel.Overload(
-            f"{PREFIX}{name}_{'_'.join(kinds)}".lower(),
+            f"{FUNCTION_PREFIX}{name}_{'_'.join(kinds)}".lower(),
             return_type=cel.Type.DYN,
             parameters=[getattr(cel.Type, kind) for kind in kinds],
             is_member=False,
@@ -232,25 +232,25 @@ def _declared(cel: Any, name: str) -> Any:
         )
         for kinds in _signatures(name)
     ]
-    return cel.FunctionDecl(PREFIX + name, overloads)
+    return cel.FunctionDecl(FUNCTION_PREFIX + name, overloads)
 
 
-def _sending(implementation: Implementation) -> Implementation:
-    return lambda *arguments: sent(implementation(*arguments))
+def _with_converted_result(implementation: Implementation) -> Implementation:
+    return lambda *arguments: to_engine_value(implementation(*arguments))
 
 
 def _signatures(name: str) -> list[tuple[str, ...]]:
     """What ``name`` may be given, in the engine's kinds; Kubernetes' own types are texts."""
-    if name in _INNER:
-        return _INNER[name]
+    if name in _INTERNAL_SIGNATURES:
+        return _INTERNAL_SIGNATURES[name]
     target, _, function = name.rpartition(".")
-    declared = functions()
+    declared = declared_functions()
     found = declared.get(name) or [o for o in declared[function] if o.params and o.params[0].name == target]
-    told = {kinds for o in found for kinds in product(*(_kinds_of(p) for p in o.params))}
-    return sorted(told)
+    signatures = {kinds for o in found for kinds in product(*(_engine_types_of(p) for p in o.params))}
+    return sorted(signatures)
 
 
-def _kinds_of(param: Type) -> tuple[str, ...]:
-    if param.param or param.name == "dyn":
-        return _KINDS
-    return (_KIND_OF.get(param.name, "STRING"),)
+def _engine_types_of(param: Type) -> tuple[str, ...]:
+    if param.is_type_param or param.name == "dyn":
+        return _ENGINE_TYPES
+    return (_ENGINE_TYPE_OF.get(param.name, "STRING"),)

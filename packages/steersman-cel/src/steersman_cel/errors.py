@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from steersman.errors import ApiError, Status, error_from_status
+from steersman.errors import ApiError, ApiStatus, error_from_status
 
 
-def refused_here(message: str) -> ApiError:
+def not_implemented(message: str) -> ApiError:
     """The real server would do it; it is not imitated, and this says so."""
     text = f"the in-memory API server does not imitate this: {message}"
-    return error_from_status(Status(message=text, reason="NotImplemented", code=501))
+    return error_from_status(ApiStatus(message=text, reason="NotImplemented", code=501))

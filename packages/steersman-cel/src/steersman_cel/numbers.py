@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def number_text(value: float) -> str:
+def format_go_float(value: float) -> str:
     """A number as Go's ``%v`` prints it."""
     if isinstance(value, int):
         return str(value)

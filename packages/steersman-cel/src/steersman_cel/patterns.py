@@ -6,12 +6,12 @@ import re
 
 from steersman.meta import patterns
 from steersman.meta.patterns import PatternError, UnsupportedPattern
-from steersman_cel.errors import refused_here
+from steersman_cel.errors import not_implemented
 
-__all__ = ["PatternError", "compiled"]
+__all__ = ["PatternError", "compile_pattern"]
 
 
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """``pattern`` for Python.
 
     Raises:
@@ -19,6 +19,6 @@ def compiled(pattern: str) -> re.Pattern[str]:
         ApiError: 501, it uses a class that is not imitated.
     """
     try:
-        return patterns.compiled(pattern)
+        return patterns.compile_pattern(pattern)
     except UnsupportedPattern as error:
-        raise refused_here(str(error)) from None
+        raise not_implemented(str(error)) from None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-TOO_FINE = "parts of a microsecond in CEL, such as those of "
+SUB_MICROSECOND_ERROR = "parts of a microsecond in CEL, such as those of "
 """Begins what is said of such a time."""
-_FINER = re.compile(r"\.\d{6}0*[1-9]")
-_PART = re.compile(r"(?P<amount>\d+(?:\.\d*)?|\.\d+)(?P<unit>ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_SUB_MICROSECOND = re.compile(r"\.\d{6}0*[1-9]")
+_DURATION_PART = re.compile(r"(?P<amount>\d+(?:\.\d*)?|\.\d+)(?P<unit>ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _MICROSECOND, _SECOND = 10**3, 10**9
 _NANOSECONDS = {
     **dict.fromkeys(("us", "µs", "μs"), _MICROSECOND),
@@ -20,20 +20,23 @@ _NANOSECONDS = {
 }
 
 
-def is_finer(time: str) -> bool:
+def is_sub_microsecond(time: str) -> bool:
     """Whether a timestamp has parts of a microsecond, which are not nothing."""
-    return bool(_FINER.search(time))
+    return bool(_SUB_MICROSECOND.search(time))
 
 
-def exact_time(text: str) -> str:
+def check_time_precision(text: str) -> str:
     """``text``. Raises ValueError: as a timestamp it is too fine."""
-    if is_finer(text):
-        raise ValueError(TOO_FINE + text)
+    if is_sub_microsecond(text):
+        raise ValueError(SUB_MICROSECOND_ERROR + text)
     return text
 
 
-def exact_duration(text: str) -> str:
+def check_duration_precision(text: str) -> str:
     """``text``. Raises ValueError: as a duration it is too fine."""
-    if sum(Fraction(part["amount"]) * _NANOSECONDS[part["unit"]] for part in _PART.finditer(text)) % _MICROSECOND:
-        raise ValueError(TOO_FINE + text)
+    if (
+        sum(Fraction(part["amount"]) * _NANOSECONDS[part["unit"]] for part in _DURATION_PART.finditer(text))
+        % _MICROSECOND
+    ):
+        raise ValueError(SUB_MICROSECOND_ERROR + text)
     return text

@@ -11,20 +11,20 @@ from decimal import ROUND_UP, Context, Decimal
 from typing import NamedTuple
 
 # No text of people begins so.
-_MARK = "\ue000quantity "
-_MALFORMED = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-_FORM = re.compile(
+_QUANTITY_PREFIX = "\ue000quantity "
+_MALFORMED_ERROR = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_QUANTITY_PATTERN = re.compile(
     r"(?P<sign>[+-]?)(?=\.?\d)(?P<whole>\d*)(?:\.(?P<part>\d*))?"
     r"(?:(?P<binary>[KMGTPE]i)|(?P<decimal>[numkMGTPE]?)|[eE](?P<exponent>[+-]?\d+))",
     re.ASCII,
 )
 _BINARY = {suffix: 10 * n for n, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), 1)}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_EXACT = Context(prec=200)
+_DECIMAL_CONTEXT = Context(prec=200)
 _INT64 = range(-(2**63), 2**63)
 
 
-class Amount(NamedTuple):
+class QuantityValue(NamedTuple):
     """A quantity.
 
     Attributes:
@@ -35,65 +35,65 @@ class Amount(NamedTuple):
     value: Decimal
     scale: int | None
 
-    def text(self) -> str:
+    def encode(self) -> str:
         """What stands for it in expressions."""
-        return f"{_MARK}{self.value:f} {'' if self.scale is None else self.scale}"
+        return f"{_QUANTITY_PREFIX}{self.value:f} {'' if self.scale is None else self.scale}"
 
     @property
-    def integer(self) -> int | None:
+    def as_integer(self) -> int | None:
         """The integer that Go takes it for; not each whole number is one."""
         if self.scale is None or self.scale < 0 or int(self.value) not in _INT64:
             return None
         return int(self.value)
 
 
-def amount(text: str) -> Amount:
+def decode_quantity(text: str) -> QuantityValue:
     """The quantity that ``text`` stands for, made by ``Amount.text``."""
-    value, _, scale = text.removeprefix(_MARK).partition(" ")
-    return Amount(Decimal(value), int(scale) if scale else None)
+    value, _, scale = text.removeprefix(_QUANTITY_PREFIX).partition(" ")
+    return QuantityValue(Decimal(value), int(scale) if scale else None)
 
 
-def is_amount(value: object) -> bool:
+def is_encoded_quantity(value: object) -> bool:
     """Whether ``value`` is a text that stands for a quantity."""
-    return isinstance(value, str) and value.startswith(_MARK)
+    return isinstance(value, str) and value.startswith(_QUANTITY_PREFIX)
 
 
-def parsed(text: str) -> Amount:
+def parse_quantity(text: str) -> QuantityValue:
     """The quantity that ``text`` writes, such as ``1.5Gi``.
 
     Raises:
         ValueError: it writes none.
     """
-    found = _FORM.fullmatch(text)
+    found = _QUANTITY_PATTERN.fullmatch(text)
     if found is None:
-        raise ValueError(_MALFORMED)
-    whole, part = found["whole"].lstrip("0"), found["part"] or ""
+        raise ValueError(_MALFORMED_ERROR)
+    integer_digits, fraction_digits = found["whole"].lstrip("0"), found["part"] or ""
     scale = _DECIMAL[found["decimal"] or ""] if found["exponent"] is None else int(found["exponent"])
     factor = Decimal(1)
-    precision = 18 - len(whole) - len(part)
+    precision = 18 - len(integer_digits) - len(fraction_digits)
     if found["binary"]:
         power = _BINARY[found["binary"]]
         scale, factor = 0, Decimal(2**power)
-        precision = -1 if part else 15 - len(whole) - power * 3 // 10 - 1
-    value = Decimal(f"{found['sign']}{whole}.{part}0") * factor
-    value = _EXACT.scaleb(value, scale)
-    small = precision >= 0 and scale - len(part) >= -9
-    return Amount(_rounded(value), scale - len(part) if small else None)
+        precision = -1 if fraction_digits else 15 - len(integer_digits) - power * 3 // 10 - 1
+    value = Decimal(f"{found['sign']}{integer_digits}.{fraction_digits}0") * factor
+    value = _DECIMAL_CONTEXT.scaleb(value, scale)
+    fits_int64 = precision >= 0 and scale - len(fraction_digits) >= -9
+    return QuantityValue(_round_up_to_nano(value), scale - len(fraction_digits) if fits_int64 else None)
 
 
-def _rounded(value: Decimal) -> Decimal:
+def _round_up_to_nano(value: Decimal) -> Decimal:
     """Less than a billionth counts as one."""
-    return value.quantize(Decimal("1e-9"), ROUND_UP, _EXACT).normalize(_EXACT)
+    return value.quantize(Decimal("1e-9"), ROUND_UP, _DECIMAL_CONTEXT).normalize(_DECIMAL_CONTEXT)
 
 
-def added(left: Amount, right: Amount) -> Amount:
+def add_quantities(left: QuantityValue, right: QuantityValue) -> QuantityValue:
     """The sum, which Go holds in the finer of the two scales, if it can."""
-    value = _EXACT.add(left.value, right.value)
+    value = _DECIMAL_CONTEXT.add(left.value, right.value)
     if left.scale is None or right.scale is None:
-        return Amount(value, None)
+        return QuantityValue(value, None)
     if not right.value:
         return left
     if not left.value:
         return right
     scale = min(left.scale, right.scale)
-    return Amount(value, scale if int(_EXACT.scaleb(value, -scale)) in _INT64 else None)
+    return QuantityValue(value, scale if int(_DECIMAL_CONTEXT.scaleb(value, -scale)) in _INT64 else None)

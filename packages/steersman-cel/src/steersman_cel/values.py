@@ -27,18 +27,18 @@ def is_list(value: Any) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
-def map_at(value: Any, name: str) -> JsonObject:
+def get_object(value: Any, name: str) -> JsonObject:
     """``value[name]`` where that is an object, and otherwise an empty one, which is put nowhere."""
     found = value.get(name) if is_map(value) else None
     return found if is_map(found) else {}
 
 
-def child(value: Any, name: str) -> Any:
+def get_field(value: Any, name: str) -> Any:
     """``value[name]``, or MISSING where there is no such field."""
     return value.get(name, MISSING) if is_map(value) else MISSING
 
 
-def list_at(value: Any, name: str) -> list[Any]:
+def get_array(value: Any, name: str) -> list[Any]:
     """``value[name]`` where that is an array, and otherwise an empty one, which is put nowhere."""
-    found = child(value, name)
+    found = get_field(value, name)
     return found if is_list(found) else []

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from steersman.errors import ConfigurationError
-from steersman_cli.ending import FOUND, told_plainly
+from steersman_cli.exit_codes import EXIT_CHECK_FAILED, report_errors
 from steersman_cli.project import Project
 
 BUILDERS = ("podman", "docker", "buildah")
@@ -36,37 +36,37 @@ def build(
 
     Example: steersman build --image shop-bundle:v1 --file bundle.Containerfile --directory bundle
     """
-    with told_plainly():
-        project = Project.here()
-        found = chosen(builder)
+    with report_errors():
+        project = Project.from_working_directory()
+        tool = find_builder(builder)
         arguments = [a for given in build_arg or () for a in ("--build-arg", given)]
-        recipe, context = str(project.root / file), str(project.root / directory)
-        command = [found, "build", "--tag", image, "--file", recipe, *arguments, context]
+        containerfile, context = str(project.root / file), str(project.root / directory)
+        command = [tool, "build", "--tag", image, "--file", containerfile, *arguments, context]
     if dry_run:
         typer.echo(" ".join(command))
         return
     if code := subprocess.run(command, check=False).returncode:
-        typer.echo(f"steersman: {found} failed with exit code {code}", err=True)
-        raise typer.Exit(FOUND)
+        typer.echo(f"steersman: {tool} failed with exit code {code}", err=True)
+        raise typer.Exit(EXIT_CHECK_FAILED)
 
 
-def chosen(builder: str) -> str:
+def find_builder(builder: str) -> str:
     """The builder to take. Raises ConfigurationError: there is none, or none that works."""
     if builder:
         if not shutil.which(builder):
             raise ConfigurationError(f"{builder} is not in PATH")
         return builder
-    there = [b for b in BUILDERS if shutil.which(b)]
-    if not there:
+    installed = [b for b in BUILDERS if shutil.which(b)]
+    if not installed:
         raise ConfigurationError(f"none of {', '.join(BUILDERS)} is in PATH: install one of them")
-    if found := next((b for b in there if _answers(b)), ""):
-        return found
+    if usable := next((b for b in installed if _is_usable(b)), ""):
+        return usable
     raise ConfigurationError(
         "docker is there, but its daemon does not answer: start it, or install podman or buildah"
     )
 
 
-def _answers(builder: str) -> bool:
+def _is_usable(builder: str) -> bool:
     """Whether it works: docker is nothing without its daemon."""
     if builder != "docker":
         return True

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from steersman.meta.manifests import Manifest, manifests_in
-from steersman_cli.ending import told_plainly
-from steersman_cli.generated import settle
+from steersman.meta.manifests import Manifest, load_manifests
+from steersman_cli.exit_codes import report_errors
+from steersman_cli.generated_files import sync_files
 from steersman_cli.project import Project
 
 if TYPE_CHECKING:
@@ -38,53 +38,55 @@ def bundle(
 
     Example: steersman bundle --image registry.example.com/databaseuser:v1.0.0 --channels stable,candidate --check
     """
-    with told_plainly():
-        project = Project.here()
-        place = project.root / output
-        made = _made(project, image, version, _settings(project, channels, default_channel))
-    for note in made.notes:
+    with report_errors():
+        project = Project.from_working_directory()
+        output_directory = project.root / output
+        built = _build_bundle(project, image, version, _settings(project, channels, default_channel))
+    for note in built.warnings:
         typer.echo(f"cannot be expressed: {note}", err=True)
-    files: dict[str, str | None] = {f"{place.name}/{path}": text for path, text in made.files.items()}
-    files[f"{place.name}.Containerfile"] = made.containerfile
-    gone = dict.fromkeys(name for name in _manifests(place) if name not in files)
-    settle(place.parent, {**files, **gone}, again="make bundle", check=check, dry_run=dry_run)
+    files: dict[str, str | None] = {f"{output_directory.name}/{path}": text for path, text in built.files.items()}
+    files[f"{output_directory.name}.Containerfile"] = built.containerfile
+    stale = dict.fromkeys(name for name in _existing_manifests(output_directory) if name not in files)
+    sync_files(output_directory.parent, {**files, **stale}, command="make bundle", check=check, dry_run=dry_run)
 
 
 def _settings(project: Project, channels: str, default_channel: str) -> BundleSettings:
     from steersman_cli.packaging.bundle import BundleSettings
 
-    told: dict[str, Any] = {}
+    overrides: dict[str, Any] = {}
     if channels:
-        told["channels"] = [c.strip() for c in channels.split(",")]
+        overrides["channels"] = [c.strip() for c in channels.split(",")]
     if default_channel:
-        told["default-channel"] = default_channel
-    return BundleSettings.of({**project.settings.get("bundle", {}), **told})
+        overrides["default-channel"] = default_channel
+    return BundleSettings.from_toml({**project.settings.get("bundle", {}), **overrides})
 
 
-def _made(project: Project, image: str, version: str, settings: BundleSettings) -> Bundle:
-    from steersman_cli.manifests import declared_by
-    from steersman_cli.packaging.about import About
-    from steersman_cli.packaging.bundle import Operator, bundle
+def _build_bundle(project: Project, image: str, version: str, settings: BundleSettings) -> Bundle:
+    from steersman_cli.manifests import load_project_manager
+    from steersman_cli.packaging.bundle import OperatorInfo, build_bundle
+    from steersman_cli.packaging.project_metadata import ProjectMetadata
 
-    about = About.read(project.root)
-    operator = Operator(
+    metadata = ProjectMetadata.read(project.root)
+    operator = OperatorInfo(
         root=project.root,
-        about=replace(about, version=version) if version else about,
+        metadata=replace(metadata, version=version) if version else metadata,
         domain=project.domain,
-        installation=project.installation(),
-        manager=declared_by(project, project.webhooks()),
+        manifests=project.installation(),
+        manager=load_project_manager(project, project.load_webhook_serving()),
         samples=_samples(project),
         image=image or settings.image,
     )
-    return bundle(operator, settings)
+    return build_bundle(operator, settings)
 
 
 def _samples(project: Project) -> tuple[Manifest, ...]:
     directory = project.root / "config" / "samples"
-    kinds = tuple(d["spec"]["names"]["kind"] for d in project.definitions())
-    return tuple(manifests_in(directory, kinds)) if directory.is_dir() else ()
+    kinds = tuple(d["spec"]["names"]["kind"] for d in project.crd_manifests())
+    return tuple(load_manifests(directory, kinds)) if directory.is_dir() else ()
 
 
-def _manifests(place: Path) -> list[str]:
+def _existing_manifests(bundle_directory: Path) -> list[str]:
     """What is there of a former bundle; all of its manifests would be installed."""
-    return sorted(p.relative_to(place.parent).as_posix() for p in (place / "manifests").glob("*.yaml"))
+    return sorted(
+        p.relative_to(bundle_directory.parent).as_posix() for p in (bundle_directory / "manifests").glob("*.yaml")
+    )

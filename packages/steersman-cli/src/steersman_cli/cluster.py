@@ -8,43 +8,52 @@ import typer
 
 from steersman.errors import ConfigurationError
 from steersman.meta.manifests import Manifest
-from steersman_cli.ending import told_plainly
-from steersman_cli.packaging import IMAGE
+from steersman_cli.exit_codes import report_errors
+from steersman_cli.packaging import PLACEHOLDER_IMAGE
 from steersman_cli.project import Project
 
-Kubeconfig = Annotated[str, typer.Option(help="A kubeconfig file; $KUBECONFIG or ~/.kube/config unless given.")]
-ContextName = Annotated[str, typer.Option("--context", help="A context of the kubeconfig.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Have the API server check everything, and store nothing.")]
-Force = Annotated[bool, typer.Option("--force", help="Delete definitions, and with them all objects of the kinds.")]
+KubeconfigOption = Annotated[str, typer.Option(help="A kubeconfig file; $KUBECONFIG or ~/.kube/config unless given.")]
+ContextOption = Annotated[str, typer.Option("--context", help="A context of the kubeconfig.")]
+ServerDryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Have the API server check everything, and store nothing.")
+]
+DeleteObjectsOption = Annotated[
+    bool, typer.Option("--force", help="Delete definitions, and with them all objects of the kinds.")
+]
 
 
-def install(kubeconfig: Kubeconfig = "", context: ContextName = "", dry_run: DryRun = False) -> None:
+def install(
+    kubeconfig: KubeconfigOption = "", context: ContextOption = "", dry_run: ServerDryRunOption = False
+) -> None:
     """Install the project's definitions, and wait until they are served.
 
     Example: steersman install --context staging
     """
-    with told_plainly():
-        _apply(_definitions(Project.here()), kubeconfig, context, dry_run=dry_run)
+    with report_errors():
+        _apply(_crd_manifests(Project.from_working_directory()), kubeconfig, context, dry_run=dry_run)
 
 
 def uninstall(
-    kubeconfig: Kubeconfig = "", context: ContextName = "", force: Force = False, dry_run: DryRun = False
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    force: DeleteObjectsOption = False,
+    dry_run: ServerDryRunOption = False,
 ) -> None:
     """Delete the project's definitions; while there are objects of the kinds, only with --force.
 
     Example: steersman uninstall --dry-run
     """
-    with told_plainly():
-        _delete(_definitions(Project.here()), kubeconfig, context, force=force, dry_run=dry_run)
+    with report_errors():
+        _delete(_crd_manifests(Project.from_working_directory()), kubeconfig, context, force=force, dry_run=dry_run)
 
 
 def deploy(
     image: Annotated[
         str, typer.Option("--image", help="The operator's image, such as registry.example.com/shop:v1.")
     ],
-    kubeconfig: Kubeconfig = "",
-    context: ContextName = "",
-    dry_run: DryRun = False,
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    dry_run: ServerDryRunOption = False,
     wait: Annotated[
         bool, typer.Option(help="Wait until the operator is available, and its webhooks are answered.")
     ] = True,
@@ -58,24 +67,33 @@ def deploy(
 
     Example: steersman deploy --image registry.example.com/databaseuser:v1 --dry-run
     """
-    with told_plainly():
-        manifests = deployed(Project.here(), image)
-        seconds = timeout if wait and not dry_run else None
-        _apply(manifests, kubeconfig, context, dry_run=dry_run, available_within=seconds)
+    with report_errors():
+        manifests = deploy_manifests(Project.from_working_directory(), image)
+        available_timeout = timeout if wait and not dry_run else None
+        _apply(manifests, kubeconfig, context, dry_run=dry_run, available_timeout=available_timeout)
 
 
 def undeploy(
-    kubeconfig: Kubeconfig = "", context: ContextName = "", force: Force = False, dry_run: DryRun = False
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    force: DeleteObjectsOption = False,
+    dry_run: ServerDryRunOption = False,
 ) -> None:
     """Delete what deploy applied; while there are objects of the kinds, only with --force.
 
     Example: steersman undeploy --dry-run
     """
-    with told_plainly():
-        _delete(deployed(Project.here(), IMAGE), kubeconfig, context, force=force, dry_run=dry_run)
+    with report_errors():
+        _delete(
+            deploy_manifests(Project.from_working_directory(), PLACEHOLDER_IMAGE),
+            kubeconfig,
+            context,
+            force=force,
+            dry_run=dry_run,
+        )
 
 
-def deployed(project: Project, image: str) -> list[Manifest]:
+def deploy_manifests(project: Project, image: str) -> list[Manifest]:
     """The manifests of config/default, with ``image`` for the operator.
 
     Raises:
@@ -84,11 +102,11 @@ def deployed(project: Project, image: str) -> list[Manifest]:
     return project.installation().with_image(image)
 
 
-def _definitions(project: Project) -> list[Manifest]:
-    chosen = project.definitions()
-    if not chosen:
+def _crd_manifests(project: Project) -> list[Manifest]:
+    crds = project.crd_manifests()
+    if not crds:
         raise ConfigurationError("config/crd/bases has no definition: `steersman create api`, or `make manifests`")
-    return chosen
+    return crds
 
 
 def _apply(
@@ -97,35 +115,35 @@ def _apply(
     context: str,
     *,
     dry_run: bool,
-    available_within: float | None = None,
+    available_timeout: float | None = None,
 ) -> None:
     from steersman.client import Client
     from steersman.meta import ObjectKey
-    from steersman_cli.applying import Applier, named, on_cluster
-    from steersman_cli.rollout import available
+    from steersman_cli.apply import Applier, display_name, run_with_client
+    from steersman_cli.rollout import wait_available
 
     async def apply(client: Client) -> None:
         await Applier(client, dry_run=dry_run).apply(manifests)
         for manifest in manifests:
-            if manifest["kind"] == "Deployment" and available_within is not None:
+            if manifest["kind"] == "Deployment" and available_timeout is not None:
                 metadata = manifest["metadata"]
-                await available(client, ObjectKey(metadata["namespace"], metadata["name"]), available_within)
-                typer.echo(f"{named(manifest)} is available")
+                await wait_available(client, ObjectKey(metadata["namespace"], metadata["name"]), available_timeout)
+                typer.echo(f"{display_name(manifest)} is available")
 
-    on_cluster(kubeconfig, context, apply)
+    run_with_client(kubeconfig, context, apply)
 
 
 def _delete(manifests: list[Manifest], kubeconfig: str, context: str, *, force: bool, dry_run: bool) -> None:
     from steersman.client import Client
-    from steersman_cli.applying import Applier, on_cluster
+    from steersman_cli.apply import Applier, run_with_client
 
     async def delete(client: Client) -> None:
         applier = Applier(client, dry_run=dry_run)
-        definitions = [m for m in manifests if m["kind"] == "CustomResourceDefinition"]
-        counts = {} if force else await applier.objects_of(definitions)
+        crds = [m for m in manifests if m["kind"] == "CustomResourceDefinition"]
+        counts = {} if force else await applier.count_objects(crds)
         if counts:
-            told = ", ".join(f"{number} {plural}" for plural, number in counts.items())
-            raise ConfigurationError(f"there are still {told}, which go with their definitions: --force")
+            remaining = ", ".join(f"{number} {plural}" for plural, number in counts.items())
+            raise ConfigurationError(f"there are still {remaining}, which go with their definitions: --force")
         await applier.delete(manifests)
 
-    on_cluster(kubeconfig, context, delete)
+    run_with_client(kubeconfig, context, delete)

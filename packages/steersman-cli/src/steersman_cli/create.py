@@ -13,25 +13,25 @@ import typer
 import yaml
 
 from steersman.errors import ConfigurationError
-from steersman_cli.ending import GoFlags, needed, told_plainly
-from steersman_cli.markers import Edits, entered
-from steersman_cli.project import FILE, Project, as_text
-from steersman_cli.templating import rendered, write
+from steersman_cli.exit_codes import GoFlags, prompt_if_missing, report_errors
+from steersman_cli.project import PROJECT_FILE, Project, to_project_yaml
+from steersman_cli.scaffold import FileEdits, insert_at_marker
+from steersman_cli.templating import render_template, write_files
 
 group = typer.Typer(no_args_is_help=True, help="Add kinds, controllers and webhooks to a project.")
 """The commands below ``steersman create``."""
 
-_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
-_VERSION = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?")
-_KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
+_GROUP_LABEL_PATTERN = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
+_VERSION_PATTERN = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?")
+_KIND_PATTERN = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
 _CRD_VERSIONS = ("v1", "v1beta1")
 
 GroupOption = Annotated[str | None, typer.Option("--group", help="API group, without the domain.")]
 VersionOption = Annotated[str | None, typer.Option("--version", help="API version, such as v1alpha1.")]
 KindOption = Annotated[str | None, typer.Option("--kind", help="The kind, such as DatabaseUser.")]
-Plural = Annotated[str, typer.Option(help="Name in URLs; the English plural of the kind unless given.")]
-Force = Annotated[bool, typer.Option("--force", help="Write over files that are there.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell what would be written.")]
+PluralOption = Annotated[str, typer.Option(help="Name in URLs; the English plural of the kind unless given.")]
+OverwriteOption = Annotated[bool, typer.Option("--force", help="Write over files that are there.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Tell what would be written.")]
 
 
 @group.callback()
@@ -44,7 +44,7 @@ def api(
     group: GroupOption = None,
     version: VersionOption = None,
     kind: KindOption = None,
-    plural: Plural = "",
+    plural: PluralOption = "",
     resource: Annotated[
         bool | None, typer.Option("--resource/--no-resource", help="Write the types; asked unless given.")
     ] = None,
@@ -68,8 +68,8 @@ def api(
     crd_version: Annotated[
         str, typer.Option(help="Forms of the definition, such as v1,v1beta1 for Kubernetes before 1.16 too.")
     ] = "v1",
-    force: Force = False,
-    dry_run: DryRun = False,
+    force: OverwriteOption = False,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Write a kind, its controller, a sample, roles for people, and tests of all three tiers.
 
@@ -82,46 +82,48 @@ def api(
 
     Example: steersman create api --group apps --version v1 --kind Deployment --resource=false --controller
     """
-    with told_plainly():
-        project = Project.here()
-        place = _place(project, group, version, kind, plural)
-        former = place.former
-        resource = _wanted(resource, "Write the types?")
+    with report_errors():
+        project = Project.from_working_directory()
+        target = _resolve_target(project, group, version, kind, plural)
+        other_versions = target.other_versions
+        resource = _confirm(resource, "Write the types?")
         # One controller reconciles a kind, whichever version its objects were written in.
-        controller = _wanted(controller, "Write a controller?", default=not any("controller" in r for r in former))
+        controller = _confirm(
+            controller, "Write a controller?", default=not any("controller" in r for r in other_versions)
+        )
         if not resource and not controller:
             raise ConfigurationError("neither --resource nor --controller: there is nothing to write")
         if bad := [v for v in crd_version.split(",") if v not in _CRD_VERSIONS]:
             raise ConfigurationError(f"--crd-version: {', '.join(bad)} is none of {', '.join(_CRD_VERSIONS)}")
         if namespaced is None:
-            namespaced = former[0]["api"]["namespaced"] if former else True
-        known = place.entry
-        path = place.own_path if resource or (known and "path" in known) else _builtin(place)
-        own = path == place.own_path
-        answers = {**_answers(project, place), "namespaced": namespaced, "own": own, "path": path}
-        answers |= {"storage": _is_stored(storage, place), "further": bool(former)}
-        parts = [*(["resource"] * resource), *(["roles"] * (resource and not former))]
-        parts += [*(["controller"] * controller), *(["both"] * (own and controller))]
+            namespaced = other_versions[0]["api"]["namespaced"] if other_versions else True
+        existing = target.entry
+        path = target.own_module if resource or (existing and "path" in existing) else _builtin_module(target)
+        is_own = path == target.own_module
+        variables = {**_template_variables(project, target), "namespaced": namespaced, "own": is_own, "path": path}
+        variables |= {"storage": _choose_storage_version(storage, target), "further": bool(other_versions)}
+        parts = [*(["resource"] * resource), *(["roles"] * (resource and not other_versions))]
+        parts += [*(["controller"] * controller), *(["both"] * (is_own and controller))]
         files: dict[str, str] = {}
         for part in parts:
-            files |= rendered("api", {**answers, "part": part})
-        edits = Edits(project)
+            files |= render_template("api", {**variables, "part": part})
+        edits = FileEdits(project)
         if resource:
-            _enter_resource(edits, place)
-            if former and answers["storage"]:
-                _store_no_more(edits, place)
+            _register_resource(edits, target)
+            if other_versions and variables["storage"]:
+                _unset_storage_version(edits, target)
         if controller:
-            reconciler = f"{place.kind}Reconciler"
-            imported = f"from {project.package}.controllers.{place.module} import {reconciler}"
-            edits.enter_main(imported, f"{reconciler}.setup_with_manager(manager)")
-        entry = known or {"group": place.group, "version": place.version, "kind": place.kind}
-        if own:
-            entry |= {"domain": project.domain, "path": path, "plural": place.plural}
+            reconciler = f"{target.kind}Reconciler"
+            import_line = f"from {project.package}.controllers.{target.module} import {reconciler}"
+            edits.add_to_main(import_line, f"{reconciler}.setup_with_manager(manager)")
+        entry = existing or {"group": target.group, "version": target.version, "kind": target.kind}
+        if is_own:
+            entry |= {"domain": project.domain, "path": path, "plural": target.plural}
         if resource:
             entry["api"] = {"crdVersion": crd_version, "namespaced": namespaced}
         if controller:
             entry["controller"] = True
-        _finish(project, entry, files, edits, force=force, dry_run=dry_run)
+        _write_scaffold(project, entry, files, edits, force=force, dry_run=dry_run)
 
 
 @group.command(cls=GoFlags)
@@ -146,8 +148,8 @@ def webhook(
         list[str] | None,
         typer.Option(help="A version that becomes the hub and comes from it; by commas, or given several times."),
     ] = None,
-    force: Force = False,
-    dry_run: DryRun = False,
+    force: OverwriteOption = False,
+    dry_run: DryRunOption = False,
 ) -> None:
     """Write a webhook for a kind: of the project, after `create api`, or one of Kubernetes' own.
 
@@ -157,37 +159,43 @@ def webhook(
 
     Example: steersman create webhook --group "" --version v1 --kind Pod --programmatic-validation
     """
-    with told_plainly():
-        project = Project.here()
-        place = _place(project, group, version, kind, "")
-        wanted = {"defaulting": defaulting, "validation": programmatic_validation, "conversion": conversion}
-        if not any(wanted.values()):
+    with report_errors():
+        project = Project.from_working_directory()
+        target = _resolve_target(project, group, version, kind, "")
+        features = {"defaulting": defaulting, "validation": programmatic_validation, "conversion": conversion}
+        if not any(features.values()):
             raise ConfigurationError("say what it does: --defaulting, --programmatic-validation, --conversion")
-        spokes = _spokes(place, spoke, conversion)
-        own = place.entry is not None and "path" in place.entry
-        path = place.own_path if own else _builtin(place)
-        answers = {**_answers(project, place), **wanted, "own": own, "path": path, "function": place.module}
+        spokes = _parse_spokes(target, spoke, conversion)
+        is_own = target.entry is not None and "path" in target.entry
+        path = target.own_module if is_own else _builtin_module(target)
+        variables = {
+            **_template_variables(project, target),
+            **features,
+            "own": is_own,
+            "path": path,
+            "function": target.module,
+        }
         files: dict[str, str] = {}
-        edits = Edits(project)
+        edits = FileEdits(project)
         if defaulting or programmatic_validation:
-            for part in ("admission", *(["tests"] * own)):
-                files |= rendered("webhook", {**answers, "part": part})
-            function = f"setup_{place.module}_webhook_with_manager"
-            imported = f"from {project.package}.webhooks.{place.module} import {function}"
-            edits.enter_main(imported, f"{function}(manager)")
+            for part in ("admission", *(["tests"] * is_own)):
+                files |= render_template("webhook", {**variables, "part": part})
+            function = f"setup_{target.module}_webhook_with_manager"
+            import_line = f"from {project.package}.webhooks.{target.module} import {function}"
+            edits.add_to_main(import_line, f"{function}(manager)")
         if conversion:
-            files |= _conversion(edits, place, answers, spokes)
-        edits.list("default", "default", "../webhook")
-        entry = place.entry or {"group": place.group, "version": place.version, "kind": place.kind}
-        noted: dict[str, Any] = entry.setdefault("webhooks", {"webhookVersion": "v1"})
-        noted |= {name: True for name, is_wanted in wanted.items() if is_wanted}
+            files |= _render_conversion(edits, target, variables, spokes)
+        edits.add_to_kustomization("default", "default", "../webhook")
+        entry = target.entry or {"group": target.group, "version": target.version, "kind": target.kind}
+        recorded: dict[str, Any] = entry.setdefault("webhooks", {"webhookVersion": "v1"})
+        recorded |= {name: True for name, is_wanted in features.items() if is_wanted}
         if spokes:
-            noted["spoke"] = sorted({*noted.get("spoke", ()), *spokes})
-        _finish(project, entry, files, edits, force=force, dry_run=dry_run)
+            recorded["spoke"] = sorted({*recorded.get("spoke", ()), *spokes})
+        _write_scaffold(project, entry, files, edits, force=force, dry_run=dry_run)
 
 
 @dataclass(frozen=True)
-class _Place:
+class _ScaffoldTarget:
     """A kind, and what it is called in files."""
 
     project: Project
@@ -206,29 +214,31 @@ class _Place:
         return "_".join(part for part in (self.group, self.version, self.kind.lower()) if part)
 
     @property
-    def own_path(self) -> str:
+    def own_module(self) -> str:
         return f"{self.project.package}.api.{self.version}.{self.module}"
 
     @property
     def entry(self) -> dict[str, Any] | None:
-        return self.project.resource(self.group, self.version, self.kind)
+        return self.project.find_resource(self.group, self.version, self.kind)
 
     @property
-    def former(self) -> list[dict[str, Any]]:
+    def other_versions(self) -> list[dict[str, Any]]:
         """The entries of the kind's other versions."""
-        return [r for r in self.project.resources if _same_kind(r, self) and "api" in r]
+        return [r for r in self.project.resources if _is_other_version(r, self) and "api" in r]
 
 
-def _place(project: Project, group: str | None, version: str | None, kind: str | None, plural: str) -> _Place:
-    kind = needed(kind, "--kind", "Kind, such as DatabaseUser", _kind_problem)
-    version = needed(version, "--version", "Version, such as v1alpha1", _version_problem)
-    group = needed(group, "--group", "Group, such as mygroup", _group_problem)
-    place = _Place(project, group, version, kind, plural or plural_of(kind))
-    noted = [r["plural"] for r in (place.entry, *place.former) if r and "plural" in r]
-    return place if plural or not noted else replace(place, plural=noted[0])
+def _resolve_target(
+    project: Project, group: str | None, version: str | None, kind: str | None, plural: str
+) -> _ScaffoldTarget:
+    kind = prompt_if_missing(kind, "--kind", "Kind, such as DatabaseUser", _kind_error)
+    version = prompt_if_missing(version, "--version", "Version, such as v1alpha1", _version_error)
+    group = prompt_if_missing(group, "--group", "Group, such as mygroup", _group_error)
+    target = _ScaffoldTarget(project, group, version, kind, plural or pluralize(kind))
+    recorded_plurals = [r["plural"] for r in (target.entry, *target.other_versions) if r and "plural" in r]
+    return target if plural or not recorded_plurals else replace(target, plural=recorded_plurals[0])
 
 
-def plural_of(kind: str) -> str:
+def pluralize(kind: str) -> str:
     """The usual English plural of a kind, in lower case."""
     word = kind.lower()
     if word.endswith("y") and word[-2:-1] not in ("a", "e", "i", "o", "u", ""):
@@ -238,155 +248,165 @@ def plural_of(kind: str) -> str:
     return f"{word}s"
 
 
-def _kind_problem(kind: str) -> str | None:
-    return None if _KIND.fullmatch(kind) else "a name as of a class is needed, such as DatabaseUser"
+def _kind_error(kind: str) -> str | None:
+    return None if _KIND_PATTERN.fullmatch(kind) else "a name as of a class is needed, such as DatabaseUser"
 
 
-def _version_problem(version: str) -> str | None:
-    return None if _VERSION.fullmatch(version) else "a version is needed, such as v1, v1alpha1 or v2beta1"
+def _version_error(version: str) -> str | None:
+    return None if _VERSION_PATTERN.fullmatch(version) else "a version is needed, such as v1, v1alpha1 or v2beta1"
 
 
-def _group_problem(group: str) -> str | None:
+def _group_error(group: str) -> str | None:
     parts = group.split(".")
-    fits = not group or all(_LABEL.fullmatch(p) for p in parts)
-    return None if fits else "lower-case letters, digits and - are needed, such as mygroup"
+    valid = not group or all(_GROUP_LABEL_PATTERN.fullmatch(p) for p in parts)
+    return None if valid else "lower-case letters, digits and - are needed, such as mygroup"
 
 
-def _wanted(answer: bool | None, question: str, *, default: bool = True) -> bool:
-    if answer is None:
+def _confirm(choice: bool | None, question: str, *, default: bool = True) -> bool:
+    if choice is None:
         return typer.confirm(question, default=default) if sys.stdin.isatty() else default
-    return answer
+    return choice
 
 
-def _is_stored(answer: bool | None, place: _Place) -> bool:
+def _choose_storage_version(choice: bool | None, target: _ScaffoldTarget) -> bool:
     """Whether the version is the one in which objects are stored."""
-    others = ", ".join(r["version"] for r in place.former)
+    others = ", ".join(r["version"] for r in target.other_versions)
     if others:
-        question = f"Store objects in {place.version} from now on, in place of {others}?"
-        return _wanted(answer, question, default=False)
-    if answer is False:
-        raise ConfigurationError(f"--no-storage: {place.version} is the only version, and one has to be stored")
+        question = f"Store objects in {target.version} from now on, in place of {others}?"
+        return _confirm(choice, question, default=False)
+    if choice is False:
+        raise ConfigurationError(f"--no-storage: {target.version} is the only version, and one has to be stored")
     return True
 
 
-def _same_kind(entry: dict[str, Any], place: _Place) -> bool:
-    same = (entry.get("group", ""), entry["kind"]) == (place.group, place.kind)
-    return same and entry["version"] != place.version
+def _is_other_version(entry: dict[str, Any], target: _ScaffoldTarget) -> bool:
+    same = (entry.get("group", ""), entry["kind"]) == (target.group, target.kind)
+    return same and entry["version"] != target.version
 
 
-def _builtin(place: _Place) -> str:
+def _builtin_module(target: _ScaffoldTarget) -> str:
     """The module of a kind of Kubernetes' own. Raises ConfigurationError: there is none."""
-    short = place.group.partition(".")[0] or "core"
-    path = f"steersman.api.{short}_{place.version}"
+    short = target.group.partition(".")[0] or "core"
+    path = f"steersman.api.{short}_{target.version}"
     try:
-        found = hasattr(import_module(path), place.kind)
+        found = hasattr(import_module(path), target.kind)
     except ModuleNotFoundError:
         found = False
     if not found:
         raise ConfigurationError(
-            f"the project has no {place.kind} of {place.group}/{place.version}, and Steersman has no type of it: "
+            f"the project has no {target.kind} of {target.group}/{target.version}, and Steersman has no type of it: "
             "make it by `steersman create api --resource`"
         )
     return path
 
 
-def _answers(project: Project, place: _Place) -> dict[str, Any]:
+def _template_variables(project: Project, target: _ScaffoldTarget) -> dict[str, Any]:
     file = project.root / ".copier-answers.yml"
     try:
         answers: dict[str, Any] = yaml.safe_load(file.read_text())
     except (OSError, yaml.YAMLError) as error:
         raise ConfigurationError(f"cannot read {file}: {error}") from error
-    qualified = ".".join(p for p in (place.group, project.domain) if p)
-    kept = {k: v for k, v in answers.items() if not k.startswith("_")}
-    named = {"group": place.group, "version": place.version, "kind": place.kind, "plural": place.plural}
-    named |= {"sample": place.sample}
-    return {**kept, **named, "module": place.module, "qualified_group": qualified, "package": project.package}
+    qualified = ".".join(p for p in (target.group, project.domain) if p)
+    project_answers = {k: v for k, v in answers.items() if not k.startswith("_")}
+    names = {"group": target.group, "version": target.version, "kind": target.kind, "plural": target.plural}
+    names |= {"sample": target.sample}
+    return {
+        **project_answers,
+        **names,
+        "module": target.module,
+        "qualified_group": qualified,
+        "package": project.package,
+    }
 
 
-def _enter_resource(edits: Edits, place: _Place) -> None:
-    lower = place.kind.lower()
-    domain = f"{'.' if place.group else ''}{place.project.domain}"
-    edits.list("crd", "crds", f"bases/{place.group}{domain}_{place.plural}.yaml")
-    edits.list("samples", "samples", f"{place.sample}.yaml")
-    edits.list("rbac", "rbac", f"{lower}_editor_role.yaml", f"{lower}_viewer_role.yaml")
+def _register_resource(edits: FileEdits, target: _ScaffoldTarget) -> None:
+    lower = target.kind.lower()
+    domain = f"{'.' if target.group else ''}{target.project.domain}"
+    edits.add_to_kustomization("crd", "crds", f"bases/{target.group}{domain}_{target.plural}.yaml")
+    edits.add_to_kustomization("samples", "samples", f"{target.sample}.yaml")
+    edits.add_to_kustomization("rbac", "rbac", f"{lower}_editor_role.yaml", f"{lower}_viewer_role.yaml")
 
 
-_VERSION_ARGUMENT = r"(\n[ ]*)version=[\"']{version}[\"'],"
+_VERSION_ARGUMENT_PATTERN = r"(\n[ ]*)version=[\"']{version}[\"'],"
 
 
-def _store_no_more(edits: Edits, place: _Place) -> None:
+def _unset_storage_version(edits: FileEdits, target: _ScaffoldTarget) -> None:
     """Has the kind's other versions say that they are not the one that is stored."""
-    for former in place.former:
-        name = f"src/{former['path'].replace('.', '/')}.py"
+    for other in target.other_versions:
+        name = f"src/{other['path'].replace('.', '/')}.py"
         text = edits.text(name)
         if "storage=False" in text:
             continue
-        changed, found = re.subn(
-            _VERSION_ARGUMENT.format(version=former["version"]), r"\g<0>\g<1>storage=False,", text, count=1
+        changed, count = re.subn(
+            _VERSION_ARGUMENT_PATTERN.format(version=other["version"]), r"\g<0>\g<1>storage=False,", text, count=1
         )
-        if found:
-            edits.change(name, changed)
+        if count:
+            edits.set_text(name, changed)
         else:
             typer.echo(f"steersman: say storage=False in @resource(…) in {name}: one version is stored", err=True)
 
 
-def _spokes(place: _Place, given: list[str] | None, conversion: bool) -> list[str]:
+def _parse_spokes(target: _ScaffoldTarget, values: list[str] | None, conversion: bool) -> list[str]:
     """The versions that ``--spoke`` names. Raises ConfigurationError: there is no such version."""
-    spokes = list(dict.fromkeys(part.strip() for value in given or () for part in value.split(",") if part.strip()))
+    spokes = list(dict.fromkeys(part.strip() for value in values or () for part in value.split(",") if part.strip()))
     if conversion != bool(spokes):
         raise ConfigurationError("--conversion and --spoke belong together: --version is the hub, --spoke the others")
-    if place.version in spokes:
-        raise ConfigurationError(f"--spoke {place.version}: that is the hub")
-    for version in (place.version, *spokes) if conversion else ():
-        entry = place.project.resource(place.group, version, place.kind)
+    if target.version in spokes:
+        raise ConfigurationError(f"--spoke {target.version}: that is the hub")
+    for version in (target.version, *spokes) if conversion else ():
+        entry = target.project.find_resource(target.group, version, target.kind)
         if entry is None or "path" not in entry:
             raise ConfigurationError(
-                f"the project has no {place.kind} of {place.group}/{version}: "
-                f"steersman create api --group {place.group} --version {version} --kind {place.kind}"
+                f"the project has no {target.kind} of {target.group}/{version}: "
+                f"steersman create api --group {target.group} --version {version} --kind {target.kind}"
             )
     return spokes
 
 
-def _conversion(edits: Edits, place: _Place, answers: dict[str, Any], spokes: list[str]) -> dict[str, str]:
+def _render_conversion(
+    edits: FileEdits, target: _ScaffoldTarget, variables: dict[str, Any], spokes: list[str]
+) -> dict[str, str]:
     """The files of a hub and its spokes; a hub that is there gets more spokes."""
-    package, module = place.project.package, place.module
+    package, module = target.project.package, target.module
     name = f"src/{package}/webhooks/{module}_conversion.py"
-    constant = place.plural.upper().replace("-", "_")
-    answers = {**answers, "constant": constant}
+    constant = target.plural.upper().replace("-", "_")
+    variables = {**variables, "constant": constant}
     files: dict[str, str] = {}
-    if edits.is_there(name):
+    if edits.exists(name):
         hub = edits.text(name)
     else:
-        files = rendered("webhook", {**answers, "part": "hub"})
+        files = render_template("webhook", {**variables, "part": "hub"})
         hub = files[name]
     for version in spokes:
-        files |= rendered("webhook", {**answers, "part": "spoke", "spoke": version})
+        files |= render_template("webhook", {**variables, "part": "spoke", "spoke": version})
         short = version.upper()
-        imported = f"from {package}.webhooks.{module}_conversion_{version} import SPOKE as {short}"
-        hub = entered(entered(hub, "imports", [imported], where=name), "spokes", [f"{short},"], where=name)
+        import_line = f"from {package}.webhooks.{module}_conversion_{version} import SPOKE as {short}"
+        hub = insert_at_marker(
+            insert_at_marker(hub, "imports", [import_line], file_name=name), "spokes", [f"{short},"], file_name=name
+        )
     if name in files:
         files[name] = hub
     else:
-        edits.change(name, hub)
-    imported = f"from {package}.webhooks.{module}_conversion import {constant}"
-    edits.enter_main(imported, f"manager.conversion({constant})")
+        edits.set_text(name, hub)
+    import_line = f"from {package}.webhooks.{module}_conversion import {constant}"
+    edits.add_to_main(import_line, f"manager.conversion({constant})")
     return files
 
 
-def _finish(
+def _write_scaffold(
     project: Project,
     entry: dict[str, Any],
     files: dict[str, str],
-    edits: Edits,
+    edits: FileEdits,
     *,
     force: bool,
     dry_run: bool,
 ) -> None:
-    from steersman_cli.manifests import generate_in_background
+    from steersman_cli.manifests import generate_in_subprocess
 
     if not any(r is entry for r in project.resources):
         project.resources.append(entry)
-    changes = {**edits.changes, FILE: as_text(project.content)}
-    write(project.root, files, force=force, dry_run=dry_run, edits=changes)
+    changes = {**edits.changes, PROJECT_FILE: to_project_yaml(project.content)}
+    write_files(project.root, files, force=force, dry_run=dry_run, edits=changes)
     if not dry_run:
-        generate_in_background(project)
+        generate_in_subprocess(project)

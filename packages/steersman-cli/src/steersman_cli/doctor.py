@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from steersman_cli.cluster import ContextName, Kubeconfig
-from steersman_cli.ending import FOUND, told_plainly
-from steersman_cli.output import Format, tell
+from steersman_cli.cluster import ContextOption, KubeconfigOption
+from steersman_cli.exit_codes import EXIT_CHECK_FAILED, report_errors
+from steersman_cli.output import OutputFormat, print_output
 from steersman_cli.project import Project
 
 if TYPE_CHECKING:
     from steersman.client import Client
-    from steersman_cli.diagnosis import Finding
+    from steersman_cli.doctor_checks import CheckResult
 
-_SIGNS = {"ok": "ok", "wrong": "WRONG", "unknown": "?"}
+_STATUS_LABELS = {"ok": "ok", "wrong": "WRONG", "unknown": "?"}
 
 
 def doctor(
-    kubeconfig: Kubeconfig = "",
-    context: ContextName = "",
-    output: Annotated[Format, typer.Option("--output", "-o", help="How to tell.")] = "table",
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="How to tell.")] = "table",
 ) -> None:
     """Look at the cluster, the definitions, the deployment, its rights, its webhooks and their certificate.
 
@@ -31,20 +31,20 @@ def doctor(
 
     Example: steersman doctor --context staging -o json
     """
-    with told_plainly():
-        from steersman_cli.applying import on_cluster
-        from steersman_cli.diagnosis import Diagnosis
-        from steersman_cli.manifests import declared_by
+    with report_errors():
+        from steersman_cli.apply import run_with_client
+        from steersman_cli.doctor_checks import ProjectChecks
+        from steersman_cli.manifests import load_project_manager
 
-        project = Project.here()
-        serving = project.webhooks()
-        manager = declared_by(project, serving)
+        project = Project.from_working_directory()
+        serving = project.load_webhook_serving()
+        manager = load_project_manager(project, serving)
 
-        async def look(client: Client) -> list[Finding]:
-            return [f async for f in Diagnosis(client, project, manager, serving).findings()]
+        async def run_checks(client: Client) -> list[CheckResult]:
+            return [f async for f in ProjectChecks(client, project, manager, serving).run()]
 
-        findings = on_cluster(kubeconfig, context, look)
-    rows = [(_SIGNS[f.status], f.subject, f.message + (f"\n→ {f.fix}" if f.fix else "")) for f in findings]
-    tell(findings, output, columns=("", "what", "found"), rows=rows)
+        findings = run_with_client(kubeconfig, context, run_checks)
+    rows = [(_STATUS_LABELS[f.status], f.subject, f.message + (f"\n→ {f.fix}" if f.fix else "")) for f in findings]
+    print_output(findings, output, columns=("", "what", "found"), rows=rows)
     if any(f.status == "wrong" for f in findings):
-        raise typer.Exit(FOUND)
+        raise typer.Exit(EXIT_CHECK_FAILED)

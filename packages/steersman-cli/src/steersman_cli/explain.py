@@ -11,10 +11,10 @@ from urllib.request import ProxyHandler, build_opener
 import typer
 
 from steersman.errors import ConfigurationError
-from steersman_cli.ending import told_plainly
-from steersman_cli.output import Format, tell
+from steersman_cli.exit_codes import report_errors
+from steersman_cli.output import OutputFormat, print_output
 
-_SECONDS = 10.0
+_REQUEST_TIMEOUT_SECONDS = 10.0
 
 
 def explain(
@@ -25,7 +25,7 @@ def explain(
         typer.Option(help="Where the operator serves /debug: its --debug-bind-address, or a port forwarded to it."),
     ] = "http://127.0.0.1:8082",
     limit: Annotated[int, typer.Option(min=1, max=256, help="The newest so many.")] = 20,
-    output: Annotated[Format, typer.Option("--output", "-o", help="How to tell.")] = "table",
+    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="How to tell.")] = "table",
 ) -> None:
     """Tell why objects were reconciled, how it went, and what comes next.
 
@@ -33,26 +33,33 @@ def explain(
 
     Example: kubectl -n shop-system port-forward deployment/shop 8082 & steersman explain databaseuser -o json
     """
-    with told_plainly():
+    with report_errors():
         query = f"?limit={limit}" + (f"&object={quote(object, safe='/')}" if object else "")
-        found = _asked(url, "/debug/controllers", query)
-        here = next((c for c in found if c["name"] == controller), None)
-        if here is None:
-            names = ", ".join(c["name"] for c in found) or "none"
+        controllers = _fetch_json(url, "/debug/controllers", query)
+        selected = next((c for c in controllers if c["name"] == controller), None)
+        if selected is None:
+            names = ", ".join(c["name"] for c in controllers) or "none"
             raise ConfigurationError(f"there is no controller {controller} (there are: {names})")
-        recent = _asked(url, f"/debug/controllers/{quote(controller)}/recent", query)
-    content = {"running": here["running"], "queue": here["queue"], "recent": recent}
-    tell(content, output, columns=("when", "object", "how", "why"), rows=[*_next(here, object), *_past(recent)])
+        recent = _fetch_json(url, f"/debug/controllers/{quote(controller)}/recent", query)
+    content = {"running": selected["running"], "queue": selected["queue"], "recent": recent}
+    print_output(
+        content,
+        output,
+        columns=("when", "object", "how", "why"),
+        rows=[*_pending_rows(selected, object), *_recent_rows(recent)],
+    )
 
 
-def _asked(url: str, path: str, query: str) -> Any:
+def _fetch_json(url: str, path: str, query: str) -> Any:
     """The JSON at ``path``. Raises ConfigurationError: nobody answers, or not that."""
     if urlsplit(url).scheme not in ("http", "https"):
         raise ConfigurationError(f"--url {url!r} must start with http:// or https://")
     try:
         # No proxy leads to this machine.
-        with build_opener(ProxyHandler({})).open(f"{url.rstrip('/')}{path}{query}", timeout=_SECONDS) as answer:
-            return json.load(answer)
+        with build_opener(ProxyHandler({})).open(
+            f"{url.rstrip('/')}{path}{query}", timeout=_REQUEST_TIMEOUT_SECONDS
+        ) as response:
+            return json.load(response)
     except HTTPError as error:
         raise ConfigurationError(f"{url} answers {error.code}: is --debug-bind-address served there?") from None
     except (URLError, OSError, ValueError) as error:
@@ -62,41 +69,50 @@ def _asked(url: str, path: str, query: str) -> Any:
         ) from None
 
 
-def _next(controller: dict[str, Any], wanted: str) -> list[tuple[str, str, str, str]]:
+def _pending_rows(controller: dict[str, Any], object_filter: str) -> list[tuple[str, str, str, str]]:
     queue = controller["queue"]
-    running = [r for r in controller["running"] if wanted in ("", _object(r))]
+    running = [r for r in controller["running"] if object_filter in ("", _object_name(r))]
     return [
-        *((f"for {r['age_seconds']:.1f} s", _object(r), "runs", _why(r)) for r in running),
-        *((f"for {w['waited_seconds']:.1f} s", _object(w), "waits", _why(w)) for w in queue["waiting"]),
-        *((f"in {d['due_in_seconds']:.1f} s", _object(d), _later(d), _why(d)) for d in queue["delayed"]),
+        *((f"for {r['age_seconds']:.1f} s", _object_name(r), "runs", _format_triggers(r)) for r in running),
+        *(
+            (f"for {w['waited_seconds']:.1f} s", _object_name(w), "waits", _format_triggers(w))
+            for w in queue["waiting"]
+        ),
+        *(
+            (f"in {d['due_in_seconds']:.1f} s", _object_name(d), _delay_reason(d), _format_triggers(d))
+            for d in queue["delayed"]
+        ),
     ]
 
 
-def _past(recent: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
-    return [(r["started"][:19].replace("T", " "), _object(r), _how(r), _why(r)) for r in recent]
+def _recent_rows(recent: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
+    return [
+        (r["started"][:19].replace("T", " "), _object_name(r), _format_outcome(r), _format_triggers(r))
+        for r in recent
+    ]
 
 
-def _object(entry: dict[str, Any]) -> str:
+def _object_name(entry: dict[str, Any]) -> str:
     return "/".join(part for part in (entry["namespace"], entry["name"]) if part)
 
 
-def _later(entry: dict[str, Any]) -> str:
-    failures = entry["failures_in_a_row"]
+def _delay_reason(entry: dict[str, Any]) -> str:
+    failures = entry["consecutive_failures"]
     return f"comes again after {failures} failures" if failures else "comes again"
 
 
-def _how(entry: dict[str, Any]) -> str:
-    told = f"{entry['result']} in {entry['duration_seconds']:.3f} s"
-    return "\n".join([told, *entry["errors"]])
+def _format_outcome(entry: dict[str, Any]) -> str:
+    summary = f"{entry['result']} in {entry['duration_seconds']:.3f} s"
+    return "\n".join([summary, *entry["errors"]])
 
 
-def _why(entry: dict[str, Any]) -> str:
-    told = [_trigger(t) for t in entry["triggers"]]
-    more = entry["omitted_triggers"]
-    return "\n".join([*told, *([f"and {more} more"] if more else [])])
+def _format_triggers(entry: dict[str, Any]) -> str:
+    reasons = [_format_trigger(t) for t in entry["triggers"]]
+    omitted = entry["omitted_triggers"]
+    return "\n".join([*reasons, *([f"and {omitted} more"] if omitted else [])])
 
 
-def _trigger(trigger: dict[str, Any]) -> str:
-    place = " ".join(str(trigger[p]) for p in ("kind", "object") if trigger.get(p))
+def _format_trigger(trigger: dict[str, Any]) -> str:
+    source = " ".join(str(trigger[p]) for p in ("kind", "object") if trigger.get(p))
     fields = f": {', '.join(trigger['fields'])}" if trigger.get("fields") else ""
-    return f"{trigger['reason']} {place}{fields}".strip()
+    return f"{trigger['reason']} {source}{fields}".strip()

@@ -14,15 +14,15 @@ from typing import Annotated, Literal
 import typer
 
 from steersman.errors import ConfigurationError
-from steersman_cli.ending import needed, told_plainly
-from steersman_cli.project import FILE, LAYOUT, Project, as_text
-from steersman_cli.templating import SOURCE, release, rendered, write
+from steersman_cli.exit_codes import prompt_if_missing, report_errors
+from steersman_cli.project import PROJECT_FILE, PROJECT_LAYOUT, Project, to_project_yaml
+from steersman_cli.templating import TEMPLATE_SOURCE, release, render_template, write_files
 
 License = Literal["apache2", "mit", "none"]
 
-_DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
+_DOMAIN_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
 # The longest name made of it is NAME-leader-election, and a Service's has 63 characters at most.
-_NAME = re.compile(r"[a-z]([-a-z0-9]{0,43}[a-z0-9])?")
+_NAME_PATTERN = re.compile(r"[a-z]([-a-z0-9]{0,43}[a-z0-9])?")
 
 
 def init(
@@ -42,47 +42,47 @@ def init(
 
     Example: steersman init --domain example.com --project-name shop-operator --license none --dry-run
     """
-    with told_plainly():
+    with report_errors():
         root = Path.cwd()
-        if (root / FILE).exists() and not force:
-            raise ConfigurationError(f"{FILE} is there: this is a project already")
-        domain = needed(domain, "--domain", "Domain of the API groups, such as example.com", _domain_problem)
+        if (root / PROJECT_FILE).exists() and not force:
+            raise ConfigurationError(f"{PROJECT_FILE} is there: this is a project already")
+        domain = prompt_if_missing(domain, "--domain", "Domain of the API groups, such as example.com", _domain_error)
         name = project_name or repo.rstrip("/").rpartition("/")[2] or root.name.lower()
-        if not _NAME.fullmatch(name):
+        if not _NAME_PATTERN.fullmatch(name):
             raise ConfigurationError(
                 f"{name!r} cannot name an operator: give --project-name, of a-z, 0-9 and -, 45 at most"
             )
         package = name.replace("-", "_")
-        if reason := _taken(package, root):
-            told = f"{package!r} cannot name a Python package of yours, {reason}"
-            raise ConfigurationError(f"{told}: give --project-name")
-        answers = {
+        if reason := _package_name_conflict(package, root):
+            problem = f"{package!r} cannot name a Python package of yours, {reason}"
+            raise ConfigurationError(f"{problem}: give --project-name")
+        variables = {
             "domain": domain,
             "license": license,
             "owner": owner,
             "package": package,
             "project_name": name,
             "repo": repo,
-            "steersman": requirement(),
-            "template_source": SOURCE,
+            "steersman": steersman_requirement(),
+            "template_source": TEMPLATE_SOURCE,
             "template_version": release(),
             "year": str(datetime.now(UTC).year),
         }
-        content = {"domain": domain, "layout": [LAYOUT], "projectName": name, "repo": repo, "version": "3"}
-        files = {FILE: as_text(content), **rendered("project", answers)}
-        write(root, files, force=force, dry_run=dry_run, edits={})
+        content = {"domain": domain, "layout": [PROJECT_LAYOUT], "projectName": name, "repo": repo, "version": "3"}
+        files = {PROJECT_FILE: to_project_yaml(content), **render_template("project", variables)}
+        write_files(root, files, force=force, dry_run=dry_run, edits={})
         if not dry_run:
-            _first_manifests(root)
+            _generate_manifests(root)
             typer.echo("\nNext: steersman create api --group GROUP --version v1alpha1 --kind KIND")
 
 
-def requirement() -> str:
+def steersman_requirement() -> str:
     """Which versions of Steersman a new project takes: this one, and those that say they are compatible."""
     major, minor, *_ = version("steersman").split(".")
     return f">={version('steersman')},<{f'0.{int(minor) + 1}' if major == '0' else int(major) + 1}"
 
 
-def _taken(package: str, root: Path) -> str:
+def _package_name_conflict(package: str, root: Path) -> str:
     """Why ``package`` would hide another module, or could not be imported; empty if it is free."""
     if iskeyword(package):
         return "since it is a word of the language"
@@ -94,11 +94,11 @@ def _taken(package: str, root: Path) -> str:
     return "since a module of that name is installed"
 
 
-def _domain_problem(domain: str) -> str | None:
-    return None if _DOMAIN.fullmatch(domain) else "a DNS name is needed, such as example.com"
+def _domain_error(domain: str) -> str | None:
+    return None if _DOMAIN_PATTERN.fullmatch(domain) else "a DNS name is needed, such as example.com"
 
 
-def _first_manifests(root: Path) -> None:
-    from steersman_cli.manifests import generate_in_background
+def _generate_manifests(root: Path) -> None:
+    from steersman_cli.manifests import generate_in_subprocess
 
-    generate_in_background(Project.at(root))
+    generate_in_subprocess(Project.load(root))

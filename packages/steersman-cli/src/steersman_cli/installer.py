@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from steersman.meta.documents import as_text
-from steersman_cli.ending import told_plainly
-from steersman_cli.generated import settle
+from steersman.meta.yaml_codec import dump_yaml
+from steersman_cli.exit_codes import report_errors
+from steersman_cli.generated_files import sync_files
 from steersman_cli.project import Project
 
 
@@ -31,9 +31,9 @@ def installer(
 
     Example: steersman installer --image registry.example.com/databaseuser:v1 -o install.yaml --check
     """
-    with told_plainly():
-        project = Project.here()
+    with report_errors():
+        project = Project.from_working_directory()
         manifests = project.installation().with_image(image)
     head = f"# {project.name}, for: kubectl apply --server-side -f {output.name}\n"
-    text = head + "".join(f"---\n{as_text(m)}" for m in manifests)
-    settle(project.root, {output.as_posix(): text}, again="make build-installer", check=check, dry_run=dry_run)
+    text = head + "".join(f"---\n{dump_yaml(m)}" for m in manifests)
+    sync_files(project.root, {output.as_posix(): text}, command="make build-installer", check=check, dry_run=dry_run)

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from steersman.errors import ConfigurationError
-from steersman_cli.cluster import ContextName, DryRun, Kubeconfig
-from steersman_cli.ending import told_plainly
-from steersman_cli.output import Format, tell
+from steersman_cli.cluster import ContextOption, KubeconfigOption, ServerDryRunOption
+from steersman_cli.exit_codes import report_errors
+from steersman_cli.output import OutputFormat, print_output
 
 if TYPE_CHECKING:
     from steersman.api.apiextensions_v1 import CustomResourceDefinition
     from steersman.client import Client
 
-Progress = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 
 
 def migrate(
@@ -27,13 +27,13 @@ def migrate(
             metavar="[KIND...]", help="Custom kinds, as kubectl takes them: cronjobs, CronJob, cronjobs.GROUP."
         ),
     ] = None,
-    every: Annotated[
+    all_kinds: Annotated[
         bool, typer.Option("--all", help="Every custom kind whose objects may be stored in several versions.")
     ] = False,
-    kubeconfig: Kubeconfig = "",
-    context: ContextName = "",
-    dry_run: DryRun = False,
-    output: Annotated[Format, typer.Option("--output", "-o", help="How to tell.")] = "table",
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    dry_run: ServerDryRunOption = False,
+    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="How to tell.")] = "table",
 ) -> None:
     """Rewrite stored objects in the storage version of their kind, so that a former version can leave the definition.
 
@@ -43,18 +43,20 @@ def migrate(
 
     Example: steersman migrate --all --context staging -o json
     """
-    with told_plainly():
-        if bool(kinds) == every:
+    with report_errors():
+        if bool(kinds) == all_kinds:
             raise ConfigurationError("say which kinds, or --all")
-        from steersman_cli.applying import on_cluster
+        from steersman_cli.apply import run_with_client
 
-        found = on_cluster(kubeconfig, context, lambda client: migrated(client, kinds or [], dry_run=dry_run))
+        results = run_with_client(
+            kubeconfig, context, lambda client: migrate_kinds(client, kinds or [], dry_run=dry_run)
+        )
     verb = "would be written" if dry_run else "written"
-    rows = [(f["name"], f["storageVersion"], str(f["written"]), ", ".join(f["dropped"]) or "-") for f in found]
-    tell(found, output, columns=("kind", "stored in", verb, "no longer stored in"), rows=rows)
+    rows = [(f["name"], f["storageVersion"], str(f["written"]), ", ".join(f["dropped"]) or "-") for f in results]
+    print_output(results, output, columns=("kind", "stored in", verb, "no longer stored in"), rows=rows)
 
 
-async def migrated(client: Client, names: list[str], *, dry_run: bool) -> list[dict[str, Any]]:
+async def migrate_kinds(client: Client, names: list[str], *, dry_run: bool) -> list[dict[str, Any]]:
     """What was done to each of the kinds that ``names`` name; to all that need it if there are none.
 
     Raises:
@@ -66,21 +68,30 @@ async def migrated(client: Client, names: list[str], *, dry_run: bool) -> list[d
     from steersman.webhook import migrate_storage_version
 
     definitions = (await client.list(CustomResourceDefinition)).items
-    chosen = [_named(name, definitions) for name in dict.fromkeys(names)] if names else _unfinished(definitions)
-    told: list[dict[str, Any]] = []
-    for definition in chosen:
+    selected = (
+        [_find_crd(name, definitions) for name in dict.fromkeys(names)] if names else _needing_migration(definitions)
+    )
+    results: list[dict[str, Any]] = []
+    for definition in selected:
         spec, name = definition.spec, definition.metadata.name
         version = next(v.name for v in spec.versions if v.storage)
         kind = ApiResource(spec.group, version, spec.names.kind, spec.names.plural, spec.scope == "Namespaced")
-        with _shown(name) as progress:
-            done = await migrate_storage_version(client, kind, dry_run=dry_run, on_progress=progress)
-        storage = {"storageVersion": done.storage_version}
-        told.append({"name": name, **storage, "written": done.written, "dropped": list(done.dropped)})
-    return told
+        with _progress_bar(name) as progress:
+            migration = await migrate_storage_version(client, kind, dry_run=dry_run, on_progress=progress)
+        storage = {"storageVersion": migration.storage_version}
+        results.append(
+            {
+                "name": name,
+                **storage,
+                "written": migration.objects_written,
+                "dropped": list(migration.removed_versions),
+            }
+        )
+    return results
 
 
-def _named(name: str, definitions: tuple[CustomResourceDefinition, ...]) -> CustomResourceDefinition:
-    found = [d for d in definitions if name.lower() in _names(d)]
+def _find_crd(name: str, definitions: tuple[CustomResourceDefinition, ...]) -> CustomResourceDefinition:
+    found = [d for d in definitions if name.lower() in _accepted_names(d)]
     if not found:
         raise ConfigurationError(f"the cluster has no custom kind {name!r}")
     if len(found) > 1:
@@ -88,19 +99,19 @@ def _named(name: str, definitions: tuple[CustomResourceDefinition, ...]) -> Cust
     return found[0]
 
 
-def _names(definition: CustomResourceDefinition) -> set[str]:
+def _accepted_names(definition: CustomResourceDefinition) -> set[str]:
     names = definition.spec.names
     return {definition.metadata.name, names.plural, names.kind.lower(), names.singular or "", *names.short_names} - {
         ""
     }
 
 
-def _unfinished(definitions: tuple[CustomResourceDefinition, ...]) -> list[CustomResourceDefinition]:
+def _needing_migration(definitions: tuple[CustomResourceDefinition, ...]) -> list[CustomResourceDefinition]:
     return [d for d in definitions if d.status and len(d.status.stored_versions) > 1]
 
 
 @contextmanager
-def _shown(name: str) -> Generator[Progress]:
+def _progress_bar(name: str) -> Generator[ProgressCallback]:
     """Shows how far it is, on the terminal and beside what is told at the end."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn

@@ -13,12 +13,12 @@ import yaml
 
 from steersman.errors import ConfigurationError, SteersmanError
 from steersman.meta import ApiResource
-from steersman.meta.manifests import manifests_in, manifests_of
+from steersman.meta.manifests import load_manifests, parse_manifests
 
-_KIND = "CustomResourceDefinition"
-_DEFINITIONS = ApiResource("apiextensions.k8s.io", "v1", _KIND, "customresourcedefinitions", namespaced=False)
-_SECONDS = 60.0
-_MOST_BYTES = 64 * 2**20
+_CRD_KIND = "CustomResourceDefinition"
+_CRD_RESOURCE = ApiResource("apiextensions.k8s.io", "v1", _CRD_KIND, "customresourcedefinitions", namespaced=False)
+_DOWNLOAD_TIMEOUT_SECONDS = 60.0
+_MAX_DOWNLOAD_BYTES = 64 * 2**20
 
 
 def models(
@@ -40,59 +40,61 @@ def models(
 
     Example: steersman models cluster --group monitoring.coreos.com --kind ServiceMonitor --output shop/foreign
     """
-    from steersman_cli.codegen import package
+    from steersman_cli.codegen import generate_package
 
     try:
-        found = [d for source in sources for d in _definitions(source) if _is_chosen(d, group, kind)]
-        if not found:
-            raise ConfigurationError(f"{', '.join(sources)}: there is no {_KIND} that is asked for")
-        made = package(found, descriptions=descriptions, width=line_length)
-        for path, text in made.files.items():
+        crds = [d for source in sources for d in _load_crds(source) if _is_selected(d, group, kind)]
+        if not crds:
+            raise ConfigurationError(f"{', '.join(sources)}: there is no {_CRD_KIND} that is asked for")
+        generated = generate_package(crds, descriptions=descriptions, width=line_length)
+        for path, text in generated.files.items():
             _write(output / path, text)
     except SteersmanError as error:
         typer.echo(f"steersman: {error}", err=True)
         raise typer.Exit(1) from None
-    for note in made.notes:
+    for note in generated.unsupported_features:
         typer.echo(f"cannot be expressed: {note}", err=True)
 
 
-def _is_chosen(definition: dict[str, Any], groups: Iterable[str] | None, kinds: Iterable[str] | None) -> bool:
+def _is_selected(definition: dict[str, Any], groups: Iterable[str] | None, kinds: Iterable[str] | None) -> bool:
     spec = definition["spec"]
     return (not groups or spec["group"] in groups) and (not kinds or spec["names"]["kind"] in kinds)
 
 
-def _definitions(source: str) -> Iterator[dict[str, Any]]:
+def _load_crds(source: str) -> Iterator[dict[str, Any]]:
     """The definitions at ``source``.
 
     Raises:
         SteersmanError: it cannot be read.
     """
     if source == "cluster":
-        yield from _in_cluster()
+        yield from _crds_in_cluster()
     elif source.startswith("https://"):
-        yield from manifests_of(_downloaded(source), source, (_KIND,))
+        yield from parse_manifests(_download(source), source, (_CRD_KIND,))
     elif "://" in source:
         raise ConfigurationError(f"{source} is not read: give an https address, or download it first")
     else:
-        yield from manifests_in(Path(source), (_KIND,))
+        yield from load_manifests(Path(source), (_CRD_KIND,))
 
 
-def _in_cluster() -> Iterator[dict[str, Any]]:
+def _crds_in_cluster() -> Iterator[dict[str, Any]]:
     from steersman.client.sync import SyncClient
     from steersman.meta import unstructured
 
     with SyncClient() as client:
-        for item in client.list(unstructured(_DEFINITIONS)).items:
+        for item in client.list(unstructured(_CRD_RESOURCE)).items:
             yield item.to_dict()
 
 
-def _downloaded(url: str) -> str:
+def _download(url: str) -> str:
     try:
         # The standard library's, which honours HTTPS_PROXY and NO_PROXY.
-        with urlopen(url, timeout=_SECONDS) as answer:  # noqa: S310
-            content: bytes = answer.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            raise ConfigurationError(f"{url} is larger than {_MOST_BYTES // 2**20} MiB: download what you need of it")
+        with urlopen(url, timeout=_DOWNLOAD_TIMEOUT_SECONDS) as response:  # noqa: S310
+            content: bytes = response.read(_MAX_DOWNLOAD_BYTES + 1)
+        if len(content) > _MAX_DOWNLOAD_BYTES:
+            raise ConfigurationError(
+                f"{url} is larger than {_MAX_DOWNLOAD_BYTES // 2**20} MiB: download what you need of it"
+            )
         return content.decode()
     except (OSError, HTTPException, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigurationError(f"cannot read {url}: {error}") from error

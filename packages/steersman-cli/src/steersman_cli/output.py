@@ -10,31 +10,33 @@ import msgspec
 import typer
 import yaml
 
-Format = Literal["table", "json", "yaml"]
+OutputFormat = Literal["table", "json", "yaml"]
 
-_LEAST, _WIDEST = 24, 500
+_MIN_COLUMN_WIDTH, _UNBOUNDED_WIDTH = 24, 500
 
 
-def tell(content: Any, output: Format, *, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def print_output(
+    content: Any, output: OutputFormat, *, columns: Sequence[str], rows: Iterable[Sequence[str]]
+) -> None:
     """Prints ``content`` as JSON or YAML, or ``rows`` as a table."""
     if output == "json":
         typer.echo(msgspec.json.format(msgspec.json.encode(content)).decode())
     elif output == "yaml":
         typer.echo(yaml.safe_dump(msgspec.to_builtins(content), sort_keys=False), nl=False)
     else:
-        _table(columns, rows)
+        _print_table(columns, rows)
 
 
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def _print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     for column in columns[:-1]:
         table.add_column(column, no_wrap=True)
-    table.add_column(columns[-1], overflow="fold", min_width=_LEAST)
+    table.add_column(columns[-1], overflow="fold", min_width=_MIN_COLUMN_WIDTH)
     for row in rows:
         table.add_row(*row)
     # Names are whole, for people to copy; what is read by a program has no edge to break at.
-    width = None if sys.stdout.isatty() else _WIDEST
+    width = None if sys.stdout.isatty() else _UNBOUNDED_WIDTH
     Console(width=width, soft_wrap=False, highlight=False, markup=False).print(table)

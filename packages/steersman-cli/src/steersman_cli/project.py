@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, cast
 import yaml
 
 from steersman.errors import ConfigurationError
-from steersman.meta.manifests import Manifest, manifests_in
-from steersman_cli.packaging import Installation
+from steersman.meta.manifests import Manifest, load_manifests
+from steersman_cli.packaging import OperatorManifests
 
 if TYPE_CHECKING:
     from steersman.manager import Manager
-    from steersman.webhook import WebhookServing
+    from steersman.webhook import WebhookServerOptions
 
-FILE = "PROJECT"
-LAYOUT = "steersman.dev/v1"
+PROJECT_FILE = "PROJECT"
+PROJECT_LAYOUT = "steersman.dev/v1"
 
 
 @dataclass(frozen=True)
@@ -39,24 +39,26 @@ class Project:
     settings: dict[str, Any]
 
     @classmethod
-    def here(cls) -> Project:
+    def from_working_directory(cls) -> Project:
         """The project around the current directory. Raises ConfigurationError: there is none."""
         start = Path.cwd()
         for root in (start, *start.parents):
-            if (root / FILE).is_file() and (root / "pyproject.toml").is_file():
-                return cls.at(root)
-        raise ConfigurationError(f"no {FILE} file here or above: this is no project; `steersman init` makes one")
+            if (root / PROJECT_FILE).is_file() and (root / "pyproject.toml").is_file():
+                return cls.load(root)
+        raise ConfigurationError(
+            f"no {PROJECT_FILE} file here or above: this is no project; `steersman init` makes one"
+        )
 
     @classmethod
-    def at(cls, root: Path) -> Project:
+    def load(cls, root: Path) -> Project:
         """The project in ``root``. Raises ConfigurationError: a file cannot be read."""
         try:
-            content: Any = yaml.safe_load((root / FILE).read_text())
+            content: Any = yaml.safe_load((root / PROJECT_FILE).read_text())
             settings = tomllib.loads((root / "pyproject.toml").read_text()).get("tool", {}).get("steersman", {})
         except (OSError, ValueError, yaml.YAMLError) as error:
             raise ConfigurationError(f"cannot read the project in {root}: {error}") from error
-        if not isinstance(content, dict) or content.get("layout") != [LAYOUT]:  # pyright: ignore[reportUnknownMemberType]
-            raise ConfigurationError(f"{root / FILE} is not of the layout {LAYOUT}")
+        if not isinstance(content, dict) or content.get("layout") != [PROJECT_LAYOUT]:  # pyright: ignore[reportUnknownMemberType]
+            raise ConfigurationError(f"{root / PROJECT_FILE} is not of the layout {PROJECT_LAYOUT}")
         if "setup" not in settings:
             raise ConfigurationError('pyproject.toml has no setup in [tool.steersman], such as "shop.main:setup"')
         return cls(root, cast("dict[str, Any]", content), settings)
@@ -91,44 +93,44 @@ class Project:
         """What ``create api`` and ``create webhook`` made."""
         return self.content.setdefault("resources", [])
 
-    def resource(self, group: str, version: str, kind: str) -> dict[str, Any] | None:
+    def find_resource(self, group: str, version: str, kind: str) -> dict[str, Any] | None:
         """The entry of a kind, if there is one."""
-        wanted = (group, version, kind)
-        return next((r for r in self.resources if (r.get("group", ""), r["version"], r["kind"]) == wanted), None)
+        key = (group, version, kind)
+        return next((r for r in self.resources if (r.get("group", ""), r["version"], r["kind"]) == key), None)
 
-    def installation(self) -> Installation:
+    def installation(self) -> OperatorManifests:
         """What config/ deploys. Raises ConfigurationError: kubectl or kustomize cannot put it together."""
-        return Installation.read(self.root / "config", self.name)
+        return OperatorManifests.read(self.root / "config", self.name)
 
     def save(self) -> None:
         """Writes the PROJECT file."""
-        (self.root / FILE).write_text(as_text(self.content))
+        (self.root / PROJECT_FILE).write_text(to_project_yaml(self.content))
 
-    def definitions(self) -> list[Manifest]:
+    def crd_manifests(self) -> list[Manifest]:
         """Those in config/crd/bases that clusters of today take. Raises ConfigurationError: a file cannot be read."""
         bases = self.root / "config" / "crd" / "bases"
-        found = manifests_in(bases, ("CustomResourceDefinition",)) if bases.is_dir() else []
+        found = load_manifests(bases, ("CustomResourceDefinition",)) if bases.is_dir() else []
         return [m for m in found if m["apiVersion"] == "apiextensions.k8s.io/v1"]
 
     # The code
 
-    def importable(self) -> None:
+    def add_to_sys_path(self) -> None:
         """Makes the project's own package importable, whether or not it is installed."""
         if (source := str(self.root / "src")) not in sys.path:
             sys.path.insert(0, source)
 
-    def setup(self) -> Callable[[Manager], None]:
+    def load_setup(self) -> Callable[[Manager], None]:
         """What declares controllers and webhooks. Raises ConfigurationError: it is not where pyproject.toml says."""
-        return self._named("setup")
+        return self._load_setting("setup")
 
-    def webhooks(self) -> WebhookServing | None:
+    def load_webhook_serving(self) -> WebhookServerOptions | None:
         """Where webhooks are served. Raises as ``setup``."""
-        return self._named("webhooks") if "webhooks" in self.settings else None
+        return self._load_setting("webhooks") if "webhooks" in self.settings else None
 
-    def _named(self, setting: str) -> Any:
-        self.importable()
-        place = str(self.settings[setting])
-        module, _, name = place.partition(":")
+    def _load_setting(self, setting: str) -> Any:
+        self.add_to_sys_path()
+        reference = str(self.settings[setting])
+        module, _, name = reference.partition(":")
         try:
             return getattr(import_module(module), name)
         except ModuleNotFoundError as error:
@@ -139,6 +141,6 @@ class Project:
             raise ConfigurationError(f"[tool.steersman] {setting}: {module} has no {name!r}") from None
 
 
-def as_text(content: dict[str, Any]) -> str:
+def to_project_yaml(content: dict[str, Any]) -> str:
     """The text of a PROJECT file."""
     return f"# What `steersman` knows of this project. Commands read and write it.\n{yaml.safe_dump(content)}"

@@ -11,22 +11,24 @@ import typer
 
 from steersman.errors import ConfigurationError, SteersmanError
 from steersman.meta import ApiResource, ObjectKey
-from steersman.meta.manifests import manifests_in
-from steersman_cli.declaring import declared
-from steersman_cli.manifests import declared_by
+from steersman.meta.manifests import load_manifests
+from steersman_cli.load import load_manager
+from steersman_cli.manifests import load_project_manager
 from steersman_cli.project import Project
 
 if TYPE_CHECKING:
     from steersman.manager import Manager
-    from steersman.rbac import Access
+    from steersman.rbac import ResourceAccess
 
 group = typer.Typer(no_args_is_help=True, help="Tools for roles.")
 """The commands below ``steersman rbac``."""
 
-_ROLES = ("ClusterRole", "Role")
-_CLUSTER_ROLES = ApiResource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False)
+_ROLE_KINDS = ("ClusterRole", "Role")
+_CLUSTER_ROLE_RESOURCE = ApiResource(
+    "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False
+)
 
-Output = Literal["text", "json"]
+CheckFormat = Literal["text", "json"]
 
 
 @group.callback()
@@ -39,7 +41,7 @@ def check(
     roles: Annotated[
         list[str], typer.Argument(metavar="ROLE...", help="Files, directories, - , or cluster:NAME of a ClusterRole.")
     ],
-    declares: Annotated[
+    setup: Annotated[
         str | None,
         typer.Option(
             "--declared",
@@ -56,7 +58,7 @@ def check(
     recorded: Annotated[
         Path | None, typer.Option(metavar="FILE", help="What pytest --steersman-rbac recorded.")
     ] = None,
-    output: Annotated[Output, typer.Option("--output", "-o", help="How to tell what was found.")] = "text",
+    output: Annotated[CheckFormat, typer.Option("--output", "-o", help="How to tell what was found.")] = "text",
 ) -> None:
     """Tell what ROLE, all roles together, lacks of what the operator needs, and what it grants beyond that.
 
@@ -68,72 +70,72 @@ def check(
 
     Example: steersman rbac check cluster:shop --recorded .steersman/rbac.json -o json
     """
-    from steersman.rbac import compare
+    from steersman.rbac import compare_role
 
     try:
-        needed = _needed(declares, webhooks, recorded)
-        findings = compare([rule for role in roles for rule in _rules(role)], needed)
+        required = _required_access(setup, webhooks, recorded)
+        findings = compare_role([rule for role in roles for rule in _load_rules(role)], required)
     except SteersmanError as error:
         typer.echo(f"steersman: {error}", err=True)
         raise typer.Exit(2) from None
     if output == "json":
         typer.echo(msgspec.json.format(msgspec.json.encode(findings)).decode())
     else:
-        for what, found in (("missing", findings.missing), ("superfluous", findings.superfluous)):
+        for label, found in (("missing", findings.missing), ("superfluous", findings.superfluous)):
             for access in found:
-                typer.echo(f"{what}: {access}")
+                typer.echo(f"{label}: {access}")
         if not (findings.missing or findings.superfluous):
             typer.echo("The role grants what is needed, and nothing beyond.")
     if findings.missing or findings.superfluous:
         raise typer.Exit(1)
 
 
-def _needed(declares: str | None, webhooks: str | None, recorded: Path | None) -> set[Access]:
-    from steersman.rbac import Access, accesses
+def _required_access(setup: str | None, webhooks: str | None, recorded: Path | None) -> set[ResourceAccess]:
+    from steersman.rbac import ResourceAccess, resource_accesses
 
-    if webhooks is not None and declares is None:
+    if webhooks is not None and setup is None:
         raise ConfigurationError("--webhooks is about what --declared declares, which is not given")
-    found: set[Access] = set()
-    if declares is not None or recorded is None:
-        found |= accesses(_manager(declares, webhooks).permissions)
+    found: set[ResourceAccess] = set()
+    if setup is not None or recorded is None:
+        found |= resource_accesses(_load_manager(setup, webhooks).permissions)
     if recorded is not None:
         try:
-            found |= set(msgspec.json.decode(recorded.read_bytes(), type=list[Access]))
+            found |= set(msgspec.json.decode(recorded.read_bytes(), type=list[ResourceAccess]))
         except (OSError, msgspec.MsgspecError) as error:
             raise ConfigurationError(f"cannot read {recorded}: {error}") from error
     return found
 
 
-def _manager(declares: str | None, webhooks: str | None) -> Manager:
+def _load_manager(setup: str | None, webhooks: str | None) -> Manager:
     from steersman.manager import ManagerOptions
 
-    if declares is None:
-        project = Project.here()
-        return declared_by(project, project.webhooks())
-    serving = None if webhooks is None else _named(webhooks, "WEBHOOKS")
-    return declared(_named(declares, "setup"), ManagerOptions(webhooks=serving))
+    if setup is None:
+        project = Project.from_working_directory()
+        return load_project_manager(project, project.load_webhook_serving())
+    serving = None if webhooks is None else _load_attribute(webhooks, "WEBHOOKS")
+    return load_manager(_load_attribute(setup, "setup"), ManagerOptions(webhooks=serving))
 
 
-def _named(place: str, default: str) -> Any:
-    name, _, attribute = place.partition(":")
+def _load_attribute(reference: str, default: str) -> Any:
+    name, _, attribute = reference.partition(":")
     try:
         return getattr(import_module(name), attribute or default)
     except (ModuleNotFoundError, AttributeError, ValueError) as error:
-        raise ConfigurationError(f"{place} is not there: {error}; write package.module:{default}") from error
+        raise ConfigurationError(f"{reference} is not there: {error}; write package.module:{default}") from error
 
 
-def _rules(role: str) -> list[dict[str, Any]]:
+def _load_rules(role: str) -> list[dict[str, Any]]:
     if role.startswith("cluster:"):
-        return _in_cluster(role.removeprefix("cluster:"))
-    found = manifests_in(Path(role), _ROLES)
+        return _cluster_role_rules(role.removeprefix("cluster:"))
+    found = load_manifests(Path(role), _ROLE_KINDS)
     if not found:
-        raise ConfigurationError(f"{role} has no {' or '.join(_ROLES)}")
+        raise ConfigurationError(f"{role} has no {' or '.join(_ROLE_KINDS)}")
     return [rule for manifest in found for rule in manifest.get("rules") or ()]
 
 
-def _in_cluster(name: str) -> list[dict[str, Any]]:
+def _cluster_role_rules(name: str) -> list[dict[str, Any]]:
     from steersman.client.sync import SyncClient
     from steersman.meta import unstructured
 
     with SyncClient() as client:
-        return client.get(unstructured(_CLUSTER_ROLES), ObjectKey("", name)).to_dict().get("rules") or []
+        return client.get(unstructured(_CLUSTER_ROLE_RESOURCE), ObjectKey("", name)).to_dict().get("rules") or []

@@ -15,19 +15,19 @@ from typing import Annotated, Any
 import typer
 
 from steersman.errors import ConfigurationError
-from steersman_cli.ending import FOUND, told_plainly
+from steersman_cli.exit_codes import EXIT_CHECK_FAILED, report_errors
 from steersman_cli.project import Project
 
 # More than the operator's own grace, after which something in it hangs.
-_PATIENCE = 40.0
+_STOP_TIMEOUT_SECONDS = 40.0
 # How a process ends that is told to before it listens to signals: by it, or by what `__main__` does at first.
-_TOLD = (-signal.SIGTERM, 128 + signal.SIGTERM)
+_TERMINATED_CODES = (-signal.SIGTERM, 128 + signal.SIGTERM)
 # The last one comes where a terminal is closed: the operator, in a session of its own, would hear of it from nobody.
 # It may come twice, to the session and to the foreground, and nobody asks for haste by it.
-_KEYS = (signal.SIGINT, signal.SIGTERM)
-_ENDS = (*_KEYS, *([signal.SIGHUP] if sys.platform != "win32" else []))
+_KEYBOARD_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_STOP_SIGNALS = (*_KEYBOARD_SIGNALS, *([signal.SIGHUP] if sys.platform != "win32" else []))
 # How often it is looked whether the operator still runs.
-_TURNS: dict[str, Any] = {"rust_timeout": 500, "yield_on_timeout": True}
+_WATCH_OPTIONS: dict[str, Any] = {"rust_timeout": 500, "yield_on_timeout": True}
 
 
 def run(
@@ -40,18 +40,18 @@ def run(
 
     Example: steersman run --no-reload --kubeconfig ./kubeconfig --debug-bind-address 127.0.0.1:8082
     """
-    with told_plainly():
-        project = Project.here()
+    with report_errors():
+        project = Project.from_working_directory()
         # Readable, and without webhooks, which the API server cannot reach here; what is given comes later, and wins.
         command = [sys.executable, "-m", project.package, "--log-format", "console"]
         if "webhooks" in project.settings:
             command.append("--no-webhooks")
-        operator = _Operator([*command, *context.args], project)
-        code = operator.run_with(_changes(project) if reload else None)
+        operator = _OperatorProcess([*command, *context.args], project)
+        code = operator.run_with(_source_changes(project) if reload else None)
     raise typer.Exit(code)
 
 
-class _Operator:
+class _OperatorProcess:
     """The operator's process, and who follows it."""
 
     def __init__(self, command: list[str], project: Project) -> None:
@@ -59,28 +59,28 @@ class _Operator:
         self._root = project.root
         self._stopped = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
-        self._told: subprocess.Popen[bytes] | None = None
+        self._terminated_process: subprocess.Popen[bytes] | None = None
 
     def run_with(self, changes: Callable[[threading.Event], Iterator[Any]] | None) -> int:
         """Runs it until a signal, or until it ends without a change to come. Returns its exit code."""
-        with self._signals():
+        with self._handle_signals():
             self._start()
             if changes is None:
-                return self._ended()
+                return self._wait()
             for changed in changes(self._stopped):
-                if self._stopped.is_set() or (not changed and self._is_done()):
+                if self._stopped.is_set() or (not changed and self._finished_successfully()):
                     break
                 if not changed:
                     continue
                 names = ", ".join(sorted({str(name) for _, name in changed}))
                 typer.echo(f"steersman: changed: {names.replace(f'{self._root}/', '')}; starting anew", err=True)
-                self._end()
+                self._stop()
                 if self._stopped.is_set():
                     break
                 self._start()
-            return self._end()
+            return self._stop()
 
-    def _is_done(self) -> bool:
+    def _finished_successfully(self) -> bool:
         """Whether it ended in order. One that failed waits for the change that mends it."""
         code = None if self._process is None else self._process.poll()
         if code:
@@ -96,39 +96,39 @@ class _Operator:
         )
         # A signal from before there was a process to tell.
         if self._stopped.is_set():
-            self._tell(self._process)
+            self._terminate(self._process)
 
-    def _end(self) -> int:
+    def _stop(self) -> int:
         """Ends it in order; 0 too where it was told so before it could listen."""
         process = self._process
         if process is None:
-            return FOUND
-        self._tell(process)
+            return EXIT_CHECK_FAILED
+        self._terminate(process)
         try:
-            code = process.wait(_PATIENCE)
+            code = process.wait(_STOP_TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             return process.wait()
-        return 0 if code in _TOLD else code
+        return 0 if code in _TERMINATED_CODES else code
 
-    def _tell(self, process: subprocess.Popen[bytes]) -> None:
+    def _terminate(self, process: subprocess.Popen[bytes]) -> None:
         """Tells it to end, once: told again, it would drop what it is at."""
-        if self._told is not process and process.poll() is None:
-            self._told = process
+        if self._terminated_process is not process and process.poll() is None:
+            self._terminated_process = process
             process.send_signal(signal.SIGTERM)
 
-    def _ended(self) -> int:
+    def _wait(self) -> int:
         assert self._process is not None
         code = self._process.wait()
-        return 0 if self._stopped.is_set() and code in _TOLD else code
+        return 0 if self._stopped.is_set() and code in _TERMINATED_CODES else code
 
     @contextmanager
-    def _signals(self) -> Generator[None]:
+    def _handle_signals(self) -> Generator[None]:
         """The first signal ends the operator in order, the second at once."""
 
         def stop(number: int, _: FrameType | None) -> None:
             second = self._stopped.is_set()
-            if second and number not in _KEYS:
+            if second and number not in _KEYBOARD_SIGNALS:
                 return
             self._stopped.set()
             if self._process is None:
@@ -136,17 +136,17 @@ class _Operator:
             if second:
                 self._process.kill()
             else:
-                self._tell(self._process)
+                self._terminate(self._process)
 
-        former = {number: signal.signal(number, stop) for number in _ENDS}
+        previous = {number: signal.signal(number, stop) for number in _STOP_SIGNALS}
         try:
             yield
         finally:
-            for number, handler in former.items():
+            for number, handler in previous.items():
                 signal.signal(number, handler)
 
 
-def _changes(project: Project) -> Callable[[threading.Event], Iterator[Any]]:
+def _source_changes(project: Project) -> Callable[[threading.Event], Iterator[Any]]:
     try:
         from watchfiles import PythonFilter, watch
     except ImportError as error:
@@ -156,6 +156,6 @@ def _changes(project: Project) -> Callable[[threading.Event], Iterator[Any]]:
 
     def changes(stopped: threading.Event) -> Iterator[Any]:
         source = project.root / "src"
-        return watch(source, watch_filter=PythonFilter(), stop_event=stopped, raise_interrupt=False, **_TURNS)
+        return watch(source, watch_filter=PythonFilter(), stop_event=stopped, raise_interrupt=False, **_WATCH_OPTIONS)
 
     return changes

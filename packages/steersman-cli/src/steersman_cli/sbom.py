@@ -11,13 +11,13 @@ from typing import Annotated, Any
 import typer
 
 from steersman.errors import ConfigurationError
-from steersman_cli.build import chosen
-from steersman_cli.ending import told_plainly
-from steersman_cli.generated import settle
-from steersman_cli.packaging import About
+from steersman_cli.build import find_builder
+from steersman_cli.exit_codes import report_errors
+from steersman_cli.generated_files import sync_files
+from steersman_cli.packaging import ProjectMetadata
 from steersman_cli.project import Project
 
-_INSPECT = ("-m", "pip", "inspect", "--local")
+_PIP_INSPECT = ("-m", "pip", "inspect", "--local")
 
 
 def sbom(
@@ -39,50 +39,50 @@ def sbom(
 
     Example: steersman sbom -o sbom.cdx.json
     """
-    with told_plainly():
-        project = Project.here()
-        report = _in_image(image, chosen(builder)) if image else _to_be_installed(project)
-        text = _bill_of_materials(report, About.read(project.root))
-    settle(project.root, {output.as_posix(): text}, again="make sbom", check=False, dry_run=dry_run)
+    with report_errors():
+        project = Project.from_working_directory()
+        report = _inspect_image(image, find_builder(builder)) if image else _resolve_dependencies(project)
+        text = _render_sbom(report, ProjectMetadata.read(project.root))
+    sync_files(project.root, {output.as_posix(): text}, command="make sbom", check=False, dry_run=dry_run)
 
 
-def _bill_of_materials(report: Any, about: About) -> str:
+def _render_sbom(report: Any, metadata: ProjectMetadata) -> str:
     try:
-        from steersman_cli.packaging.sbom import bill_of_materials
+        from steersman_cli.packaging.sbom import render_sbom
     except ImportError as error:
         raise ConfigurationError(f"this command needs more: pip install 'steersman[cli]' ({error})") from None
-    return bill_of_materials(report, about)
+    return render_sbom(report, metadata)
 
 
-def _to_be_installed(project: Project) -> Any:
+def _resolve_dependencies(project: Project) -> Any:
     """pip's report of what the Containerfile would have it install, by the Python that runs this."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     wheels = project.root / "wheels"
     offline = ["--no-index", f"--find-links={wheels}"] if wheels.is_dir() else []
-    return _told([*command, *offline, "--dry-run", "--ignore-installed", "--report=-", str(project.root)])
+    return _run_json([*command, *offline, "--dry-run", "--ignore-installed", "--report=-", str(project.root)])
 
 
-def _in_image(image: str, builder: str) -> Any:
+def _inspect_image(image: str, builder: str) -> Any:
     """What pip in the image tells of the packages there."""
     if builder != "buildah":
-        return _told([builder, "run", "--rm", "--network=none", "--entrypoint=python3", image, *_INSPECT])
-    container = _output(["buildah", "from", "--pull-never", image]).strip()
+        return _run_json([builder, "run", "--rm", "--network=none", "--entrypoint=python3", image, *_PIP_INSPECT])
+    container = _run(["buildah", "from", "--pull-never", image]).strip()
     try:
-        return _told(["buildah", "run", "--network=none", container, "--", "python3", *_INSPECT])
+        return _run_json(["buildah", "run", "--network=none", container, "--", "python3", *_PIP_INSPECT])
     finally:
-        _output(["buildah", "rm", container])
+        _run(["buildah", "rm", container])
 
 
-def _told(command: list[str]) -> Any:
+def _run_json(command: list[str]) -> Any:
     try:
-        return json.loads(_output(command))
+        return json.loads(_run(command))
     except ValueError as error:
         raise ConfigurationError(f"`{' '.join(command[:3])}` gave no JSON: {error}") from None
 
 
-def _output(command: list[str]) -> str:
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ended.returncode:
-        reason = ended.stderr.strip() or f"exit code {ended.returncode}"
+def _run(command: list[str]) -> str:
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode:
+        reason = completed.stderr.strip() or f"exit code {completed.returncode}"
         raise ConfigurationError(f"`{' '.join(command[:3])}` failed: {reason}")
-    return ended.stdout
+    return completed.stdout

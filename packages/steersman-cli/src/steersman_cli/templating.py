@@ -16,10 +16,10 @@ import typer
 from steersman.errors import ConfigurationError
 
 TEMPLATES = Path(__file__).parent / "templates"
-SOURCE = "https://steersman.dev/templates/project.git"
+TEMPLATE_SOURCE = "https://steersman.dev/templates/project.git"
 """By what name projects know their template; `steersman update` has it in the package, and asks no server."""
 
-_ANSWERS = ".copier-answers.yml"
+_ANSWERS_FILE = ".copier-answers.yml"
 
 
 def release() -> str:
@@ -27,7 +27,7 @@ def release() -> str:
     return f"v{version('steersman')}"
 
 
-def copier() -> Any:
+def load_copier() -> Any:
     """The module. Raises ConfigurationError: it is not installed."""
     try:
         import copier
@@ -36,16 +36,21 @@ def copier() -> Any:
     return copier
 
 
-def rendered(template: str, answers: Mapping[str, Any]) -> dict[str, str]:
+def render_template(template: str, variables: Mapping[str, Any]) -> dict[str, str]:
     """The files that ``template`` makes, by their paths.
 
     Raises:
         ConfigurationError: copier is not installed.
     """
-    module = copier()
+    module = load_copier()
     with tempfile.TemporaryDirectory() as directory:
         module.run_copy(
-            str(TEMPLATES / template), directory, dict(answers), defaults=True, quiet=True, answers_file=_ANSWERS
+            str(TEMPLATES / template),
+            directory,
+            dict(variables),
+            defaults=True,
+            quiet=True,
+            answers_file=_ANSWERS_FILE,
         )
         _format(Path(directory))
         found = sorted(p for p in Path(directory).rglob("*") if p.is_file())
@@ -54,14 +59,16 @@ def rendered(template: str, answers: Mapping[str, Any]) -> dict[str, str]:
 
 def _format(directory: Path) -> None:
     """Breaks lines that long names made too long, where the project's own formatter is at hand."""
-    beside = Path(sys.executable).with_name("ruff")
-    ruff = str(beside) if beside.exists() else shutil.which("ruff")
+    local_ruff = Path(sys.executable).with_name("ruff")
+    ruff = str(local_ruff) if local_ruff.exists() else shutil.which("ruff")
     if ruff is not None:
         settings = ("--quiet", "--no-cache", "--isolated", "--config", "line-length=118", str(directory))
         subprocess.run([ruff, "format", *settings], check=False, capture_output=True)
 
 
-def write(root: Path, files: Mapping[str, str], *, force: bool, dry_run: bool, edits: Mapping[str, str]) -> None:
+def write_files(
+    root: Path, files: Mapping[str, str], *, force: bool, dry_run: bool, edits: Mapping[str, str]
+) -> None:
     """Writes ``files`` and ``edits`` below ``root``, and tells what.
 
     Args:
@@ -73,11 +80,11 @@ def write(root: Path, files: Mapping[str, str], *, force: bool, dry_run: bool, e
     Raises:
         ConfigurationError: a file is there already.
     """
-    new = {n: t for n, t in files.items() if not (n.endswith("__init__.py") and (root / n).exists())}
-    there = [n for n, text in new.items() if (root / n).exists() and (root / n).read_text() != text]
-    if there and not force:
-        raise ConfigurationError(f"there already, and not written over without --force: {', '.join(there)}")
-    for name, text in {**new, **edits}.items():
+    creatable = {n: t for n, t in files.items() if not (n.endswith("__init__.py") and (root / n).exists())}
+    conflicting = [n for n, text in creatable.items() if (root / n).exists() and (root / n).read_text() != text]
+    if conflicting and not force:
+        raise ConfigurationError(f"there already, and not written over without --force: {', '.join(conflicting)}")
+    for name, text in {**creatable, **edits}.items():
         path = root / name
         verb = "would write" if dry_run else "wrote"
         typer.echo(f"{verb} {name}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 group = typer.Typer(no_args_is_help=True, help="Tools for tests.")
 """The commands below ``steersman testing``."""
 
-_COMPACTION_SECONDS = 300.0
+_COMPACTION_INTERVAL_SECONDS = 300.0
 
 
 @group.callback()
@@ -48,13 +48,13 @@ def serve(
     Example: steersman testing serve --port 8001 --tls --load fixtures/
     """
     from steersman_testing import InMemoryApiServer
-    from steersman_testing.manifests import DEFINITIONS, manifests_from
+    from steersman_testing.manifests import CRD_KINDS, collect_manifests
 
     server = InMemoryApiServer()
     try:
-        _refuse_foreign(kubeconfig)
-        server.load(*manifests_from(crd or (), DEFINITIONS))
-        server.load(*manifests_from(load or ()))
+        _check_kubeconfig_owner(kubeconfig)
+        server.load(*collect_manifests(crd or (), CRD_KINDS))
+        server.load(*collect_manifests(load or ()))
         asyncio.run(_serve(server, port, kubeconfig, tls))
     except (SteersmanError, ValueError) as error:
         typer.echo(f"steersman: {error}", err=True)
@@ -68,12 +68,12 @@ async def _serve(server: InMemoryApiServer, port: int, kubeconfig: Path, tls: bo
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     async with serving.serve(server, port=port, tls=tls) as endpoint:
-        _tell(endpoint, kubeconfig)
-        await _forget_by_and_by(server, stopped)
+        _write_kubeconfig(endpoint, kubeconfig)
+        await _compact_periodically(server, stopped)
     typer.echo("Ended.")
 
 
-def _tell(endpoint: ApiEndpoint, kubeconfig: Path) -> None:
+def _write_kubeconfig(endpoint: ApiEndpoint, kubeconfig: Path) -> None:
     try:
         kubeconfig.write_text(endpoint.kubeconfig)
     except OSError as error:
@@ -82,23 +82,23 @@ def _tell(endpoint: ApiEndpoint, kubeconfig: Path) -> None:
     typer.echo(f"  export KUBECONFIG={kubeconfig.resolve()}\n  kubectl get namespaces\n\nCtrl-C ends it.")
 
 
-async def _forget_by_and_by(server: InMemoryApiServer, stopped: asyncio.Event) -> None:
+async def _compact_periodically(server: InMemoryApiServer, stopped: asyncio.Event) -> None:
     """Waits for the end; meanwhile, what is older than five to ten minutes is forgotten, as etcd is made to do."""
-    before = server.resource_version
+    compact_revision = server.resource_version
     while not stopped.is_set():
         try:
-            async with asyncio.timeout(_COMPACTION_SECONDS):
+            async with asyncio.timeout(_COMPACTION_INTERVAL_SECONDS):
                 await stopped.wait()
         except TimeoutError:
-            server.compact(before)
+            server.compact(compact_revision)
             server.requests.clear()
-            server.refused.clear()
-            before = server.resource_version
+            server.rbac_denials.clear()
+            compact_revision = server.resource_version
 
 
-def _refuse_foreign(kubeconfig: Path) -> None:
+def _check_kubeconfig_owner(kubeconfig: Path) -> None:
     """Never writes over a kubeconfig that leads elsewhere."""
-    from steersman_testing.serving.endpoint import NAME
+    from steersman_testing.serving.endpoint import CONTEXT_NAME
 
     if not kubeconfig.exists():
         return
@@ -106,5 +106,5 @@ def _refuse_foreign(kubeconfig: Path) -> None:
         found = yaml.safe_load(kubeconfig.read_text())
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigurationError(f"{kubeconfig} exists and cannot be read: choose another --kubeconfig") from error
-    if not isinstance(found, dict) or cast("dict[str, Any]", found).get("current-context") != NAME:
+    if not isinstance(found, dict) or cast("dict[str, Any]", found).get("current-context") != CONTEXT_NAME:
         raise ConfigurationError(f"{kubeconfig} exists and leads elsewhere: choose another --kubeconfig")

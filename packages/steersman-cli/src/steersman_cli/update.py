@@ -14,16 +14,16 @@ import typer
 import yaml
 
 from steersman.errors import ConfigurationError
-from steersman_cli.ending import FOUND, told_plainly
-from steersman_cli.init import requirement
-from steersman_cli.manifests import generate_in_background
+from steersman_cli.exit_codes import EXIT_CHECK_FAILED, report_errors
+from steersman_cli.init import steersman_requirement
+from steersman_cli.manifests import generate_in_subprocess
 from steersman_cli.project import Project
-from steersman_cli.templating import SOURCE, TEMPLATES, copier, release
+from steersman_cli.templating import TEMPLATE_SOURCE, TEMPLATES, load_copier, release
 
 HISTORY = TEMPLATES / "history.bundle"
 """The templates of earlier releases, each a tag; there is none before the second."""
 
-_CONFLICT = "<" * 7 + " before updating"
+_CONFLICT_MARKER = "<" * 7 + " before updating"
 
 
 def update(
@@ -35,25 +35,25 @@ def update(
 
     Example: steersman update --dry-run
     """
-    with told_plainly():
-        project = Project.here()
-        conflicts = updated(project, dry_run=dry_run)
+    with report_errors():
+        project = Project.from_working_directory()
+        conflicts = update_project(project, dry_run=dry_run)
     if conflicts:
         typer.echo(f"both you and the templates changed the same lines: see {', '.join(conflicts)}", err=True)
-        raise typer.Exit(FOUND)
+        raise typer.Exit(EXIT_CHECK_FAILED)
     if not dry_run:
-        generate_in_background(project)
+        generate_in_subprocess(project)
         typer.echo("Look at `git diff`, and run `make check test`.")
 
 
-def updated(project: Project, *, history: Path = HISTORY, dry_run: bool = False) -> list[str]:
+def update_project(project: Project, *, history: Path = HISTORY, dry_run: bool = False) -> list[str]:
     """Updates ``project`` and returns the files in which there are conflict markers.
 
     Raises:
         ConfigurationError: git or copier is missing, something is not committed, or the release that the project was
             made by is not known.
     """
-    copier()
+    load_copier()
     if shutil.which("git") is None:
         raise ConfigurationError("git is not in PATH: an update needs it")
     if _git(project.root, "rev-parse", "--is-inside-work-tree", check=False) != "true":
@@ -61,19 +61,23 @@ def updated(project: Project, *, history: Path = HISTORY, dry_run: bool = False)
     if _git(project.root, "status", "--porcelain", "."):
         raise ConfigurationError("something is not committed: commit or stash it, so that the update can be seen")
     with tempfile.TemporaryDirectory() as directory:
-        home = Path(directory)
-        repository(home / "templates", history)
-        former = _answered(project)
-        known = _git(home / "templates", "tag").split()
-        if former not in known:
-            raise ConfigurationError(f"the templates of {former} are not known here (known: {', '.join(known)})")
-        _run_copier(project, home, dry_run=dry_run)
+        workspace = Path(directory)
+        build_template_repository(workspace / "templates", history)
+        current_version = _recorded_version(project)
+        known_versions = _git(workspace / "templates", "tag").split()
+        if current_version not in known_versions:
+            raise ConfigurationError(
+                f"the templates of {current_version} are not known here (known: {', '.join(known_versions)})"
+            )
+        _run_copier(project, workspace, dry_run=dry_run)
     changed = _git(project.root, "status", "--porcelain", "--untracked-files=all", ".").splitlines()
     names = [line.strip().partition(" ")[2].strip() for line in changed]
-    return [n for n in names if (project.root / n).is_file() and _CONFLICT in (project.root / n).read_text()]
+    return [n for n in names if (project.root / n).is_file() and _CONFLICT_MARKER in (project.root / n).read_text()]
 
 
-def repository(directory: Path, history: Path = HISTORY, templates: Path = TEMPLATES / "project") -> None:
+def build_template_repository(
+    directory: Path, history: Path = HISTORY, templates: Path = TEMPLATES / "project"
+) -> None:
     """Makes a git repository in which each release's templates have a tag, those of this package included."""
     directory.mkdir()
     _git(directory, "init", "--quiet")
@@ -86,30 +90,30 @@ def repository(directory: Path, history: Path = HISTORY, templates: Path = TEMPL
     _git(directory, "tag", "--force", release())
 
 
-def _run_copier(project: Project, home: Path, *, dry_run: bool) -> None:
+def _run_copier(project: Project, workspace: Path, *, dry_run: bool) -> None:
     """In a process of its own, to which the templates' name leads to the repository on this machine."""
     # What is not in the templates of that time was not asked for, so defaults do.
-    data = {"steersman": requirement(), "template_source": SOURCE, "template_version": release()}
+    data = {"steersman": steersman_requirement(), "template_source": TEMPLATE_SOURCE, "template_version": release()}
     command = [sys.executable, "-m", "copier", "update", "--defaults", "--quiet", "--vcs-ref", release()]
     command += [part for name, value in data.items() for part in ("--data", f"{name}={value}")]
     environment = {
         **os.environ,
-        "COPIER_CACHE_DIR": str(home / "cache"),
+        "COPIER_CACHE_DIR": str(workspace / "cache"),
         "GIT_CONFIG_COUNT": "1",
-        "GIT_CONFIG_KEY_0": f"url.{(home / 'templates').as_uri()}.insteadOf",
-        "GIT_CONFIG_VALUE_0": SOURCE,
+        "GIT_CONFIG_KEY_0": f"url.{(workspace / 'templates').as_uri()}.insteadOf",
+        "GIT_CONFIG_VALUE_0": TEMPLATE_SOURCE,
     }
     if dry_run:
         command.append("--pretend")
         command.remove("--quiet")
-    ended = subprocess.run(
+    completed = subprocess.run(
         [*command, str(project.root)], env=environment, capture_output=not dry_run, text=True, check=False
     )
-    if ended.returncode:
-        raise ConfigurationError(f"copier failed: {(ended.stderr or '').strip()}")
+    if completed.returncode:
+        raise ConfigurationError(f"copier failed: {(completed.stderr or '').strip()}")
 
 
-def _answered(project: Project) -> str:
+def _recorded_version(project: Project) -> str:
     file = project.root / ".copier-answers.yml"
     try:
         return yaml.safe_load(file.read_text())["_commit"]
@@ -119,7 +123,9 @@ def _answered(project: Project) -> str:
 
 def _git(directory: Path, *arguments: str, check: bool = True) -> str:
     identity = ("-c", "user.name=steersman", "-c", "user.email=steersman@localhost")
-    ended = subprocess.run(["git", *identity, *arguments], cwd=directory, capture_output=True, text=True, check=False)
-    if check and ended.returncode:
-        raise ConfigurationError(f"git {arguments[0]} failed: {ended.stderr.strip()}")
-    return ended.stdout.strip()
+    completed = subprocess.run(
+        ["git", *identity, *arguments], cwd=directory, capture_output=True, text=True, check=False
+    )
+    if check and completed.returncode:
+        raise ConfigurationError(f"git {arguments[0]} failed: {completed.stderr.strip()}")
+    return completed.stdout.strip()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from steersman_testing.virtual_clock import (
         VirtualClock,
         VirtualDeadlock,
-        VirtualStandstill,
+        VirtualLivelock,
         VirtualTimeLimit,
         VirtualTimeLoop,
         run_virtual,
@@ -24,7 +24,7 @@ __all__ = [
     "SimulationFailed",
     "VirtualClock",
     "VirtualDeadlock",
-    "VirtualStandstill",
+    "VirtualLivelock",
     "VirtualTimeLimit",
     "VirtualTimeLoop",
     "World",

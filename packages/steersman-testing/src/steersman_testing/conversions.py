@@ -12,21 +12,23 @@ from msgspec.structs import fields
 from steersman.crd import schema_of, violations
 from steersman.errors import SteersmanError
 from steersman.meta import FrozenDict, FrozenStruct, Object, decode_builtins, to_builtins
-from steersman.meta.difference import difference
+from steersman.meta.json_patch import diff
 from steersman.webhook import Conversion, Spoke
 from steersman.webhook.conversion import HUB_ANNOTATION
-from steersman.webhook.unknown import field_types, plain_type
-from steersman_testing.transitions.schemas import documents
-from steersman_testing.transitions.values import Values
+from steersman.webhook.unknown_fields import field_types_by_wire_name, unwrap_type
+from steersman_testing.transitions.schema_strategies import document_strategy
+from steersman_testing.transitions.value_generator import ValueGenerator
 
 _Json = dict[str, Any]
-Where = Callable[[Any], bool]
+ExamplePredicate = Callable[[Any], bool]
 
 # Of examples for Kubernetes' own types: how many levels are filled, at the most.
-_DEEPEST = 3
+_MAX_DEPTH = 3
 
 
-def assert_round_trips(conversion: Conversion[Any], *, examples: int = 100, where: Where | None = None) -> None:
+def assert_round_trips(
+    conversion: Conversion[Any], *, examples: int = 100, where: ExamplePredicate | None = None
+) -> None:
     """Converts generated objects of each version there and back, for each pair of hub and spoke.
 
     Four things are proved: a hub's object comes back from a spoke as it was; a spoke's object comes back from the
@@ -42,19 +44,19 @@ def assert_round_trips(conversion: Conversion[Any], *, examples: int = 100, wher
         AssertionError: an object does not come back as it was; names what was lost, in the smallest object found.
     """
     for spoke in conversion.spokes.values():
-        _Pair(conversion, spoke, where).check(examples)
+        _RoundTripCheck(conversion, spoke, where).check(examples)
 
 
-class _Pair:
-    def __init__(self, conversion: Conversion[Any], spoke: Spoke[Any, Any], where: Where | None) -> None:
+class _RoundTripCheck:
+    def __init__(self, conversion: Conversion[Any], spoke: Spoke[Any, Any], where: ExamplePredicate | None) -> None:
         self._conversion = conversion
         self._hub: type[Object] = conversion.hub
         self._spoke: type[Object] = spoke.kind
         self._where = where
 
     def check(self, examples: int) -> None:
-        hubs, spokes = _objects(self._hub), _objects(self._spoke)
-        limits = settings(
+        hubs, spokes = _object_strategy(self._hub), _object_strategy(self._spoke)
+        hypothesis_settings = settings(
             max_examples=examples,
             deadline=None,
             database=None,
@@ -62,32 +64,32 @@ class _Pair:
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
         )
 
-        @limits
+        @hypothesis_settings
         @given(hub=hubs)
-        def hub_comes_back(hub: _Json) -> None:
+        def hub_round_trips(hub: _Json) -> None:
             self._assume(hub, self._hub)
             there = self._convert(hub, self._spoke)
             self._compare(hub, self._convert(there, self._hub), self._hub, "through", self._spoke)
 
-        @limits
+        @hypothesis_settings
         @given(spoke=spokes)
-        def spoke_comes_back(spoke: _Json) -> None:
+        def spoke_round_trips(spoke: _Json) -> None:
             self._assume(spoke, self._spoke)
             there = self._convert(spoke, self._hub)
             self._compare(spoke, self._convert(there, self._spoke), self._spoke, "through", self._hub)
 
-        @limits
+        @hypothesis_settings
         @given(hub=hubs, spoke=spokes)
-        def change_stays(hub: _Json, spoke: _Json) -> None:
+        def spoke_update_is_preserved(hub: _Json, spoke: _Json) -> None:
             self._assume(hub, self._hub)
             self._assume(spoke, self._spoke)
             seen = self._convert(hub, self._spoke)
             changed = {**spoke, "metadata": seen["metadata"]}
             back = self._convert(self._convert(changed, self._hub), self._spoke)
-            self._compare(spoke, _plain(back), self._spoke, "changed by a user, through", self._hub)
+            self._compare(spoke, _without_hub_annotation(back), self._spoke, "changed by a user, through", self._hub)
 
-        for prove in (hub_comes_back, spoke_comes_back, change_stays):
-            prove()
+        for property_test in (hub_round_trips, spoke_round_trips, spoke_update_is_preserved):
+            property_test()
 
     def _assume(self, document: _Json, kind: type[Object]) -> None:
         obj = decode_builtins(document, kind)
@@ -103,23 +105,30 @@ class _Pair:
         except SteersmanError as error:
             raise AssertionError(f"{document} does not become {version}: {error}") from error
         if found := violations(decode_builtins(converted, kind)):
-            former = document["apiVersion"].rpartition("/")[2]
-            told = f"{former} becomes a {version} that the API server would refuse"
-            raise AssertionError(f"{told}: {'; '.join(found)}; it was {document}")
+            source_version = document["apiVersion"].rpartition("/")[2]
+            problem = f"{source_version} becomes a {version} that the API server would refuse"
+            raise AssertionError(f"{problem}: {'; '.join(found)}; it was {document}")
         return converted
 
-    def _compare(self, before: _Json, after: _Json, kind: type[Object], how: str, other: type[Object]) -> None:
-        was, found = decode_builtins(before, kind), decode_builtins(after, kind)
-        if was == found:
+    def _compare(
+        self, before: _Json, after: _Json, kind: type[Object], description: str, other: type[Object]
+    ) -> None:
+        expected, actual = decode_builtins(before, kind), decode_builtins(after, kind)
+        if expected == actual:
             return
         version, by = kind.api_resource.version, other.api_resource.version
-        changes = [_told(change) for change in difference(to_builtins(was), to_builtins(found))]
-        raise AssertionError(f"{version} {how} {by} comes back changed: {', '.join(changes)}; it was {before}")
+        changes = [_describe_patch(change) for change in diff(to_builtins(expected), to_builtins(actual))]
+        raise AssertionError(
+            f"{version} {description} {by} comes back changed: {', '.join(changes)}; it was {before}"
+        )
 
 
-def _objects(kind: type[Object]) -> st.SearchStrategy[_Json]:
+def _object_strategy(kind: type[Object]) -> st.SearchStrategy[_Json]:
     parts = {f.encode_name: f for f in fields(kind) if f.name != "metadata"}
-    schemas = {name: documents(_brief(schema_of(_struct_of(f.type)), f.type)) for name, f in parts.items()}
+    schemas = {
+        name: document_strategy(_limit_builtin_examples(schema_of(_unwrap_optional(f.type)), f.type))
+        for name, f in parts.items()
+    }
     required = {name: schema for name, schema in schemas.items() if parts[name].required}
     optional = {name: schema for name, schema in schemas.items() if not parts[name].required}
     head = {"apiVersion": kind.api_resource.api_version, "kind": kind.api_resource.kind}
@@ -128,50 +137,55 @@ def _objects(kind: type[Object]) -> st.SearchStrategy[_Json]:
     return content.map(lambda content: {**head, "metadata": metadata, **content})
 
 
-def _struct_of(hint: Any) -> Any:
+def _unwrap_optional(hint: Any) -> Any:
     members = [m for m in getattr(hint, "__args__", ()) if m is not type(None)]
     return members[0] if members else hint
 
 
-def _brief(schema: _Json, hint: Any) -> _Json:
+def _limit_builtin_examples(schema: _Json, hint: Any) -> _Json:
     """``schema`` of the type ``hint``, with a few examples for each of Kubernetes' own types.
 
     These are the same in all versions and very large: of a pod template alone, most of the time would go into making
     them.
     """
-    hint = plain_type(hint)
+    hint = unwrap_type(hint)
     if isinstance(hint, type) and issubclass(hint, FrozenStruct) and "properties" in schema:
         if hint.__module__.startswith("steersman.api."):
-            return {"enum": [_filled(schema, depth) for depth in range(_DEEPEST)]}
-        known = field_types(hint)
-        properties = {n: _brief(s, known[n]) if n in known else s for n, s in schema["properties"].items()}
+            return {"enum": [_fill_to_depth(schema, depth) for depth in range(_MAX_DEPTH)]}
+        known = field_types_by_wire_name(hint)
+        properties = {
+            n: _limit_builtin_examples(s, known[n]) if n in known else s for n, s in schema["properties"].items()
+        }
         return {**schema, "properties": properties}
     if get_origin(hint) is tuple and "items" in schema:
-        return {**schema, "items": _brief(schema["items"], get_args(hint)[0])}
+        return {**schema, "items": _limit_builtin_examples(schema["items"], get_args(hint)[0])}
     if get_origin(hint) is FrozenDict and isinstance(schema.get("additionalProperties"), dict):
-        return {**schema, "additionalProperties": _brief(schema["additionalProperties"], get_args(hint)[1])}
+        return {
+            **schema,
+            "additionalProperties": _limit_builtin_examples(schema["additionalProperties"], get_args(hint)[1]),
+        }
     return schema
 
 
-def _filled(schema: _Json, depth: int) -> Any:
+def _fill_to_depth(schema: _Json, depth: int) -> Any:
     """An object with what is required, and with what else there can be down to ``depth``."""
     if schema.get("type") != "object" or "properties" not in schema:
-        return Values().simplest(schema)
+        return ValueGenerator().simplest(schema)
     required = schema.get("required", ())
     return {
-        name: _filled(inner, depth - 1)
+        name: _fill_to_depth(inner, depth - 1)
         for name, inner in schema["properties"].items()
         if name in required or (depth > 0 and (depth > 1 or inner.get("type") != "object"))
     }
 
 
-def _plain(document: _Json) -> _Json:
+def _without_hub_annotation(document: _Json) -> _Json:
     """``document`` without what a conversion keeps beside."""
     annotations = {k: v for k, v in document["metadata"].get("annotations", {}).items() if k != HUB_ANNOTATION}
     metadata = {k: v for k, v in document["metadata"].items() if k != "annotations"}
     return {**document, "metadata": metadata | ({"annotations": annotations} if annotations else {})}
 
 
-def _told(change: _Json) -> str:
+def _describe_patch(change: _Json) -> str:
     path = change["path"].lstrip("/").replace("/", ".")
     return f"{path} is lost" if change["op"] == "remove" else f"{path} is {change['value']!r}"

@@ -20,21 +20,21 @@ from typing import Any
 
 import msgspec
 
-from steersman_testing.apiserver.storage import Event
+from steersman_testing.apiserver.storage import StorageEvent
 from steersman_testing.apiserver.values import JsonObject
-from steersman_testing.comparable import encoded
+from steersman_testing.normalization import canonical_json
 
-_LONGEST_PREFIX = 58
-_CHANCE = "[a-z0-9]{5}"
+_MAX_PREFIX_LENGTH = 58
+_RANDOM_SUFFIX = "[a-z0-9]{5}"
 # Alike in every respect are seldom more; those beyond are numbered as they come.
-_MOST_CHOICES = 20
-_THIS = "(this)"
+_MAX_TIE_BREAKS = 20
+_SELF_LABEL = "(this)"
 
 
 def generated_prefix(metadata: JsonObject) -> str:
     """What a generated name begins with; empty where the name was given, with ``generateName`` or without."""
-    prefix = (metadata.get("generateName") or "")[:_LONGEST_PREFIX]
-    return prefix if prefix and re.fullmatch(re.escape(prefix) + _CHANCE, metadata.get("name", "")) else ""
+    prefix = (metadata.get("generateName") or "")[:_MAX_PREFIX_LENGTH]
+    return prefix if prefix and re.fullmatch(re.escape(prefix) + _RANDOM_SUFFIX, metadata.get("name", "")) else ""
 
 
 def generated_prefixes(objects: Iterable[JsonObject]) -> dict[str, str]:
@@ -43,7 +43,7 @@ def generated_prefixes(objects: Iterable[JsonObject]) -> dict[str, str]:
     return {found["name"]: prefix for found in metadata if (prefix := generated_prefix(found))}
 
 
-def ever_generated(history: Iterable[Event]) -> dict[str, str]:
+def generated_prefixes_in_history(history: Iterable[StorageEvent]) -> dict[str, str]:
     """As ``generated_prefixes``, of all that a server ever held."""
     return generated_prefixes(e.after.object for e in history if e.before is None and e.after is not None)
 
@@ -58,41 +58,45 @@ class GeneratedNames:
 
     def __init__(self, labels: Mapping[str, str], pattern: re.Pattern[str] | None = None) -> None:
         self._labels = labels
-        self._pattern = pattern or _pattern_of(labels)
+        self._pattern = pattern or _compile_pattern(labels)
 
-    def text(self, text: str) -> str:
+    def replace_in(self, text: str) -> str:
         """``text``, the generated names in it told."""
         if not self._labels:
             return text
         return self._pattern.sub(lambda found: self._labels.get(found[0], found[0]), text)
 
-    def items(self, items: list[Any], told: list[Any]) -> list[Any]:
+    def sort_generated(self, items: list[Any], normalized: list[Any]) -> list[Any]:
         """``told``, which are ``items`` in comparable form; ordered, where the items are nothing but generated names,
         since those are sorted by chance."""
         if len(items) > 1 and all(isinstance(item, str) and item in self._labels for item in items):
-            return sorted(told)
-        return told
+            return sorted(normalized)
+        return normalized
 
-    def relabelled(self, labels: Mapping[str, str]) -> GeneratedNames:
+    def with_labels(self, labels: Mapping[str, str]) -> GeneratedNames:
         """The same names, some of them told otherwise."""
         return GeneratedNames({**self._labels, **labels}, self._pattern)
 
-    def mentioned(self, obj: JsonObject) -> set[str]:
+    def names_in(self, obj: JsonObject) -> set[str]:
         """The generated names in ``obj``."""
         return set(self._pattern.findall(msgspec.json.encode(obj).decode())) if self._labels else set()
 
 
-def _pattern_of(names: Iterable[str]) -> re.Pattern[str]:
+def _compile_pattern(names: Iterable[str]) -> re.Pattern[str]:
     """Finds the longest of ``names`` at each place: the name of a Job is the beginning of its pods' names."""
     choice = "|".join(re.escape(name) for name in sorted(names, key=lambda name: (-len(name), name)))
     return re.compile(rf"(?<![a-z0-9])(?:{choice})(?![a-z0-9])" if choice else r"(?!)")
 
 
-Telling = Callable[[GeneratedNames], Callable[[JsonObject], Any]]
+NormalizerFactory = Callable[[GeneratedNames], Callable[[JsonObject], Any]]
 """Gives what brings an object into its comparable form, in which generated names are told as they are given."""
 
 
-def tell(objects: Sequence[JsonObject], telling: Telling, others: Mapping[str, str] | None = None) -> GeneratedNames:
+def label_generated_names(
+    objects: Sequence[JsonObject],
+    normalizer_factory: NormalizerFactory,
+    extra_prefixes: Mapping[str, str] | None = None,
+) -> GeneratedNames:
     """How the generated names of ``objects`` are told, those of objects that look alike with a number.
 
     Args:
@@ -101,82 +105,98 @@ def tell(objects: Sequence[JsonObject], telling: Telling, others: Mapping[str, s
         others: further generated names, such as those of objects that are gone, with what they begin with.
     """
     named = {o["metadata"]["name"]: o for o in objects if generated_prefix(o["metadata"])}
-    bare = _bare({**(others or {}), **generated_prefixes(objects)})
+    prefix_labels = _label_by_prefix({**(extra_prefixes or {}), **generated_prefixes(objects)})
     groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for name, obj in sorted(named.items()):
-        groups[_place(obj, bare)].append(name)
-    alike = [group for group in groups.values() if len(group) > 1]
-    return _Numbering(objects, named, alike, telling, bare).result() if alike else bare
+        groups[_group_key(obj, prefix_labels)].append(name)
+    ambiguous = [group for group in groups.values() if len(group) > 1]
+    return (
+        _ColorRefinement(objects, named, ambiguous, normalizer_factory, prefix_labels).run()
+        if ambiguous
+        else prefix_labels
+    )
 
 
-def _bare(prefixes: Mapping[str, str]) -> GeneratedNames:
+def _label_by_prefix(prefixes: Mapping[str, str]) -> GeneratedNames:
     """A prefix may hold a generated name in turn, as that of a Job's pods does; such a name is shorter."""
     labels: dict[str, str] = {}
-    names = GeneratedNames(labels, _pattern_of(prefixes))
+    names = GeneratedNames(labels, _compile_pattern(prefixes))
     for name in sorted(prefixes, key=len):
-        labels[name] = f"{names.text(prefixes[name])}*"
+        labels[name] = f"{names.replace_in(prefixes[name])}*"
     return names
 
 
-def _place(obj: JsonObject, names: GeneratedNames) -> tuple[str, ...]:
+def _group_key(obj: JsonObject, names: GeneratedNames) -> tuple[str, ...]:
     metadata: JsonObject = obj["metadata"]
-    return obj["apiVersion"], obj["kind"], metadata.get("namespace", ""), names.text(metadata["name"])
+    return obj["apiVersion"], obj["kind"], metadata.get("namespace", ""), names.replace_in(metadata["name"])
 
 
-class _Numbering:
+class _ColorRefinement:
     def __init__(
         self,
         objects: Sequence[JsonObject],
         named: Mapping[str, JsonObject],
-        alike: Sequence[Sequence[str]],
-        telling: Telling,
-        bare: GeneratedNames,
+        ambiguous: Sequence[Sequence[str]],
+        normalizer_factory: NormalizerFactory,
+        prefix_labels: GeneratedNames,
     ) -> None:
-        self._named, self._alike, self._telling, self._bare = named, alike, telling, bare
-        self._ranks = {name: 0 for group in alike for name in group}
+        self._named, self._ambiguous, self._normalizer_factory, self._prefix_labels = (
+            named,
+            ambiguous,
+            normalizer_factory,
+            prefix_labels,
+        )
+        self._ranks = {name: 0 for group in ambiguous for name in group}
         self._referrers: dict[str, list[JsonObject]] = {name: [] for name in self._ranks}
-        self._bound: set[str] = set()
+        self._referenced: set[str] = set()
         for obj in objects:
-            for name in bare.mentioned(obj) - {obj["metadata"]["name"]}:
+            for name in prefix_labels.names_in(obj) - {obj["metadata"]["name"]}:
                 if name in self._ranks:
                     self._referrers[name].append(obj)
-                    self._bound.update((name, obj["metadata"]["name"]))
+                    self._referenced.update((name, obj["metadata"]["name"]))
 
-    def result(self) -> GeneratedNames:
+    def run(self) -> GeneratedNames:
         self._refine()
-        for _ in range(_MOST_CHOICES):
-            tied = next((same for same in self._classes() if len(same) > 1 and self._bound.intersection(same)), None)
+        for _ in range(_MAX_TIE_BREAKS):
+            tied = next(
+                (
+                    same
+                    for same in self._equivalence_classes()
+                    if len(same) > 1 and self._referenced.intersection(same)
+                ),
+                None,
+            )
             if tied is None:
                 break
             for name in tied[1:]:
                 self._ranks[name] += 1
             self._refine()
-        for group in self._alike:
-            self._ranks.update({name: rank for rank, name in enumerate(sorted(group, key=self._order))})
-        return self._names()
+        for group in self._ambiguous:
+            self._ranks.update({name: rank for rank, name in enumerate(sorted(group, key=self._sort_key))})
+        return self._current_labels()
 
-    def _order(self, name: str) -> tuple[int, str]:
+    def _sort_key(self, name: str) -> tuple[int, str]:
         return self._ranks[name], name
 
-    def _classes(self) -> list[list[str]]:
-        ordered = (sorted(group, key=self._order) for group in self._alike)
+    def _equivalence_classes(self) -> list[list[str]]:
+        ordered = (sorted(group, key=self._sort_key) for group in self._ambiguous)
         return [list(same) for group in ordered for _, same in groupby(group, key=self._ranks.__getitem__)]
 
     def _refine(self) -> None:
         before = -1
-        while before != (before := len(self._classes())):
-            names = self._names()
+        while before != (before := len(self._equivalence_classes())):
+            names = self._current_labels()
             keys = {name: self._key(name, names) for name in self._ranks}
-            for group in self._alike:
+            for group in self._ambiguous:
                 ordered = sorted(keys[name] for name in group)
                 self._ranks.update({name: bisect_left(ordered, keys[name]) for name in group})
 
     def _key(self, name: str, names: GeneratedNames) -> tuple[int, bytes, list[bytes]]:
-        this = self._telling(names.relabelled({name: _THIS}))
-        obj = encoded(self._telling(names)(self._named[name]))
-        return self._ranks[name], obj, sorted(encoded(this(referrer)) for referrer in self._referrers[name])
+        this = self._normalizer_factory(names.with_labels({name: _SELF_LABEL}))
+        obj = canonical_json(self._normalizer_factory(names)(self._named[name]))
+        return self._ranks[name], obj, sorted(canonical_json(this(referrer)) for referrer in self._referrers[name])
 
-    def _names(self) -> GeneratedNames:
+    def _current_labels(self) -> GeneratedNames:
         numbered = {name: rank for name, rank in self._ranks.items() if rank}
-        labels = {name: f"{self._bare.text(name)} ({rank + 1})" for name, rank in numbered.items()}
-        return self._bare.relabelled(labels)
+        labels = {name: f"{self._prefix_labels.replace_in(name)} ({rank + 1})" for name, rank in numbered.items()}
+        return self._prefix_labels.with_labels(labels)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 from weakref import WeakSet
 
-from steersman.cache import Cache, Change, Informer
+from steersman.cache import Cache, Informer, InformerEvent
 from steersman.meta import Object, encode
 
 T = TypeVar("T", bound=Object)
@@ -23,12 +23,12 @@ class CacheMutated(AssertionError):
     """An object of the cache is not what it was when it came; names kind and key."""
 
 
-class _Witness:
+class _MutationDetector:
     """Knows what objects were when they came."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, tuple[Object, bytes]] = {}
-        self._changed: list[str] = []
+        self._snapshots: dict[int, tuple[Object, bytes]] = {}
+        self._mutations: list[str] = []
         # Weakly: a sweep of a simulation makes thousands, each with an API server behind it.
         self._watched: WeakSet[Informer[Any]] = WeakSet()
 
@@ -37,28 +37,28 @@ class _Witness:
             self._watched.add(informer)
             informer.subscribe(self._remember)
 
-    def _remember(self, change: Change[Any]) -> None:
+    def _remember(self, change: InformerEvent[Any]) -> None:
         if change.new is not None:
             # The object is kept, so its id is not given to another.
-            self._seen.setdefault(id(change.new), (change.new, encode(change.new)))
+            self._snapshots.setdefault(id(change.new), (change.new, encode(change.new)))
         if change.old is not None and change.old is not change.new:
             # Nobody shares it any more.
-            self._look(*self._seen.pop(id(change.old), (change.old, None)))
+            self._check(*self._snapshots.pop(id(change.old), (change.old, None)))
 
-    def compare(self) -> None:
+    def verify(self) -> None:
         """Raises CacheMutated."""
-        for obj, was in self._seen.values():
-            self._look(obj, was)
-        if self._changed:
-            raise CacheMutated(self._changed[0])
+        for obj, snapshot in self._snapshots.values():
+            self._check(obj, snapshot)
+        if self._mutations:
+            raise CacheMutated(self._mutations[0])
 
-    def _look(self, obj: Object, was: bytes | None) -> None:
-        if was is None or (now := encode(obj)) == was:
+    def _check(self, obj: Object, snapshot: bytes | None) -> None:
+        if snapshot is None or (now := encode(obj)) == snapshot:
             return
         resource = type(obj).api_resource
-        self._changed.append(
+        self._mutations.append(
             f"{resource.kind} {obj.key} of the cache was changed: build a new object by "
-            f"msgspec.structs.replace; it was {was.decode()} and is {now.decode()}"
+            f"msgspec.structs.replace; it was {snapshot.decode()} and is {now.decode()}"
         )
 
 
@@ -72,25 +72,25 @@ def detect_mutations(cache: Cache) -> Generator[None]:
     Raises:
         CacheMutated: one was changed.
     """
-    witness = _Witness()
+    detector = _MutationDetector()
     for informer in cache.informers:
-        witness.watch(informer)
+        detector.watch(informer)
     yield
-    witness.compare()
+    detector.verify()
 
 
 @contextmanager
-def watch_all_caches() -> Generator[Callable[[], None]]:
+def detect_mutations_in_all_caches() -> Generator[Callable[[], None]]:
     """Watches every cache whose informers are asked for during the block, such as a manager's.
 
     Gives a function that compares their objects with what they were, and raises CacheMutated.
     """
-    witness, informer_of = _Witness(), Cache.informer
+    detector, original_informer = _MutationDetector(), Cache.informer
 
     def informer(self: Cache, kind: type[T]) -> Informer[T]:
-        made = informer_of(self, kind)
-        witness.watch(made)
-        return made
+        created = original_informer(self, kind)
+        detector.watch(created)
+        return created
 
     with patch.object(Cache, "informer", informer):
-        yield witness.compare
+        yield detector.verify

@@ -16,13 +16,13 @@ import pytest
 
 if TYPE_CHECKING:
     from steersman.meta.manifests import Manifest
-    from steersman.rbac import Access
+    from steersman.rbac import ResourceAccess
     from steersman_testing import InMemoryApiServer
     from steersman_testing.envtest import Envtest
-    from steersman_testing.manifests import Source
+    from steersman_testing.manifests import ManifestSource
 
-_RECORDING = "steersman-rbac"
-_FILES = (".yaml", ".yml", ".json")
+_RECORDER_PLUGIN = "steersman-rbac"
+_MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -70,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
         users: list[str] = config.getini("steersman_rbac_user")
         if not users:
             raise pytest.UsageError("--steersman-rbac needs the option steersman_rbac_user: who is the operator?")
-        config.pluginmanager.register(_Recording(config.rootpath / file, users), _RECORDING)
+        config.pluginmanager.register(_AccessRecorder(config.rootpath / file, users), _RECORDER_PLUGIN)
     if config.getini("steersman_detect_mutations"):
         config.pluginmanager.register(_MutationDetection(), "steersman-mutations")
 
@@ -83,32 +83,32 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("envtest")
 
 
-class _Recording:
+class _AccessRecorder:
     """Notes what some users ask while tests run, and adds it to a file at the end."""
 
     def __init__(self, file: Path, users: list[str]) -> None:
         self._file = file
         self._users = users
-        self._seen: set[Access] = set()
+        self._seen: set[ResourceAccess] = set()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self) -> Generator[None, Any, Any]:
-        from steersman_testing.recording import recorded_accesses, write_accesses
+        from steersman_testing.access_recording import record_accesses, write_accesses
 
-        with recorded_accesses(self._users) as seen:
+        with record_accesses(self._users) as seen:
             result = yield
         if seen or self._seen:
             write_accesses(self._file, seen | self._seen)
         return result
 
     @contextmanager
-    def on_real_servers(self) -> Generator[dict[str, str]]:
+    def audit_real_servers(self) -> Generator[dict[str, str]]:
         """Gives the arguments of a kube-apiserver whose requests are noted at the end of the block."""
-        from steersman_testing.recording import AuditLog
+        from steersman_testing.access_recording import AuditLog
 
         with TemporaryDirectory(prefix="steersman-audit-") as directory:
             log = AuditLog(Path(directory))
-            yield log.arguments
+            yield log.apiserver_arguments
             self._seen |= log.accesses(self._users)
 
 
@@ -116,19 +116,19 @@ class _MutationDetection:
     """Watches from the first fixture on, and fails the test itself."""
 
     def __init__(self) -> None:
-        self._compare: Callable[[], None] = lambda: None
+        self._verify: Callable[[], None] = lambda: None
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Generator[None, Any, Any]:
-        from steersman_testing.mutation import watch_all_caches
+        from steersman_testing.mutation import detect_mutations_in_all_caches
 
-        with watch_all_caches() as self._compare:
+        with detect_mutations_in_all_caches() as self._verify:
             return (yield)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Generator[None, Any, Any]:
         result = yield
-        self._compare()
+        self._verify()
         return result
 
 
@@ -139,11 +139,11 @@ def apiserver(pytestconfig: pytest.Config) -> InMemoryApiServer:
     Decorate the test with ``steersman_testing.virtual_time``, and give ``apiserver.runtime`` to the manager.
     """
     from steersman_testing import InMemoryApiServer, virtual_runtime
-    from steersman_testing.manifests import DEFINITIONS
+    from steersman_testing.manifests import CRD_KINDS
 
     server = InMemoryApiServer(virtual_runtime())
-    with _told_plainly():
-        server.load(*_manifests(pytestconfig, "steersman_crds", DEFINITIONS))
+    with _fail_without_traceback():
+        server.load(*_load_option(pytestconfig, "steersman_crds", CRD_KINDS))
     return server
 
 
@@ -151,18 +151,20 @@ def apiserver(pytestconfig: pytest.Config) -> InMemoryApiServer:
 def envtest(pytestconfig: pytest.Config) -> Generator[Envtest]:
     """The real API server, one a session, or one a worker of pytest-xdist; with what the options say."""
     from steersman_testing.envtest import Envtest
-    from steersman_testing.manifests import DEFINITIONS, WEBHOOKS
+    from steersman_testing.manifests import CRD_KINDS, WEBHOOK_KINDS
 
     version = pytestconfig.getini("steersman_envtest_version")
-    with _told_plainly():
+    with _fail_without_traceback():
         # First, since what is wrong here is told without waiting for a server.
-        crds = _manifests(pytestconfig, "steersman_crds", DEFINITIONS)
-        webhooks = _manifests(pytestconfig, "steersman_webhooks", WEBHOOKS)
-    with _recorded(pytestconfig) as auditing:
-        with _told_plainly():
-            environment = Envtest.start(version=version, arguments=_arguments(pytestconfig) | auditing)
+        crds = _load_option(pytestconfig, "steersman_crds", CRD_KINDS)
+        webhooks = _load_option(pytestconfig, "steersman_webhooks", WEBHOOK_KINDS)
+    with _audit_arguments(pytestconfig) as audit_arguments:
+        with _fail_without_traceback():
+            environment = Envtest.start(
+                version=version, arguments=_apiserver_arguments(pytestconfig) | audit_arguments
+            )
         with environment:
-            with _told_plainly():
+            with _fail_without_traceback():
                 if crds:
                     environment.install_crds(*crds)
                 if webhooks:
@@ -170,9 +172,9 @@ def envtest(pytestconfig: pytest.Config) -> Generator[Envtest]:
             yield environment
 
 
-def _recorded(config: pytest.Config) -> AbstractContextManager[dict[str, str]]:
-    recording = config.pluginmanager.get_plugin(_RECORDING)
-    return recording.on_real_servers() if isinstance(recording, _Recording) else nullcontext(dict[str, str]())
+def _audit_arguments(config: pytest.Config) -> AbstractContextManager[dict[str, str]]:
+    recorder = config.pluginmanager.get_plugin(_RECORDER_PLUGIN)
+    return recorder.audit_real_servers() if isinstance(recorder, _AccessRecorder) else nullcontext(dict[str, str]())
 
 
 @pytest.fixture
@@ -184,7 +186,7 @@ def envtest_namespace(envtest: Envtest, request: pytest.FixtureRequest) -> Gener
 
 
 @contextmanager
-def _told_plainly() -> Generator[None]:
+def _fail_without_traceback() -> Generator[None]:
     """Our errors say what to do; where they were raised is of no use to who wrote the test."""
     from steersman.errors import SteersmanError
 
@@ -194,29 +196,29 @@ def _told_plainly() -> Generator[None]:
         raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
-def _manifests(config: pytest.Config, option: str, kinds: tuple[str, ...]) -> list[Manifest]:
-    from steersman_testing.manifests import manifests_from
+def _load_option(config: pytest.Config, option: str, kinds: tuple[str, ...]) -> list[Manifest]:
+    from steersman_testing.manifests import collect_manifests
 
-    found: list[Source] = []
+    found: list[ManifestSource] = []
     for entry in config.getini(option):
         path = config.rootpath / entry
-        if _is_place(entry, path):
+        if _is_manifest_path(entry, path):
             found.append(path)
         else:
             from steersman.crd.kinds import find_kinds
 
             found += find_kinds(entry)
-    return manifests_from(found, kinds)
+    return collect_manifests(found, kinds)
 
 
-def _is_place(entry: str, path: Path) -> bool:
+def _is_manifest_path(entry: str, path: Path) -> bool:
     """Whether ``entry`` is the path of manifests, and no module."""
-    if "/" in entry or path.suffix in _FILES:
+    if "/" in entry or path.suffix in _MANIFEST_SUFFIXES:
         return True
     return path.is_file() or (path.is_dir() and not (path / "__init__.py").exists())
 
 
-def _arguments(config: pytest.Config) -> dict[str, str]:
+def _apiserver_arguments(config: pytest.Config) -> dict[str, str]:
     arguments: dict[str, str] = {}
     for entry in config.getini("steersman_envtest_arguments"):
         name, equals, value = entry.strip().removeprefix("--").partition("=")

@@ -29,10 +29,10 @@ P = ParamSpec("P")
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 """Where virtual time starts unless told otherwise."""
 
-MOST_TURNS = 1_000_000
+MAX_LOOP_ITERATIONS = 1_000_000
 """Of an event loop within one moment of virtual time: what 100,000 objects take at once, with some room."""
 # Timers that are nanoseconds away let no time pass either.
-_MOMENT = 1e-2
+_WINDOW_SECONDS = 1e-2
 
 
 class VirtualDeadlock(RuntimeError):
@@ -43,11 +43,11 @@ class VirtualTimeLimit(RuntimeError):
     """The time limit of the run passed, in virtual seconds: something repeats for ever. Names the waiting tasks."""
 
 
-class VirtualStandstill(RuntimeError):
+class VirtualLivelock(RuntimeError):
     """Very many turns of the loop, and no time has passed: something goes round in circles. Names what runs."""
 
 
-class _JumpingSelector:
+class _AutojumpSelector:
     """Stands where the loop asks the operating system to wait; moves the clock instead."""
 
     def __init__(self, loop: VirtualTimeLoop) -> None:
@@ -64,27 +64,30 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     Args:
         start: the wall clock at loop time 0.
         limit: virtual seconds after which ``VirtualTimeLimit`` is raised; None for no limit.
-        most_turns: of the loop within 10 ms of virtual time; None for no limit.
+        max_loop_iterations: of the loop within 10 ms of virtual time; None for no limit.
 
     Raises:
         VirtualDeadlock: from ``run_until_complete``, when nothing can ever happen again.
         VirtualTimeLimit: from ``run_until_complete``, when ``limit`` has passed.
-        VirtualStandstill: from ``run_until_complete``, when time does not pass for ``most_turns``.
+        VirtualStandstill: from ``run_until_complete``, when time does not pass for ``max_loop_iterations``.
         RuntimeError: from whatever needs a thread or a socket.
     """
 
     def __init__(
-        self, start: datetime = EPOCH, limit: float | None = None, most_turns: int | None = MOST_TURNS
+        self,
+        start: datetime = EPOCH,
+        limit: float | None = None,
+        max_loop_iterations: int | None = MAX_LOOP_ITERATIONS,
     ) -> None:
         super().__init__()
         self.start = start
         self._now = 0.0
         self._limit = limit
-        self._most_turns = most_turns
-        self._turns = 0
-        self._moment = 0.0
+        self._max_loop_iterations = max_loop_iterations
+        self._iterations = 0
+        self._window_start = 0.0
         self._clock_resolution = 1e-6
-        self._selector = _JumpingSelector(self)
+        self._selector = _AutojumpSelector(self)
 
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
@@ -106,35 +109,35 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         if seconds is None:
             raise VirtualDeadlock(f"nothing is ready and no timer is set; {self._describe_waiting()}")
         self._now += seconds
-        self._count_turn()
+        self._count_iteration()
         if self._limit is not None and self._now > self._limit:
             self._limit = None  # so that the tasks can still be cancelled in an orderly way
             raise VirtualTimeLimit(f"not finished at virtual second {self._now:.0f}; {self._describe_waiting()}")
 
-    def _count_turn(self) -> None:
-        self._turns += 1
-        if self._now - self._moment > _MOMENT:
-            self._turns, self._moment = 0, self._now
-        elif self._most_turns is not None and self._turns > self._most_turns:
-            self._turns = 0  # so that the tasks can still be cancelled in an orderly way
-            raise VirtualStandstill(
-                f"{self._most_turns} turns of the loop at virtual second {self._now:.3f}, and no time passes; "
+    def _count_iteration(self) -> None:
+        self._iterations += 1
+        if self._now - self._window_start > _WINDOW_SECONDS:
+            self._iterations, self._window_start = 0, self._now
+        elif self._max_loop_iterations is not None and self._iterations > self._max_loop_iterations:
+            self._iterations = 0  # so that the tasks can still be cancelled in an orderly way
+            raise VirtualLivelock(
+                f"{self._max_loop_iterations} turns of the loop at virtual second {self._now:.3f}, and no time passes; "
                 f"{self._describe_running()}"
             )
 
     def _describe_running(self) -> str:
         # Asyncio has no public word for what is ready or due; Handle tells its task in its own repr in the same way.
         loop: Any = self
-        due = [handle for handle in loop._scheduled if handle.when() <= self._now + _MOMENT]  # noqa: SLF001
+        due = [handle for handle in loop._scheduled if handle.when() <= self._now + _WINDOW_SECONDS]  # noqa: SLF001
         callbacks = [handle._callback for handle in (*loop._ready, *due)]  # noqa: SLF001
         owners: list[Any] = [getattr(callback, "__self__", None) for callback in callbacks]
         tasks: list[asyncio.Task[Any]] = [owner for owner in owners if isinstance(owner, asyncio.Task)]
-        lines = {f"  {_told(task)}" for task in tasks}
+        lines = {f"  {_describe_task(task)}" for task in tasks}
         # Timers do not say whom they wake.
         return "running:\n" + "\n".join(sorted(lines)) if lines else self._describe_waiting()
 
     def _describe_waiting(self) -> str:
-        lines = [f"  {_told(task)}" for task in asyncio.all_tasks(self)]
+        lines = [f"  {_describe_task(task)}" for task in asyncio.all_tasks(self)]
         return "waiting tasks:\n" + "\n".join(sorted(lines)) if lines else "no task is waiting"
 
     def _process_events(self, event_list: list[Any]) -> None:
@@ -158,13 +161,13 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         )
 
 
-def _told(task: asyncio.Task[Any]) -> str:
+def _describe_task(task: asyncio.Task[Any]) -> str:
     # Asyncio numbers tasks through the whole process: such a name tells nothing, and does not repeat.
     name = task.get_name()
-    return _where(task) if re.fullmatch(r"Task-\d+", name) else f"{name}: {_where(task)}"
+    return _task_location(task) if re.fullmatch(r"Task-\d+", name) else f"{name}: {_task_location(task)}"
 
 
-def _where(task: asyncio.Task[Any]) -> str:
+def _task_location(task: asyncio.Task[Any]) -> str:
     frames = task.get_stack(limit=1)
     if not frames:
         return "not started"
@@ -208,7 +211,7 @@ def run_virtual(
     start: datetime = EPOCH,
     limit: float | None = None,
     debug: bool | None = None,
-    most_turns: int | None = MOST_TURNS,
+    max_loop_iterations: int | None = MAX_LOOP_ITERATIONS,
 ) -> T:
     """Runs ``coroutine`` on a new ``VirtualTimeLoop`` and returns its result.
 
@@ -217,14 +220,16 @@ def run_virtual(
         start: the wall clock at the beginning, with a time zone.
         limit: virtual seconds after which it fails.
         debug: asyncio's debug mode.
-        most_turns: of the loop within 10 ms of virtual time; more for much work at one moment, None for no limit.
+        max_loop_iterations: of the loop within 10 ms of virtual time; more for much work at one moment, None for no limit.
 
     Raises:
         VirtualDeadlock: it waits for something that cannot come.
         VirtualTimeLimit: it did not finish within ``limit``.
         VirtualStandstill: it goes round in circles, and time does not pass.
     """
-    with asyncio.Runner(debug=debug, loop_factory=lambda: VirtualTimeLoop(start, limit, most_turns)) as runner:
+    with asyncio.Runner(
+        debug=debug, loop_factory=lambda: VirtualTimeLoop(start, limit, max_loop_iterations)
+    ) as runner:
         return runner.run(coroutine)
 
 
@@ -232,22 +237,22 @@ def run_virtual(
 def virtual_time(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]: ...
 @overload
 def virtual_time(
-    *, most_turns: int | None = MOST_TURNS
+    *, max_loop_iterations: int | None = MAX_LOOP_ITERATIONS
 ) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, T]]: ...
-def virtual_time(test: Any = None, *, most_turns: int | None = MOST_TURNS) -> Any:
+def virtual_time(test: Any = None, *, max_loop_iterations: int | None = MAX_LOOP_ITERATIONS) -> Any:
     """Decorator: makes an async test function an ordinary one that runs on a ``VirtualTimeLoop``.
 
     Virtual time is limited to a year, so that a test which waits for something that never comes fails.
 
     Args:
         test: the function, where it stands without brackets.
-        most_turns: see ``run_virtual``.
+        max_loop_iterations: see ``run_virtual``.
     """
     if test is None:
-        return functools.partial(virtual_time, most_turns=most_turns)
+        return functools.partial(virtual_time, max_loop_iterations=max_loop_iterations)
 
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> Any:
-        return run_virtual(test(*args, **kwargs), limit=366 * 86400.0, most_turns=most_turns)
+        return run_virtual(test(*args, **kwargs), limit=366 * 86400.0, max_loop_iterations=max_loop_iterations)
 
     return run

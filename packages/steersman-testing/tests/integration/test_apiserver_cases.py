@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from apiserver_cases import CASES, CRDS, DIFFERENTLY_ANSWERED, NOT_IMITATED_YET
-from apiserver_cases.servers import Outcome, new_namespace, run_in_memory, run_on
+from apiserver_cases import CASES, CRDS, KNOWN_DIFFERENCES, NOT_IMPLEMENTED
+from apiserver_cases.servers import CaseResult, new_namespace, run_in_memory, run_on_real_server
 from apiserver_cases.transcript import difference, outcome_difference
 from steersman.client import connect
 from steersman_testing.envtest import Envtest
@@ -16,16 +16,16 @@ from steersman_testing.envtest import Envtest
 @pytest.mark.parametrize("case", CASES)
 def test_on_the_real_server(case: str, envtest_of_cases: Envtest) -> None:
     namespace = new_namespace()
-    theirs = asyncio.run(_on_the_real_server(case, namespace, envtest_of_cases))
+    theirs = asyncio.run(_run_on_real_server(case, namespace, envtest_of_cases))
     if theirs.failure is not None:
         raise theirs.failure
-    if case not in NOT_IMITATED_YET:
+    if case not in NOT_IMPLEMENTED:
         ours = run_in_memory(CASES[case], CRDS, namespace)
-        compare = outcome_difference if case in DIFFERENTLY_ANSWERED else difference
+        compare = outcome_difference if case in KNOWN_DIFFERENCES else difference
         assert not compare(ours.exchanges, theirs.exchanges)
 
 
-async def _on_the_real_server(case: str, namespace: str, envtest: Envtest) -> Outcome:
+async def _run_on_real_server(case: str, namespace: str, envtest: Envtest) -> CaseResult:
     # What the server refuses for a while is an answer, too.
     async with connect(envtest.config, retry=None) as transport:
-        return await run_on(envtest, transport, CASES[case], namespace)
+        return await run_on_real_server(envtest, transport, CASES[case], namespace)

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apiserver_cases import CRDS
-from apiserver_cases.api import Api, Json, Reply, config_map, deployment, widget
-from apiserver_cases.servers import Outcome, new_namespace, run_in_memory, run_on
+from apiserver_cases.api import Api, ApiResponse, Json, config_map, deployment, widget
+from apiserver_cases.servers import CaseResult, new_namespace, run_in_memory, run_on_real_server
 from apiserver_cases.transcript import difference
 from steersman.client import HttpRequest, connect
 from steersman_testing.envtest import Envtest
@@ -59,16 +59,16 @@ class _Run:
     def version(self, step: Step) -> str | None:
         return None if step.version is None else self.versions[-1 - step.version % len(self.versions)]
 
-    async def take(self, step: Step) -> None:
+    async def execute(self, step: Step) -> None:
         api, query = self.api, dict(step.query)
         match step.verb:
             case "create":
-                self._note(step, await api.create(step.plural, step.body, **query))
+                self._record_versions(step, await api.create(step.plural, step.body, **query))
             case "put":
-                self._note(step, await api.put(step.plural, self._versioned(step), **query))
+                self._record_versions(step, await api.put(step.plural, self._versioned(step), **query))
             case "apply":
                 path, kind = api.path(step.plural, step.name), "application/apply-patch+yaml"
-                self._note(step, await api.call("PATCH", path, self._versioned(step), query, kind))
+                self._record_versions(step, await api.call("PATCH", path, self._versioned(step), query, kind))
             case "delete":
                 await api.delete(step.plural, step.name, self._options(step))
             case "list":
@@ -81,9 +81,9 @@ class _Run:
                 await self._pages(step, query)
             case patch:
                 path, kind = api.path(step.plural, step.name), f"application/{patch}"
-                self._note(step, await api.call("PATCH", path, step.body, query, kind))
+                self._record_versions(step, await api.call("PATCH", path, step.body, query, kind))
 
-    def _note(self, step: Step, reply: Reply) -> None:
+    def _record_versions(self, step: Step, reply: ApiResponse) -> None:
         metadata: Json = reply.body.get("metadata") or {}
         # A list tells the server's own version, which other clients move: it is not used again.
         if reply.code < 300 and "uid" in metadata and "resourceVersion" in metadata:
@@ -112,7 +112,7 @@ class _Run:
     async def watch(self, plural: str, since: str) -> None:
         """All that happened to a kind from the version ``since`` on."""
         body = {"configmaps": config_map, "deployments": deployment, "widgets": widget}[plural](LAST)
-        (await self.api.create(plural, body)).ok()
+        (await self.api.create(plural, body)).expect_success()
         query = {"watch": "true", "resourceVersion": since, "timeoutSeconds": "10"}
         request = HttpRequest(method="GET", path=self.api.path(plural), query=query, timeout=30)
         async with self.api.transport.stream(request) as lines:
@@ -245,18 +245,18 @@ def steps(draw: st.DrawFn) -> Step:
 )
 @given(sequence=st.lists(steps(), min_size=4, max_size=12))
 @pytest.mark.timeout(120 + EXAMPLES * 2)
-def test_random_requests_are_answered_alike(sequence: list[Step], envtest_of_cases: Envtest) -> None:
+def test_random_requests_get_equal_responses(sequence: list[Step], envtest_of_cases: Envtest) -> None:
     async def case(api: Api) -> None:
         run = _Run(api)
-        since = (await api.list("configmaps")).ok().version
+        since = (await api.list("configmaps")).expect_success().resource_version
         for step in sequence:
-            await run.take(step)
+            await run.execute(step)
         for plural in sorted({s.plural for s in sequence}):
             await run.watch(plural, since)
 
-    async def on_the_real_server() -> Outcome:
+    async def on_the_real_server() -> CaseResult:
         async with connect(envtest_of_cases.config, retry=None) as transport:
-            return await run_on(envtest_of_cases, transport, case, namespace)
+            return await run_on_real_server(envtest_of_cases, transport, case, namespace)
 
     namespace = new_namespace()
     theirs, ours = asyncio.run(on_the_real_server()), run_in_memory(case, CRDS, namespace)

@@ -23,7 +23,7 @@ from steersman_testing.envtest.directory import EnvironmentDirectory
 DEFAULT = ObjectKey("", "default")
 
 
-async def test_it_serves_an_administrator(envtest: Envtest) -> None:
+async def test_envtest_serves_an_administrator(envtest: Envtest) -> None:
     assert envtest.kubeconfig_dict["current-context"] == "envtest"
     assert envtest.kubeconfig.stat().st_mode & 0o077 == 0
     async with connect(load_config(envtest.kubeconfig)) as transport:
@@ -31,7 +31,7 @@ async def test_it_serves_an_administrator(envtest: Envtest) -> None:
     assert {"default", "kube-system"} <= names
 
 
-async def test_the_api_server_crashes_and_comes_back() -> None:
+async def test_envtest_restarts_crashed_api_server() -> None:
     with Envtest.start() as environment:
         async with environment.client() as client:
             await client.create(ConfigMap(metadata=ObjectMeta(name="kept", namespace="default")))
@@ -50,12 +50,12 @@ async def test_the_api_server_crashes_and_comes_back() -> None:
     assert not environment.directory.exists()
 
 
-def test_a_server_that_does_not_start_says_why() -> None:
+def test_start_failure_includes_server_output() -> None:
     with pytest.raises(SteersmanError, match="unknown flag: --no-such-flag"):
         Envtest.start(arguments={"no-such-flag": "x"})
 
 
-def test_nothing_outlives_a_killed_test_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_test_process_leaves_no_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Elsewhere, whoever starts an environment meanwhile would clear up what this test looks for.
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
@@ -72,7 +72,7 @@ def test_nothing_outlives_a_killed_test_process(tmp_path: Path, monkeypatch: pyt
         assert len(pids) == 2
         process.send_signal(signal.SIGKILL)
     deadline = time.monotonic() + 60
-    while any(_runs(int(pid), directory) for pid in pids):
+    while any(_is_running(int(pid), directory) for pid in pids):
         assert time.monotonic() < deadline, "etcd or kube-apiserver still runs"
         time.sleep(0.05)
     # What it could not remove, the next one removes.
@@ -81,20 +81,20 @@ def test_nothing_outlives_a_killed_test_process(tmp_path: Path, monkeypatch: pyt
     assert not Path(directory).exists()
 
 
-def _runs(pid: int, directory: str) -> bool:
+def _is_running(pid: int, directory: str) -> bool:
     try:
         return Path(f"/proc/{pid}/cwd").readlink() == Path(directory)
     except OSError:
         return False
 
 
-def test_the_interpreter_takes_it_along_at_its_end() -> None:
+def test_envtest_stops_at_interpreter_exit() -> None:
     script = "from steersman_testing.envtest import Envtest\nprint(Envtest.start().directory)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=90)
     assert not Path(done.stdout.strip()).exists()
 
 
-def test_a_forked_process_takes_nothing_along(envtest: Envtest) -> None:
+def test_forked_process_does_not_stop_envtest(envtest: Envtest) -> None:
     child = os.fork()
     if child == 0:
         envtest.stop()

@@ -14,9 +14,9 @@ import pytest
 import yaml
 from aiohttp import web
 
-from framework_support.beacon import Beacon
-from framework_support.buoy import Buoy, BuoySpec
-from framework_support.loopback import serving
+from framework_support.gadget import Gadget
+from framework_support.loopback_server import running_server
+from framework_support.widget import Widget, WidgetSpec
 from steersman.api.admissionregistration_v1 import ValidatingWebhookConfiguration
 from steersman.api.apiextensions_v1 import CustomResourceDefinition
 from steersman.api.apply.core_v1 import ConfigMapApply
@@ -33,8 +33,8 @@ pytestmark = pytest.mark.xdist_group("envtest-installation")
 Json = dict[str, Any]
 
 GROUP = "lights.example.com"
-LAMPS = ("v1", "v2")
-SERVICE = {"service": {"name": "lamps", "namespace": "default", "path": "/convert"}}
+VERSIONS = ("v1", "v2")
+SERVICE = {"service": {"name": "webapps", "namespace": "default", "path": "/convert"}}
 
 
 @pytest.fixture(scope="module")
@@ -44,17 +44,17 @@ def own() -> Generator[Envtest]:
         yield environment
 
 
-async def test_a_type_is_served_when_it_was_installed(envtest: Envtest, envtest_namespace: str) -> None:
-    envtest.install_crds(Buoy)
+async def test_install_crds_serves_the_type(envtest: Envtest, envtest_namespace: str) -> None:
+    envtest.install_crds(Widget)
     async with envtest.client() as client:
-        made = await client.create(_buoy(envtest_namespace, depth=3))
-        assert (await client.get(Buoy, made.key)).spec.depth == 3
+        made = await client.create(_new_widget(envtest_namespace, depth=3))
+        assert (await client.get(Widget, made.key)).spec.depth == 3
         with pytest.raises(Invalid, match="should be greater than or equal to 0"):
-            await client.create(_buoy(envtest_namespace, "b", depth=-1))
+            await client.create(_new_widget(envtest_namespace, "b", depth=-1))
 
 
 async def test_files_are_installed_and_changed(envtest: Envtest, envtest_namespace: str, tmp_path: Path) -> None:
-    crd = definition(Beacon)
+    crd = definition(Gadget)
     crd["metadata"]["name"] = f"{crd['spec']['names']['plural']}.{GROUP}"
     crd["spec"]["group"] = GROUP
     # As controller-gen and kubectl get -o yaml leave them.
@@ -69,17 +69,17 @@ async def test_files_are_installed_and_changed(envtest: Envtest, envtest_namespa
     assert found.spec.names.short_names == ("lit",)
 
 
-def test_what_cannot_be_installed_is_told(envtest: Envtest, tmp_path: Path) -> None:
+def test_install_crds_invalid_input_raises(envtest: Envtest, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"crds does not exist \(looked for in "):
         envtest.install_crds(tmp_path / "crds")
     with pytest.raises(ConfigurationError, match="has no MutatingWebhookConfiguration or ValidatingWebhook"):
-        envtest.install_webhooks(Buoy)
-    beta = {**definition(Buoy), "apiVersion": "apiextensions.k8s.io/v1beta1"}
+        envtest.install_webhooks(Widget)
+    beta = {**definition(Widget), "apiVersion": "apiextensions.k8s.io/v1beta1"}
     with pytest.raises(ConfigurationError, match="v1beta1, which is not served: give its form of v1"):
         envtest.install_crds(beta)
 
 
-async def test_webhooks_are_asked_from_the_first_request_on(own: Envtest) -> None:
+async def test_webhooks_are_called_from_first_request(own: Envtest) -> None:
     def review(path: str, request: Json) -> Json:
         if path == "/mutate":
             patch = [{"op": "add", "path": "/data", "value": {"by": "webhook"}}]
@@ -105,31 +105,31 @@ async def test_versions_are_converted_by_the_webhook_of_the_test(own: Envtest) -
 
     conversion = {"strategy": "Webhook", "webhook": {"clientConfig": SERVICE, "conversionReviewVersions": ["v1"]}}
     async with _reviewing(own, convert), own.client() as client:
-        await asyncio.to_thread(own.install_crds, _lamps(conversion))
-        first, second = (unstructured(ApiResource(GROUP, v, "Lamp", "lamps")) for v in LAMPS)
+        await asyncio.to_thread(own.install_crds, _versioned_crd(conversion))
+        first, second = (unstructured(ApiResource(GROUP, v, "WebApp", "webapps")) for v in VERSIONS)
         metadata = {"name": "a", "namespace": "default"}
-        await client.create(first.of({"apiVersion": f"{GROUP}/v1", "kind": "Lamp", "metadata": metadata}))
+        await client.create(first.of({"apiVersion": f"{GROUP}/v1", "kind": "WebApp", "metadata": metadata}))
         converted = (await client.get(second, ObjectKey("default", "a"))).to_dict()
         assert (converted["apiVersion"], converted["via"]) == (f"{GROUP}/v2", "webhook")
 
 
-async def test_each_namespace_is_new_and_goes_with_all_that_is_in_it(envtest: Envtest) -> None:
-    envtest.install_crds(Buoy)
+async def test_namespace_is_unique_and_deleted_with_content(envtest: Envtest) -> None:
+    envtest.install_crds(Widget)
     async with envtest.client() as client:
         with envtest.namespace("Test it[a/b]") as one, envtest.namespace("Test it[a/b]") as other:
             assert one != other
             assert one.startswith("test-it-a-b-")
             held = ObjectMeta(name="held", namespace=one, finalizers=("example.com/held",))
             await client.create(ConfigMap(metadata=held))
-            await client.create(Buoy(metadata=held, spec=BuoySpec(depth=1)))
-            await client.create(_buoy(other, depth=1))
-        assert [b.key for b in (await client.list(Buoy)).items if b.metadata.namespace in (one, other)] == []
+            await client.create(Widget(metadata=held, spec=WidgetSpec(depth=1)))
+            await client.create(_new_widget(other, depth=1))
+        assert [b.key for b in (await client.list(Widget)).items if b.metadata.namespace in (one, other)] == []
         for name in (one, other):
             with pytest.raises(NotFound):
                 await client.get(Namespace, ObjectKey("", name))
 
 
-async def test_a_namespace_that_the_test_deleted_is_no_error(envtest: Envtest) -> None:
+async def test_namespace_deleted_by_test_is_not_an_error(envtest: Envtest) -> None:
     async with envtest.client() as client:
         with envtest.namespace() as name:
             await client.apply(ConfigMapApply(metadata=ObjectMetaApply(name="a", namespace=name)))
@@ -138,9 +138,7 @@ async def test_a_namespace_that_the_test_deleted_is_no_error(envtest: Envtest) -
             await client.get(Namespace, ObjectKey("", name))
 
 
-async def test_a_cluster_that_was_there_is_used_and_left_as_it_was(
-    envtest: Envtest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_existing_cluster_is_used_and_restored(envtest: Envtest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("USE_EXISTING_CLUSTER", "true")
     monkeypatch.setenv("KUBECONFIG", str(envtest.kubeconfig))
     async with envtest.client() as client:
@@ -176,7 +174,7 @@ async def _reviewing(environment: Envtest, answer: Callable[[str, Json], Json]) 
         return web.json_response(review)
 
     place = environment.webhooks
-    async with serving(respond, place.ssl_context(), place.port):
+    async with running_server(respond, place.ssl_context(), place.port):
         yield
 
 
@@ -197,8 +195,8 @@ def _role(name: str, *rules: Json) -> Json:
     }
 
 
-def _buoy(namespace: str, name: str = "a", *, depth: int) -> Buoy:
-    return Buoy(metadata=ObjectMeta(name=name, namespace=namespace), spec=BuoySpec(depth=depth))
+def _new_widget(namespace: str, name: str = "a", *, depth: int) -> Widget:
+    return Widget(metadata=ObjectMeta(name=name, namespace=namespace), spec=WidgetSpec(depth=depth))
 
 
 def _config_map(name: str) -> ConfigMap:
@@ -228,17 +226,17 @@ def _webhooks(kind: str, path: str, more: Json | None = None) -> Json:
     }
 
 
-def _lamps(conversion: Json) -> Json:
+def _versioned_crd(conversion: Json) -> Json:
     schema = {"openAPIV3Schema": {"type": "object", "properties": {"via": {"type": "string"}}}}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"lamps.{GROUP}"},
+        "metadata": {"name": f"webapps.{GROUP}"},
         "spec": {
             "group": GROUP,
             "scope": "Namespaced",
-            "names": {"kind": "Lamp", "plural": "lamps", "singular": "lamp", "listKind": "LampList"},
+            "names": {"kind": "WebApp", "plural": "webapps", "singular": "webapp", "listKind": "WebAppList"},
             "conversion": conversion,
-            "versions": [{"name": v, "served": True, "storage": v == "v1", "schema": schema} for v in LAMPS],
+            "versions": [{"name": v, "served": True, "storage": v == "v1", "schema": schema} for v in VERSIONS],
         },
     }

@@ -13,13 +13,13 @@ from steersman.controller import Permission
 from steersman.errors import ConfigurationError, Forbidden
 from steersman.meta import ObjectKey, ObjectMeta
 from steersman.rbac import cluster_role, policy_rules
-from steersman_testing.envtest import Envtest, User
+from steersman_testing.envtest import AuthenticatedUser, Envtest
 
 RBAC = "rbac.authorization.k8s.io/v1"
 READ = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]}
 
 
-async def may_list(environment: Envtest, user: User, kind: type[Any], namespace: str = "") -> bool:
+async def may_list(environment: Envtest, user: AuthenticatedUser, kind: type[Any], namespace: str = "") -> bool:
     async with environment.client(user) as client:
         try:
             await client.list(kind, namespace=namespace)
@@ -29,7 +29,7 @@ async def may_list(environment: Envtest, user: User, kind: type[Any], namespace:
     return True
 
 
-async def test_who_was_given_nothing_may_do_nothing(envtest: Envtest) -> None:
+async def test_user_without_rules_is_forbidden(envtest: Envtest) -> None:
     user = envtest.user("somebody@example.com", ["readers"])
     assert (user.name, user.groups) == ("somebody@example.com", ("readers",))
     assert user.kubeconfig.stat().st_mode & 0o077 == 0
@@ -38,7 +38,7 @@ async def test_who_was_given_nothing_may_do_nothing(envtest: Envtest) -> None:
             await Client(transport).list(ConfigMap)
 
 
-async def test_the_role_of_a_manager_is_what_its_operator_may_do(envtest: Envtest, envtest_namespace: str) -> None:
+async def test_user_with_manager_role_has_its_permissions(envtest: Envtest, envtest_namespace: str) -> None:
     permissions = [Permission(ConfigMap.api_resource, ("list", "create"))]
     operator = envtest.user("operator", roles=[cluster_role("operator", permissions)])
     assert await may_list(envtest, operator, ConfigMap)
@@ -59,7 +59,7 @@ async def test_rights_in_a_namespace_end_at_its_border(envtest: Envtest, envtest
     assert not await may_list(envtest, user, ConfigMap)
 
 
-async def test_what_a_user_may_do_is_replaced(envtest: Envtest) -> None:
+async def test_user_rules_are_replaced(envtest: Envtest) -> None:
     user = envtest.user("changing", rules=[READ])
     assert await may_list(envtest, user, ConfigMap)
     envtest.user("changing", rules=[{**READ, "resources": ["secrets"]}])
@@ -69,15 +69,15 @@ async def test_what_a_user_may_do_is_replaced(envtest: Envtest) -> None:
     assert not await may_list(envtest, user, Secret)
 
 
-async def test_a_role_that_is_made_of_others_counts(envtest: Envtest) -> None:
+async def test_user_with_aggregated_role_has_its_rules(envtest: Envtest) -> None:
     # In a cluster the controller manager puts the rules of view together.
     user = envtest.user("reader", roles=["view"])
     assert await may_list(envtest, user, ConfigMap)
     assert not await may_list(envtest, user, Secret)
 
 
-async def test_users_at_the_same_time_do_not_meet(envtest: Envtest) -> None:
-    def make(number: int) -> User:
+async def test_concurrent_users_are_isolated(envtest: Envtest) -> None:
+    def make(number: int) -> AuthenticatedUser:
         resource = "configmaps" if number % 2 else "secrets"
         return envtest.user(f"user-{number}", rules=[{**READ, "resources": [resource]}])
 
@@ -87,7 +87,7 @@ async def test_users_at_the_same_time_do_not_meet(envtest: Envtest) -> None:
         assert await may_list(envtest, user, Secret) != bool(number % 2)
 
 
-async def test_masters_are_asked_for_expressly(envtest: Envtest) -> None:
+async def test_system_masters_requires_explicit_option(envtest: Envtest) -> None:
     with pytest.raises(ValueError, match="would be a member of system:masters and pass every check"):
         envtest.user("master", ["system:masters"])
     user = envtest.user("master", ["system:masters"], allow_masters=True)
@@ -95,7 +95,7 @@ async def test_masters_are_asked_for_expressly(envtest: Envtest) -> None:
         assert (await client.get(Namespace, ObjectKey("", "default"))).metadata.name == "default"
 
 
-def test_wrong_roles_are_told(envtest: Envtest) -> None:
+def test_user_invalid_role_raises(envtest: Envtest) -> None:
     with pytest.raises(ConfigurationError, match="there is no ClusterRole nobody: give its manifest, or rules"):
         envtest.user("wrong", roles=["nobody"])
     with pytest.raises(ConfigurationError, match="the Role homeless has no namespace"):

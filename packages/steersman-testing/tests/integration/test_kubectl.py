@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from framework_support.documented import DOCS
-from framework_support.kubectl import Kubectl, Said
+from framework_support.documented_code import DOCS
+from framework_support.kubectl_runner import Kubectl, KubectlOutput
 from steersman_testing import InMemoryApiServer
 from steersman_testing.envtest import Envtest
 from steersman_testing.serving import serve
@@ -49,26 +49,26 @@ kind: Pod
 metadata: {name: p, finalizers: [example.com/held]}
 spec: {containers: [{name: web, image: "nginx:1"}]}
 """,
-    "buoys.yaml": """
+    "widgets.yaml": """
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
-metadata: {name: buoys.kubectl.example.com}
+metadata: {name: widgets.kubectl.example.com}
 spec:
   group: kubectl.example.com
   scope: Namespaced
-  names: {kind: Buoy, plural: buoys, singular: buoy, shortNames: [by]}
+  names: {kind: Widget, plural: widgets, singular: widget, shortNames: [by]}
   versions:
   - name: v1
     served: true
     storage: true
-    subresources: {status: {}, scale: {specReplicasPath: .spec.lamps, statusReplicasPath: .status.lamps}}
+    subresources: {status: {}, scale: {specReplicasPath: .spec.replicas, statusReplicasPath: .status.replicas}}
     additionalPrinterColumns:
     - {name: Colour, type: string, jsonPath: .spec.colour}
     - {name: Ready, type: string, jsonPath: '.status.conditions[?(@.type=="Ready")].status'}
     - {name: First, type: string, jsonPath: '.spec.marks[0]'}
     - {name: Marks, type: string, jsonPath: .spec.marks}
     - {name: Lit, type: boolean, jsonPath: .spec.lit}
-    - {name: Lamps, type: integer, jsonPath: .spec.lamps, priority: 1}
+    - {name: Replicas, type: integer, jsonPath: .spec.replicas, priority: 1}
     - {name: Since, type: date, jsonPath: .metadata.creationTimestamp}
     schema:
       openAPIV3Schema:
@@ -81,34 +81,34 @@ spec:
             required: [colour]
             properties:
               colour: {type: string, description: Seen from afar., enum: [red, green]}
-              lamps: {type: integer, default: 1, minimum: 0}
+              replicas: {type: integer, default: 1, minimum: 0}
               lit: {type: boolean}
               marks: {type: array, items: {type: string}}
           status:
             type: object
             x-kubernetes-preserve-unknown-fields: true
 """,
-    "buoy.yaml": """
+    "widget.yaml": """
 apiVersion: kubectl.example.com/v1
-kind: Buoy
+kind: Widget
 metadata: {name: b}
 spec: {colour: red, lit: true, marks: [north, "1"]}
 """,
     "misspelt.yaml": """
 apiVersion: kubectl.example.com/v1
-kind: Buoy
+kind: Widget
 metadata: {name: c}
 spec: {colour: red, lapms: 3}
 """,
     "invalid.yaml": """
 apiVersion: kubectl.example.com/v1
-kind: Buoy
+kind: Widget
 metadata: {name: c}
 spec: {colour: blue}
 """,
 }
 
-STORIES = {
+SESSIONS = {
     "manifests": """
         apply -f shop.yaml
         get configmaps,deployments,services,pods -o wide
@@ -157,29 +157,29 @@ STORIES = {
         patch pod p --type merge -p '{"metadata":{"finalizers":null}}'
     """,
     "custom kinds": """
-        apply -f buoys.yaml
-        wait --for=condition=Established crd/buoys.kubectl.example.com --timeout=20s
-        apply -f buoy.yaml
+        apply -f widgets.yaml
+        wait --for=condition=Established crd/widgets.kubectl.example.com --timeout=20s
+        apply -f widget.yaml
         get by
-        get buoys.kubectl.example.com b -o wide
-        get buoy b --no-headers
-        scale buoy b --replicas=3
+        get widgets.kubectl.example.com b -o wide
+        get widget b --no-headers
+        scale widget b --replicas=3
         patch by b --subresource=status --type=merge -p '{"status":{"conditions":[{"type":"Ready","status":"True"}]}}'
-        wait --for=condition=Ready buoy/b --timeout=20s
-        wait --for=jsonpath={.spec.lamps}=3 buoy/b --timeout=20s
-        get buoys -o wide
-        describe buoy b
+        wait --for=condition=Ready widget/b --timeout=20s
+        wait --for=jsonpath={.spec.replicas}=3 widget/b --timeout=20s
+        get widgets -o wide
+        describe widget b
         apply -f misspelt.yaml
         apply -f misspelt.yaml --validate=ignore
         apply -f invalid.yaml
-        create -f buoy.yaml
-        explain buoy
-        explain buoy.spec
-        explain buoys.spec.colour
-        explain buoy --recursive
-        explain buoy.nothing
-        delete buoys --all
-        get buoys
+        create -f widget.yaml
+        explain widget
+        explain widget.spec
+        explain widgets.spec.colour
+        explain widget --recursive
+        explain widget.nothing
+        delete widgets --all
+        get widgets
     """,
     "generated objects": """
         create configmap made --from-literal a=b
@@ -189,7 +189,7 @@ STORIES = {
         create job made --image busybox:1 -- date
         create cronjob made --image busybox:1 --schedule '0 * * * *' -- date
         create role made --verb get --resource pods
-        create rolebinding made --role made --serviceaccount default:made --user ann --group sea
+        create rolebinding made --role made --serviceaccount default:made --user ann --group orders
         create poddisruptionbudget made --selector app=web --min-available 50%
         create service clusterip made --tcp 80:8080
         create ingress made --rule a.example.com/=made:80,tls=cert
@@ -249,41 +249,41 @@ async def on_the_real_server(home: Path, namespace: str, envtest: Envtest) -> As
     yield kubectl
 
 
-async def told(kubectl: Kubectl, home: Path, story: str) -> list[tuple[str, Said]]:
+async def run_session(kubectl: Kubectl, home: Path, session: str) -> list[tuple[str, KubectlOutput]]:
     for name, text in MANIFESTS.items():
         (home / name).write_text(text)
-    heard: list[tuple[str, Said]] = []
-    for command in map(str.strip, story.strip().splitlines()):
-        heard.append((command, (await kubectl(*shlex.split(command), editor=_EDITOR)).lasting))
+    outputs: list[tuple[str, KubectlOutput]] = []
+    for command in map(str.strip, session.strip().splitlines()):
+        outputs.append((command, (await kubectl(*shlex.split(command), editor=_EDITOR)).stable))
         if "condition=Established" in command:
-            await until_explained(kubectl, "buoys.kubectl.example.com")
-    return heard
+            await wait_until_explained(kubectl, "widgets.kubectl.example.com")
+    return outputs
 
 
-async def until_explained(kubectl: Kubectl, kind: str) -> None:
+async def wait_until_explained(kubectl: Kubectl, kind: str) -> None:
     """Returns once kubectl knows a kind: the real server tells of it some time after it serves it."""
     loop = asyncio.get_running_loop()
     end = loop.time() + 60
-    while (said := await kubectl("explain", kind)).code:
-        assert loop.time() < end, said.text
+    while (output := await kubectl("explain", kind)).code:
+        assert loop.time() < end, output.text
         await asyncio.sleep(0.1)
 
 
-@pytest.mark.parametrize("story", STORIES)
-async def test_both_servers_tell_the_same(story: str, envtest: Envtest, tmp_path: Path) -> None:
+@pytest.mark.parametrize("story", SESSIONS)
+async def test_kubectl_output_equals_real_server(session: str, envtest: Envtest, tmp_path: Path) -> None:
     for name in ("memory", "real"):
         (tmp_path / name).mkdir()
     # What one story leaves behind, as quotas, is not there for the next.
     namespace = f"kubectl-{os.getpid()}-{next(_numbers)}"
     async with in_memory(tmp_path / "memory", namespace) as kubectl:
-        ours = await told(kubectl, tmp_path / "memory", STORIES[story])
+        ours = await run_session(kubectl, tmp_path / "memory", SESSIONS[session])
     async with on_the_real_server(tmp_path / "real", namespace, envtest) as kubectl:
-        theirs = await told(kubectl, tmp_path / "real", STORIES[story])
+        theirs = await run_session(kubectl, tmp_path / "real", SESSIONS[session])
     for (command, mine), (_, expected) in zip(ours, theirs, strict=True):
         assert mine == expected, f"kubectl {command}"
 
 
-async def test_the_page_says_what_kubectl_says(tmp_path: Path) -> None:
+async def test_kubectl_page_shows_real_output(tmp_path: Path) -> None:
     page = PAGE.read_text()
     for name, manifest in re.findall(r'```yaml title="(.*?)"\n(.*?)```', page, re.DOTALL):
         (tmp_path / name).write_text(manifest)
@@ -296,11 +296,11 @@ async def test_the_page_says_what_kubectl_says(tmp_path: Path) -> None:
         (tmp_path / "kubeconfig").write_text(endpoint.kubeconfig)
         kubectl = Kubectl(tmp_path / "kubeconfig", tmp_path, "default")
         for command, _, expected in (found.partition("\n") for found in asked):
-            said = (await kubectl(*shlex.split(command))).lasting.text
-            assert said.rstrip("\n") == Said(0, expected).lasting.text.rstrip("\n"), command
+            output = (await kubectl(*shlex.split(command))).stable.text
+            assert output.rstrip("\n") == KubectlOutput(0, expected).stable.text.rstrip("\n"), command
 
 
-async def test_a_watch_of_kubectl_sees_what_others_do(tmp_path: Path) -> None:
+async def test_kubectl_watch_receives_foreign_changes(tmp_path: Path) -> None:
     server = InMemoryApiServer()
     async with serve(server) as endpoint:
         (tmp_path / "kubeconfig").write_text(endpoint.kubeconfig)
@@ -322,10 +322,10 @@ async def test_a_token_of_kubectl_is_accepted_by_tls(tmp_path: Path) -> None:
     async with serve(server, tls=True) as endpoint:
         (tmp_path / "kubeconfig").write_text(endpoint.kubeconfig)
         kubectl = Kubectl(tmp_path / "kubeconfig", tmp_path, "default")
-        await kubectl("create", "serviceaccount", "sailor")
-        token = (await kubectl("create", "token", "sailor")).text.strip()
-        said = await kubectl("auth", "whoami", "--token", token, "-o", "jsonpath={.status.userInfo.username}")
-        assert said == Said(0, "system:serviceaccount:default:sailor")
+        await kubectl("create", "serviceaccount", "tester")
+        token = (await kubectl("create", "token", "tester")).text.strip()
+        output = await kubectl("auth", "whoami", "--token", token, "-o", "jsonpath={.status.userInfo.username}")
+        assert output == KubectlOutput(0, "system:serviceaccount:default:tester")
         assert (await kubectl("auth", "whoami", "--token", "guessed")).code == 1
 
 

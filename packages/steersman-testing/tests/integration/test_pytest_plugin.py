@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from framework_support.documented import files_of
+from framework_support.documented_code import documented_files
+from steersman_testing.access_recording import read_accesses
 from steersman_testing.envtest import Envtest, find_binaries
-from steersman_testing.recording import read_accesses
 
 pytest_plugins = ["pytester"]
 
@@ -80,7 +80,7 @@ webhooks:
   sideEffects: None
   admissionReviewVersions: [v1]
 """
-ASKED = """
+REQUESTED = """
     import json
     import threading
     from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -155,7 +155,7 @@ def project(binaries: Path, pytester: pytest.Pytester, monkeypatch: pytest.Monke
     return pytester
 
 
-def test_workers_in_parallel_do_not_meet(project: pytest.Pytester) -> None:
+def test_parallel_workers_are_isolated(project: pytest.Pytester) -> None:
     result = project.runpytest_subprocess("-p", "steersman_testing.pytest_plugin", "-n", "2", "--strict-markers")
     result.assert_outcomes(passed=6)
     stories = [json.loads(line) for line in (project.path / "stories").read_text().splitlines()]
@@ -173,12 +173,12 @@ def test_workers_in_parallel_do_not_meet(project: pytest.Pytester) -> None:
         assert not Path(story["directory"]).exists()
 
 
-def test_the_webhooks_of_the_option_are_asked_and_requests_recorded(project: pytest.Pytester) -> None:
+def test_plugin_webhooks_option_calls_and_records(project: pytest.Pytester) -> None:
     project.makepyprojecttoml(
         OPTIONS + '    steersman_webhooks = ["hooks.yaml"]\n    steersman_rbac_user = ["operator"]\n'
     )
     (project.path / "hooks.yaml").write_text(HOOKS)
-    project.makepyfile(test_asked=ASKED, test_recorded=RECORDED)
+    project.makepyfile(test_asked=REQUESTED, test_recorded=RECORDED)
     arguments = (
         "-p",
         "steersman_testing.pytest_plugin",
@@ -196,7 +196,7 @@ def test_the_webhooks_of_the_option_are_asked_and_requests_recorded(project: pyt
     ]
 
 
-def test_failures_of_webhook_files_are_told_in_a_line(project: pytest.Pytester) -> None:
+def test_plugin_webhook_file_errors_are_reported_in_one_line(project: pytest.Pytester) -> None:
     project.makepyprojecttoml(OPTIONS + '    steersman_webhooks = ["hooks.yaml"]\n')
     (project.path / "hooks.yaml").write_text("kind: Service\n")
     result = project.runpytest_subprocess("-p", "steersman_testing.pytest_plugin", "-k", "0")
@@ -210,7 +210,7 @@ def test_the_documented_test_passes(project: pytest.Pytester) -> None:
     result.assert_outcomes(passed=1)
 
 
-def test_so_it_does_in_a_cluster_that_is_there(
+def test_plugin_uses_existing_cluster(
     project: pytest.Pytester, envtest: Envtest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("USE_EXISTING_CLUSTER", "true")
@@ -222,5 +222,5 @@ def test_so_it_does_in_a_cluster_that_is_there(
 
 
 def _write(page: str, project: pytest.Pytester) -> None:
-    for name, text in files_of(f"how-to/{page}.md").items():
+    for name, text in documented_files(f"how-to/{page}.md").items():
         (project.path / name).write_text(text)

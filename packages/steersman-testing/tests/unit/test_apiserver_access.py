@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apiserver_cases.api import Api, Json, config_map
-from apiserver_cases.roles import role, rule
+from apiserver_cases.roles import policy_rule, role_manifest
 from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.api.rbac_v1 import PolicyRule, Role
 from steersman.client import Client
@@ -28,14 +28,14 @@ def server() -> InMemoryApiServer:
 
 
 @virtual_time
-async def test_what_is_granted_is_allowed_and_nothing_else(server: InMemoryApiServer) -> None:
+async def test_granted_rules_allow_and_others_are_forbidden(server: InMemoryApiServer) -> None:
     client = Client(server.as_user(BOT))
     server.grant(BOT, READER)
     await client.get(ConfigMap, ObjectKey("shop", "a"))
-    assert server.refused == []
+    assert server.rbac_denials == []
     with pytest.raises(Forbidden):
         await client.list(Pod, namespace="shop")
-    (refused,) = server.refused
+    (refused,) = server.rbac_denials
     assert refused == (
         f'pods is forbidden: User "{BOT}" cannot list resource "pods" in API group "" in the namespace "shop"'
     )
@@ -64,14 +64,14 @@ async def test_default_roles_by_name(server: InMemoryApiServer) -> None:
 async def test_a_role_is_of_its_namespace(server: InMemoryApiServer) -> None:
     server.grant(BOT, leader_election_role("elections", "lease"), namespace="shop")
     here = Api(server.as_user(BOT), "shop")
-    (await here.create("leases", {"metadata": {"name": "lease"}})).ok()
-    (await here.get("leases", "lease")).ok()
-    (await here.get("leases", "other")).refused(403, "Forbidden")
-    (await Api(server.as_user(BOT), "default").get("leases", "lease")).refused(403, "Forbidden")
+    (await here.create("leases", {"metadata": {"name": "lease"}})).expect_success()
+    (await here.get("leases", "lease")).expect_success()
+    (await here.get("leases", "other")).expect_error(403, "Forbidden")
+    (await Api(server.as_user(BOT), "default").get("leases", "lease")).expect_error(403, "Forbidden")
 
 
 @virtual_time
-async def test_granted_again_a_role_says_what_it_said_last(server: InMemoryApiServer) -> None:
+async def test_grant_again_replaces_role(server: InMemoryApiServer) -> None:
     client = Client(server.as_user(BOT))
     server.grant(BOT, READER)
     server.grant(BOT, cluster_role("reader", [Permission(Pod.api_resource, ("list",))]))
@@ -81,11 +81,11 @@ async def test_granted_again_a_role_says_what_it_said_last(server: InMemoryApiSe
 
 
 @virtual_time
-async def test_roles_and_bindings_can_be_loaded_as_they_are_deployed(server: InMemoryApiServer) -> None:
+async def test_loaded_roles_and_bindings_are_enforced(server: InMemoryApiServer) -> None:
     manifest: Json = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "bot", "namespace": "shop"}}
     subject = {"kind": "ServiceAccount", "name": "bot", "namespace": "default"}
     server.load(
-        {**manifest, "kind": "Role", "rules": [rule("list", "configmaps")]},
+        {**manifest, "kind": "Role", "rules": [policy_rule("list", "configmaps")]},
         {
             **manifest,
             "kind": "RoleBinding",
@@ -94,7 +94,7 @@ async def test_roles_and_bindings_can_be_loaded_as_they_are_deployed(server: InM
         },
     )
     await Client(server.as_user(BOT)).list(ConfigMap, namespace="shop")
-    assert server.refused == []
+    assert server.rbac_denials == []
 
 
 @virtual_time
@@ -102,20 +102,20 @@ async def test_every_kind_of_refusal_is_noted(server: InMemoryApiServer) -> None
     roles = Permission(Role.api_resource, ("create",))
     server.grant(BOT, cluster_role("maker", [roles, Permission(ConfigMap.api_resource, ("patch",))]))
     bot = Api(server.as_user(BOT), "shop")
-    (await bot.create("roles", role("more", rule("get", "secrets")))).refused(403, "Forbidden")
-    (await bot.apply("configmaps", {"apiVersion": "v1", **config_map("new")})).refused(403, "Forbidden")
+    (await bot.create("roles", role_manifest("more", policy_rule("get", "secrets")))).expect_error(403, "Forbidden")
+    (await bot.apply("configmaps", {"apiVersion": "v1", **config_map("new")})).expect_error(403, "Forbidden")
     with pytest.raises(Forbidden):
         await bot.events("pods", 1)
-    escalation, creation, watch = server.refused
+    escalation, creation, watch = server.rbac_denials
     assert "is attempting to grant RBAC permissions not currently held" in escalation
     assert 'cannot create resource "configmaps"' in creation
     assert 'cannot watch resource "pods"' in watch
-    server.refused.clear()
-    (await bot.get("pods", "a")).refused(403, "Forbidden")
-    assert len(server.refused) == 1
+    server.rbac_denials.clear()
+    (await bot.get("pods", "a")).expect_error(403, "Forbidden")
+    assert len(server.rbac_denials) == 1
 
 
-def test_what_is_no_role_cannot_be_granted(server: InMemoryApiServer) -> None:
+def test_grant_of_non_role_raises(server: InMemoryApiServer) -> None:
     with pytest.raises(ValueError, match="a ConfigMap is no role"):
         server.grant(BOT, {"kind": "ConfigMap", "metadata": {"name": "a"}})
     with pytest.raises(ValueError, match="the Role elections has no namespace"):
@@ -125,7 +125,7 @@ def test_what_is_no_role_cannot_be_granted(server: InMemoryApiServer) -> None:
 
 
 @virtual_time
-async def test_a_role_without_a_name_yet_that_gives_too_much_is_refused(server: InMemoryApiServer) -> None:
+async def test_role_with_generate_name_cannot_escalate(server: InMemoryApiServer) -> None:
     server.grant(BOT, cluster_role("roles", [Permission(Role.api_resource, ("create",))]))
     bot = Client(server.as_user(BOT))
     with pytest.raises(Forbidden, match="attempting to grant RBAC permissions not currently held"):

@@ -10,10 +10,17 @@ from typing import Any
 
 import pytest
 
-from apiserver_cases.api import Api, Json, Reply, config_map
+from apiserver_cases.api import Api, ApiResponse, Json, config_map
 from apiserver_cases.backends import InMemoryBackend, RealBackend
-from apiserver_cases.hooks import Hook, configured, denied, installed, patched, webhook
-from apiserver_cases.hooks import allowed as allowing
+from apiserver_cases.hooks import (
+    WebhookStub,
+    deny_response,
+    installed_configuration,
+    patch_response,
+    served_webhook,
+    webhook_manifest,
+)
+from apiserver_cases.hooks import allow_response as allowing
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import ClusterConfig, HttpRequest, connect
 from steersman.errors import ConnectionFailed
@@ -30,119 +37,123 @@ def new_api() -> tuple[InMemoryApiServer, Api]:
     return server, Api(server, "case", InMemoryBackend(server))
 
 
-def refused_here(reply: Reply, text: str) -> None:
-    reply.refused(501, "NotImplemented", f"the in-memory API server does not imitate this: {text}")
+def assert_not_implemented(reply: ApiResponse, text: str) -> None:
+    reply.expect_error(501, "NotImplemented", f"the in-memory API server does not imitate this: {text}")
 
 
 @virtual_time
-async def test_a_slow_webhook_is_waited_for_as_long_as_it_may_take() -> None:
+async def test_webhook_timeout_is_enforced() -> None:
     server, api = new_api()
 
     def after(seconds: float) -> Callable[[Json], Awaitable[Json]]:
         async def answer(review: Json) -> Json:
             await asyncio.sleep(seconds)
-            return await Hook()(review)
+            return await WebhookStub()(review)
 
         return answer
 
     clock = server.runtime.clock
     for seconds, code, taken in ((9, 201, 9), (11, 500, 10)):
         config = await api.serve_webhook(after(seconds))
-        async with installed(api, webhook(api, config)):
+        async with installed_configuration(api, webhook_manifest(api, config)):
             begin = clock.monotonic()
             assert (await api.create("configmaps", config_map(f"x{seconds}"))).code == code
             assert clock.monotonic() - begin == pytest.approx(taken)
 
 
 @virtual_time
-async def test_validating_webhooks_are_asked_at_the_same_time_and_mutating_ones_one_after_the_other() -> None:
+async def test_validating_webhooks_run_parallel_mutating_in_order() -> None:
     server, api = new_api()
     clock = server.runtime.clock
 
     async def slow(review: Json) -> Json:
         await asyncio.sleep(5)
-        return await Hook()(review)
+        return await WebhookStub()(review)
 
     for mutating, taken in ((False, 5), (True, 10)):
         config = await api.serve_webhook(slow)
-        async with installed(api, webhook(api, config, "a"), webhook(api, config, "b"), mutating=mutating):
+        async with installed_configuration(
+            api, webhook_manifest(api, config, "a"), webhook_manifest(api, config, "b"), mutating=mutating
+        ):
             begin = clock.monotonic()
-            (await api.create("configmaps", config_map(f"x{mutating}".lower()))).ok()
+            (await api.create("configmaps", config_map(f"x{mutating}".lower()))).expect_success()
             assert clock.monotonic() - begin == pytest.approx(taken)
 
 
 @virtual_time
-async def test_of_several_refusals_the_first_is_told() -> None:
+async def test_first_denial_is_returned() -> None:
     _, api = new_api()
 
     def refusing(text: str, seconds: float) -> Callable[[Json], Awaitable[Json]]:
         async def answer(review: Json) -> Json:
             await asyncio.sleep(seconds)
-            return await Hook(lambda _: denied(text))(review)
+            return await WebhookStub(lambda _: deny_response(text))(review)
 
         return answer
 
     late, early = await api.serve_webhook(refusing("late", 2)), await api.serve_webhook(refusing("early", 1))
-    async with installed(api, webhook(api, late, "a"), webhook(api, early, "b")):
+    async with installed_configuration(api, webhook_manifest(api, late, "a"), webhook_manifest(api, early, "b")):
         assert (await api.create("configmaps", config_map("x"))).message.endswith("denied the request: early")
 
 
 @virtual_time
-async def test_what_changes_while_a_webhook_is_asked_is_asked_about_again() -> None:
+async def test_concurrent_change_repeats_webhook_call() -> None:
     _, api = new_api()
-    (await api.create("configmaps", config_map("a", {"k": "1"}))).ok()
+    (await api.create("configmaps", config_map("a", {"k": "1"}))).expect_success()
     asked: list[str] = []
 
     async def meddling(review: Json) -> Json:
         asked.append(review["request"]["oldObject"]["data"]["k"])
         if len(asked) == 1:
             await other()
-        return await Hook()(review)
+        return await WebhookStub()(review)
 
     async def other() -> None:
         # In between, somebody else writes, whom nobody asks about: the webhook is for updates of label w alone.
-        (await api.merge("configmaps", "a", {"data": {"k": "2"}})).ok()
+        (await api.merge("configmaps", "a", {"data": {"k": "2"}})).expect_success()
 
     config = await api.serve_webhook(meddling)
     conditions = [{"name": "mine", "expression": "'w' in object.data"}]
-    async with installed(api, webhook(api, config, matchConditions=conditions)):
-        changed = (await api.merge("configmaps", "a", {"data": {"w": "1"}})).ok()
+    async with installed_configuration(api, webhook_manifest(api, config, matchConditions=conditions)):
+        changed = (await api.merge("configmaps", "a", {"data": {"w": "1"}})).expect_success()
     assert asked == ["1", "2"]
     assert changed.body["data"] == {"k": "2", "w": "1"}
 
 
 @virtual_time
-async def test_nothing_is_stored_before_a_webhook_has_answered() -> None:
+async def test_object_is_stored_after_webhook_response() -> None:
     server, api = new_api()
     seen: list[ConfigMap | None] = []
 
     async def looking(review: Json) -> Json:
         seen.append(server.read(ConfigMap, KEY))
-        return await Hook()(review)
+        return await WebhookStub()(review)
 
     config = await api.serve_webhook(looking)
-    async with installed(api, webhook(api, config)):
-        (await api.create("configmaps", config_map("a"))).ok()
+    async with installed_configuration(api, webhook_manifest(api, config)):
+        (await api.create("configmaps", config_map("a"))).expect_success()
     assert seen == [None]
     assert server.read(ConfigMap, KEY) is not None
 
 
 @virtual_time
-async def test_what_a_handler_does_to_its_question_changes_nothing() -> None:
+async def test_webhook_review_mutation_has_no_effect() -> None:
     _, api = new_api()
 
     async def scribbling(review: Json) -> Json:
-        answer = await Hook()(review)
+        answer = await WebhookStub()(review)
         review["request"]["object"]["data"]["k"] = "scribbled"
         return answer
 
     config = await api.serve_webhook(scribbling)
-    async with installed(api, webhook(api, config)):
-        assert (await api.create("configmaps", config_map("a", {"k": "v"}))).ok().body["data"] == {"k": "v"}
+    async with installed_configuration(api, webhook_manifest(api, config)):
+        assert (await api.create("configmaps", config_map("a", {"k": "v"}))).expect_success().body["data"] == {
+            "k": "v"
+        }
 
 
 @virtual_time
-async def test_an_unreachable_handler_and_one_that_nobody_has_registered() -> None:
+async def test_unreachable_or_unregistered_webhook_follows_policy() -> None:
     server, api = new_api()
 
     async def gone(_: Json) -> Json:
@@ -157,26 +168,26 @@ async def test_an_unreachable_handler_and_one_that_nobody_has_registered() -> No
         ({"service": {"name": "none", "namespace": "case"}}, 'service "none" not found'),
         ({"url": "https://example.com/"}, "dial tcp example.com:443: connect: connection refused"),
     ):
-        async with installed(api, webhook(api, config)):
-            (await api.create("configmaps", config_map("x"))).refused(500, "InternalError", text)
-        async with installed(api, webhook(api, config, failurePolicy="Ignore")):
-            (await api.create("configmaps", config_map("x"), dryRun="All")).ok()
+        async with installed_configuration(api, webhook_manifest(api, config)):
+            (await api.create("configmaps", config_map("x"))).expect_error(500, "InternalError", text)
+        async with installed_configuration(api, webhook_manifest(api, config, failurePolicy="Ignore")):
+            (await api.create("configmaps", config_map("x"), dryRun="All")).expect_success()
 
 
 @virtual_time
-async def test_what_else_a_handler_raises_is_an_error_of_the_test() -> None:
+async def test_unexpected_handler_error_fails_the_test() -> None:
     _, api = new_api()
 
     async def broken(_: Json) -> Json:
         raise ZeroDivisionError
 
     config = await api.serve_webhook(broken)
-    async with installed(api, webhook(api, config)):
+    async with installed_configuration(api, webhook_manifest(api, config)):
         with pytest.raises(ZeroDivisionError):
             await api.create("configmaps", config_map("x"))
 
 
-def test_what_is_loaded_is_asked_about_if_the_handler_answers_at_once() -> None:
+def test_loaded_manifest_calls_webhook_if_synchronous() -> None:
     server = InMemoryApiServer(virtual_runtime())
     configuration = {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -196,9 +207,11 @@ def test_what_is_loaded_is_asked_about_if_the_handler_answers_at_once() -> None:
     }
     server.load(configuration)
     with pytest.raises(RuntimeError, match="nothing handles it in memory"):
-        server.load(make())
-    server.serve_webhook("https://example.com/", Hook(lambda _: patched({"op": "add", "path": "/data", "value": {}})))
-    server.load(make())
+        server.load(new_config_map())
+    server.serve_webhook(
+        "https://example.com/", WebhookStub(lambda _: patch_response({"op": "add", "path": "/data", "value": {}}))
+    )
+    server.load(new_config_map())
 
     async def waiting(_: Json) -> Json:
         await asyncio.sleep(0)
@@ -206,38 +219,38 @@ def test_what_is_loaded_is_asked_about_if_the_handler_answers_at_once() -> None:
 
     server.serve_webhook("https://example.com/", waiting)
     with pytest.raises(RuntimeError, match="its handler waits"):
-        server.load(make("b"))
+        server.load(new_config_map("b"))
     assert server.read(ConfigMap, ObjectKey("default", "a")) is not None
     assert server.read(ConfigMap, ObjectKey("default", "b")) is None
 
 
-def make(name: str = "a") -> Json:
+def new_config_map(name: str = "a") -> Json:
     return {"apiVersion": "v1", **config_map(name)}
 
 
 async def with_a_dependent(api: Api, owner: str = "owner", name: str = "a") -> None:
-    made = (await api.create("configmaps", config_map(owner))).ok()
+    made = (await api.create("configmaps", config_map(owner))).expect_success()
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": made.metadata["uid"]}
-    (await api.create("configmaps", config_map(name, ownerReferences=[reference]))).ok()
+    (await api.create("configmaps", config_map(name, ownerReferences=[reference]))).expect_success()
 
 
 @virtual_time
-async def test_webhooks_are_asked_about_what_is_collected_and_what_they_keep_is_tried_again() -> None:
+async def test_garbage_collection_calls_webhooks_and_retries() -> None:
     server, api = new_api()
     await with_a_dependent(api)
-    hook = Hook(lambda r: denied() if r["name"] == "a" else allowing(warnings=["careful"]))
-    async with configured(api, hook):
-        (await api.delete("configmaps", "owner")).ok()
-        assert hook.asked[:2] == ["DELETE owner", "DELETE a"]
+    hook = WebhookStub(lambda r: deny_response() if r["name"] == "a" else allowing(warnings=["careful"]))
+    async with served_webhook(api, hook):
+        (await api.delete("configmaps", "owner")).expect_success()
+        assert hook.operations[:2] == ["DELETE owner", "DELETE a"]
         question = hook.requests[1]
-        dependent = (await api.get("configmaps", "a")).ok()
+        dependent = (await api.get("configmaps", "a")).expect_success()
         assert question["userInfo"]["username"] == "system:serviceaccount:kube-system:generic-garbage-collector"
         assert "system:serviceaccounts:kube-system" in question["userInfo"]["groups"]
         assert question["oldObject"]["metadata"]["uid"] == dependent.metadata["uid"]
         assert question["options"] == {
             "kind": "DeleteOptions",
             "apiVersion": "meta.k8s.io/v1",
-            "preconditions": {"uid": dependent.metadata["uid"], "resourceVersion": dependent.version},
+            "preconditions": {"uid": dependent.metadata["uid"], "resourceVersion": dependent.resource_version},
             "propagationPolicy": "Background",
         }
     # Nobody keeps it any more, since the deletion of the configuration.
@@ -245,18 +258,18 @@ async def test_webhooks_are_asked_about_what_is_collected_and_what_they_keep_is_
 
 
 @virtual_time
-async def test_webhooks_are_asked_about_the_content_of_a_namespace() -> None:
+async def test_namespace_deletion_calls_webhooks_for_content() -> None:
     server, api = new_api()
     for name in ("a", "b"):
-        (await api.create("configmaps", config_map(name))).ok()
-    (await api.create("secrets", {"metadata": {"name": "s"}})).ok()
-    hook = Hook(lambda r: denied() if r["oldObject"]["kind"] == "ConfigMap" else allowing())
+        (await api.create("configmaps", config_map(name))).expect_success()
+    (await api.create("secrets", {"metadata": {"name": "s"}})).expect_success()
+    hook = WebhookStub(lambda r: deny_response() if r["oldObject"]["kind"] == "ConfigMap" else allowing())
     config = await api.serve_webhook(hook)
     rules = [
         {"operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps", "secrets"]}
     ]
-    async with installed(api, webhook(api, config, rules=rules)):
-        (await api.call("DELETE", f"/api/v1/namespaces/{api.namespace}")).ok()
+    async with installed_configuration(api, webhook_manifest(api, config, rules=rules)):
+        (await api.call("DELETE", f"/api/v1/namespaces/{api.namespace}")).expect_success()
         assert server.read(ConfigMap, KEY) is not None
         assert {r["userInfo"]["username"] for r in hook.requests} == {
             "system:serviceaccount:kube-system:namespace-controller"
@@ -271,21 +284,23 @@ async def test_webhooks_are_asked_about_the_content_of_a_namespace() -> None:
 
 
 @virtual_time
-async def test_what_no_webhook_can_be_asked_about_here_is_refused() -> None:
+async def test_unsupported_webhook_requests_are_rejected() -> None:
     _, api = new_api()
-    (await api.create("serviceaccounts", {"metadata": {"name": "bot"}})).ok()
+    (await api.create("serviceaccounts", {"metadata": {"name": "bot"}})).expect_success()
     access = "/apis/authorization.k8s.io/v1/namespaces/case/localsubjectaccessreviews"
     spec = {"user": "x", "resourceAttributes": {"namespace": "case", "verb": "get"}}
     calls: list[tuple[str, Any, str]] = [
         (api.path("serviceaccounts", "bot", "token"), {"spec": {}}, "serviceaccounts/token"),
         (access, {"spec": spec}, "localsubjectaccessreviews"),
     ]
-    hook = Hook()
-    async with configured(api, hook) as name:
+    hook = WebhookStub()
+    async with served_webhook(api, hook) as name:
         for path, body, about in calls:
-            refused_here(await api.call("POST", path, body), f'asking the admission webhook "{name}" about {about}')
+            assert_not_implemented(
+                await api.call("POST", path, body), f'asking the admission webhook "{name}" about {about}'
+            )
     for path, body, _ in calls:
-        (await api.call("POST", path, body)).ok()
+        (await api.call("POST", path, body)).expect_success()
     assert hook.requests == []
 
 
@@ -300,49 +315,51 @@ async def test_configurations_that_cannot_be_obeyed_here_are_refused() -> None:
     ]
     for fields, text in refusals:
         with pytest.raises(AssertionError, match=text):
-            async with installed(api, webhook(api, config, **fields)):
+            async with installed_configuration(api, webhook_manifest(api, config, **fields)):
                 pass
 
 
 @pytest.mark.parametrize("family", ["validating", "mutating"])
 @pytest.mark.parametrize("noun", ["admissionpolicies", "admissionpolicybindings"])
 @virtual_time
-async def test_admission_policies_are_refused_and_not_kept_in_silence(family: str, noun: str) -> None:
+async def test_admission_policies_are_rejected(family: str, noun: str) -> None:
     _, api = new_api()
     path = f"/apis/admissionregistration.k8s.io/v1/{family}{noun}"
     for method in ("GET", "POST"):
-        refused_here(await api.call(method, path, {"metadata": {"name": "a"}}), f"admission policies ({family}{noun}")
+        assert_not_implemented(
+            await api.call(method, path, {"metadata": {"name": "a"}}), f"admission policies ({family}{noun}"
+        )
 
 
-async def test_on_a_real_event_loop_a_webhook_is_called_by_https() -> None:
+async def test_webhook_is_called_over_https_on_real_loop() -> None:
     server = InMemoryApiServer()
     server.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "case"}})
     async with AsyncExitStack() as stack:
         api = Api(server, "case", RealBackend(ClusterConfig(server="http://127.0.0.1:1"), stack))
-        hook = Hook(lambda _: patched({"op": "add", "path": "/data", "value": {"k": "v"}}))
-        async with configured(api, hook, mutating=True):
-            made = (await api.create("configmaps", config_map("a"))).ok()
+        hook = WebhookStub(lambda _: patch_response({"op": "add", "path": "/data", "value": {"k": "v"}}))
+        async with served_webhook(api, hook, mutating=True):
+            made = (await api.create("configmaps", config_map("a"))).expect_success()
         assert made.body["data"] == {"k": "v"}
         # Who shows another certificate than that of the configuration is not believed.
         config = await api.serve_webhook(hook)
         stranger = await api.serve_webhook(hook)
-        async with installed(api, webhook(api, {**config, "caBundle": stranger["caBundle"]})):
-            (await api.create("configmaps", config_map("b"))).refused(
+        async with installed_configuration(api, webhook_manifest(api, {**config, "caBundle": stranger["caBundle"]})):
+            (await api.create("configmaps", config_map("b"))).expect_error(
                 500, "InternalError", "failed to call webhook: "
             )
-        hook.answer = lambda _: denied("no")
-        async with configured(api, hook, name="c"):
+        hook.respond = lambda _: deny_response("no")
+        async with served_webhook(api, hook, name="c"):
             refused = await api.create("configmaps", config_map("b"))
         assert refused.message.endswith("denied the request: no")
 
 
-async def test_warnings_pass_the_http_door() -> None:
+async def test_webhook_warnings_are_sent_as_headers() -> None:
     server = InMemoryApiServer()
     server.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "case"}})
     texts = ["careful", 'a "quoted" one, and a \\', "größer"]
     async with serve(server) as endpoint, connect(ClusterConfig(server=endpoint.url)) as transport:
         api = Api(server, "case", InMemoryBackend(server))
-        async with configured(api, Hook(lambda _: allowing(warnings=texts))):
+        async with served_webhook(api, WebhookStub(lambda _: allowing(warnings=texts))):
             body = json.dumps(config_map("x")).encode()
             response = await transport.request(HttpRequest(method="POST", path=api.path("configmaps"), body=body))
     assert response.warnings == tuple(texts)

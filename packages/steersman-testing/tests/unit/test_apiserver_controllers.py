@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 
 from apiserver_cases import CRDS, Api
-from apiserver_cases.api import Json, Reply, config_map, widget
+from apiserver_cases.api import ApiResponse, Json, config_map, widget
 from apiserver_cases.backends import InMemoryBackend
-from apiserver_cases.hooks import Hook, allowed, denied, installed, webhook
+from apiserver_cases.hooks import (
+    WebhookStub,
+    allow_response,
+    deny_response,
+    installed_configuration,
+    webhook_manifest,
+)
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 Story = Callable[[Api], Awaitable[None]]
@@ -23,8 +29,8 @@ def world(*, controllers: bool = True) -> tuple[InMemoryApiServer, Api]:
     return server, Api(server, "n")
 
 
-def owner(reply: Reply, **fields: Any) -> Json:
-    body = reply.ok().body
+def owner(reply: ApiResponse, **fields: Any) -> Json:
+    body = reply.expect_success().body
     return {
         "apiVersion": body["apiVersion"],
         "kind": body["kind"],
@@ -35,11 +41,11 @@ def owner(reply: Reply, **fields: Any) -> Json:
 
 
 async def names(api: Api, plural: str = "configmaps") -> list[str]:
-    return [i["metadata"]["name"] for i in (await api.list(plural)).ok().body["items"]]
+    return [i["metadata"]["name"] for i in (await api.list(plural)).expect_success().body["items"]]
 
 
 @virtual_time
-async def test_dependents_go_with_their_owner() -> None:
+async def test_owner_deletion_deletes_dependents() -> None:
     _, api = world()
     made = await api.create("widgets", widget("a"))
     child = await api.create("configmaps", config_map("child", ownerReferences=[owner(made)]))
@@ -50,25 +56,25 @@ async def test_dependents_go_with_their_owner() -> None:
 
 
 @virtual_time
-async def test_an_object_of_two_owners_stays_until_both_are_gone() -> None:
+async def test_object_with_two_owners_is_deleted_after_both() -> None:
     _, api = world()
     owners = [owner(await api.create("widgets", widget(n))) for n in "ab"]
     await api.create("configmaps", config_map("child", ownerReferences=owners))
     await api.delete("widgets", "a")
-    left = (await api.get("configmaps", "child")).ok()
+    left = (await api.get("configmaps", "child")).expect_success()
     assert left.metadata["ownerReferences"] == [owners[1]]
     await api.delete("widgets", "b")
     assert await names(api) == []
 
 
 @virtual_time
-async def test_orphans_lose_their_owner_and_live() -> None:
+async def test_orphaned_dependents_lose_owner_reference() -> None:
     _, api = world()
     made = await api.create("widgets", widget("a"))
     await api.create("configmaps", config_map("child", ownerReferences=[owner(made)]))
     await api.delete("widgets", "a", {"propagationPolicy": "Orphan"})
-    (await api.get("widgets", "a")).refused(404, "NotFound")
-    assert "ownerReferences" not in (await api.get("configmaps", "child")).ok().metadata
+    (await api.get("widgets", "a")).expect_error(404, "NotFound")
+    assert "ownerReferences" not in (await api.get("configmaps", "child")).expect_success().metadata
 
 
 @virtual_time
@@ -79,14 +85,14 @@ async def test_foreground_deletion_waits_for_blocking_dependents() -> None:
     body = config_map("child", ownerReferences=[blocking], finalizers=["example.com/hold"])
     await api.create("configmaps", body)
     await api.delete("widgets", "a", {"propagationPolicy": "Foreground"})
-    assert (await api.get("widgets", "a")).ok().metadata["finalizers"] == ["foregroundDeletion"]
-    assert "deletionTimestamp" in (await api.get("configmaps", "child")).ok().metadata
+    assert (await api.get("widgets", "a")).expect_success().metadata["finalizers"] == ["foregroundDeletion"]
+    assert "deletionTimestamp" in (await api.get("configmaps", "child")).expect_success().metadata
     await api.merge("configmaps", "child", {"metadata": {"finalizers": None}})
-    (await api.get("widgets", "a")).refused(404, "NotFound")
+    (await api.get("widgets", "a")).expect_error(404, "NotFound")
 
 
 @virtual_time
-async def test_a_namesake_of_the_owner_does_not_adopt() -> None:
+async def test_recreated_owner_does_not_adopt_dependents() -> None:
     _, api = world()
     made = await api.create("widgets", widget("a"))
     await api.create("configmaps", config_map("child", ownerReferences=[{**owner(made), "uid": "former"}]))
@@ -98,26 +104,26 @@ async def test_a_namesake_of_the_owner_does_not_adopt() -> None:
 
 
 @virtual_time
-async def test_a_namespace_takes_its_content_along() -> None:
+async def test_namespace_deletion_deletes_content() -> None:
     server, api = world()
     await api.create("configmaps", config_map("a"))
     await api.create("widgets", widget("held", finalizers=["example.com/hold"]))
     await api.call("DELETE", "/api/v1/namespaces/n")
     assert await names(api) == []
-    assert (await api.call("GET", "/api/v1/namespaces/n")).ok().body["status"]["phase"] == "Terminating"
+    assert (await api.call("GET", "/api/v1/namespaces/n")).expect_success().body["status"]["phase"] == "Terminating"
     await api.merge("widgets", "held", {"metadata": {"finalizers": None}})
-    (await api.call("GET", "/api/v1/namespaces/n")).refused(404, "NotFound")
+    (await api.call("GET", "/api/v1/namespaces/n")).expect_error(404, "NotFound")
     server.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}})
-    (await api.create("configmaps", config_map("a"))).ok()
+    (await api.create("configmaps", config_map("a"))).expect_success()
 
 
 @virtual_time
-async def test_a_definition_takes_its_objects_along() -> None:
+async def test_crd_deletion_deletes_objects() -> None:
     server, api = world()
     await api.create("widgets", widget("a", finalizers=["example.com/hold"]))
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{CRDS[0]['metadata']['name']}"
     await api.call("DELETE", path)
-    assert (await api.get("widgets", "a")).ok().metadata["deletionTimestamp"]
+    assert (await api.get("widgets", "a")).expect_success().metadata["deletionTimestamp"]
     await api.merge("widgets", "a", {"metadata": {"finalizers": None}})
     assert (await api.list("widgets")).code == 404
     server.load(CRDS[0])
@@ -125,36 +131,36 @@ async def test_a_definition_takes_its_objects_along() -> None:
 
 
 @virtual_time
-async def test_a_claim_stays_while_a_pod_uses_it() -> None:
+async def test_pvc_is_protected_while_a_pod_uses_it() -> None:
     _, api = world()
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": spec}
-    (await api.create("persistentvolumeclaims", claim)).ok()
+    (await api.create("persistentvolumeclaims", claim)).expect_success()
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
     containers = [{"name": "c", "image": "i"}]
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
-    (await api.create("pods", {**pod, "spec": {"containers": containers, "volumes": volumes}})).ok()
+    (await api.create("pods", {**pod, "spec": {"containers": containers, "volumes": volumes}})).expect_success()
     await api.delete("persistentvolumeclaims", "c")
-    assert (await api.get("persistentvolumeclaims", "c")).ok().metadata["deletionTimestamp"]
+    assert (await api.get("persistentvolumeclaims", "c")).expect_success().metadata["deletionTimestamp"]
     await api.delete("pods", "p")
-    (await api.get("persistentvolumeclaims", "c")).refused(404, "NotFound")
+    (await api.get("persistentvolumeclaims", "c")).expect_error(404, "NotFound")
 
 
 @virtual_time
-async def test_a_running_pod_is_given_time_to_end() -> None:
+async def test_running_pod_deletion_honours_grace_period() -> None:
     _, api = world()
     spec = {"nodeName": "node", "containers": [{"name": "c", "image": "i"}]}
     await api.create("pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
-    marked = (await api.delete("pods", "p")).ok()
+    marked = (await api.delete("pods", "p")).expect_success()
     assert marked.metadata["deletionGracePeriodSeconds"] == 30
     assert marked.metadata["deletionTimestamp"] == "2030-01-01T00:00:30Z"
-    (await api.get("pods", "p")).ok()
+    (await api.get("pods", "p")).expect_success()
     await api.delete("pods", "p", {"gracePeriodSeconds": 0})
-    (await api.get("pods", "p")).refused(404, "NotFound")
+    (await api.get("pods", "p")).expect_error(404, "NotFound")
 
 
 @virtual_time
-async def test_without_controllers_nothing_follows() -> None:
+async def test_controllers_disabled_keep_dependents() -> None:
     server, api = world(controllers=False)
     made = await api.create("widgets", widget("a"))
     await api.create("configmaps", config_map("child", ownerReferences=[owner(made)]))
@@ -167,7 +173,7 @@ async def test_without_controllers_nothing_follows() -> None:
 @pytest.mark.parametrize("policy", ["Background", "Foreground", "Orphan"])
 @virtual_time
 async def test_the_order_of_events_repeats(policy: str) -> None:
-    async def story() -> list[tuple[str, str]]:
+    async def run_events() -> list[tuple[str, str]]:
         server, api = world()
         since = str(server.resource_version)
         made = await api.create("widgets", widget("a"))
@@ -177,18 +183,18 @@ async def test_the_order_of_events_repeats(policy: str) -> None:
         events = await api.events("configmaps", 100, resourceVersion=since)
         return [(e["type"], e["object"]["metadata"]["name"]) for e in events]
 
-    first = await story()
+    first = await run_events()
     assert len(first) == 10
-    assert first == await story()
+    assert first == await run_events()
 
 
-def child_of(reply: Reply, name: str, **metadata: Any) -> Json:
+def child_of(reply: ApiResponse, name: str, **metadata: Any) -> Json:
     """A ConfigMap that holds up the deletion of its owner."""
     return config_map(name, ownerReferences=[owner(reply, blockOwnerDeletion=True)], **metadata)
 
 
 @virtual_time
-async def test_foreground_deletion_goes_from_the_leaves_up() -> None:
+async def test_foreground_deletion_starts_at_leaves() -> None:
     server, api = world()
     root = await api.create("widgets", widget("root"))
     child = await api.create("configmaps", child_of(root, "child"))
@@ -196,43 +202,43 @@ async def test_foreground_deletion_goes_from_the_leaves_up() -> None:
     await api.create("configmaps", child_of(grandchild, "leaf", finalizers=["example.com/hold"]))
     await api.delete("widgets", "root", {"propagationPolicy": "Foreground"})
     for name in ("child", "grandchild"):
-        waiting = (await api.get("configmaps", name)).ok().metadata
+        waiting = (await api.get("configmaps", name)).expect_success().metadata
         assert waiting["finalizers"] == ["foregroundDeletion"]
         assert waiting["deletionTimestamp"]
-    assert (await api.get("configmaps", "leaf")).ok().metadata["deletionTimestamp"]
-    (await api.merge("configmaps", "leaf", {"metadata": {"finalizers": None}})).ok()
+    assert (await api.get("configmaps", "leaf")).expect_success().metadata["deletionTimestamp"]
+    (await api.merge("configmaps", "leaf", {"metadata": {"finalizers": None}})).expect_success()
     assert await names(api) == []
-    (await api.get("widgets", "root")).refused(404, "NotFound")
+    (await api.get("widgets", "root")).expect_error(404, "NotFound")
     removed = [e.before.key.name for e in server.history() if e.before is not None and e.after is None]
     assert removed == ["leaf", "grandchild", "child", "root"]
 
 
 @virtual_time
-async def test_foreground_deletion_does_not_wait_for_who_does_not_block() -> None:
+async def test_foreground_deletion_ignores_non_blocking_dependents() -> None:
     _, api = world()
     root = await api.create("widgets", widget("root"))
     free = config_map("free", ownerReferences=[owner(root)], finalizers=["example.com/hold"])
     await api.create("configmaps", free)
     await api.delete("widgets", "root", {"propagationPolicy": "Foreground"})
-    (await api.get("widgets", "root")).refused(404, "NotFound")
-    assert (await api.get("configmaps", "free")).ok().metadata["deletionTimestamp"]
+    (await api.get("widgets", "root")).expect_error(404, "NotFound")
+    assert (await api.get("configmaps", "free")).expect_success().metadata["deletionTimestamp"]
 
 
 @virtual_time
-async def test_foreground_deletion_spares_who_has_another_owner() -> None:
+async def test_foreground_deletion_keeps_shared_dependents() -> None:
     _, api = world()
     going, staying = [await api.create("widgets", widget(n)) for n in ("going", "staying")]
     references = [owner(going, blockOwnerDeletion=True), owner(staying)]
     await api.create("configmaps", config_map("child", ownerReferences=references))
     await api.delete("widgets", "going", {"propagationPolicy": "Foreground"})
-    (await api.get("widgets", "going")).refused(404, "NotFound")
-    left = (await api.get("configmaps", "child")).ok().metadata
+    (await api.get("widgets", "going")).expect_error(404, "NotFound")
+    left = (await api.get("configmaps", "child")).expect_success().metadata
     assert left["ownerReferences"] == references[1:]
     assert "deletionTimestamp" not in left
 
 
 @virtual_time
-async def test_an_owner_that_is_held_and_goes_in_the_background_still_counts() -> None:
+async def test_owner_pending_deletion_still_keeps_dependents() -> None:
     _, api = world()
     going = await api.create("widgets", widget("a"))
     held = await api.create("widgets", widget("b", finalizers=["example.com/hold"]))
@@ -240,26 +246,26 @@ async def test_an_owner_that_is_held_and_goes_in_the_background_still_counts() -
     await api.create("configmaps", config_map("child", ownerReferences=references))
     await api.delete("widgets", "b", {"propagationPolicy": "Background"})
     await api.delete("widgets", "a", {"propagationPolicy": "Foreground"})
-    assert (await api.get("configmaps", "child")).ok().metadata["ownerReferences"] == references[1:]
-    (await api.merge("widgets", "b", {"metadata": {"finalizers": None}})).ok()
+    assert (await api.get("configmaps", "child")).expect_success().metadata["ownerReferences"] == references[1:]
+    (await api.merge("widgets", "b", {"metadata": {"finalizers": None}})).expect_success()
     assert await names(api) == []
 
 
 @pytest.mark.parametrize("policy", ["Foreground", "Background"])
 @virtual_time
-async def test_owners_in_a_circle_go_together(policy: str) -> None:
+async def test_owner_cycle_is_deleted(policy: str) -> None:
     _, api = world()
     first = await api.create("configmaps", config_map("first"))
     second = await api.create("configmaps", child_of(first, "second"))
     third = await api.create("configmaps", child_of(second, "third"))
     patch = {"metadata": {"ownerReferences": [owner(third, blockOwnerDeletion=True)]}}
-    (await api.merge("configmaps", "first", patch)).ok()
+    (await api.merge("configmaps", "first", patch)).expect_success()
     await api.delete("configmaps", "first", {"propagationPolicy": policy})
     assert await names(api) == []
 
 
 @virtual_time
-async def test_the_policy_of_a_dependents_own_finalizers_is_kept() -> None:
+async def test_dependent_finalizers_override_propagation() -> None:
     _, api = world()
     root = await api.create("widgets", widget("root"))
     body = config_map("child", ownerReferences=[owner(root)], finalizers=["orphan"])
@@ -271,7 +277,7 @@ async def test_the_policy_of_a_dependents_own_finalizers_is_kept() -> None:
 
 
 @virtual_time
-async def test_jobs_leave_their_pods_unless_told() -> None:
+async def test_jobs_orphan_pods_by_default() -> None:
     _, api = world()
     containers = [{"name": "c", "image": "i:1"}]
     template = {"spec": {"restartPolicy": "Never", "containers": containers}}
@@ -280,7 +286,7 @@ async def test_jobs_leave_their_pods_unless_told() -> None:
         made = await api.create("jobs", job)
         meta = {"name": "p", "ownerReferences": [owner(made, blockOwnerDeletion=True)]}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": containers}}
-        (await api.create("pods", pod)).ok()
+        (await api.create("pods", pod)).expect_success()
         await api.delete("jobs", "j", {"propagationPolicy": policy} if policy else None)
         assert await names(api, "jobs") == []
         assert await names(api, "pods") == left
@@ -288,40 +294,42 @@ async def test_jobs_leave_their_pods_unless_told() -> None:
 
 
 @virtual_time
-async def test_an_owner_in_another_namespace_is_none() -> None:
+async def test_owner_in_other_namespace_is_ignored() -> None:
     server, api = world()
     server.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "m"}})
     elsewhere = Api(server, "m")
     foreign = await elsewhere.create("widgets", widget("a"))
-    (await api.create("configmaps", config_map("child", ownerReferences=[owner(foreign)]))).ok()
+    (await api.create("configmaps", config_map("child", ownerReferences=[owner(foreign)]))).expect_success()
     assert await names(api) == []
     own = await api.create("widgets", widget("b"))
     both = [owner(foreign), owner(own)]
-    (await api.create("configmaps", config_map("child", ownerReferences=both))).ok()
-    assert (await api.get("configmaps", "child")).ok().metadata["ownerReferences"] == both[1:]
+    (await api.create("configmaps", config_map("child", ownerReferences=both))).expect_success()
+    assert (await api.get("configmaps", "child")).expect_success().metadata["ownerReferences"] == both[1:]
 
 
 @virtual_time
-async def test_an_owner_of_another_name_or_kind_is_none() -> None:
+async def test_owner_with_wrong_name_or_kind_is_ignored() -> None:
     _, api = world()
     made = await api.create("widgets", widget("a"))
     for wrong in ({"name": "b"}, {"kind": "Gadget"}):
-        (await api.create("configmaps", config_map("child", ownerReferences=[{**owner(made), **wrong}]))).ok()
+        (
+            await api.create("configmaps", config_map("child", ownerReferences=[{**owner(made), **wrong}]))
+        ).expect_success()
         assert await names(api) == []
     unknown = {**owner(made), "kind": "Odd"}
-    (await api.create("configmaps", config_map("child", ownerReferences=[unknown]))).ok()
+    (await api.create("configmaps", config_map("child", ownerReferences=[unknown]))).expect_success()
     await api.delete("widgets", "a")
     assert await names(api) == ["child"]
 
 
 @virtual_time
-async def test_what_is_in_no_namespace_has_owners_in_none() -> None:
+async def test_cluster_scoped_object_has_cluster_scoped_owner() -> None:
     server, api = world()
     made = await api.create("widgets", widget("a"))
     meta = {"name": "v", "ownerReferences": [owner(made)]}
     server.load({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": meta, "provisioner": "p"})
     await api.delete("widgets", "a")
-    (await api.call("GET", "/apis/storage.k8s.io/v1/storageclasses/v")).ok()
+    (await api.call("GET", "/apis/storage.k8s.io/v1/storageclasses/v")).expect_success()
     cluster = await api.call("POST", "/api/v1/namespaces", {"metadata": {"name": "top"}})
     await api.create("configmaps", config_map("child", ownerReferences=[owner(cluster)]))
     await api.call("DELETE", "/api/v1/namespaces/top")
@@ -329,24 +337,28 @@ async def test_what_is_in_no_namespace_has_owners_in_none() -> None:
 
 
 @virtual_time
-async def test_a_volume_stays_while_it_is_bound() -> None:
+async def test_bound_persistent_volume_is_protected() -> None:
     _, api = world()
     spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/x"}}
     body = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": spec}
     path = "/api/v1/persistentvolumes/v"
-    (await api.call("POST", "/api/v1/persistentvolumes", body)).ok()
+    (await api.call("POST", "/api/v1/persistentvolumes", body)).expect_success()
     content_type = "application/merge-patch+json"
     await api.call("PATCH", f"{path}/status", {"status": {"phase": "Bound"}}, None, content_type)
     await api.call("DELETE", path)
-    assert (await api.call("GET", path)).ok().metadata["deletionTimestamp"]
+    assert (await api.call("GET", path)).expect_success().metadata["deletionTimestamp"]
     await api.call("PATCH", f"{path}/status", {"status": {"phase": "Released"}}, None, content_type)
-    (await api.call("GET", path)).refused(404, "NotFound")
+    (await api.call("GET", path)).expect_error(404, "NotFound")
 
 
 @virtual_time
-async def test_what_went_before_a_refusal_takes_its_dependents_along() -> None:
+async def test_delete_collection_denied_partway_deletes_dependents() -> None:
     server, api = world()
-    hook = Hook(lambda r: denied() if r.get("oldObject", {}).get("metadata", {}).get("name") == "b" else allowed())
+    hook = WebhookStub(
+        lambda r: (
+            deny_response() if r.get("oldObject", {}).get("metadata", {}).get("name") == "b" else allow_response()
+        )
+    )
     api = replace(api, backend=InMemoryBackend(server))
     made = [await api.create("widgets", widget(n)) for n in "abc"]
     for reply in made:
@@ -354,7 +366,7 @@ async def test_what_went_before_a_refusal_takes_its_dependents_along() -> None:
         await api.create("configmaps", config_map(f"of-{name}", ownerReferences=[owner(reply)]))
     rules = [{"operations": ["DELETE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["widgets"]}]
     config = await api.serve_webhook(hook)
-    async with installed(api, webhook(api, config, rules=rules)):
-        (await api.call("DELETE", api.path("widgets"))).refused(400, "")
+    async with installed_configuration(api, webhook_manifest(api, config, rules=rules)):
+        (await api.call("DELETE", api.path("widgets"))).expect_error(400, "")
     assert await names(api, "widgets") == ["b", "c"]
     assert await names(api) == ["of-b", "of-c"]

@@ -30,20 +30,20 @@ from steersman_testing import InMemoryApiServer, matching, virtual_runtime, virt
 KEY = ObjectKey("default", "a")
 
 
-class KiteSpec(Spec):
-    length: Annotated[int, Field(ge=1)] = 3
+class WebAppSpec(Spec):
+    replicas: Annotated[int, Field(ge=1)] = 3
 
 
-class KiteStatus(Status):
-    flying: bool = False
+class WebAppStatus(Status):
+    ready: bool = False
 
 
 @resource(group="toys.example.com", version="v1")
-class Kite(Resource[KiteSpec, KiteStatus]):
+class WebApp(Resource[WebAppSpec, WebAppStatus]):
     """A kite."""
 
 
-def make(name: str = "a", **data: str) -> ConfigMap:
+def new_config_map(name: str = "a", **data: str) -> ConfigMap:
     from steersman.meta import FrozenDict
 
     return ConfigMap(metadata=ObjectMeta(name=name, namespace="default"), data=FrozenDict(data))
@@ -57,7 +57,7 @@ def server() -> InMemoryApiServer:
 @virtual_time
 async def test_requests_are_recorded(server: InMemoryApiServer) -> None:
     client = Client(server)
-    await client.create(make())
+    await client.create(new_config_map())
     await client.get(ConfigMap, KEY)
     assert [(r.method, r.path) for r in server.requests] == [
         ("POST", "/api/v1/namespaces/default/configmaps"),
@@ -67,20 +67,20 @@ async def test_requests_are_recorded(server: InMemoryApiServer) -> None:
 
 
 @virtual_time
-async def test_a_request_fails_before_it_is_carried_out(server: InMemoryApiServer) -> None:
+async def test_fault_before_write_rejects_request(server: InMemoryApiServer) -> None:
     client = Client(server)
     server.fail_next(matching("POST", "/configmaps"), 409)
     with pytest.raises(Conflict):
-        await client.create(make())
+        await client.create(new_config_map())
     assert server.read(ConfigMap, KEY) is None
-    await client.create(make())
+    await client.create(new_config_map())
 
 
 @virtual_time
-async def test_an_answer_is_lost_after_the_write(server: InMemoryApiServer) -> None:
+async def test_fault_after_write_loses_response(server: InMemoryApiServer) -> None:
     server.fail_next(matching("POST"), ConnectionFailed("reset by peer"), when="after")
     with pytest.raises(ConnectionFailed, match="reset by peer"):
-        await Client(server).create(make())
+        await Client(server).create(new_config_map())
     assert server.read(ConfigMap, KEY) is not None
 
 
@@ -88,7 +88,7 @@ async def test_an_answer_is_lost_after_the_write(server: InMemoryApiServer) -> N
 async def test_failures_are_counted_and_picked(server: InMemoryApiServer) -> None:
     client = Client(server)
     server.fail_next(matching("GET", "/configmaps/a"), 503, times=2)
-    await client.create(make())
+    await client.create(new_config_map())
     for _ in range(2):
         with pytest.raises(ApiError) as caught:
             await client.get(ConfigMap, KEY)
@@ -115,7 +115,7 @@ async def test_watches_break(server: InMemoryApiServer) -> None:
 
     task = asyncio.create_task(follow())
     await asyncio.sleep(1)
-    await client.create(make("a"))
+    await client.create(new_config_map("a"))
     await asyncio.sleep(1)
     assert server.break_watches(ConfigMap) == 1
     with pytest.raises(ConnectionFailed, match="broken by the test"):
@@ -128,7 +128,7 @@ async def test_watches_break(server: InMemoryApiServer) -> None:
 async def test_a_compacted_version_has_expired(server: InMemoryApiServer) -> None:
     client = Client(server)
     since = str(server.resource_version)
-    await client.create(make("a"))
+    await client.create(new_config_map("a"))
     server.compact()
     with pytest.raises(Expired, match="too old resource version"):
         await anext(client.watch(ConfigMap, resource_version=since))
@@ -143,11 +143,11 @@ async def test_a_page_of_a_compacted_list_has_expired(server: InMemoryApiServer)
     await api.delete("configmaps", "b")
     server.compact()
     refused = await api.list("configmaps", **{"continue": token})
-    refused.refused(410, "Expired", "The provided continue parameter is too old")
+    refused.expect_error(410, "Expired", "The provided continue parameter is too old")
 
 
 @virtual_time
-async def test_bookmarks_come_every_minute(server: InMemoryApiServer) -> None:
+async def test_watch_sends_bookmark_every_minute(server: InMemoryApiServer) -> None:
     query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": "200", "resourceVersion": "1"}
     request = HttpRequest(method="GET", path="/api/v1/configmaps", query=query, timeout=300)
     began = asyncio.get_running_loop().time()
@@ -168,7 +168,7 @@ async def test_a_silent_stream_fails_at_the_requests_timeout(server: InMemoryApi
 
 
 @virtual_time
-async def test_a_watch_that_is_left_is_forgotten(server: InMemoryApiServer) -> None:
+async def test_closed_watch_is_unregistered(server: InMemoryApiServer) -> None:
     request = HttpRequest(method="GET", path="/api/v1/namespaces", query={"watch": "true"})
     async with server.stream(request) as lines:
         await anext(lines)
@@ -183,13 +183,13 @@ async def test_a_watch_must_be_streamed(server: InMemoryApiServer) -> None:
 
 @virtual_time
 async def test_typed_kinds_are_registered_with_their_schema(server: InMemoryApiServer) -> None:
-    server.register(Kite)
+    server.register(WebApp)
     client = Client(server)
-    made = await client.create(Kite(metadata=ObjectMeta(name="a", namespace="default"), spec=KiteSpec()))
-    assert made.spec.length == 3
+    made = await client.create(WebApp(metadata=ObjectMeta(name="a", namespace="default"), spec=WebAppSpec()))
+    assert made.spec.replicas == 3
     with pytest.raises(Invalid, match="should be greater than or equal to 1"):
-        await client.create(Kite(metadata=ObjectMeta(name="b", namespace="default"), spec=KiteSpec(length=0)))
-    assert server.read_all(Kite) == (made,)
+        await client.create(WebApp(metadata=ObjectMeta(name="b", namespace="default"), spec=WebAppSpec(replicas=0)))
+    assert server.read_all(WebApp) == (made,)
 
 
 @virtual_time
@@ -199,12 +199,12 @@ async def test_a_kind_can_be_registered_by_its_names(server: InMemoryApiServer) 
     api = Api(server, "default")
     body = {"apiVersion": "toys.example.com/v1", "kind": "Ball", "metadata": {"name": "a"}, "spec": {"any": 1}}
     made = await api.call("POST", names.path(namespace="default"), body)
-    assert made.ok().body["spec"] == {"any": 1}
+    assert made.expect_success().body["spec"] == {"any": 1}
 
 
 def test_objects_are_loaded_and_read_without_a_trace(server: InMemoryApiServer) -> None:
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b", "namespace": "kube-system"}}
-    server.load(make("a", k="v"), manifest)
+    server.load(new_config_map("a", k="v"), manifest)
     found = server.read(ConfigMap, KEY)
     assert found is not None
     assert found.data == {"k": "v"}
@@ -219,29 +219,29 @@ def test_objects_are_loaded_and_read_without_a_trace(server: InMemoryApiServer) 
 
 def test_loading_fails_loudly(server: InMemoryApiServer) -> None:
     with pytest.raises(ValueError, match=r"toys.example.com/v1 Kite is not served: register it first"):
-        server.load(Kite(metadata=ObjectMeta(name="a", namespace="default"), spec=KiteSpec()))
+        server.load(WebApp(metadata=ObjectMeta(name="a", namespace="default"), spec=WebAppSpec()))
     with pytest.raises(NotFound, match='namespaces "nowhere" not found'):
         server.load(ConfigMap(metadata=ObjectMeta(name="a", namespace="nowhere")))
 
 
 @virtual_time
-async def test_what_is_not_imitated_is_refused(server: InMemoryApiServer) -> None:
+async def test_unsupported_feature_returns_501(server: InMemoryApiServer) -> None:
     server.load(*CRDS)
     api = Api(server, "default")
-    (await api.create("widgets", widget("a"))).ok()
+    (await api.create("widgets", widget("a"))).expect_success()
     refused = await api.call("GET", "/api/v1/namespaces/default/pods/p/exec")
-    refused.refused(501, "NotImplemented", "does not imitate this: the subresource pods/exec")
+    refused.expect_error(501, "NotImplemented", "does not imitate this: the subresource pods/exec")
     crd = json.loads(json.dumps(CRDS[0]).replace("idget", "idow"))
     rule = {"rule": "google.protobuf.Int64Value{value: self.size} == 1"}
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] = [rule]
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    (await api.call("POST", path, crd)).refused(
+    (await api.call("POST", path, crd)).expect_error(
         501, "NotImplemented", "the message google.protobuf.Int64Value in CEL"
     )
 
 
 @virtual_time
-async def test_plugins_that_are_not_imitated_refuse_what_they_would_decide(server: InMemoryApiServer) -> None:
+async def test_unsupported_admission_plugin_returns_501(server: InMemoryApiServer) -> None:
     api = Api(server, "default")
     pod: dict[str, Any] = {
         "apiVersion": "v1",
@@ -249,19 +249,19 @@ async def test_plugins_that_are_not_imitated_refuse_what_they_would_decide(serve
         "metadata": {"name": "a"},
         "spec": {"containers": [{"name": "c", "image": "i:1"}]},
     }
-    (await api.create("pods", pod)).ok()
+    (await api.create("pods", pod)).expect_success()
     ranked = {**pod, "metadata": {"name": "b"}, "spec": {**pod["spec"], "priorityClassName": "high"}}
-    (await api.create("pods", ranked)).refused(501, "NotImplemented", "priorityClassName of a pod")
+    (await api.create("pods", ranked)).expect_error(501, "NotImplemented", "priorityClassName of a pod")
     quota = {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
         "metadata": {"name": "q"},
         "spec": {"hard": {"configmaps": "1"}},
     }
-    (await api.create("resourcequotas", quota)).ok()
-    (await api.create("secrets", {"metadata": {"name": "s"}})).ok()
+    (await api.create("resourcequotas", quota)).expect_success()
+    (await api.create("secrets", {"metadata": {"name": "s"}})).expect_success()
     refused = await api.create("configmaps", {"metadata": {"name": "c"}})
-    refused.refused(501, "NotImplemented", "counting configmaps for the ResourceQuota q")
+    refused.expect_error(501, "NotImplemented", "counting configmaps for the ResourceQuota q")
 
 
 @virtual_time
@@ -272,20 +272,20 @@ async def test_versions_of_a_kind_share_their_objects(server: InMemoryApiServer)
     api = Api(server, "default")
     await api.create("widgets", widget("a"))
     path = api.path("widgets", "a").replace("/v1/", "/v2/")
-    found = (await api.call("GET", path)).ok()
+    found = (await api.call("GET", path)).expect_success()
     assert found.body["apiVersion"] == "cases.steersman.dev/v2"
     changed = await api.call("PATCH", path, {"spec": {"size": 4}}, {}, "application/merge-patch+json")
-    assert changed.ok().body["spec"]["size"] == 4
+    assert changed.expect_success().body["spec"]["size"] == 4
     assert (await api.get("widgets", "a")).body["apiVersion"] == "cases.steersman.dev/v1"
 
 
 @virtual_time
-async def test_a_seed_repeats_everything() -> None:
+async def test_same_seed_gives_same_responses() -> None:
     async def story(seed: int) -> bytes:
         server = InMemoryApiServer(virtual_runtime(seed))
         api = Api(server, "default")
         await api.create("configmaps", {"metadata": {"generateName": "x-"}})
-        return server.answer(HttpRequest(method="GET", path="/api/v1/configmaps")).body
+        return server.handle(HttpRequest(method="GET", path="/api/v1/configmaps")).body
 
     assert await story(1) == await story(1)
     assert await story(1) != await story(2)
@@ -303,7 +303,7 @@ def test_other_objects_register_without_a_schema(server: InMemoryApiServer) -> N
 
 
 @resource(group="mesh.example.com", version="v1", plural="namespaces")
-class Service(Resource[KiteSpec, KiteStatus]):
+class Service(Resource[WebAppSpec, WebAppStatus]):
     """A kind with the name and the plural of built-in ones."""
 
 
@@ -313,7 +313,7 @@ async def test_a_custom_kind_with_a_built_in_name_is_custom() -> None:
     server.register(Service)
     client = Client(server)
     metadata = ObjectMeta(name="a", namespace="default", finalizers=("example.com/x",))
-    await client.create(Service(metadata=metadata, spec=KiteSpec()))
+    await client.create(Service(metadata=metadata, spec=WebAppSpec()))
     await client.delete(Service, KEY)
     left = await client.get(Service, KEY)
     assert left.metadata.deletion_grace_period_seconds == 0
@@ -325,9 +325,9 @@ async def test_a_custom_kind_with_a_built_in_name_is_custom() -> None:
 
 
 @virtual_time
-async def test_a_dry_run_that_is_said_twice_is_one() -> None:
+async def test_dry_run_given_twice_is_accepted() -> None:
     server = InMemoryApiServer(virtual_runtime())
-    server.load(make())
+    server.load(new_config_map())
     body = json.dumps({"dryRun": ["All", "All"]}).encode()
     path = "/api/v1/namespaces/default/configmaps/a"
     response = await server.request(HttpRequest(method="DELETE", path=path, body=body))

@@ -36,37 +36,35 @@ def binaries(directory: Path, version: str = "1.36.3", without: str = "") -> Pat
     return directory
 
 
-def stored(home: Path, version: str, system: str = HERE) -> Path:
+def add_to_store(home: Path, version: str, system: str = HERE) -> Path:
     return binaries(home / ".local/share/kubebuilder-envtest/k8s" / f"{version}-{system}")
 
 
-def built(home: Path, key: str, version: str = "1.36.3", without: str = "") -> Path:
+def add_build(home: Path, key: str, version: str = "1.36.3", without: str = "") -> Path:
     return binaries(home / ".cache/steersman/binaries" / key / "bin", version, without)
 
 
-def test_what_is_named_comes_first_then_the_variable_then_the_store_then_the_devcluster(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cluster = built(home, "a")
+def test_find_binaries_order_argument_variable_store_cluster(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = add_build(home, "a")
     assert find_binaries() == cluster
-    store = stored(home, "1.30.0")
+    store = add_to_store(home, "1.30.0")
     assert find_binaries() == store
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(binaries(home / "variable")))
     assert find_binaries() == home / "variable"
     assert find_binaries(binaries(home / "named")) == home / "named"
 
 
-def test_of_the_store_the_newest_version_for_this_machine_is_taken(home: Path) -> None:
-    expected = stored(home, "1.31.10")
+def test_find_binaries_takes_newest_for_platform(home: Path) -> None:
+    expected = add_to_store(home, "1.31.10")
     for other in ("1.31.9", "1.4.0", "1.31.10-rc.1"):
-        stored(home, other)
-    stored(home, "1.99.0", "plan9-mips")
+        add_to_store(home, other)
+    add_to_store(home, "1.99.0", "plan9-mips")
     binaries(expected.with_name(f"1.98.0-{HERE}"), without="etcd")
     expected.with_name(f"k8s-{HERE}").mkdir()
     assert find_binaries() == expected
 
 
-def test_the_store_is_where_the_variables_say(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_find_binaries_store_follows_variables(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(home / "data"))
     expected = binaries(home / "data/kubebuilder-envtest/k8s" / f"1.36.0-{HERE}")
     assert find_binaries() == expected
@@ -77,25 +75,25 @@ def test_the_store_is_where_the_variables_say(home: Path, monkeypatch: pytest.Mo
     assert find_binaries() == expected
 
 
-def test_of_the_devclusters_builds_the_latest_is_taken(home: Path) -> None:
+def test_find_binaries_takes_latest_devcluster_build(home: Path) -> None:
     for number, key in enumerate(("older", "newer", "incomplete")):
-        os.utime(built(home, key, without="kube-apiserver" if key == "incomplete" else ""), (number, number))
+        os.utime(add_build(home, key, without="kube-apiserver" if key == "incomplete" else ""), (number, number))
     assert find_binaries().parent.name == "newer"
 
 
 @pytest.mark.parametrize("version", ["1.31", "1.31.2", "v1.31", "1.31.x"])
-def test_the_asked_version_is_taken(home: Path, version: str) -> None:
-    expected = stored(home, "1.31.2")
-    stored(home, "1.36.0")
-    stored(home, "1.3.1")
-    built(home, "a", "1.33.4")
+def test_find_binaries_takes_requested_version(home: Path, version: str) -> None:
+    expected = add_to_store(home, "1.31.2")
+    add_to_store(home, "1.36.0")
+    add_to_store(home, "1.3.1")
+    add_build(home, "a", "1.33.4")
     assert find_binaries(version=version) == expected
     assert find_binaries(version="1.33").parent.name == "a"
 
 
-def test_a_version_that_is_not_there_is_told_with_those_that_are(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored(home, "1.31.2")
-    built(home, "a", "1.36.3")
+def test_find_binaries_missing_version_lists_available(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_to_store(home, "1.31.2")
+    add_build(home, "a", "1.36.3")
     with pytest.raises(
         ConfigurationError, match=r"no Kubernetes 1\.35 in .*, only 1\.31\.2, 1\.36\.3: run `setup-envtest use 1\.35`"
     ):
@@ -107,7 +105,7 @@ def test_a_version_that_is_not_there_is_told_with_those_that_are(home: Path, mon
         find_binaries(version="1.35")
 
 
-def test_nothing_at_all_is_told_with_what_to_do(home: Path) -> None:
+def test_start_without_binaries_raises_with_remedy(home: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Envtest.start()
     said = str(caught.value)
@@ -117,7 +115,7 @@ def test_nothing_at_all_is_told_with_what_to_do(home: Path) -> None:
     assert "set KUBEBUILDER_ASSETS to a directory that has both" in said
 
 
-def test_a_named_directory_that_is_incomplete_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_start_with_incomplete_directory_raises(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         ConfigurationError, match="nowhere is not a directory; it should have etcd and kube-apiserver"
     ):
@@ -129,14 +127,14 @@ def test_a_named_directory_that_is_incomplete_is_told(home: Path, monkeypatch: p
         Envtest.start()
 
 
-def test_a_program_that_does_not_tell_its_version_is_told(home: Path) -> None:
-    (built(home, "a") / "kube-apiserver").write_text("#!/bin/sh\nexit 3\n")
+def test_find_binaries_unreadable_version_raises(home: Path) -> None:
+    (add_build(home, "a") / "kube-apiserver").write_text("#!/bin/sh\nexit 3\n")
     with pytest.raises(ConfigurationError, match=r"kube-apiserver does not tell its version: .*exit status 3"):
         find_binaries(version="1.36")
 
 
-def test_without_the_extra_it_says_what_to_install(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    built(home, "a")
+def test_start_without_extra_raises_with_remedy(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_build(home, "a")
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(ConfigurationError, match=r"cryptography is missing: install steersman\[testing\]"):
         Envtest.start()

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from steersman_testing.apiserver.fields.sets import compare
+from steersman_testing.apiserver.fields.field_paths import compare
 from steersman_testing.apiserver.fields.shapes import DEDUCED, SchemaShape, Shape
-from steersman_testing.apiserver.schemas.keywords import Mentions
+from steersman_testing.apiserver.schemas.keywords import HasKeyword
 
 SPEC: dict[str, Any] = {
     "type": "object",
@@ -66,7 +66,7 @@ def text(paths: set[tuple[str, ...]]) -> list[str]:
         ({"whole": {"a": 1}}, {"whole": {"a": 2}}, SHAPE, [], [], ["f:whole"]),
     ],
 )
-def test_what_a_change_touched(
+def test_compare_returns_added_removed_and_modified(
     old: Any, new: Any, shape: Shape, added: list[str], removed: list[str], modified: list[str]
 ) -> None:
     found = compare(old, new, shape)
@@ -74,13 +74,13 @@ def test_what_a_change_touched(
 
 
 def test_a_keyword_is_found_at_any_depth() -> None:
-    mentions = Mentions("x-kubernetes-list-type")
+    mentions = HasKeyword("x-kubernetes-list-type")
     without = {"properties": {"a": {"type": "array"}}}
     assert [mentions(s) for s in (SPEC, without, SPEC, without)] == [True, False, True, False]
     assert mentions({"anyOf": [{"items": {"x-kubernetes-list-type": "set"}}]})
 
 
-def test_schemas_that_come_and_go_are_told_apart() -> None:
-    mentions = Mentions("a")
+def test_mentions_distinguish_schemas_at_reused_addresses() -> None:
+    mentions = HasKeyword("a")
     # Many more than are kept, each at the place in memory of one before, if it may be.
     assert [mentions({"a" if n % 3 else "b": n}) for n in range(30_000)] == [bool(n % 3) for n in range(30_000)]

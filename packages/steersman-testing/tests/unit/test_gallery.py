@@ -19,137 +19,137 @@ from typing import Any
 import pytest
 
 import gallery
-from gallery.exhibit import Exhibit
+from gallery.bug_case import BugCase
 from steersman.manager import Manager
-from steersman.observability.logging import silence
+from steersman.observability.logging import suppress_logs
 from steersman_testing import run_virtual
-from steersman_testing.simulation import Report as SweepReport
 from steersman_testing.simulation import SimulationFailed, World, simulate
-from steersman_testing.transitions import Budget, Report, TransitionFailed, explore, in_memory
+from steersman_testing.simulation import SimulationReport as SweepReport
+from steersman_testing.transitions import Budget, ExplorationReport, TransitionFailed, explore, in_memory
 
 GALLERY = Path(gallery.__file__).parent
 NAMES = sorted(f"{file.parent.name}.{file.stem}" for file in GALLERY.glob("*/[!_]*.py"))
-PUBLISHED = re.compile(r"[\w-]+/[\w.-]+#\d+")
+ISSUE_REFERENCE = re.compile(r"[\w-]+/[\w.-]+#\d+")
 REPLAY = re.compile(r"replay='([^']+)'")
 WHOLE = os.environ.get("SIMULATE") == "whole"
-PLACES, SEVERAL = (100, 20) if WHOLE else (12, 3)
-LATE = () if WHOLE else ("stale_state.claim_of_a_namesake", "stale_state.two_members_down")
-CHANGES = 60
+MAX_PLACES, RANDOM_RUNS = (100, 20) if WHOLE else (12, 3)
+EXPENSIVE = () if WHOLE else ("stale_state.pvc_of_recreated_pod", "stale_state.quorum_lost_in_rolling_restart")
+MAX_CHANGES = 60
 YEAR = 366 * 86400.0
 
 Operator = Callable[[Manager, Any], None]
 Scenario = Callable[[World[Any]], Awaitable[None]]
 
 
-def module(name: str) -> Any:
+def load_module(name: str) -> Any:
     return importlib.import_module(f"gallery.{name}")
 
 
-def exhibit(name: str) -> Exhibit[Any]:
-    return module(name).EXHIBIT
+def load_case(name: str) -> BugCase[Any]:
+    return load_module(name).BUG_CASE
 
 
-def found_by(*finders: str) -> list[str]:
-    return [name for name in NAMES if exhibit(name).found_by in finders]
+def cases_detected_by(*finders: str) -> list[str]:
+    return [name for name in NAMES if load_case(name).detector in finders]
 
 
-def swept(
-    shown: Exhibit[Any],
+def run_sweep(
+    case: BugCase[Any],
     operator: Operator,
     scenario: Scenario,
     random_runs: int = 0,
-    most: int | None = None,
+    max_places: int | None = None,
     replay: str = "",
 ) -> SweepReport:
     return simulate(
         operator,
         scenario,
-        outside=shown.outside,
-        kinds=shown.kinds,
-        actors=shown.actors,
-        invariants=shown.invariants,
+        outside=case.outside,
+        kinds=case.kinds,
+        actors=case.actors,
+        invariants=case.invariants,
         random_runs=random_runs,
-        most=most,
+        max_places=max_places,
         replay=replay,
     )
 
 
-def explored(shown: Exhibit[Any], operator: Operator, failures: int) -> Report:
-    kind: Any = shown.kinds[0]
+def run_exploration(case: BugCase[Any], operator: Operator, failures: int) -> ExplorationReport:
+    kind: Any = case.kinds[0]
 
     def setup(manager: Manager) -> None:
-        operator(manager, shown.outside())
-        for stand_in in shown.cluster:
+        operator(manager, case.outside())
+        for stand_in in case.cluster_controllers:
             stand_in(manager)
 
-    budget = Budget(changes=CHANGES, failures=failures)
-    with silence():
-        return run_virtual(explore(kind, in_memory(kind, setup), shown.hints, budget=budget), limit=YEAR)
+    budget = Budget(changes=MAX_CHANGES, failures=failures)
+    with suppress_logs():
+        return run_virtual(explore(kind, in_memory(kind, setup), case.hints, budget=budget), limit=YEAR)
 
 
-def checked(shown: Exhibit[Any]) -> Scenario:
+def checked_scenario(case: BugCase[Any]) -> Scenario:
     """The scenario, at whose end the world must be as the users asked."""
 
-    async def whole(world: World[Any]) -> None:
-        await shown.scenario(world)
-        await world.rest()
-        shown.check(world)
+    async def scenario(world: World[Any]) -> None:
+        await case.scenario(world)
+        await world.settle_after_faults()
+        case.check(world)
 
-    return whole
+    return scenario
 
 
-def assert_told(story: str, parts: tuple[str, ...]) -> None:
-    assert parts, f"the story is not asserted:\n{story}"
-    rest = story
+def assert_in_report(report: str, parts: tuple[str, ...]) -> None:
+    assert parts, f"the story is not asserted:\n{report}"
+    rest = report
     for part in parts:
-        assert part in rest, f"{part!r} is not told, or not in this order:\n{story}"
+        assert part in rest, f"{part!r} is not told, or not in this order:\n{report}"
         rest = rest.partition(part)[2]
 
 
-@pytest.mark.parametrize("name", found_by("simulation"))
-def test_a_simulation_finds_the_bug_and_tells_it(name: str) -> None:
-    shown = exhibit(name)
-    replay = REPLAY.search(shown.story[-1]) if name in LATE else None
+@pytest.mark.parametrize("name", cases_detected_by("simulation"))
+def test_gallery_bug_is_found_by_simulation(name: str) -> None:
+    case = load_case(name)
+    replay = REPLAY.search(case.report_excerpts[-1]) if name in EXPENSIVE else None
     with pytest.raises(SimulationFailed) as failed:
-        swept(shown, shown.faulty, shown.scenario, replay=replay[1] if replay else "")
-    assert_told(str(failed.value), shown.story)
+        run_sweep(case, case.faulty, case.scenario, replay=replay[1] if replay else "")
+    assert_in_report(str(failed.value), case.report_excerpts)
     assert len(failed.value.plan.faults) <= 1
 
 
-@pytest.mark.parametrize("name", found_by("transitions"))
-def test_transitions_find_the_bug_and_tell_it(name: str) -> None:
-    shown = exhibit(name)
+@pytest.mark.parametrize("name", cases_detected_by("transitions"))
+def test_gallery_bug_is_found_by_transitions(name: str) -> None:
+    case = load_case(name)
     with pytest.raises(TransitionFailed) as failed:
-        explored(shown, shown.faulty, failures=1).check()
-    assert_told(str(failed.value), shown.story)
+        run_exploration(case, case.faulty, failures=1).check()
+    assert_in_report(str(failed.value), case.report_excerpts)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_fault_alarms_the_corrected_twin(name: str) -> None:
-    shown = exhibit(name)
-    report = swept(shown, shown.corrected, checked(shown), random_runs=SEVERAL, most=PLACES)
-    assert report.random_runs == SEVERAL
-    assert sum(report.tried.values()) == min(PLACES, sum(report.places.values()))
+    case = load_case(name)
+    report = run_sweep(case, case.corrected, checked_scenario(case), random_runs=RANDOM_RUNS, max_places=MAX_PLACES)
+    assert report.random_runs == RANDOM_RUNS
+    assert sum(report.tried.values()) == min(MAX_PLACES, sum(report.places.values()))
 
 
-@pytest.mark.parametrize("name", found_by("transitions"))
+@pytest.mark.parametrize("name", cases_detected_by("transitions"))
 def test_no_change_alarms_the_corrected_twin(name: str) -> None:
-    shown = exhibit(name)
-    report = explored(shown, shown.corrected, failures=1)
+    case = load_case(name)
+    report = run_exploration(case, case.corrected, failures=1)
     report.check()
-    assert report.changes == CHANGES
+    assert report.changes == MAX_CHANGES
     assert report.coverage.count("alter")[0] > 0
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_without_any_fault_only_what_users_bring_about_is_wrong(name: str) -> None:
+def test_gallery_bug_needs_fault_or_user_action(name: str) -> None:
     """What needs a fault to be seen is no bug of the scenario, and what needs none is seen by its check."""
-    shown = exhibit(name)
+    case = load_case(name)
     if name.partition(".")[0] in ("intermediate_state", "stale_state", "unobserved_state"):
-        swept(shown, shown.faulty, checked(shown), most=0)
+        run_sweep(case, case.faulty, checked_scenario(case), max_places=0)
         return
     with pytest.raises(SimulationFailed) as failed:
-        swept(shown, shown.faulty, checked(shown), most=0)
+        run_sweep(case, case.faulty, checked_scenario(case), max_places=0)
     assert not failed.value.plan.faults
 
 
@@ -159,12 +159,12 @@ def test_each_class_has_three_at_least() -> None:
     assert min(classes.values()) >= 3
 
 
-def test_each_names_the_published_bug_and_is_in_the_index() -> None:
+def test_gallery_entry_names_bug_and_is_indexed() -> None:
     index = (GALLERY / "README.md").read_text()
     lines = {found[1]: found[0] for found in re.finditer(r"^\| \[[^]]+\]\(([\w/]+)\.py\) \|.*$", index, re.MULTILINE)}
     assert sorted(lines) == [name.replace(".", "/") for name in NAMES]
     for name in NAMES:
-        published = PUBLISHED.findall(module(name).__doc__)
+        published = ISSUE_REFERENCE.findall(load_module(name).__doc__)
         assert published, f"{name} names no published bug"
         assert published[0] in lines[name.replace(".", "/")]
-        assert f"| {exhibit(name).found_by} |" in lines[name.replace(".", "/")]
+        assert f"| {load_case(name).detector} |" in lines[name.replace(".", "/")]

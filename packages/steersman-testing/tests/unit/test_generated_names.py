@@ -26,11 +26,11 @@ def given(name: str, **data: Any) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
-def worlds(*names: str) -> list[Sequence[str]]:
+def equivalent_clusters(*names: str) -> list[Sequence[str]]:
     return list(permutations(names))
 
 
-def test_a_name_is_told_wherever_it_occurs() -> None:
+def test_generated_name_is_normalized_everywhere() -> None:
     def world(name: str) -> list[Object]:
         about = given("about", current=name, host=f"{name}.web.svc", volume=f"data-{name}-0", **{name: "up"})
         return [pod(name), pod(f"{name}-x7k2p", owner=name), about]
@@ -40,14 +40,14 @@ def test_a_name_is_told_wherever_it_occurs() -> None:
     assert data == {"current": "web-*", "host": "web-*.web.svc", "volume": "data-web-*-0", "web-*": "up"}
 
 
-def test_the_name_of_what_is_gone_is_told() -> None:
+def test_generated_name_of_deleted_object_is_normalized() -> None:
     def world(name: str) -> Any:
         return snapshot([given("about", last=name)], generated={name: "web-"})
 
     assert world("web-aaaaa") == world("web-zzzzz")
 
 
-def test_a_name_ends_where_it_ends() -> None:
+def test_generated_name_prefixes_are_distinguished() -> None:
     def world(name: str) -> Any:
         child = pod(f"{name}-ccccc", owner=name)
         return snapshot([pod(name), child, given(f"{name}-admin", of=f"{name}-admin")])
@@ -56,7 +56,7 @@ def test_a_name_ends_where_it_ends() -> None:
     assert sorted(world("job-aaaaa")) == ["ConfigMap default/job-*-admin", "Pod default/job-*", "Pod default/job-*-*"]
 
 
-def test_what_is_told_alike_stands_beside_each_other() -> None:
+def test_equal_normalized_objects_are_sorted() -> None:
     gone = {"job-aaaaa": "job-", "job-bbbbb": "job-"}
 
     def world(one: str, two: str) -> Any:
@@ -69,7 +69,7 @@ def test_what_is_told_alike_stands_beside_each_other() -> None:
     assert world("job-aaaaa", "job-bbbbb") == world("job-bbbbb", "job-aaaaa")
 
 
-def test_fields_that_are_told_alike_are_all_compared() -> None:
+def test_equal_normalized_fields_are_all_compared() -> None:
     gone = {"job-aaaaa": "job-", "job-bbbbb": "job-"}
 
     def data(one: str, two: str) -> Any:
@@ -80,14 +80,14 @@ def test_fields_that_are_told_alike_are_all_compared() -> None:
     assert data("1", "1") != data("1", "2")
 
 
-def test_a_name_that_was_given_stays() -> None:
+def test_chosen_name_is_not_normalized() -> None:
     chosen = pod("web-aaaaa")
     chosen["metadata"]["generateName"] = "other-"
     assert list(snapshot([chosen])) == ["Pod default/web-aaaaa"]
 
 
-@pytest.mark.parametrize("names", worlds("web-aaaaa", "web-bbbbb", "web-ccccc"))
-def test_alike_ones_are_numbered_by_what_they_are(names: Sequence[str]) -> None:
+@pytest.mark.parametrize("names", equivalent_clusters("web-aaaaa", "web-bbbbb", "web-ccccc"))
+def test_equal_names_are_numbered_by_content(names: Sequence[str]) -> None:
     one, two, three = names
     about = given("about", of=[one, two, three], second=two)
     objects = sorted([pod(one, size=1), pod(two, size=2), pod(three, size=3), about], key=str)
@@ -98,8 +98,8 @@ def test_alike_ones_are_numbered_by_what_they_are(names: Sequence[str]) -> None:
     assert found == expected
 
 
-@pytest.mark.parametrize("names", worlds("web-aaaaa", "web-bbbbb", "web-ccccc"))
-def test_equal_ones_are_numbered_by_what_refers_to_them(names: Sequence[str]) -> None:
+@pytest.mark.parametrize("names", equivalent_clusters("web-aaaaa", "web-bbbbb", "web-ccccc"))
+def test_equal_objects_are_numbered_by_references(names: Sequence[str]) -> None:
     def world(one: str, two: str, three: str) -> Any:
         helpers = [pod("helper-11111", owner=one), pod("helper-22222", owner=two), pod("helper-33333", owner=three)]
         return snapshot(sorted([pod(one), pod(two), pod(three), *helpers, given("about", leader=two)], key=str))
@@ -107,13 +107,13 @@ def test_equal_ones_are_numbered_by_what_refers_to_them(names: Sequence[str]) ->
     assert world(*names) == world("web-xxxxx", "web-yyyyy", "web-zzzzz")
 
 
-def test_what_differs_still_differs() -> None:
+def test_different_states_stay_different() -> None:
     one = snapshot([pod("web-aaaaa"), pod("web-bbbbb", owner="web-aaaaa")])
     other = snapshot([pod("web-aaaaa"), pod("web-bbbbb")])
     assert one != other
 
 
-def test_kinds_are_left_out_by_their_group() -> None:
+def test_snapshot_excludes_kinds_by_group() -> None:
     def kind(api_version: str, name: str) -> Object:
         return {"apiVersion": api_version, "kind": name, "metadata": {"name": "a", "uid": f"uid-{api_version}"}}
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from framework_support.buoy import Buoy
+from framework_support.widget import Widget
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.core_v1 import ConfigMap
 from steersman.crd import definition
 from steersman.errors import ConfigurationError
 from steersman.meta import ObjectMeta, ObjectMetaApply
-from steersman_testing.manifests import Source, manifests_from
+from steersman_testing.manifests import ManifestSource, collect_manifests
 
 CONFIG_MAP: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
 DOCUMENTS = """\
@@ -35,8 +35,8 @@ items:
 """
 
 
-def names(*sources: Source) -> list[str]:
-    return [m["metadata"]["name"] for m in manifests_from(sources, ("ConfigMap",))]
+def names(*sources: ManifestSource) -> list[str]:
+    return [m["metadata"]["name"] for m in collect_manifests(sources, ("ConfigMap",))]
 
 
 @pytest.mark.parametrize(
@@ -47,22 +47,22 @@ def names(*sources: Source) -> list[str]:
         ConfigMapApply(metadata=ObjectMetaApply(name="a")),
     ],
 )
-def test_what_is_at_hand(source: Source) -> None:
-    (found,) = manifests_from([source], ("ConfigMap",))
+def test_manifests_from_accepts_each_source(source: ManifestSource) -> None:
+    (found,) = collect_manifests([source], ("ConfigMap",))
     assert (found["apiVersion"], found["kind"], found["metadata"]["name"]) == ("v1", "ConfigMap", "a")
 
 
-def test_a_type_gives_its_definition() -> None:
-    assert manifests_from([Buoy], ("CustomResourceDefinition",)) == [definition(Buoy)]
+def test_manifests_from_type_returns_definition() -> None:
+    assert collect_manifests([Widget], ("CustomResourceDefinition",)) == [definition(Widget)]
 
 
 def test_the_form_of_old_clusters_is_left_out(tmp_path: Path) -> None:
     for form in ("v1", "v1beta1"):
-        (tmp_path / f"{form}.json").write_text(json.dumps(definition(Buoy, api_version=form)))
-    assert manifests_from([tmp_path], ("CustomResourceDefinition",)) == [definition(Buoy)]
+        (tmp_path / f"{form}.json").write_text(json.dumps(definition(Widget, api_version=form)))
+    assert collect_manifests([tmp_path], ("CustomResourceDefinition",)) == [definition(Widget)]
 
 
-def test_of_a_file_the_kinds_that_were_asked_for(tmp_path: Path) -> None:
+def test_manifests_from_filters_kinds(tmp_path: Path) -> None:
     file = tmp_path / "all.yaml"
     file.write_text(DOCUMENTS)
     assert names(file) == names(str(file)) == ["a", "c"]
@@ -77,7 +77,7 @@ def test_of_a_directory_its_files_in_order(tmp_path: Path) -> None:
     assert names(tmp_path) == ["first", "a", "c"]
 
 
-def test_files_of_other_tools_are_left_alone(tmp_path: Path) -> None:
+def test_manifests_from_ignores_other_files(tmp_path: Path) -> None:
     (tmp_path / "mkdocs.yml").write_text('a: !!python/name:material.extensions.emoji.twemoji ""')
     (tmp_path / "template.yaml").write_text("a: {{ .Values.b }}: c")
     (tmp_path / "compose.yaml").write_text("services: {a: {image: b}}")
@@ -89,32 +89,32 @@ def test_files_of_other_tools_are_left_alone(tmp_path: Path) -> None:
 def test_all_there_is_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "all.yaml"
     file.write_text(DOCUMENTS)
-    assert [m["metadata"]["name"] for m in manifests_from([file])] == ["a", "b", "c"]
+    assert [m["metadata"]["name"] for m in collect_manifests([file])] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("content", ["- a", "a: b", "kind: ConfigMap", "kind: List\nitems: [a]"])
-def test_where_all_is_wanted_there_is_nothing_else(content: str, tmp_path: Path) -> None:
+def test_manifests_from_without_filter_rejects_other_files(content: str, tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text(content)
     for source in (tmp_path, tmp_path / "other.yaml"):
         with pytest.raises(ConfigurationError, match=r"other\.yaml is no Kubernetes manifest: an object has apiVer"):
-            manifests_from([source])
+            collect_manifests([source])
 
 
-def test_where_all_is_wanted_there_is_something(tmp_path: Path) -> None:
+def test_manifests_from_empty_file_raises(tmp_path: Path) -> None:
     (tmp_path / "empty.yaml").write_text("---\n")
     with pytest.raises(ConfigurationError, match=r"empty\.yaml has no manifest$"):
-        manifests_from([tmp_path / "empty.yaml"])
+        collect_manifests([tmp_path / "empty.yaml"])
 
 
-def test_what_is_wrong_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manifests_from_error_names_the_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigurationError, match=rf"config/crd does not exist \(looked for in {tmp_path}\)"):
         names("config/crd")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigurationError, match=r"^empty has no ConfigMap$"):
         names("empty")
-    with pytest.raises(ConfigurationError, match=r"^Buoy has no ConfigMap or Secret$"):
-        manifests_from([Buoy], ("ConfigMap", "Secret"))
+    with pytest.raises(ConfigurationError, match=r"^Widget has no ConfigMap or Secret$"):
+        collect_manifests([Widget], ("ConfigMap", "Secret"))
     with pytest.raises(ConfigurationError, match=r"^the manifest of kind None has no ConfigMap$"):
         names({})
     (tmp_path / "template.yaml").write_text("kind: ConfigMap\na: {{ .Values.b }}: c")

@@ -7,85 +7,90 @@ import sys
 import pytest
 from msgspec.structs import force_setattr
 
-from framework_support.buoy import Buoy
-from framework_support.world import World, key, settle
+from framework_support.controller_env import ControllerEnv, drain_event_loop, key
+from framework_support.widget import Widget
 from steersman.api.core_v1 import ConfigMap
 from steersman.meta import FrozenDict, ObjectMeta
 from steersman_testing import CacheMutated, detect_mutations, virtual_time
-from steersman_testing.mutation import watch_all_caches
+from steersman_testing.mutation import detect_mutations_in_all_caches
 
 
 @virtual_time
-async def test_a_cache_that_nobody_changed_passes() -> None:
-    world = World()
-    world.make("a")
-    async with world.cache_running(Buoy):
+async def test_unchanged_cache_passes() -> None:
+    world = ControllerEnv()
+    world.create_widgets("a")
+    async with world.running_cache(Widget):
         with detect_mutations(world.cache):
-            world.make("b")
-            await settle()
+            world.create_widgets("b")
+            await drain_event_loop()
 
 
 @virtual_time
-async def test_a_back_door_is_noticed() -> None:
-    world = World()
-    world.make("a")
-    async with world.cache_running(Buoy):
-        found = world.cache.informer(Buoy).store.get(key("a"))
+async def test_forced_setattr_is_detected() -> None:
+    world = ControllerEnv()
+    world.create_widgets("a")
+    async with world.running_cache(Widget):
+        found = world.cache.informer(Widget).store.get(key("a"))
         assert found is not None
         with pytest.raises(AttributeError):
             found.spec.depth = 3  # pyright: ignore[reportAttributeAccessIssue]
-        with pytest.raises(CacheMutated, match="Buoy sea/a of the cache was changed"), detect_mutations(world.cache):
+        with (
+            pytest.raises(CacheMutated, match="Widget orders/a of the cache was changed"),
+            detect_mutations(world.cache),
+        ):
             force_setattr(found.spec, "depth", 3)
 
 
 @virtual_time
-async def test_a_mapping_that_is_changed_is_noticed() -> None:
-    world = World()
-    await world.client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="sea"), data=FrozenDict({"x": "y"})))
-    async with world.cache_running(ConfigMap):
+async def test_changed_mapping_is_detected() -> None:
+    world = ControllerEnv()
+    await world.client.create(
+        ConfigMap(metadata=ObjectMeta(name="a", namespace="orders"), data=FrozenDict({"x": "y"}))
+    )
+    async with world.running_cache(ConfigMap):
         found = world.cache.informer(ConfigMap).store.get(key("a"))
         assert found is not None
         data: dict[str, str] = found.data
         with pytest.raises(TypeError):
             data["x"] = "z"
-        with pytest.raises(CacheMutated, match="ConfigMap sea/a"), detect_mutations(world.cache):
+        with pytest.raises(CacheMutated, match="ConfigMap orders/a"), detect_mutations(world.cache):
             dict[str, str].__setitem__(data, "x", "z")
 
 
 @virtual_time
-async def test_what_was_replaced_meanwhile_was_watched_too() -> None:
-    world = World()
-    world.make("a")
-    async with world.cache_running(Buoy):
-        found = world.cache.informer(Buoy).store.get(key("a"))
+async def test_replaced_object_is_checked() -> None:
+    world = ControllerEnv()
+    world.create_widgets("a")
+    async with world.running_cache(Widget):
+        found = world.cache.informer(Widget).store.get(key("a"))
         assert found is not None
-        with pytest.raises(CacheMutated, match="sea/a"), detect_mutations(world.cache):
+        with pytest.raises(CacheMutated, match="orders/a"), detect_mutations(world.cache):
             force_setattr(found.spec, "depth", 3)
-            await world.client.delete(Buoy, key("a"))
-            await settle()
-            assert world.cache.informer(Buoy).store.get(key("a")) is None
+            await world.client.delete(Widget, key("a"))
+            await drain_event_loop()
+            assert world.cache.informer(Widget).store.get(key("a")) is None
 
 
 @virtual_time
-async def test_what_is_gone_is_not_kept() -> None:
-    world = World()
-    world.make("a")
-    async with world.cache_running(Buoy):
-        with watch_all_caches():
-            found = world.cache.informer(Buoy).store.get(key("a"))
-            await world.client.delete(Buoy, key("a"))
-            await settle()
+async def test_deleted_object_is_not_retained() -> None:
+    world = ControllerEnv()
+    world.create_widgets("a")
+    async with world.running_cache(Widget):
+        with detect_mutations_in_all_caches():
+            found = world.cache.informer(Widget).store.get(key("a"))
+            await world.client.delete(Widget, key("a"))
+            await drain_event_loop()
             # By this variable, and by the argument: a sweep would keep all that ever was.
             assert sys.getrefcount(found) == 2
 
 
 @virtual_time
-async def test_what_comes_during_the_block_is_watched_too() -> None:
-    world = World()
-    async with world.cache_running(Buoy):
-        with pytest.raises(CacheMutated, match="sea/late"), detect_mutations(world.cache):
-            world.make("late")
-            await settle()
-            found = world.cache.informer(Buoy).store.get(key("late"))
+async def test_object_added_during_block_is_checked() -> None:
+    world = ControllerEnv()
+    async with world.running_cache(Widget):
+        with pytest.raises(CacheMutated, match="orders/late"), detect_mutations(world.cache):
+            world.create_widgets("late")
+            await drain_event_loop()
+            found = world.cache.informer(Widget).store.get(key("late"))
             assert found is not None
             force_setattr(found.spec, "depth", 3)

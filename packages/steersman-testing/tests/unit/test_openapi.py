@@ -19,7 +19,7 @@ PREFIX = "#/components/schemas/"
 
 
 def get(server: InMemoryApiServer, path: str) -> Any:
-    response = server.answer(HttpRequest(method="GET", path=path.partition("?")[0]))
+    response = server.handle(HttpRequest(method="GET", path=path.partition("?")[0]))
     assert response.status == 200, path
     return json.loads(response.body)
 
@@ -40,8 +40,8 @@ def references(value: Any) -> Iterator[str]:
 
 
 def gvk(schema: Any) -> list[tuple[str, str, str]]:
-    told = schema.get("x-kubernetes-group-version-kind", [])
-    return [(k["group"], k["version"], k["kind"]) for k in told]
+    gvks = schema.get("x-kubernetes-group-version-kind", [])
+    return [(k["group"], k["version"], k["kind"]) for k in gvks]
 
 
 def definition(colours: list[str]) -> dict[str, Any]:
@@ -51,17 +51,17 @@ def definition(colours: list[str]) -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": "buoys.sea.example.com"},
+        "metadata": {"name": "widgets.shop.example.com"},
         "spec": {
-            "group": "sea.example.com",
+            "group": "shop.example.com",
             "scope": "Namespaced",
-            "names": {"kind": "Buoy", "plural": "buoys"},
+            "names": {"kind": "Widget", "plural": "widgets"},
             "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
         },
     }
 
 
-def test_every_built_in_kind_is_described_with_all_that_it_refers_to() -> None:
+def test_openapi_describes_built_in_kinds_completely() -> None:
     server, described = InMemoryApiServer(), set[tuple[str, str, str]]()
     for path in get(server, "/openapi/v3")["paths"]:
         found = document(server, path)
@@ -72,7 +72,7 @@ def test_every_built_in_kind_is_described_with_all_that_it_refers_to() -> None:
     assert wanted <= described
 
 
-def test_enums_are_told_as_a_running_server_tells_them() -> None:
+def test_openapi_publishes_enums() -> None:
     schemas = document(InMemoryApiServer(), "api/v1")["components"]["schemas"]
     assert "ClusterIP" in schemas["io.k8s.api.core.v1.ServiceSpec"]["properties"]["type"]["enum"]
 
@@ -80,32 +80,32 @@ def test_enums_are_told_as_a_running_server_tells_them() -> None:
 def test_a_custom_kind_is_described_by_its_definition() -> None:
     server = InMemoryApiServer()
     server.load(definition(["red"]))
-    found = document(server, "apis/sea.example.com/v1")
-    schema = found["components"]["schemas"]["com.example.sea.v1.Buoy"]
-    assert gvk(schema) == [("sea.example.com", "v1", "Buoy")]
+    found = document(server, "apis/shop.example.com/v1")
+    schema = found["components"]["schemas"]["com.example.orders.v1.Widget"]
+    assert gvk(schema) == [("shop.example.com", "v1", "Widget")]
     assert schema["properties"]["spec"]["properties"]["colour"]["enum"] == ["red"]
     assert schema["properties"]["apiVersion"]["description"].startswith("APIVersion defines")
-    patched = found["paths"]["/apis/sea.example.com/v1/namespaces/{namespace}/buoys/{name}"]["patch"]
+    patched = found["paths"]["/apis/shop.example.com/v1/namespaces/{namespace}/widgets/{name}"]["patch"]
     assert "fieldValidation" in {p["name"] for p in patched["parameters"]}
     assert "application/strategic-merge-patch+json" not in patched["requestBody"]["content"]
 
 
-def test_what_clients_have_kept_is_told_apart_from_what_changed() -> None:
+def test_openapi_hash_changes_with_the_schema() -> None:
     server, urls = InMemoryApiServer(), list[str]()
     server.load(definition(["red"]))
     for _ in range(2):
-        urls.append(get(server, "/openapi/v3")["paths"]["apis/sea.example.com/v1"]["serverRelativeURL"])
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/buoys.sea.example.com"
+        urls.append(get(server, "/openapi/v3")["paths"]["apis/shop.example.com/v1"]["serverRelativeURL"])
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.shop.example.com"
     changed = json.dumps({"spec": definition(["red", "green"])["spec"]}).encode()
     patch = HttpRequest(method="PATCH", path=path, body=changed, content_type="application/merge-patch+json")
-    assert server.answer(patch).status == 200
-    urls.append(get(server, "/openapi/v3")["paths"]["apis/sea.example.com/v1"]["serverRelativeURL"])
+    assert server.handle(patch).status == 200
+    urls.append(get(server, "/openapi/v3")["paths"]["apis/shop.example.com/v1"]["serverRelativeURL"])
     assert urls[0] == urls[1] != urls[2]
 
 
 @pytest.mark.parametrize("path", ["/openapi/v3/apis/nobody.example.com/v1", "/openapi/v2", "/openapi"])
-def test_what_is_not_published_is_not_found(path: str) -> None:
-    assert InMemoryApiServer().answer(HttpRequest(method="GET", path=path)).status == 404
+def test_openapi_unpublished_path_returns_404(path: str) -> None:
+    assert InMemoryApiServer().handle(HttpRequest(method="GET", path=path)).status == 404
 
 
 # Protobuf: a small encoder, from "Encoding" in the guide of Protocol Buffers.
@@ -132,7 +132,7 @@ def enveloped(api_version: str, kind: str, message: bytes) -> bytes:
     return b"k8s\x00" + field(1, named) + field(2, message)
 
 
-def test_a_config_map_in_protobuf_is_created_as_if_in_json() -> None:
+def test_protobuf_config_map_is_created() -> None:
     server = InMemoryApiServer()
     labels = field(11, field(1, "app") + field(2, "shop"))
     data = b"".join(field(2, field(1, k) + field(2, v)) for k, v in (("a", "1"), ("b", "")))
@@ -140,14 +140,14 @@ def test_a_config_map_in_protobuf_is_created_as_if_in_json() -> None:
     # Go sends what is empty, too: a creation time of zero is no time.
     body = enveloped("v1", "ConfigMap", field(1, field(1, "m") + field(8, b"") + labels) + data + binary)
     path = "/api/v1/namespaces/default/configmaps"
-    response = server.answer(HttpRequest(method="POST", path=path, body=body, content_type=PROTOBUF))
+    response = server.handle(HttpRequest(method="POST", path=path, body=body, content_type=PROTOBUF))
     made = json.loads(response.body)
     assert response.status == 201
     assert (made["metadata"]["name"], made["metadata"]["labels"]) == ("m", {"app": "shop"})
     assert (made["data"], made["binaryData"]) == ({"a": "1", "b": ""}, {"c": "AP8="})
 
 
-def test_numbers_times_and_what_is_either() -> None:
+def test_protobuf_decodes_int_or_string_and_times() -> None:
     port = field(1, "http") + field(3, 80) + field(4, field(1, 0) + field(2, 8080))
     named = field(1, "web") + field(3, 81) + field(4, field(1, 1) + field(3, "web"))
     spec = field(1, port) + field(1, named) + field(2, field(1, "app") + field(2, "shop")) + field(12, -1)
@@ -159,7 +159,7 @@ def test_numbers_times_and_what_is_either() -> None:
     assert made["spec"]["healthCheckNodePort"] == -1
 
 
-def test_quantities_and_what_is_not_known_yet() -> None:
+def test_protobuf_decodes_quantities_and_skips_unknown_fields() -> None:
     capacity = field(1, field(1, "storage") + field(2, field(1, "1Gi")))
     volume = field(2, capacity + field(999, "from a newer version"))
     made = decode_protobuf(enveloped("v1", "PersistentVolume", field(1, field(1, "v")) + volume))
@@ -177,9 +177,9 @@ def test_quantities_and_what_is_not_known_yet() -> None:
         (enveloped("v1", "ConfigMap", b"\x0c"), "wire type"),
     ],
 )
-def test_what_is_broken_is_refused(body: bytes, message: str) -> None:
+def test_protobuf_malformed_body_returns_400(body: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         decode_protobuf(body)
     path = "/api/v1/namespaces/default/configmaps"
     request = HttpRequest(method="POST", path=path, body=body, content_type=PROTOBUF)
-    assert InMemoryApiServer().answer(request).status == 400
+    assert InMemoryApiServer().handle(request).status == 400

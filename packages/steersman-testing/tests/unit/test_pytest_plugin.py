@@ -74,7 +74,7 @@ MUTATING = """
 """
 
 
-def declared() -> dict[str, str]:
+def entry_points() -> dict[str, str]:
     """The plugins that the package brings, by the names under which pytest registers them."""
     return tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
 
@@ -90,7 +90,7 @@ def clean(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     information = pytester.mkdir("installed") / "steersman-0.dist-info"
     information.mkdir()
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: steersman\nVersion: 0\n")
-    points = "".join(f"{name} = {value}\n" for name, value in declared().items())
+    points = "".join(f"{name} = {value}\n" for name, value in entry_points().items())
     (information / "entry_points.txt").write_text(f"[pytest11]\n{points}")
     monkeypatch.setenv("PYTHONPATH", str(information.parent), prepend=os.pathsep)
     pytester.syspathinsert(information.parent)
@@ -114,16 +114,14 @@ def configure(directory: pytest.Pytester, *lines: str) -> None:
 
 @pytest.mark.parametrize("loaded", [[], ["-p", PLUGIN]])
 @pytest.mark.parametrize("conftest", ["", f"pytest_plugins = ['{PLUGIN}']"])
-def test_it_is_there_once_however_often_it_is_asked_for(
-    clean: pytest.Pytester, loaded: list[str], conftest: str
-) -> None:
-    assert declared() == {PLUGIN: PLUGIN}, "pytest refuses a module that is asked for under two names"
+def test_plugin_loaded_twice_registers_once(clean: pytest.Pytester, loaded: list[str], conftest: str) -> None:
+    assert entry_points() == {PLUGIN: PLUGIN}, "pytest refuses a module that is asked for under two names"
     clean.makeconftest(conftest)
     clean.makepyfile("def test_it(apiserver): assert apiserver.requests == []")
     run(clean, *loaded).assert_outcomes(passed=1)
 
 
-def test_without_entry_points_it_is_asked_for(clean: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugin_without_autoload_needs_option(clean: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     clean.makepyfile("def test_it(apiserver): assert apiserver.requests == []")
     run(clean).assert_outcomes(errors=1)
@@ -160,7 +158,7 @@ def test_the_name_of_a_package_is_that_of_a_module(clean: pytest.Pytester) -> No
         ("greetings:Gretting", "greetings declares no kind Gretting (it declares: Greeting)"),
     ],
 )
-def test_a_wrong_option_is_told(clean: pytest.Pytester, source: str, said: str) -> None:
+def test_plugin_invalid_option_is_reported(clean: pytest.Pytester, source: str, said: str) -> None:
     configure(clean, f'steersman_crds = ["{source}"]')
     (clean.path / "other.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n")
     clean.makepyfile("def test_it(apiserver): pass")
@@ -171,7 +169,9 @@ def test_a_wrong_option_is_told(clean: pytest.Pytester, source: str, said: str) 
     result.stdout.no_fnmatch_line("*pytest_plugin.py*")
 
 
-def test_missing_binaries_are_told_in_a_line(clean: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plugin_missing_binaries_are_reported_in_one_line(
+    clean: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     clean.makepyfile("def test_one(envtest): pass\ndef test_two(envtest_namespace): pass")
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(clean.path))
     result = run(clean)
@@ -181,12 +181,12 @@ def test_missing_binaries_are_told_in_a_line(clean: pytest.Pytester, monkeypatch
     result.stdout.no_fnmatch_line("*find_binaries*")
 
 
-def test_what_needs_the_real_server_is_marked(clean: pytest.Pytester) -> None:
+def test_plugin_marks_envtest_tests(clean: pytest.Pytester) -> None:
     clean.makepyfile("def test_one(envtest): pass\ndef test_two(envtest_namespace): pass\ndef test_three(): pass")
     run(clean, "-m", "not envtest").assert_outcomes(passed=1, deselected=2)
 
 
-def test_changed_objects_of_a_cache_fail_the_test_that_changed_them(clean: pytest.Pytester) -> None:
+def test_plugin_detects_mutated_cache_objects(clean: pytest.Pytester) -> None:
     clean.makepyfile(MUTATING)
     run(clean).assert_outcomes(passed=2)
     configure(clean, "steersman_detect_mutations = true")
@@ -195,14 +195,14 @@ def test_changed_objects_of_a_cache_fail_the_test_that_changed_them(clean: pytes
     result.stdout.fnmatch_lines(["E *CacheMutated: ConfigMap default/a of the cache was changed: *"])
 
 
-def test_it_works_beside_pytest_asyncio(clean: pytest.Pytester) -> None:
+def test_plugin_works_with_pytest_asyncio(clean: pytest.Pytester) -> None:
     configure(clean, 'asyncio_mode = "auto"', 'steersman_crds = ["greetings"]')
     real_time = "\n    async def test_real_time(apiserver):\n        assert apiserver.requests == []\n"
     clean.makepyfile(IN_MEMORY + real_time)
     clean.runpytest_subprocess().assert_outcomes(passed=3)
 
 
-def test_who_does_not_use_it_imports_nothing_of_it(clean: pytest.Pytester) -> None:
+def test_plugin_unused_imports_no_framework(clean: pytest.Pytester) -> None:
     clean.makepyfile(
         """
         import sys
@@ -217,14 +217,14 @@ def test_who_does_not_use_it_imports_nothing_of_it(clean: pytest.Pytester) -> No
     clean.runpytest_subprocess(*options("-pno:anyio")).assert_outcomes(passed=1)
 
 
-def test_it_can_be_left_out(clean: pytest.Pytester) -> None:
+def test_plugin_can_be_disabled(clean: pytest.Pytester) -> None:
     clean.makepyfile("def test_it(apiserver): pass")
     result = run(clean, f"-pno:{PLUGIN}")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines(["*fixture 'apiserver' not found"])
 
 
-def test_what_the_operator_asks_is_recorded(clean: pytest.Pytester) -> None:
+def test_plugin_records_operator_requests(clean: pytest.Pytester) -> None:
     configure(clean, 'steersman_crds = ["greetings"]', 'steersman_rbac_user = "system:serviceaccount:a:operator"')
     clean.makepyfile("""
         import pytest
@@ -246,7 +246,7 @@ def test_what_the_operator_asks_is_recorded(clean: pytest.Pytester) -> None:
     ]
 
 
-def test_whose_requests_are_recorded_must_be_said(clean: pytest.Pytester) -> None:
+def test_plugin_recording_requires_user_option(clean: pytest.Pytester) -> None:
     clean.makepyfile("def test_it(): pass")
     result = run(clean, "--steersman-rbac", "rbac.json")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

@@ -20,20 +20,20 @@ from steersman.meta import ObjectKey, ObjectMeta
 from steersman_testing import InMemoryApiServer, matching
 from steersman_testing.apiserver.access.authorization import RBAC
 from steersman_testing.serving import ApiEndpoint, serve
-from steersman_testing.serving.connection import LONGEST_BODY
+from steersman_testing.serving.server_connection import MAX_BODY_BYTES
 
-MAPS = "/api/v1/namespaces/default/configmaps"
+CONFIG_MAPS_PATH = "/api/v1/namespaces/default/configmaps"
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 REVIEW = b'{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
 HOOK = "https://hook.example.com/"
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 """Seconds for an answer, on a machine that does other things."""
 
 Values = str | tuple[str, ...]
 """Of a header: once, or several times."""
 
 
-class Told(NamedTuple):
+class RawResponse(NamedTuple):
     """An answer as it came over the socket."""
 
     status: int
@@ -44,12 +44,12 @@ class Told(NamedTuple):
     def json(self) -> Any:
         return json.loads(self.body)
 
-    def all(self, name: str) -> list[str]:
+    def header_values(self, name: str) -> list[str]:
         """The values of a header."""
         return [v for n, v in self.headers if n.lower() == name]
 
 
-class Line:
+class RawConnection:
     """A connection, byte by byte."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -63,47 +63,47 @@ class Line:
             lines += [f"{name.replace('_', '-')}: {value}" for value in each]
         self.writer.write("\r\n".join([*lines, "", ""]).encode() + body)
 
-    async def read(self, *, head_only: bool = False) -> Told:
+    async def read(self, *, head_only: bool = False) -> RawResponse:
         """The next answer; of a stream its head alone."""
         lines = (await until(self.reader, b"\r\n\r\n")).decode().split("\r\n")
-        headers = [(n, v) for n, _, v in (line.partition(": ") for line in lines[1:] if line)]
-        told = Told(int(lines[0].split()[1]), headers, b"")
-        if head_only or not told.all("content-length"):
-            return told
-        return told._replace(body=await self.reader.readexactly(int(told.all("content-length")[0])))
+        headers = [(n, v) for n, _, v in (connection.partition(": ") for connection in lines[1:] if connection)]
+        response = RawResponse(int(lines[0].split()[1]), headers, b"")
+        if head_only or not response.header_values("content-length"):
+            return response
+        return response._replace(body=await self.reader.readexactly(int(response.header_values("content-length")[0])))
 
-    async def ask(self, method: str, path: str, body: bytes = b"", **headers: Values) -> Told:
+    async def request(self, method: str, path: str, body: bytes = b"", **headers: Values) -> RawResponse:
         """The answer to a request."""
         self.write(method, path, body, **headers)
         return await self.read()
 
-    async def chunk(self) -> bytes:
+    async def read_chunk(self) -> bytes:
         """The next chunk of a stream."""
         size = int(await until(self.reader, b"\r\n"), 16)
         return (await self.reader.readexactly(size + 2))[:-2]
 
 
 async def until(reader: asyncio.StreamReader, end: bytes) -> bytes:
-    return await asyncio.wait_for(reader.readuntil(end), PATIENCE)
+    return await asyncio.wait_for(reader.readuntil(end), TIMEOUT_SECONDS)
 
 
 @asynccontextmanager
-async def dialled(server: InMemoryApiServer) -> AsyncGenerator[Line]:
-    async with serve(server) as endpoint, line_to(endpoint) as line:
-        yield line
+async def connected_client(server: InMemoryApiServer) -> AsyncGenerator[RawConnection]:
+    async with serve(server) as endpoint, open_connection(endpoint) as connection:
+        yield connection
 
 
 @asynccontextmanager
-async def line_to(endpoint: ApiEndpoint) -> AsyncGenerator[Line]:
+async def open_connection(endpoint: ApiEndpoint) -> AsyncGenerator[RawConnection]:
     reader, writer = await asyncio.open_connection("127.0.0.1", int(endpoint.url.rpartition(":")[2]))
     try:
-        yield Line(reader, writer)
+        yield RawConnection(reader, writer)
     finally:
         writer.close()
 
 
 @asynccontextmanager
-async def connected(endpoint: ApiEndpoint, home: Path) -> AsyncGenerator[Transport]:
+async def connected_transport(endpoint: ApiEndpoint, home: Path) -> AsyncGenerator[Transport]:
     """As any program gets there: by the kubeconfig."""
     kubeconfig = home / "kubeconfig"
     kubeconfig.write_text(endpoint.kubeconfig)
@@ -116,9 +116,9 @@ def config_map(name: str, **more: Any) -> bytes:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-async def test_both_doors_lead_to_the_same_objects(tls: bool, tmp_path: Path) -> None:
+async def test_socket_and_transport_share_objects(tls: bool, tmp_path: Path) -> None:
     server, key = InMemoryApiServer(), ObjectKey("default", "a")
-    async with serve(server, tls=tls) as endpoint, connected(endpoint, tmp_path) as transport:
+    async with serve(server, tls=tls) as endpoint, connected_transport(endpoint, tmp_path) as transport:
         made = await Client(transport).create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
         assert server.read(ConfigMap, key) == made
         await Client(server).delete(ConfigMap, key)
@@ -126,20 +126,20 @@ async def test_both_doors_lead_to_the_same_objects(tls: bool, tmp_path: Path) ->
             await Client(transport).get(ConfigMap, key)
 
 
-async def test_who_does_not_know_the_authority_trusts_nobody(tmp_path: Path) -> None:
+async def test_untrusted_authority_is_rejected(tmp_path: Path) -> None:
     async with serve(InMemoryApiServer(), tls=True) as endpoint:
         stranger = ApiEndpoint(endpoint.url)
-        async with connected(stranger, tmp_path) as transport:
+        async with connected_transport(stranger, tmp_path) as transport:
             with pytest.raises(ConnectionFailed, match="certificate"):
                 await transport.request(HttpRequest(method="GET", path="/readyz"))
 
 
-async def test_requests_on_one_connection_are_answered_in_their_order() -> None:
-    async with dialled(InMemoryApiServer()) as line:
+async def test_pipelined_requests_are_processed_in_order() -> None:
+    async with connected_client(InMemoryApiServer()) as connection:
         # More than are taken in at once.
         for number in range(40):
-            line.write("POST", MAPS, config_map(f"m{number}"))
-        names = [(await line.read()).json["metadata"]["name"] for _ in range(40)]
+            connection.write("POST", CONFIG_MAPS_PATH, config_map(f"m{number}"))
+        names = [(await connection.read()).json["metadata"]["name"] for _ in range(40)]
     assert names == [f"m{number}" for number in range(40)]
 
 
@@ -151,69 +151,67 @@ async def test_requests_on_one_connection_are_answered_in_their_order() -> None:
         (b"GET / HTTP/1.1\r\nHost: a\r\nLong: " + b"x" * 2**20 + b"\r\n\r\n", 400, "header is too long"),
     ],
 )
-async def test_what_cannot_be_read_is_refused_and_the_connection_closed(
-    sent: bytes, status: int, message: str
-) -> None:
-    async with dialled(InMemoryApiServer()) as line:
-        line.writer.write(sent)
-        told = await line.read()
-        assert told.status == status
-        assert message in told.json["message"]
-        assert await asyncio.wait_for(line.reader.read(), PATIENCE) == b""
+async def test_malformed_request_closes_connection(sent: bytes, status: int, message: str) -> None:
+    async with connected_client(InMemoryApiServer()) as connection:
+        connection.writer.write(sent)
+        response = await connection.read()
+        assert response.status == status
+        assert message in response.json["message"]
+        assert await asyncio.wait_for(connection.reader.read(), TIMEOUT_SECONDS) == b""
 
 
-async def test_a_body_that_is_too_large_is_refused_and_the_next_one_is_read() -> None:
-    async with dialled(InMemoryApiServer()) as line:
-        told = await line.ask("POST", MAPS, b"x" * (LONGEST_BODY + 1))
-        assert (told.status, told.json["reason"]) == (413, "RequestEntityTooLarge")
-        assert (await line.ask("POST", MAPS, config_map("a"))).status == 201
+async def test_oversized_body_returns_413_and_connection_stays() -> None:
+    async with connected_client(InMemoryApiServer()) as connection:
+        response = await connection.request("POST", CONFIG_MAPS_PATH, b"x" * (MAX_BODY_BYTES + 1))
+        assert (response.status, response.json["reason"]) == (413, "RequestEntityTooLarge")
+        assert (await connection.request("POST", CONFIG_MAPS_PATH, config_map("a"))).status == 201
 
 
-async def test_who_waits_for_leave_to_send_gets_it() -> None:
-    async with dialled(InMemoryApiServer()) as line:
+async def test_expect_continue_is_honoured() -> None:
+    async with connected_client(InMemoryApiServer()) as connection:
         body = config_map("a")
-        head = f"POST {MAPS} HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
-        line.writer.write(head.encode())
-        assert await until(line.reader, b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-        line.writer.write(body)
-        assert (await line.read()).status == 201
+        head = f"POST {CONFIG_MAPS_PATH} HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.writer.write(head.encode())
+        assert await until(connection.reader, b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.writer.write(body)
+        assert (await connection.read()).status == 201
 
 
-async def test_a_head_is_all_that_head_gets() -> None:
-    async with dialled(InMemoryApiServer()) as line:
-        line.write("HEAD", "/readyz")
-        told = await line.read(head_only=True)
-        assert (told.status, told.all("content-length")) == (200, ["2"])
-        assert (await line.ask("GET", "/readyz")).body == b"ok"
+async def test_head_request_returns_headers_only() -> None:
+    async with connected_client(InMemoryApiServer()) as connection:
+        connection.write("HEAD", "/readyz")
+        response = await connection.read(head_only=True)
+        assert (response.status, response.header_values("content-length")) == (200, ["2"])
+        assert (await connection.request("GET", "/readyz")).body == b"ok"
 
 
-async def test_an_old_client_gets_a_watch_without_chunks() -> None:
+async def test_http10_client_gets_unchunked_watch() -> None:
     server = InMemoryApiServer()
-    async with dialled(server) as line:
-        line.version = "1.0"
-        line.write("GET", f"{MAPS}?watch=true&timeoutSeconds=1")
-        told = await line.read(head_only=True)
-        assert told.all("transfer-encoding") == []
-        assert told.all("connection") == ["close"]
+    async with connected_client(server) as connection:
+        connection.version = "1.0"
+        connection.write("GET", f"{CONFIG_MAPS_PATH}?watch=true&timeoutSeconds=1")
+        response = await connection.read(head_only=True)
+        assert response.header_values("transfer-encoding") == []
+        assert response.header_values("connection") == ["close"]
         server.load(json.loads(config_map("a")))
-        assert json.loads(await until(line.reader, b"\n"))["type"] == "ADDED"
-        assert await asyncio.wait_for(line.reader.read(), PATIENCE) == b""
+        assert json.loads(await until(connection.reader, b"\n"))["type"] == "ADDED"
+        assert await asyncio.wait_for(connection.reader.read(), TIMEOUT_SECONDS) == b""
 
 
-async def test_a_watch_is_told_each_change_at_once_and_ends_in_order_with_the_server() -> None:
+async def test_watch_streams_each_change_until_server_stops() -> None:
     async with AsyncExitStack() as lines:
-        async with serve(InMemoryApiServer()) as endpoint, line_to(endpoint) as other:
-            line = await lines.enter_async_context(line_to(endpoint))
-            line.write("GET", f"{MAPS}?watch=true")
-            assert (await line.read()).all("transfer-encoding") == ["chunked"]
+        async with serve(InMemoryApiServer()) as endpoint, open_connection(endpoint) as other:
+            connection = await lines.enter_async_context(open_connection(endpoint))
+            connection.write("GET", f"{CONFIG_MAPS_PATH}?watch=true")
+            assert (await connection.read()).header_values("transfer-encoding") == ["chunked"]
             for name in ("a", "b"):
-                assert (await other.ask("POST", MAPS, config_map(name))).status == 201
-                event = json.loads(await line.chunk())
+                assert (await other.request("POST", CONFIG_MAPS_PATH, config_map(name))).status == 201
+                event = json.loads(await connection.read_chunk())
                 assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", name)
-        assert await asyncio.wait_for(line.reader.read(), PATIENCE) == b"0\r\n\r\n"
+        assert await asyncio.wait_for(connection.reader.read(), TIMEOUT_SECONDS) == b"0\r\n\r\n"
 
 
-async def test_a_watch_that_is_just_being_opened_ends_with_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_watch_opened_during_stop_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     server, asked, opened = InMemoryApiServer(), asyncio.Event(), asyncio.Event()
     stream = server.stream
 
@@ -225,103 +223,109 @@ async def test_a_watch_that_is_just_being_opened_ends_with_the_server(monkeypatc
             yield lines
 
     monkeypatch.setattr(server, "stream", slowly)
-    async with AsyncExitStack() as lines, asyncio.timeout(PATIENCE):
+    async with AsyncExitStack() as lines, asyncio.timeout(TIMEOUT_SECONDS):
         async with serve(server) as endpoint:
-            line = await lines.enter_async_context(line_to(endpoint))
-            line.write("GET", f"{MAPS}?watch=true")
+            connection = await lines.enter_async_context(open_connection(endpoint))
+            connection.write("GET", f"{CONFIG_MAPS_PATH}?watch=true")
             await asked.wait()
             # Once the server has begun to stop.
             asyncio.get_running_loop().call_soon(opened.set)
-        assert (await line.read()).all("transfer-encoding") == ["chunked"]
-        assert await line.reader.read() == b"0\r\n\r\n"
+        assert (await connection.read()).header_values("transfer-encoding") == ["chunked"]
+        assert await connection.reader.read() == b"0\r\n\r\n"
 
 
-async def test_a_reader_who_does_not_read_keeps_nobody_waiting() -> None:
+async def test_slow_reader_does_not_block_others() -> None:
     server = InMemoryApiServer()
-    async with serve(server) as endpoint, line_to(endpoint) as line, line_to(endpoint) as other:
-        line.write("GET", f"{MAPS}?watch=true")
-        await line.read()
+    async with serve(server) as endpoint, open_connection(endpoint) as connection, open_connection(endpoint) as other:
+        connection.write("GET", f"{CONFIG_MAPS_PATH}?watch=true")
+        await connection.read()
         # More than any buffer between the two takes.
         large = "x" * 500_000
         for number in range(30):
-            told = await asyncio.wait_for(
-                other.ask("POST", MAPS, config_map(f"m{number}", data={"a": large})), PATIENCE
+            response = await asyncio.wait_for(
+                other.request("POST", CONFIG_MAPS_PATH, config_map(f"m{number}", data={"a": large})), TIMEOUT_SECONDS
             )
-            assert told.status == 201
-        seen = [json.loads(await line.chunk())["object"]["metadata"]["name"] for _ in range(30)]
+            assert response.status == 201
+        seen = [json.loads(await connection.read_chunk())["object"]["metadata"]["name"] for _ in range(30)]
     assert seen == [f"m{number}" for number in range(30)]
 
 
-async def test_a_client_that_goes_away_ends_its_watch() -> None:
+async def test_disconnected_client_ends_watch() -> None:
     server = InMemoryApiServer()
     async with serve(server) as endpoint:
-        async with line_to(endpoint) as line:
-            line.write("GET", f"{MAPS}?watch=true")
-            await line.read()
-        async with asyncio.timeout(PATIENCE):
+        async with open_connection(endpoint) as connection:
+            connection.write("GET", f"{CONFIG_MAPS_PATH}?watch=true")
+            await connection.read()
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             while server.break_watches():
                 await asyncio.sleep(0.01)
 
 
-async def test_faults_that_a_test_asks_for_reach_the_socket() -> None:
+async def test_injected_faults_reach_the_socket() -> None:
     server = InMemoryApiServer()
     server.fail_next(matching("GET", "/configmaps"), 429)
     server.fail_next(matching("GET", "/configmaps"), ConnectionFailed("cut"))
-    async with dialled(server) as line:
-        assert (await line.ask("GET", MAPS)).status == 429
-        line.write("GET", MAPS)
+    async with connected_client(server) as connection:
+        assert (await connection.request("GET", CONFIG_MAPS_PATH)).status == 429
+        connection.write("GET", CONFIG_MAPS_PATH)
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
-            await line.read()
+            await connection.read()
 
 
-async def test_a_bearer_token_says_who_asks() -> None:
+async def test_bearer_token_identifies_user() -> None:
     server = InMemoryApiServer()
     server.reviews.users["secret"] = {"username": "ann"}
-    async with dialled(server) as line:
-        told = await line.ask("GET", MAPS, Authorization="Bearer secret")
-        assert (told.status, told.json["reason"]) == (403, "Forbidden")
-        assert 'User "ann" cannot list' in told.json["message"]
-        assert (await line.ask("GET", MAPS, Authorization="Bearer other")).status == 401
-        assert (await line.ask("GET", MAPS, Authorization="Basic YTpi")).status == 401
+    async with connected_client(server) as connection:
+        response = await connection.request("GET", CONFIG_MAPS_PATH, Authorization="Bearer secret")
+        assert (response.status, response.json["reason"]) == (403, "Forbidden")
+        assert 'User "ann" cannot list' in response.json["message"]
+        assert (await connection.request("GET", CONFIG_MAPS_PATH, Authorization="Bearer other")).status == 401
+        assert (await connection.request("GET", CONFIG_MAPS_PATH, Authorization="Basic YTpi")).status == 401
 
 
-async def test_who_has_a_token_acts_as_whom_the_roles_allow() -> None:
+async def test_impersonation_requires_permission() -> None:
     server = InMemoryApiServer()
     server.reviews.users["secret"] = {"username": "ann"}
     rule = {"apiGroups": [""], "resources": ["users"], "resourceNames": ["bob"], "verbs": ["impersonate"]}
     server.grant(
         "ann", {"kind": "ClusterRole", "apiVersion": f"{RBAC}/v1", "metadata": {"name": "r"}, "rules": [rule]}
     )
-    async with dialled(server) as line:
-        told = await line.ask("POST", WHOAMI, REVIEW, Authorization="Bearer secret", Impersonate_User="bob")
-        assert told.json["status"]["userInfo"]["username"] == "bob"
-        told = await line.ask("GET", MAPS, Authorization="Bearer secret", Impersonate_User="bob")
-        assert 'User "bob" cannot list' in told.json["message"]
-        told = await line.ask("GET", MAPS, Authorization="Bearer secret", Impersonate_User="eve")
-        assert (told.status, told.json["reason"]) == (403, "Forbidden")
-        assert 'User "ann" cannot impersonate resource "users"' in told.json["message"]
+    async with connected_client(server) as connection:
+        response = await connection.request(
+            "POST", WHOAMI, REVIEW, Authorization="Bearer secret", Impersonate_User="bob"
+        )
+        assert response.json["status"]["userInfo"]["username"] == "bob"
+        response = await connection.request(
+            "GET", CONFIG_MAPS_PATH, Authorization="Bearer secret", Impersonate_User="bob"
+        )
+        assert 'User "bob" cannot list' in response.json["message"]
+        response = await connection.request(
+            "GET", CONFIG_MAPS_PATH, Authorization="Bearer secret", Impersonate_User="eve"
+        )
+        assert (response.status, response.json["reason"]) == (403, "Forbidden")
+        assert 'User "ann" cannot impersonate resource "users"' in response.json["message"]
 
 
-async def test_an_administrator_acts_as_somebody_else() -> None:
+async def test_administrator_can_impersonate() -> None:
     headers: dict[str, Values] = {
         "Impersonate-User": "ann",
         "Impersonate-Uid": "7",
         "Impersonate-Group": ("sea", "harbour, and more"),
         "Impersonate-Extra-Example.com%2fship": "sloop",
     }
-    async with dialled(InMemoryApiServer()) as line:
-        told = await line.ask("POST", WHOAMI, REVIEW, **headers)
-        assert told.json["status"]["userInfo"] == {
+    async with connected_client(InMemoryApiServer()) as connection:
+        response = await connection.request("POST", WHOAMI, REVIEW, **headers)
+        assert response.json["status"]["userInfo"] == {
             "username": "ann",
             "uid": "7",
             "groups": ["sea", "harbour, and more", "system:authenticated"],
             "extra": {"example.com/ship": ["sloop"]},
         }
-        told = await line.ask("POST", WHOAMI, REVIEW)
-        assert told.json["status"]["userInfo"]["username"] == "kubernetes-admin"
-        told = await line.ask("POST", WHOAMI, REVIEW, Impersonate_Group="sea")
-        assert told.status == 500
-        assert "without impersonating a user" in told.json["message"]
+        response = await connection.request("POST", WHOAMI, REVIEW)
+        assert response.json["status"]["userInfo"]["username"] == "kubernetes-admin"
+        response = await connection.request("POST", WHOAMI, REVIEW, Impersonate_Group="sea")
+        assert response.status == 500
+        assert "without impersonating a user" in response.json["message"]
 
 
 def warning(*texts: str) -> InMemoryApiServer:
@@ -355,57 +359,61 @@ def warning(*texts: str) -> InMemoryApiServer:
     ],
 )
 async def test_warnings_are_headers(texts: tuple[str, ...], headers: list[str]) -> None:
-    async with dialled(warning(*texts)) as line:
-        told = await line.ask("POST", MAPS, config_map("a"))
-    assert (told.status, told.all("warning")) == (201, headers)
+    async with connected_client(warning(*texts)) as connection:
+        response = await connection.request("POST", CONFIG_MAPS_PATH, config_map("a"))
+    assert (response.status, response.header_values("warning")) == (201, headers)
 
 
 async def test_our_client_reads_these_warnings(tmp_path: Path) -> None:
-    async with serve(warning('say "no"')) as endpoint, connected(endpoint, tmp_path) as transport:
-        response = await transport.request(HttpRequest(method="POST", path=MAPS, body=config_map("a")))
+    async with serve(warning('say "no"')) as endpoint, connected_transport(endpoint, tmp_path) as transport:
+        response = await transport.request(HttpRequest(method="POST", path=CONFIG_MAPS_PATH, body=config_map("a")))
     assert response.warnings == ('say "no"',)
 
 
-async def test_who_names_no_field_manager_has_that_of_the_program() -> None:
-    async with dialled(InMemoryApiServer()) as line:
-        told = await line.ask("POST", MAPS, config_map("a", data={"k": "v"}), User_Agent="kubectl/v1.36 (linux)")
-        assert [m["manager"] for m in told.json["metadata"]["managedFields"]] == ["kubectl"]
-        told = await line.ask("POST", f"{MAPS}?fieldManager=me", config_map("b", data={"k": "v"}), User_Agent="x/1")
-        assert [m["manager"] for m in told.json["metadata"]["managedFields"]] == ["me"]
+async def test_default_field_manager_is_user_agent() -> None:
+    async with connected_client(InMemoryApiServer()) as connection:
+        response = await connection.request(
+            "POST", CONFIG_MAPS_PATH, config_map("a", data={"k": "v"}), User_Agent="kubectl/v1.36 (linux)"
+        )
+        assert [m["manager"] for m in response.json["metadata"]["managedFields"]] == ["kubectl"]
+        response = await connection.request(
+            "POST", f"{CONFIG_MAPS_PATH}?fieldManager=me", config_map("b", data={"k": "v"}), User_Agent="x/1"
+        )
+        assert [m["manager"] for m in response.json["metadata"]["managedFields"]] == ["me"]
 
 
-async def test_of_parameters_that_come_twice_the_first_counts() -> None:
-    async with dialled(InMemoryApiServer()) as line:
+async def test_duplicate_query_parameter_uses_first() -> None:
+    async with connected_client(InMemoryApiServer()) as connection:
         for name in ("a", "b"):
-            await line.ask("POST", MAPS, config_map(name))
-        path = f"{MAPS}?fieldSelector=metadata.name%3Da&fieldSelector=metadata.name%3Db"
-        assert [i["metadata"]["name"] for i in (await line.ask("GET", path)).json["items"]] == ["a"]
+            await connection.request("POST", CONFIG_MAPS_PATH, config_map(name))
+        path = f"{CONFIG_MAPS_PATH}?fieldSelector=metadata.name%3Da&fieldSelector=metadata.name%3Db"
+        assert [i["metadata"]["name"] for i in (await connection.request("GET", path)).json["items"]] == ["a"]
 
 
-async def test_what_is_not_imitated_is_refused_and_named() -> None:
+async def test_unsupported_request_returns_501() -> None:
     server = InMemoryApiServer()
     pod: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
     server.load({**pod, "spec": {"containers": [{"name": "c", "image": "i"}]}})
-    async with dialled(server) as line:
+    async with connected_client(server) as connection:
         path = "/api/v1/namespaces/default/pods/p/exec?command=ls"
-        told = await line.ask("GET", path, Connection="Upgrade", Upgrade="websocket")
-    assert (told.status, told.json["reason"]) == (501, "NotImplemented")
-    assert "pods/exec" in told.json["message"]
+        response = await connection.request("GET", path, Connection="Upgrade", Upgrade="websocket")
+    assert (response.status, response.json["reason"]) == (501, "NotImplemented")
+    assert "pods/exec" in response.json["message"]
 
 
-async def test_a_bug_of_ours_is_an_answer_and_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_internal_error_returns_500(monkeypatch: pytest.MonkeyPatch) -> None:
     server = InMemoryApiServer()
 
     async def broken(_: HttpRequest) -> None:
         raise LookupError("oh")
 
     monkeypatch.setattr(server, "request", broken)
-    async with dialled(server) as line:
-        told = await line.ask("GET", MAPS)
-    assert (told.status, told.body) == (500, b"LookupError: oh\n")
+    async with connected_client(server) as connection:
+        response = await connection.request("GET", CONFIG_MAPS_PATH)
+    assert (response.status, response.body) == (500, b"LookupError: oh\n")
 
 
-async def test_a_port_that_is_taken_is_said() -> None:
+async def test_port_in_use_raises() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -430,7 +438,7 @@ async def test_the_kubeconfig_is_complete() -> None:
     [
         ("/readyz", "*/*", "text/plain; charset=utf-8"),
         ("/nowhere", "*/*", "text/plain; charset=utf-8"),
-        (MAPS, "application/json", "application/json"),
+        (CONFIG_MAPS_PATH, "application/json", "application/json"),
         (
             "/apis",
             "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json",
@@ -439,6 +447,6 @@ async def test_the_kubeconfig_is_complete() -> None:
         ("/apis", "application/json", "application/json"),
     ],
 )
-async def test_an_answer_says_what_it_is(path: str, accept: str, kind: str) -> None:
-    async with dialled(InMemoryApiServer()) as line:
-        assert (await line.ask("GET", path, Accept=accept)).all("content-type") == [kind]
+async def test_response_has_negotiated_content_type(path: str, accept: str, kind: str) -> None:
+    async with connected_client(InMemoryApiServer()) as connection:
+        assert (await connection.request("GET", path, Accept=accept)).header_values("content-type") == [kind]

@@ -11,14 +11,14 @@ import pytest
 from steersman.client import HttpRequest
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 from steersman_testing.apiserver.kinds import KindRegistry
-from steersman_testing.apiserver.printing.durations import shown_age, shown_duration
-from steersman_testing.apiserver.printing.json_path import find
+from steersman_testing.apiserver.printing.durations import human_age, human_duration
+from steersman_testing.apiserver.printing.json_path import find_results
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-SHIP: dict[str, Any] = {
-    "kind": "Ship",
-    "spec": {"sails": ["jib", "main", "spinnaker"], "crew": {"captain": "ann", "mate.first": "bob"}, "length": 12},
+WEB_APP: dict[str, Any] = {
+    "kind": "WebApp",
+    "spec": {"ports": ["jib", "main", "spinnaker"], "crew": {"owner": "ann", "mate.first": "bob"}, "length": 12},
     "status": {
         "conditions": [
             {"type": "Ready", "status": "True", "age": 3},
@@ -33,18 +33,18 @@ def definition(*columns: dict[str, Any]) -> dict[str, Any]:
     version: dict[str, Any] = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": kept}}
     if columns:
         version["additionalPrinterColumns"] = list(columns)
-    spec = {"group": "sea.example.com", "scope": "Namespaced", "versions": [version]}
-    names = {"kind": "Ship", "plural": "ships"}
+    spec = {"group": "shop.example.com", "scope": "Namespaced", "versions": [version]}
+    names = {"kind": "WebApp", "plural": "webapps"}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": "ships.sea.example.com"},
+        "metadata": {"name": "webapps.shop.example.com"},
         "spec": {**spec, "names": names},
     }
 
 
 def get(server: InMemoryApiServer, path: str, accept: str = TABLE, **query: str) -> Any:
-    response = server.answer(HttpRequest(method="GET", path=path, accept=accept, query=query))
+    response = server.handle(HttpRequest(method="GET", path=path, accept=accept, query=query))
     assert response.status == 200, response.body
     return json.loads(response.body)
 
@@ -62,7 +62,7 @@ def shown(server: InMemoryApiServer, plural: str, group: str = "") -> dict[str, 
 
 
 @virtual_time
-async def test_a_list_is_a_table_for_who_asks_for_one() -> None:
+async def test_list_as_table_has_rows_and_continue() -> None:
     runtime = virtual_runtime()
     server = InMemoryApiServer(runtime)
     for name in ("a", "b"):
@@ -77,17 +77,17 @@ async def test_a_list_is_a_table_for_who_asks_for_one() -> None:
 
 
 @pytest.mark.parametrize(("include", "kind"), [("Object", "ConfigMap"), ("Metadata", "PartialObjectMetadata")])
-def test_a_row_has_as_much_of_its_object_as_is_asked_for(include: str, kind: str) -> None:
+def test_table_include_object_is_honoured(include: str, kind: str) -> None:
     server = InMemoryApiServer()
     server.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}})
     path = "/api/v1/namespaces/default/configmaps/a"
     assert get(server, path, includeObject=include)["rows"][0]["object"]["kind"] == kind
     assert get(server, path, includeObject="None")["rows"][0]["object"] is None
-    refused = server.answer(HttpRequest(method="GET", path=path, accept=TABLE, query={"includeObject": "Some"}))
+    refused = server.handle(HttpRequest(method="GET", path=path, accept=TABLE, query={"includeObject": "Some"}))
     assert refused.status == 400
 
 
-def test_every_built_in_kind_has_as_many_cells_as_columns() -> None:
+def test_table_rows_match_columns_for_built_in_kinds() -> None:
     server = InMemoryApiServer(controllers=False)
     specs: dict[str, Any] = {
         "Pod": {"containers": [{"name": "c", "image": "i"}]},
@@ -109,7 +109,7 @@ def test_every_built_in_kind_has_as_many_cells_as_columns() -> None:
     assert tables >= len(specs) + 4
 
 
-def test_pods_are_told_by_what_their_containers_do() -> None:
+def test_pod_table_shows_container_status() -> None:
     server = InMemoryApiServer()
     pod: dict[str, Any] = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
     server.load({**pod, "spec": {"containers": [{"name": "c", "image": "i"}, {"name": "d", "image": "i"}]}})
@@ -123,7 +123,7 @@ def test_pods_are_told_by_what_their_containers_do() -> None:
     path = "/api/v1/namespaces/default/pods/p/status"
     body = json.dumps({"status": status}).encode()
     patch = HttpRequest(method="PATCH", path=path, body=body, content_type="application/merge-patch+json")
-    assert server.answer(patch).status == 200
+    assert server.handle(patch).status == 200
     cells = shown(server, "pods")
     assert {n: cells[n] for n in ("Ready", "Status", "Restarts", "IP")} == {
         "Ready": "1/2",
@@ -133,22 +133,22 @@ def test_pods_are_told_by_what_their_containers_do() -> None:
     }
 
 
-def test_a_custom_kind_has_the_columns_of_its_definition() -> None:
+def test_table_columns_follow_printer_columns() -> None:
     server = InMemoryApiServer()
     server.load(
         definition(
-            {"name": "Captain", "type": "string", "jsonPath": ".spec.crew.captain"},
-            {"name": "Sails", "type": "string", "jsonPath": ".spec.sails"},
+            {"name": "Owner", "type": "string", "jsonPath": ".spec.crew.owner"},
+            {"name": "Ports", "type": "string", "jsonPath": ".spec.ports"},
             {"name": "Length", "type": "integer", "jsonPath": ".spec.length", "priority": 1},
             {"name": "Ready", "type": "boolean", "jsonPath": ".status.conditions[0].status"},
             {"name": "None", "type": "string", "jsonPath": ".spec.none"},
         ),
-        {**SHIP, "apiVersion": "sea.example.com/v1", "metadata": {"name": "a"}},
+        {**WEB_APP, "apiVersion": "shop.example.com/v1", "metadata": {"name": "a"}},
     )
-    assert shown(server, "ships", "sea.example.com/v1") == {
+    assert shown(server, "webapps", "shop.example.com/v1") == {
         "Name": "a",
-        "Captain": "ann",
-        "Sails": '["jib","main","spinnaker"]',
+        "Owner": "ann",
+        "Ports": '["jib","main","spinnaker"]',
         "Length": 12,
         "Ready": None,
         "None": None,
@@ -157,8 +157,8 @@ def test_a_custom_kind_has_the_columns_of_its_definition() -> None:
 
 def test_a_custom_kind_without_columns_shows_its_age() -> None:
     server = InMemoryApiServer()
-    server.load(definition(), {**SHIP, "apiVersion": "sea.example.com/v1", "metadata": {"name": "a"}})
-    assert list(shown(server, "ships", "sea.example.com/v1")) == ["Name", "Age"]
+    server.load(definition(), {**WEB_APP, "apiVersion": "shop.example.com/v1", "metadata": {"name": "a"}})
+    assert list(shown(server, "webapps", "shop.example.com/v1")) == ["Name", "Age"]
 
 
 @virtual_time
@@ -174,9 +174,9 @@ async def test_of_a_watch_the_first_table_has_headers() -> None:
     assert [bool(e["object"]["columnDefinitions"]) for e in events] == [True, False]
 
 
-def test_what_nobody_accepts_is_refused() -> None:
+def test_unsupported_accept_returns_406() -> None:
     accept = "application/yaml"
-    refused = InMemoryApiServer().answer(HttpRequest(method="GET", path="/api/v1/namespaces", accept=accept))
+    refused = InMemoryApiServer().handle(HttpRequest(method="GET", path="/api/v1/namespaces", accept=accept))
     assert refused.status == 406
 
 
@@ -187,33 +187,33 @@ def test_what_nobody_accepts_is_refused() -> None:
         ("$.spec.length", [12]),
         (".spec['length']", [12]),
         (r".spec.crew.mate\.first", ["bob"]),
-        (".spec.crew['mate.first','captain']", ["bob", "ann"]),
-        (".spec.sails[0]", ["jib"]),
-        (".spec.sails[-1]", ["spinnaker"]),
-        (".spec.sails[0,2]", ["jib", "spinnaker"]),
-        (".spec.sails[1:]", ["main", "spinnaker"]),
-        (".spec.sails[::2]", ["jib", "spinnaker"]),
-        (".spec.sails[9]", []),
-        (".spec.sails[*]", ["jib", "main", "spinnaker"]),
+        (".spec.crew['mate.first','owner']", ["bob", "ann"]),
+        (".spec.ports[0]", ["jib"]),
+        (".spec.ports[-1]", ["spinnaker"]),
+        (".spec.ports[0,2]", ["jib", "spinnaker"]),
+        (".spec.ports[1:]", ["main", "spinnaker"]),
+        (".spec.ports[::2]", ["jib", "spinnaker"]),
+        (".spec.ports[9]", []),
+        (".spec.ports[*]", ["jib", "main", "spinnaker"]),
         (".spec.crew.*", ["ann", "bob"]),
         ('.status.conditions[?(@.type=="Ready")].status', ["True"]),
         (".status.conditions[?(@.type=='Ready')].status", ["True"]),
         (".status.conditions[?(@.age>3)].type", ["Afloat"]),
         (".status.conditions[?(@.age>='3')].type", []),
         (".status.conditions[?(@.missing)].type", []),
-        ("..status", [SHIP["status"], "True", "False"]),
+        ("..status", [WEB_APP["status"], "True", "False"]),
         (".nowhere.at.all", []),
         (".spec.length.unit", []),
     ],
 )
 def test_paths(path: str, found: list[Any]) -> None:
-    assert list(find(path, SHIP)) == found
+    assert list(find_results(path, WEB_APP)) == found
 
 
 @pytest.mark.parametrize("path", ["spec", ".spec[", ".spec[?(@.a==b)]", ".spec..", ".a b"])
-def test_what_is_no_path_is_said(path: str) -> None:
+def test_invalid_json_path_raises(path: str) -> None:
     with pytest.raises(ValueError, match="JSONPath"):
-        list(find(path, SHIP))
+        list(find_results(path, WEB_APP))
 
 
 @pytest.mark.parametrize(
@@ -242,9 +242,9 @@ def test_what_is_no_path_is_said(path: str) -> None:
     ],
 )
 def test_durations(seconds: int, text: str) -> None:
-    assert shown_duration(timedelta(seconds=seconds)) == text
+    assert human_duration(timedelta(seconds=seconds)) == text
 
 
 @pytest.mark.parametrize("timestamp", [None, "", "yesterday", "2026-01-01T00:00:00"])
-def test_an_age_that_cannot_be_told(timestamp: str | None) -> None:
-    assert shown_age(timestamp, NOW) == "<unknown>"
+def test_invalid_timestamp_age_is_unknown(timestamp: str | None) -> None:
+    assert human_age(timestamp, NOW) == "<unknown>"

@@ -12,10 +12,10 @@ import pytest
 
 from steersman_testing.virtual_clock import (
     EPOCH,
-    MOST_TURNS,
+    MAX_LOOP_ITERATIONS,
     VirtualClock,
     VirtualDeadlock,
-    VirtualStandstill,
+    VirtualLivelock,
     VirtualTimeLimit,
     run_virtual,
     virtual_runtime,
@@ -23,13 +23,13 @@ from steersman_testing.virtual_clock import (
 )
 
 
-def test_hours_pass_in_no_time() -> None:
-    async def story() -> tuple[float, datetime]:
+def test_virtual_hours_take_no_real_time() -> None:
+    async def main() -> tuple[float, datetime]:
         await asyncio.sleep(36000)
         return asyncio.get_running_loop().time(), VirtualClock().now()
 
     began = time.monotonic()
-    elapsed, now = run_virtual(story(), start=datetime(2024, 2, 29, tzinfo=UTC))
+    elapsed, now = run_virtual(main(), start=datetime(2024, 2, 29, tzinfo=UTC))
     assert time.monotonic() - began < 5
     assert elapsed == pytest.approx(36000)
     assert now == datetime(2024, 2, 29, 10, tzinfo=UTC)
@@ -52,7 +52,7 @@ async def test_decorated_tests_take_parameters_and_fixtures(value: int, tmp_path
 
 
 @virtual_time
-async def test_timers_fire_in_the_order_of_their_times() -> None:
+async def test_virtual_timers_fire_in_order() -> None:
     order: list[int] = []
 
     async def wait(seconds: int) -> None:
@@ -71,24 +71,24 @@ async def test_time_limits_are_virtual() -> None:
     assert asyncio.get_running_loop().time() == pytest.approx(5)
 
 
-def test_a_deadlock_names_who_waits() -> None:
+def test_deadlock_names_waiting_task() -> None:
     async def stuck() -> None:
         await asyncio.Event().wait()
 
-    async def story() -> None:
+    async def main() -> None:
         await asyncio.create_task(stuck(), name="worker-7")
 
     with pytest.raises(VirtualDeadlock, match="worker-7"):
-        run_virtual(story())
+        run_virtual(main())
 
 
-def test_a_run_that_goes_on_for_ever_ends_at_its_limit() -> None:
-    async def story() -> None:
+def test_endless_run_stops_at_limit() -> None:
+    async def main() -> None:
         for _ in range(1000):
             await asyncio.sleep(1)
 
     with pytest.raises(VirtualTimeLimit, match="virtual second 61"):
-        run_virtual(story(), limit=60)
+        run_virtual(main(), limit=60)
 
 
 @virtual_time
@@ -102,7 +102,7 @@ async def test_the_virtual_clock_refuses_an_ordinary_loop() -> None:
         VirtualClock().now()
 
 
-def test_left_over_tasks_are_cancelled() -> None:
+def test_pending_tasks_are_cancelled() -> None:
     ended: list[str] = []
 
     async def background() -> None:
@@ -111,59 +111,59 @@ def test_left_over_tasks_are_cancelled() -> None:
         finally:
             ended.append("background")
 
-    async def story() -> None:
+    async def main() -> None:
         task = asyncio.create_task(background())
         await asyncio.sleep(1)
         assert not task.done()
 
-    run_virtual(story())
+    run_virtual(main())
     assert ended == ["background"]
 
 
-def test_runs_repeat_from_their_seed() -> None:
+def test_virtual_runtime_is_deterministic_per_seed() -> None:
     assert virtual_runtime(7).random.random() == virtual_runtime(7).random.random()
 
 
-async def round_in_circles() -> None:
+async def spin() -> None:
     while True:
         await asyncio.sleep(0)
 
 
-async def by_nanoseconds() -> None:
+async def spin_by_nanoseconds() -> None:
     while True:
         await asyncio.sleep(1e-9)
 
 
-@pytest.mark.parametrize("circle", [round_in_circles, by_nanoseconds])
-def test_what_goes_round_in_circles_is_stopped_and_named(circle: Callable[[], Coroutine[Any, Any, None]]) -> None:
+@pytest.mark.parametrize("circle", [spin, spin_by_nanoseconds])
+def test_busy_loop_is_stopped_and_named(circle: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def work() -> None:
         going = asyncio.create_task(circle(), name="worker-7")
         await asyncio.sleep(60)
         going.cancel()
 
-    with pytest.raises(VirtualStandstill, match=f"virtual second 0.*(?s:.*)  worker-7: .*{circle.__name__}"):
-        run_virtual(work(), most_turns=1000)
+    with pytest.raises(VirtualLivelock, match=f"virtual second 0.*(?s:.*)  worker-7: .*{circle.__name__}"):
+        run_virtual(work(), max_loop_iterations=1000)
 
 
 def test_the_story_of_a_standstill_repeats() -> None:
     async def work() -> None:
-        await asyncio.gather(round_in_circles(), by_nanoseconds())
+        await asyncio.gather(spin(), spin_by_nanoseconds())
 
-    def told() -> str:
-        with pytest.raises(VirtualStandstill) as stopped:
-            run_virtual(work(), most_turns=1000)
+    def message() -> str:
+        with pytest.raises(VirtualLivelock) as stopped:
+            run_virtual(work(), max_loop_iterations=1000)
         return str(stopped.value)
 
-    assert told() == told()
+    assert message() == message()
 
 
-@virtual_time(most_turns=None)
+@virtual_time(max_loop_iterations=None)
 async def test_there_need_be_no_limit() -> None:
-    for _ in range(MOST_TURNS + 10):
+    for _ in range(MAX_LOOP_ITERATIONS + 10):
         await asyncio.sleep(0)
 
 
-def test_much_work_at_one_moment_is_none() -> None:
+def test_many_turns_in_one_moment_are_allowed() -> None:
     async def work() -> None:
         for _ in range(5000):
             await asyncio.sleep(0)
@@ -171,4 +171,4 @@ def test_much_work_at_one_moment_is_none() -> None:
         for _ in range(5000):
             await asyncio.sleep(0)
 
-    run_virtual(work(), most_turns=6000)
+    run_virtual(work(), max_loop_iterations=6000)

@@ -115,7 +115,7 @@ class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
     retry_after_seconds: int = 0
 
 
-class Status(msgspec.Struct, frozen=True):
+class ApiStatus(msgspec.Struct, frozen=True):
     """The API server's own account of a failed request (``metav1.Status``)."""
 
     message: str = ""
@@ -133,14 +133,14 @@ class ApiError(SteersmanError):
         uncertain: an earlier try of the same request may have been carried out: see ``HttpResponse``.
     """
 
-    def __init__(self, status: Status, retry_after: float | None = None) -> None:
+    def __init__(self, status: ApiStatus, retry_after: float | None = None) -> None:
         super().__init__(status.message or status.reason or f"HTTP {status.code}")
         self.status = status
-        advised = status.details.retry_after_seconds if status.details else 0
-        self.retry_after: float | None = retry_after if retry_after is not None else (advised or None)
+        retry_after_seconds = status.details.retry_after_seconds if status.details else 0
+        self.retry_after: float | None = retry_after if retry_after is not None else (retry_after_seconds or None)
         self.uncertain = False
 
-    def __reduce__(self) -> tuple[type[ApiError], tuple[Status, float | None], dict[str, bool]]:
+    def __reduce__(self) -> tuple[type[ApiError], tuple[ApiStatus, float | None], dict[str, bool]]:
         # An exception's own way would hand its text to ``__init__``, and so end a pool of processes.
         return type(self), (self.status, self.retry_after), {"uncertain": self.uncertain}
 
@@ -207,8 +207,8 @@ class Conflict(ApiError):
     @property
     def conflicts(self) -> tuple[FieldConflict, ...]:
         """Which fields are owned by whom; empty where it is not about the ownership of fields."""
-        owned = (c for c in self.causes if c.reason == "FieldManagerConflict")
-        return tuple(FieldConflict(_manager_named_in(c.message), c.field) for c in owned)
+        ownership_causes = (c for c in self.causes if c.reason == "FieldManagerConflict")
+        return tuple(FieldConflict(_parse_manager_name(c.message), c.field) for c in ownership_causes)
 
 
 class AlreadyExists(Conflict):
@@ -300,7 +300,7 @@ _BY_CODE: dict[int, type[ApiError]] = {
 }
 
 
-def error_from_status(status: Status, retry_after: float | None = None) -> ApiError:
+def error_from_status(status: ApiStatus, retry_after: float | None = None) -> ApiError:
     """The exception for a Status: chosen by reason, or by code where the reason is unknown.
 
     Args:
@@ -315,7 +315,7 @@ def error_from_status(status: Status, retry_after: float | None = None) -> ApiEr
     return error
 
 
-def _manager_named_in(message: str) -> str:
+def _parse_manager_name(message: str) -> str:
     """``a "b"`` in ``conflict with "a \"b\"" using v1``: there is no field for it, and Go quotes it as JSON does."""
     found = re.match(r'conflict with ("(?:[^"\\]|\\.)*")', message)
     if found is None:

@@ -12,13 +12,13 @@ import pytest
 from steersman import errors
 from steersman.errors import (
     ApiError,
+    ApiStatus,
     Conflict,
     ConnectionFailed,
     EvictionBlocked,
     FieldConflict,
     NotFound,
     ServerError,
-    Status,
     StatusCause,
     StatusDetails,
     SteersmanError,
@@ -66,7 +66,7 @@ def drawn() -> dict[str, str]:
     return parents
 
 
-def test_the_tree_is_drawn_as_it_is() -> None:
+def test_documented_error_tree_matches_classes() -> None:
     defined: dict[str, Any] = {
         name: value
         for name, value in vars(errors).items()
@@ -77,13 +77,13 @@ def test_the_tree_is_drawn_as_it_is() -> None:
 
 @pytest.mark.parametrize(("reason", "code"), REASONS.items())
 def test_every_reason_has_a_class_of_its_own(reason: str, code: int) -> None:
-    by_reason = error_from_status(Status(reason=reason, code=code))
+    by_reason = error_from_status(ApiStatus(reason=reason, code=code))
     assert type(by_reason) not in (ApiError, ServerError)
     # Proxies leave the reason out: then the code leads to the same class, or to the one above it.
-    assert isinstance(by_reason, type(error_from_status(Status(code=code)))) or reason == "ServerTimeout"
+    assert isinstance(by_reason, type(error_from_status(ApiStatus(code=code)))) or reason == "ServerTimeout"
 
 
-def test_a_lost_connection_leaves_the_outcome_open_unless_told_otherwise() -> None:
+def test_connection_failed_is_sent_by_default() -> None:
     assert ConnectionFailed("reset").sent
     assert not ConnectionFailed("refused", sent=False).sent
 
@@ -98,25 +98,25 @@ def test_a_lost_connection_leaves_the_outcome_open_unless_told_otherwise() -> No
         ("somebody", ""),
     ],
 )
-def test_conflicts_name_their_managers(message: str, manager: str) -> None:
+def test_conflict_error_names_field_managers(message: str, manager: str) -> None:
     causes = (
         StatusCause(field=".spec.replicas", message=message, reason="FieldManagerConflict"),
         StatusCause(field="x", message="no conflict", reason="FieldValueInvalid"),
     )
-    error = error_from_status(Status(reason="Conflict", code=409, details=StatusDetails(causes=causes)))
+    error = error_from_status(ApiStatus(reason="Conflict", code=409, details=StatusDetails(causes=causes)))
     assert isinstance(error, Conflict)
     assert error.conflicts == (FieldConflict(manager, ".spec.replicas"),)
 
 
-def test_a_budget_is_told_from_throttling() -> None:
+def test_disruption_budget_error_differs_from_throttling() -> None:
     budget = StatusDetails(causes=(StatusCause(reason="DisruptionBudget"),), retry_after_seconds=10)
-    blocked = error_from_status(Status(reason="TooManyRequests", code=429, details=budget))
+    blocked = error_from_status(ApiStatus(reason="TooManyRequests", code=429, details=budget))
     assert (type(blocked), blocked.retry_after) == (EvictionBlocked, 10)
-    assert type(error_from_status(Status(reason="TooManyRequests", code=429))) is TooManyRequests
+    assert type(error_from_status(ApiStatus(reason="TooManyRequests", code=429))) is TooManyRequests
 
 
 def test_a_refusal_can_be_sent_to_another_process() -> None:
-    error = error_from_status(Status(message="gone", reason="NotFound", code=404), 2.0)
+    error = error_from_status(ApiStatus(message="gone", reason="NotFound", code=404), 2.0)
     error.uncertain = True
     found = pickle.loads(pickle.dumps(error))
     assert isinstance(found, NotFound)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from devcluster import layout, lock
-from steersman.meta.documents import documents
+from steersman.meta.yaml_codec import load_yaml_documents
 
 _MODULE = Path(__file__).parent / "go"
 _OPTIONS = "crd:allowDangerousTypes=true"
@@ -36,7 +36,7 @@ KINDS = (
 def foreign() -> dict[str, dict[str, Any]]:
     """The definitions by their kinds. Shared: not to be changed."""
     files = sorted(written().glob("*.yaml"))
-    found = {m["spec"]["names"]["kind"]: m for file in files for m in documents(file.read_text())}
+    found = {m["spec"]["names"]["kind"]: m for file in files for m in load_yaml_documents(file.read_text())}
     for manifest in found.values():
         if manifest["spec"]["group"].endswith(".k8s.io"):
             # The project's own program adds it; the API server wants it.
@@ -46,7 +46,7 @@ def foreign() -> dict[str, dict[str, Any]]:
 
 def written() -> Path:
     """The directory of what controller-gen wrote, which is kept like the programs of the devcluster."""
-    place = layout.cache() / "crd-foreign"
+    place = layout.cache_directory() / "crd-foreign"
     directory = place / _key()
     with lock.exclusive(place / ".lock", lambda: None):
         if not directory.is_dir():

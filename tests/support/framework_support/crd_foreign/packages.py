@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from steersman.meta import Object
-from steersman_cli.codegen import package
+from steersman_cli.codegen import generate_package
 from steersman_cli.codegen.names import module_name
 
 
 def written(definitions: Iterable[dict[str, Any]], directory: Path, name: str, **options: Any) -> Path:
     """The package ``name`` of the kinds of ``definitions``, below ``directory``, which can be imported from."""
     place = directory / name
-    for path, text in package(definitions, **options).files.items():
+    for path, text in generate_package(definitions, **options).files.items():
         (place / path).parent.mkdir(parents=True, exist_ok=True)
         (place / path).write_text(text)
     if str(directory) not in sys.path:

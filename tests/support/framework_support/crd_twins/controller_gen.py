@@ -29,7 +29,7 @@ def generated(max_desc_len: int | None = None) -> dict[str, Any]:
 
 def _made(options: str) -> Path:
     """The directory of what controller-gen wrote, which is kept like the programs of the devcluster."""
-    place = layout.cache() / "crd-twins"
+    place = layout.cache_directory() / "crd-twins"
     directory = place / _key(options)
     with lock.exclusive(place / ".lock", lambda: None):
         if not directory.is_dir():

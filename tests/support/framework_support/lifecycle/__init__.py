@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
 
-from devcluster.gomodule import GoModule
+from devcluster.go_module import GoModule
 from devcluster.progress import Progress
 from devcluster.target import Target
 from steersman_testing.envtest.ports import reserve_port
@@ -96,5 +96,5 @@ def _opm(*arguments: str, within: Path | None = None) -> str:
 
 def _build(directory: Path, progress: Progress) -> None:
     packages = (f"{_OLM}/cmd/olm", f"{_OLM}/cmd/catalog", _OPM)
-    with progress.step("Build OLM (5 minutes, once)", total=_MODULE.packages(_TAGS, *packages)) as step:
+    with progress.step("Build OLM (5 minutes, once)", total=_MODULE.count_packages(_TAGS, *packages)) as step:
         _MODULE.compile(directory, "-s -w", (_TAGS, *packages), step)

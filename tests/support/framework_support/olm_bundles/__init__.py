@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from devcluster.gomodule import GoModule
+from devcluster.go_module import GoModule
 from devcluster.progress import Progress
 
 _MODULE = GoModule(Path(__file__).parent / "go", "the validators of bundles", "olm-bundles")
@@ -33,5 +33,5 @@ def program() -> Path:
 
 
 def _build(directory: Path, progress: Progress) -> None:
-    with progress.step("Build the validators of bundles (90 s, once)", total=_MODULE.packages(".")) as step:
+    with progress.step("Build the validators of bundles (90 s, once)", total=_MODULE.count_packages(".")) as step:
         _MODULE.compile(directory, "-s -w", (".",), step)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from devcluster.gomodule import GoModule
+from devcluster.go_module import GoModule
 from devcluster.progress import Progress
 
 _MODULE = GoModule(Path(__file__).parent / "go", "actionlint", "workflow-rules")
@@ -27,5 +27,5 @@ def program() -> Path:
 
 
 def _build(directory: Path, progress: Progress) -> None:
-    with progress.step("Build actionlint (20 s, once)", total=_MODULE.packages(_PACKAGE)) as step:
+    with progress.step("Build actionlint (20 s, once)", total=_MODULE.count_packages(_PACKAGE)) as step:
         _MODULE.compile(directory, "-s -w", (_PACKAGE,), step)

@@ -14,16 +14,16 @@ from steersman.api.core_v1 import ObjectReference
 from steersman.errors import AlreadyExists, NotFound
 
 from project.api.v1.cronjob import CronJob, CronJobStatus
-from project.schedules import last_due, next_due, problem
+from project.schedules import last_due, next_due, schedule_error
 
 SCHEDULED_AT = "batch.tutorial.kubebuilder.io/scheduled-at"
 """The annotation of a Job that says when it was due."""
 
-_LONGEST_STATUS = 10
+_MAX_ACTIVE_REFERENCES = 10
 
 
 @dataclass(frozen=True)
-class Jobs:
+class OwnedJobs:
     """The Jobs of one CronJob, the oldest first."""
 
     active: list[Job]
@@ -31,12 +31,12 @@ class Jobs:
     failed: list[Job]
 
     @classmethod
-    def of(cls, jobs: tuple[Job, ...]) -> Jobs:
+    def from_list(cls, jobs: tuple[Job, ...]) -> OwnedJobs:
         """Tells them apart by their conditions."""
-        sorted_jobs = sorted(jobs, key=lambda job: (_begun(job), job.metadata.name))
+        sorted_jobs = sorted(jobs, key=lambda job: (_start_time(job), job.metadata.name))
         found: dict[str, list[Job]] = {"": [], "Complete": [], "Failed": []}
         for job in sorted_jobs:
-            found[_finished(job)].append(job)
+            found[_finished_condition(job)].append(job)
         return cls(found[""], found["Complete"], found["Failed"])
 
     @property
@@ -54,32 +54,32 @@ class CronJobReconciler(Reconciler[CronJob]):
         cronjob = await self.client.get(CronJob, request)
         if cronjob.metadata.deletion_timestamp is not None:
             return Result()
-        jobs = Jobs.of(await self.client.list(Job, namespace=request.namespace, owner=cronjob))
+        jobs = OwnedJobs.from_list(await self.client.list(Job, namespace=request.namespace, owner=cronjob))
         # First of all: what went by is told by no Job any more once history is tidied up.
-        status = await self._tell(cronjob, jobs)
-        await self._tidy_up(cronjob, jobs)
-        if cronjob.spec.suspend or problem(cronjob.spec.schedule):
+        status = await self._write_status(cronjob, jobs)
+        await self._prune_history(cronjob, jobs)
+        if cronjob.spec.suspend or schedule_error(cronjob.spec.schedule):
             return Result()
         now = self.runtime.clock.now()
-        if due := _missed(cronjob, status.last_schedule_time, now):
-            await self._run(cronjob, due, jobs)
+        if due := _missed_schedule_time(cronjob, status.last_schedule_time, now):
+            await self._create_job(cronjob, due, jobs)
         following = next_due(cronjob.spec.schedule, now)
         return Result(requeue_after=(following - now).total_seconds() if following else None)
 
-    async def _tell(self, cronjob: CronJob, jobs: Jobs) -> CronJobStatus:
-        former = cronjob.status or CronJobStatus()
-        times = (former.last_schedule_time, jobs.last_schedule_time)
+    async def _write_status(self, cronjob: CronJob, jobs: OwnedJobs) -> CronJobStatus:
+        previous = cronjob.status or CronJobStatus()
+        times = (previous.last_schedule_time, jobs.last_schedule_time)
         status = CronJobStatus(
             observed_generation=cronjob.metadata.generation,
-            conditions=set_condition(former.conditions, _available(cronjob), self.runtime.clock.now()),
-            active=tuple(_reference(job) for job in jobs.active[:_LONGEST_STATUS]),
+            conditions=set_condition(previous.conditions, _available_condition(cronjob), self.runtime.clock.now()),
+            active=tuple(_object_reference(job) for job in jobs.active[:_MAX_ACTIVE_REFERENCES]),
             last_schedule_time=max((t for t in times if t is not None), default=None),
         )
         if status != cronjob.status:
             await self.client.apply_status(cronjob, status)
         return status
 
-    async def _tidy_up(self, cronjob: CronJob, jobs: Jobs) -> None:
+    async def _prune_history(self, cronjob: CronJob, jobs: OwnedJobs) -> None:
         spec = cronjob.spec
         for limit, finished in (
             (spec.successful_jobs_history_limit, jobs.successful),
@@ -87,16 +87,16 @@ class CronJobReconciler(Reconciler[CronJob]):
         ):
             if limit is not None:
                 for job in finished[: max(0, len(finished) - limit)]:
-                    await self._delete(job)
+                    await self._delete_job(job)
 
-    async def _run(self, cronjob: CronJob, due: datetime, jobs: Jobs) -> None:
+    async def _create_job(self, cronjob: CronJob, due: datetime, jobs: OwnedJobs) -> None:
         if cronjob.spec.concurrency_policy == "Forbid" and jobs.active:
             self.log.info("left out: a former run still works", due=due.isoformat(), active=len(jobs.active))
             return
         if cronjob.spec.concurrency_policy == "Replace":
             for job in jobs.active:
-                await self._delete(job)
-        job = _job(cronjob, due)
+                await self._delete_job(job)
+        job = _build_job(cronjob, due)
         try:
             await self.client.create(job, owner=cronjob)
         except AlreadyExists:
@@ -104,7 +104,7 @@ class CronJobReconciler(Reconciler[CronJob]):
             return
         self.events.normal(cronjob, "SuccessfulCreate", f"created Job {job.metadata.name}")
 
-    async def _delete(self, job: Job) -> None:
+    async def _delete_job(self, job: Job) -> None:
         try:
             await self.client.delete(Job, job.key, uid=job.metadata.uid)
         except NotFound:
@@ -113,10 +113,10 @@ class CronJobReconciler(Reconciler[CronJob]):
     @classmethod
     def setup_with_manager(cls, manager: Manager) -> None:
         """Declares what triggers it, and what it does."""
-        manager.controller(CronJob).owns(Job).permits(Job, "create", "delete").complete(cls)
+        manager.controller(CronJob).owns(Job).rbac(Job, "create", "delete").complete(cls)
 
 
-def _missed(cronjob: CronJob, last: datetime | None, now: datetime) -> datetime | None:
+def _missed_schedule_time(cronjob: CronJob, last: datetime | None, now: datetime) -> datetime | None:
     """The last time at which a Job was due and not made, if it still may be."""
     since = last or cronjob.metadata.creation_timestamp or now
     if (seconds := cronjob.spec.starting_deadline_seconds) is not None:
@@ -124,7 +124,7 @@ def _missed(cronjob: CronJob, last: datetime | None, now: datetime) -> datetime 
     return last_due(cronjob.spec.schedule, since, now)
 
 
-def _job(cronjob: CronJob, due: datetime) -> Job:
+def _build_job(cronjob: CronJob, due: datetime) -> Job:
     template = cronjob.spec.job_template
     metadata = ObjectMeta(
         name=f"{cronjob.metadata.name}-{int(due.timestamp())}",
@@ -135,15 +135,15 @@ def _job(cronjob: CronJob, due: datetime) -> Job:
     return Job(metadata=metadata, spec=template.spec)
 
 
-def _available(cronjob: CronJob) -> Condition:
-    if wrong := problem(cronjob.spec.schedule):
-        return Condition(type="Available", status="False", reason="InvalidSchedule", message=wrong)
+def _available_condition(cronjob: CronJob) -> Condition:
+    if error := schedule_error(cronjob.spec.schedule):
+        return Condition(type="Available", status="False", reason="InvalidSchedule", message=error)
     if cronjob.spec.suspend:
         return Condition(type="Available", status="False", reason="Suspended", message="no more runs begin")
     return Condition(type="Available", status="True", reason="Scheduled", message="Jobs run as they are due")
 
 
-def _reference(job: Job) -> ObjectReference:
+def _object_reference(job: Job) -> ObjectReference:
     metadata, resource = job.metadata, job.api_resource
     return ObjectReference(
         api_version=resource.api_version,
@@ -154,9 +154,9 @@ def _reference(job: Job) -> ObjectReference:
     )
 
 
-def _finished(job: Job) -> str:
-    ended = ("Complete", "Failed")
-    return next((c.type for c in job.status.conditions if c.type in ended and c.status == "True"), "")
+def _finished_condition(job: Job) -> str:
+    finished_types = ("Complete", "Failed")
+    return next((c.type for c in job.status.conditions if c.type in finished_types and c.status == "True"), "")
 
 
 def _scheduled_at(job: Job) -> datetime | None:
@@ -168,5 +168,5 @@ def _scheduled_at(job: Job) -> datetime | None:
     return found if found.tzinfo is not None else None
 
 
-def _begun(job: Job) -> datetime:
+def _start_time(job: Job) -> datetime:
     return job.status.start_time or job.metadata.creation_timestamp or datetime.min.replace(tzinfo=UTC)

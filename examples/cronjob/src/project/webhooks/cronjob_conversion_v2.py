@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from steersman.webhook import Spoke, same_fields
+from steersman.webhook import Spoke, copy_fields
 
 from project.api.v1 import cronjob as hub
 from project.api.v2 import cronjob as v2
@@ -15,7 +15,7 @@ def to_hub(old: v2.CronJob) -> hub.CronJob:
     """All that v2 can say, v1 must be able to say."""
     parts = old.spec.schedule
     schedule = " ".join((parts.minute, parts.hour, parts.day_of_month, parts.month, parts.day_of_week))
-    spec = same_fields(old.spec, hub.CronJobSpec, schedule=schedule)
+    spec = copy_fields(old.spec, hub.CronJobSpec, schedule=schedule)
     return hub.CronJob(metadata=old.metadata, spec=spec, status=old.status)
 
 
@@ -25,7 +25,7 @@ def from_hub(new: hub.CronJob) -> v2.CronJob:
     schedule = v2.CronSchedule(
         minute=minute, hour=hour, day_of_month=day_of_month, month=month, day_of_week=day_of_week
     )
-    spec = same_fields(new.spec, v2.CronJobSpec, schedule=schedule)
+    spec = copy_fields(new.spec, v2.CronJobSpec, schedule=schedule)
     return v2.CronJob(metadata=new.metadata, spec=spec, status=new.status)
 
 

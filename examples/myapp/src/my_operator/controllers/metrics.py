@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from prometheus_client import Counter
-from steersman import Outcome, Request
+from steersman import ReconcileOutcome, Request
 from steersman.observability import metrics
 
 RECONCILES = Counter(
@@ -20,11 +20,11 @@ RECONCILES = Counter(
 RESULTS = ("success", "error")
 
 
-def count(request: Request, outcome: Outcome) -> None:
+def record_reconcile(request: Request, outcome: ReconcileOutcome) -> None:
     """Counts one reconcile of an object that is there."""
     RECONCILES.labels(request.namespace, request.name, RESULTS[outcome.error is not None]).inc()
 
 
-def forget(request: Request) -> None:
+def remove_metrics(request: Request) -> None:
     """Shows nothing of an object that is gone: names come and go, and each would be kept for ever."""
     RECONCILES.remove_by_labels({"namespace": request.namespace, "name": request.name})

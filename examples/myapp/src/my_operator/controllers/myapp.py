@@ -13,7 +13,7 @@ from steersman import (
     Manager,
     NotFound,
     Object,
-    Outcome,
+    ReconcileOutcome,
     Reconciler,
     Request,
     Result,
@@ -31,7 +31,7 @@ from my_operator import releases, resources
 from my_operator.api.v1.myapp import MyApp, MyAppStatus
 from my_operator.controllers import metrics
 from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
-from my_operator.releases import Records, Seen
+from my_operator.releases import ObservedState, ReleaseRecords
 
 
 class NameTaken(SteersmanError):
@@ -50,104 +50,104 @@ class MyAppReconciler(Reconciler[MyApp]):
         try:
             app = await self.client.get(MyApp, request)
         except NotFound:
-            metrics.forget(request)
+            metrics.remove_metrics(request)
             raise
         if app.metadata.deletion_timestamp is not None:
             # What it owns goes with it; it must not be made again meanwhile.
             return Result()
-        records = releases.recorded(await self._seen(app))
-        app = await self._remember(app, records)
-        await self._act(await self._seen(app), records)
-        await self._tell(await self._seen(app), records)
+        records = releases.update_records(await self._observe(app))
+        app = await self._save_records(app, records)
+        await self._apply_resources(await self._observe(app), records)
+        await self._report_status(await self._observe(app), records)
         return Result()
 
-    async def update_status(self, request: Request, outcome: Outcome) -> None:
+    async def update_status(self, request: Request, outcome: ReconcileOutcome) -> None:
         """Counts, and tells what the API server refuses: it needs a person."""
-        metrics.count(request, outcome)
+        metrics.record_reconcile(request, outcome)
         if isinstance(outcome.error, (NameTaken, Forbidden, Invalid)):
             app = await self.client.get(MyApp, request)
             reason = "NameTaken" if isinstance(outcome.error, NameTaken) else "Refused"
             refused = Condition(type="Ready", status="False", reason=reason, message=str(outcome.error))
-            await self._write(app, app.status or MyAppStatus(), (refused,))
+            await self._write_status(app, app.status or MyAppStatus(), (refused,))
 
-    async def _seen(self, app: MyApp) -> Seen:
-        return Seen(
+    async def _observe(self, app: MyApp) -> ObservedState:
+        return ObservedState(
             app=app,
-            deployment=await self.client.find(Deployment, app.key),
-            database=await self.client.find(Database, app.key),
+            deployment=await self.client.get_or_none(Deployment, app.key),
+            database=await self.client.get_or_none(Database, app.key),
             jobs=await self.client.list(Job, namespace=app.metadata.namespace, owner=app),
         )
 
-    async def _remember(self, app: MyApp, records: Records) -> MyApp:
-        former = app.status or MyAppStatus()
-        if records == Records.of(former):
+    async def _save_records(self, app: MyApp, records: ReleaseRecords) -> MyApp:
+        previous = app.status or MyAppStatus()
+        if records == ReleaseRecords.from_status(previous):
             return app
-        return await self._store(app, _with(former, records))
+        return await self._apply_status(app, _with_records(previous, records))
 
-    async def _store(self, app: MyApp, status: MyAppStatus) -> MyApp:
+    async def _apply_status(self, app: MyApp, status: MyAppStatus) -> MyApp:
         """Writes the status if nobody has changed the object since: what a former leader remembers is of no use."""
         return await self.client.apply_status(app, status, resource_version=app.metadata.resource_version)
 
-    async def _act(self, seen: Seen, records: Records) -> None:
-        app = seen.app
-        await self._ensure(resources.service(app), app)
+    async def _apply_resources(self, observed: ObservedState, records: ReleaseRecords) -> None:
+        app = observed.app
+        await self._apply_owned(resources.service(app), app)
         if app.spec.database.enabled:
-            await self._ensure(resources.database(app), app)
-        for job in releases.obsolete_jobs(seen):
+            await self._apply_owned(resources.database(app), app)
+        for job in releases.obsolete_migrations(observed):
             # Gone once its pods have ended, so that no two migrations are at work.
             await self.client.delete(Job, job.key, uid=job.metadata.uid, propagation="Foreground")
-        if releases.may_migrate(seen, records) and seen.database is not None:
-            await self._ensure(resources.migration(app, app.image, seen.database.metadata.uid), app)
-        if image := releases.image_to_run(seen, records):
-            await self._ensure(resources.deployment(app, image, with_database=records.migrated is not None), app)
-        await self._drop_database(seen)
+        if releases.can_migrate(observed, records) and observed.database is not None:
+            await self._apply_owned(resources.migration(app, app.image, observed.database.metadata.uid), app)
+        if image := releases.image_to_run(observed, records):
+            await self._apply_owned(resources.deployment(app, image, with_database=records.migrated is not None), app)
+        await self._delete_unused_database(observed)
 
-    async def _drop_database(self, seen: Seen) -> None:
+    async def _delete_unused_database(self, observed: ObservedState) -> None:
         """Deletes the Database that is no longer wanted, once no pod uses it."""
-        database = seen.database
-        if seen.app.spec.database.enabled or database is None or not _is_ours(database, seen.app):
+        database = observed.database
+        if observed.app.spec.database.enabled or database is None or not _is_controlled_by(database, observed.app):
             return
-        deployment = seen.deployment
+        deployment = observed.deployment
         unused = deployment is None or not resources.has_database(deployment.spec.template.spec)
-        if unused and (deployment is None or releases.is_complete(deployment)):
+        if unused and (deployment is None or releases.is_rollout_complete(deployment)):
             await self.client.delete(Database, database.key, uid=database.metadata.uid)
 
-    async def _ensure(self, config: ApplyConfiguration[Any], app: MyApp) -> None:
+    async def _apply_owned(self, config: ApplyConfiguration[Any], app: MyApp) -> None:
         """Applies what the application owns. Raises NameTaken: somebody else has an object of this name."""
         kind = config.read_type
-        found = await self.client.find(kind, config.key)
-        if found is not None and not _is_ours(found, app):
+        found = await self.client.get_or_none(kind, config.key)
+        if found is not None and not _is_controlled_by(found, app):
             name = kind.api_resource.kind
             raise NameTaken(f"the {name} {config.key} belongs to somebody else: rename it, or this MyApp")
         await self.client.apply(config, owner=app)
 
-    async def _tell(self, seen: Seen, records: Records) -> None:
-        app, deployment = seen.app, seen.deployment
-        phase, conditions = releases.told(seen, records)
+    async def _report_status(self, observed: ObservedState, records: ReleaseRecords) -> None:
+        app, deployment = observed.app, observed.deployment
+        phase, conditions = releases.status_conditions(observed, records)
         status = MyAppStatus(
             phase=phase,
             replicas=(deployment.status.replicas or 0) if deployment else 0,
             ready_replicas=(deployment.status.ready_replicas or 0) if deployment else 0,
-            selector=",".join(f"{name}={value}" for name, value in resources.selector_of(app).items()),
+            selector=",".join(f"{name}={value}" for name, value in resources.selector_labels(app).items()),
             conditions=(app.status or MyAppStatus()).conditions,
         )
-        await self._write(app, _with(status, records), conditions)
+        await self._write_status(app, _with_records(status, records), conditions)
 
-    async def _write(self, app: MyApp, status: MyAppStatus, conditions: tuple[Condition, ...]) -> None:
+    async def _write_status(self, app: MyApp, status: MyAppStatus, conditions: tuple[Condition, ...]) -> None:
         """Writes the status if it is new, and an Event if it is for another reason than before."""
-        former = find_condition((app.status or MyAppStatus()).conditions, "Ready")
+        previous = find_condition((app.status or MyAppStatus()).conditions, "Ready")
         now, generation = self.runtime.clock.now(), app.metadata.generation
-        told = status.conditions
+        merged = status.conditions
         for condition in conditions:
-            told = set_condition(told, replace(condition, observed_generation=generation), now)
-        status = replace(status, conditions=told, observed_generation=generation)
+            merged = set_condition(merged, replace(condition, observed_generation=generation), now)
+        status = replace(status, conditions=merged, observed_generation=generation)
         if status == app.status:
             return
-        await self._store(app, status)
+        await self._apply_status(app, status)
         ready = conditions[0]
-        if former is None or former.reason != ready.reason:
-            bad = status.phase in ("RolledBack", "Failed") or ready.reason in ("NameTaken", "Refused")
-            emit = self.events.warning if bad else self.events.normal
+        if previous is None or previous.reason != ready.reason:
+            failed = status.phase in ("RolledBack", "Failed") or ready.reason in ("NameTaken", "Refused")
+            emit = self.events.warning if failed else self.events.normal
             emit(app, ready.reason, ready.message)
 
     @classmethod
@@ -159,21 +159,21 @@ class MyAppReconciler(Reconciler[MyApp]):
             .owns(Service)
             .owns(Job)
             .owns(Database)
-            .permits(Deployment, "create", "patch")
-            .permits(Service, "create", "patch")
-            .permits(Job, "create", "patch", "delete")
-            .permits(Database, "create", "patch", "delete")
+            .rbac(Deployment, "create", "patch")
+            .rbac(Service, "create", "patch")
+            .rbac(Job, "create", "patch", "delete")
+            .rbac(Database, "create", "patch", "delete")
             .max_concurrent_reconciles(8)
             .complete(cls)
         )
 
 
-def _is_ours(obj: Object, app: MyApp) -> bool:
+def _is_controlled_by(obj: Object, app: MyApp) -> bool:
     reference = obj.controller_reference
     return reference is not None and reference.uid == app.metadata.uid
 
 
-def _with(status: MyAppStatus, records: Records) -> MyAppStatus:
-    version = records.good.rpartition(":")[2] or None
-    image = records.good or None
+def _with_records(status: MyAppStatus, records: ReleaseRecords) -> MyAppStatus:
+    version = records.last_good_image.rpartition(":")[2] or None
+    image = records.last_good_image or None
     return replace(status, version=version, image=image, failed=records.failed, migrated=records.migrated)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from steersman import (
     Conflict,
-    Context,
     Manager,
     ObjectKey,
-    Outcome,
+    ReconcileOutcome,
     Reconciler,
+    ReconcilerContext,
     Request,
     Result,
     SteersmanError,
@@ -25,29 +25,29 @@ from steersman.controller import annotations_changed
 from steersman.errors import AlreadyExists
 
 from redis_operator.api.v1.rediscluster import RedisCluster
-from redis_operator.controllers.acting import Nodes
+from redis_operator.controllers.executor import StepExecutor
 from redis_operator.controllers.pods import members_of
-from redis_operator.controllers.status import status_of
+from redis_operator.controllers.status import build_status
 from redis_operator.nodes import Redis
-from redis_operator.nodes.client import RedisNodes
-from redis_operator.plan import Done, Goal, Meet, Member, Replace, Shrink, Step, Wait, next_step
+from redis_operator.nodes.client import RedisPyClient
+from redis_operator.plan import Done, Goal, Meet, Member, Replace, ScaleIn, Step, Wait, next_step
 from redis_operator.resources import (
-    GIVE_UP,
+    GIVE_UP_NODE_ANNOTATION,
     MANAGED_BY,
-    Names,
+    ObjectNames,
     client_service,
     config_map,
     disruption_budget,
     generate_password,
     headless_service,
-    instance_of,
+    owning_cluster,
     password_secret,
     statefulset,
 )
 
-_OURS = InformerOptions(label_selector=f"app.kubernetes.io/managed-by={MANAGED_BY}")
-_RECHECK_SECONDS = 20.0
-_NEXT_SECONDS = 1.0
+_OWNED_ONLY = InformerOptions(label_selector=f"app.kubernetes.io/managed-by={MANAGED_BY}")
+_RESYNC_SECONDS = 20.0
+_NEXT_STEP_SECONDS = 1.0
 
 
 class NameTaken(SteersmanError):
@@ -55,7 +55,7 @@ class NameTaken(SteersmanError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told(Result):
+class StepResult(Result):
     """What a reconcile found and did, for the status."""
 
     step: Step
@@ -70,7 +70,7 @@ class RedisClusterReconciler(Reconciler[RedisCluster]):
         redis: how to reach nodes; tests put a model in its place.
     """
 
-    def __init__(self, context: Context, redis: Redis) -> None:
+    def __init__(self, context: ReconcilerContext, redis: Redis) -> None:
         super().__init__(context)
         self._redis = redis
 
@@ -79,24 +79,24 @@ class RedisClusterReconciler(Reconciler[RedisCluster]):
         if cluster.metadata.deletion_timestamp is not None:
             return Result()
         password = await self._password(cluster)
-        declared = await self._declare(cluster, password)
+        declared = await self._apply_objects(cluster, password)
         step, members = await self._plan(cluster, declared, password)
         await self._perform(cluster, declared, step, password)
-        await self._clean(cluster, declared)
-        after = _RECHECK_SECONDS if isinstance(step, Done) else _NEXT_SECONDS
-        return Told(step=step, members=members, requeue_after=after)
+        await self._delete_unused_config_maps(cluster, declared)
+        after = _RESYNC_SECONDS if isinstance(step, Done) else _NEXT_STEP_SECONDS
+        return StepResult(step=step, members=members, requeue_after=after)
 
-    async def update_status(self, request: Request, outcome: Outcome) -> None:
-        cluster = await self.client.find(RedisCluster, request)
+    async def update_status(self, request: Request, outcome: ReconcileOutcome) -> None:
+        cluster = await self.client.get_or_none(RedisCluster, request)
         if cluster is None or cluster.metadata.deletion_timestamp is not None:
             return
-        if isinstance(outcome.result, Told):
+        if isinstance(outcome.result, StepResult):
             step, members = outcome.result.step, outcome.result.members
         elif outcome.error is not None and not isinstance(outcome.error, Conflict):
             step, members = Wait(type(outcome.error).__name__, str(outcome.error)), None
         else:
             return
-        status = status_of(cluster, step, members, self.runtime.clock.now())
+        status = build_status(cluster, step, members, self.runtime.clock.now())
         if status != cluster.status:
             await self.client.apply_status(cluster, status)
 
@@ -106,8 +106,8 @@ class RedisClusterReconciler(Reconciler[RedisCluster]):
         Raises:
             NameTaken: the Secret of that name is somebody else's.
         """
-        key = Names(cluster.key).secret
-        secret = await self.client.find(Secret, key)
+        key = ObjectNames(cluster.key).secret
+        secret = await self.client.get_or_none(Secret, key)
         if secret is None:
             try:
                 secret = await self.client.create(password_secret(cluster, generate_password()), owner=cluster)
@@ -119,13 +119,13 @@ class RedisClusterReconciler(Reconciler[RedisCluster]):
                     raise NameTaken(f"the Secret {key} is somebody else's: rename it, or this RedisCluster") from None
         return secret.data["password"].decode()
 
-    async def _declare(self, cluster: RedisCluster, password: str) -> StatefulSet:
+    async def _apply_objects(self, cluster: RedisCluster, password: str) -> StatefulSet:
         """All objects; what somebody changed or deleted comes back."""
         for config in (headless_service(cluster), client_service(cluster), disruption_budget(cluster)):
             await self.client.apply(config, owner=cluster)
         configuration = await self.client.apply(config_map(cluster), owner=cluster)
-        wanted = statefulset(cluster, configuration.metadata.name, password)
-        declared = await self.client.apply(wanted, owner=cluster)
+        config_stateful_set = statefulset(cluster, configuration.metadata.name, password)
+        declared = await self.client.apply(config_stateful_set, owner=cluster)
         if (declared.spec.replicas or 0) < cluster.spec.replicas:
             await self._scale(declared, cluster.spec.replicas)
         return declared
@@ -141,8 +141,8 @@ class RedisClusterReconciler(Reconciler[RedisCluster]):
         goal = Goal(
             replicas=cluster.spec.replicas,
             pods=declared.spec.replicas or 0,
-            per_master=cluster.spec.replicas_per_master,
-            given_up=frozenset(cluster.metadata.annotations.get(GIVE_UP, "").split(",")),
+            replicas_per_master=cluster.spec.replicas_per_master,
+            abandoned_nodes=frozenset(cluster.metadata.annotations.get(GIVE_UP_NODE_ANNOTATION, "").split(",")),
         )
         pods = await self.client.list(Pod, namespace=cluster.metadata.namespace, owner=declared)
         members = await members_of(pods, declared, goal, self._redis, password)
@@ -154,12 +154,12 @@ class RedisClusterReconciler(Reconciler[RedisCluster]):
         match step:
             case Wait() | Done():
                 return
-            case Shrink(to):
+            case ScaleIn(to):
                 await self._scale(declared, to)
             case Replace(at):
                 await self._replace(declared, at)
             case _:
-                await Nodes(self._redis, password, self.runtime.clock).perform(step)
+                await StepExecutor(self._redis, password, self.runtime.clock).execute(step)
         self.log.info("step done", step=step.reason, what=step.message)
         if not isinstance(step, Meet):
             self.events.normal(cluster, step.reason, step.message)
@@ -171,7 +171,7 @@ class RedisClusterReconciler(Reconciler[RedisCluster]):
             version = pod.metadata.resource_version
             await self.client.delete(Pod, pod.key, uid=member.uid, resource_version=version)
 
-    async def _clean(self, cluster: RedisCluster, declared: StatefulSet) -> None:
+    async def _delete_unused_config_maps(self, cluster: RedisCluster, declared: StatefulSet) -> None:
         """Deletes configurations that no pod starts with any more."""
         pods = await self.client.list(Pod, namespace=cluster.metadata.namespace, owner=declared)
         specs = [declared.spec.template.spec, *(pod.spec for pod in pods)]
@@ -183,10 +183,10 @@ class RedisClusterReconciler(Reconciler[RedisCluster]):
     @classmethod
     def setup_with_manager(cls, manager: Manager, redis: Redis | None = None) -> None:
         """Declares what triggers it, and what it does."""
-        nodes = redis or RedisNodes()
+        nodes = redis or RedisPyClient()
         # Only what it made: not every password and every pod of the cluster.
         for kind in (StatefulSet, Service, Secret, ConfigMap, Pod, PodDisruptionBudget):
-            manager.cache.configure(kind, _OURS)
+            manager.cache.configure(kind, _OWNED_ONLY)
         (
             manager.controller(RedisCluster)
             .with_predicate(generation_changed | annotations_changed)
@@ -195,15 +195,15 @@ class RedisClusterReconciler(Reconciler[RedisCluster]):
             .owns(ConfigMap)
             .owns(Secret)
             .owns(PodDisruptionBudget)
-            .watches(Pod, instance_of)
-            .permits(StatefulSet, "create", "patch")
-            .permits(StatefulSet, "patch", subresource="scale")
-            .permits(Service, "create", "patch")
-            .permits(ConfigMap, "create", "patch", "delete")
-            .permits(Secret, "create")
-            .permits(PodDisruptionBudget, "create", "patch")
-            .permits(Pod, "delete")
+            .watches(Pod, owning_cluster)
+            .rbac(StatefulSet, "create", "patch")
+            .rbac(StatefulSet, "patch", subresource="scale")
+            .rbac(Service, "create", "patch")
+            .rbac(ConfigMap, "create", "patch", "delete")
+            .rbac(Secret, "create")
+            .rbac(PodDisruptionBudget, "create", "patch")
+            .rbac(Pod, "delete")
             .max_concurrent_reconciles(16)
-            .max_retry_delay(_RECHECK_SECONDS)
+            .max_retry_delay(_RESYNC_SECONDS)
             .complete(lambda context: cls(context, nodes))
         )

@@ -1,22 +1,22 @@
 """Redis' nodes: how to talk to one, and what it says of its cluster."""
 
-from redis_operator.nodes.port import Address, Command, LoginRejected, Redis, RedisError, Reply, Unreachable
-from redis_operator.nodes.report import Entry, Report, look, reports_of
-from redis_operator.nodes.slots import ALL, SLOTS, Slots
+from redis_operator.nodes.protocol import Address, Command, LoginRejected, Redis, RedisError, Reply, Unreachable
+from redis_operator.nodes.report import NodeEntry, NodeReport, fetch_report, fetch_reports
+from redis_operator.nodes.slots import ALL_SLOTS, SLOT_COUNT, Slots
 
 __all__ = [
-    "ALL",
-    "SLOTS",
+    "ALL_SLOTS",
+    "SLOT_COUNT",
     "Address",
     "Command",
-    "Entry",
     "LoginRejected",
+    "NodeEntry",
+    "NodeReport",
     "Redis",
     "RedisError",
     "Reply",
-    "Report",
     "Slots",
     "Unreachable",
-    "look",
-    "reports_of",
+    "fetch_report",
+    "fetch_reports",
 ]

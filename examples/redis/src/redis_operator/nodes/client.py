@@ -11,16 +11,16 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, ConnectionError, ResponseError, TimeoutError
 from redis.exceptions import RedisError as Refused
 
-from redis_operator.nodes.port import Address, Command, LoginRejected, RedisError, Reply, Unreachable
+from redis_operator.nodes.protocol import Address, Command, LoginRejected, RedisError, Reply, Unreachable
 
 
-class RedisNodes:
+class RedisPyClient:
     """Opens a connection for each batch of commands: a node that was replaced leaves nothing behind here."""
 
-    async def execute(self, at: Address, password: str, *commands: Command, timeout: float = 5.0) -> list[Reply]:
+    async def execute(self, address: Address, password: str, *commands: Command, timeout: float = 5.0) -> list[Reply]:
         connection = Connection(
-            host=at.ip,
-            port=at.port,
+            host=address.ip,
+            port=address.port,
             password=password,
             protocol=2,
             decode_responses=True,
@@ -32,26 +32,26 @@ class RedisNodes:
         )
         try:
             async with asyncio.timeout(timeout):
-                return await _executed(connection, commands)
+                return await _execute(connection, commands)
         except AuthenticationError as error:
-            raise LoginRejected(f"{at}: {error}") from error
+            raise LoginRejected(f"{address}: {error}") from error
         except (OSError, ConnectionError, TimeoutError) as error:
-            raise Unreachable(f"{at} does not answer: {str(error) or type(error).__name__}") from error
+            raise Unreachable(f"{address} does not answer: {str(error) or type(error).__name__}") from error
         finally:
             await connection.disconnect(nowait=True)
 
 
-async def _executed(connection: Connection, commands: tuple[Command, ...]) -> list[Reply]:
+async def _execute(connection: Connection, commands: tuple[Command, ...]) -> list[Reply]:
     await connection.connect()
     packed = cast("Any", connection).pack_commands(commands)
     await connection.send_packed_command(packed, check_health=False)
     replies: list[Reply] = []
-    refused: Refused | None = None
+    first_error: Refused | None = None
     for _ in commands:
         try:
             replies.append(cast("Reply", await connection.read_response()))
         except ResponseError as error:
-            refused = refused or error
-    if refused is not None:
-        raise RedisError(str(refused)) from refused
+            first_error = first_error or error
+    if first_error is not None:
+        raise RedisError(str(first_error)) from first_error
     return replies

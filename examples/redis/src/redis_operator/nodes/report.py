@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from redis_operator.nodes.port import Address, LoginRejected, Redis, RedisError, Unreachable
+from redis_operator.nodes.protocol import Address, LoginRejected, Redis, RedisError, Unreachable
 from redis_operator.nodes.slots import Slots
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class NodeEntry:
     """One line of ``CLUSTER NODES``.
 
     Attributes:
@@ -40,7 +40,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class NodeReport:
     """A node's own view.
 
     Attributes:
@@ -51,68 +51,70 @@ class Report:
         serving: whether it answers clients; after a start or a loss it waits for the others first.
     """
 
-    me: Entry
-    others: Mapping[str, Entry]
-    follows: Address | None = None
+    myself: NodeEntry
+    others: Mapping[str, NodeEntry]
+    replicates_from: Address | None = None
     in_sync: bool = True
     serving: bool = True
 
     @property
-    def table(self) -> dict[str, Entry]:
+    def table(self) -> dict[str, NodeEntry]:
         """All nodes that it knows, itself among them, by their ids."""
-        return {self.me.id: self.me, **self.others}
+        return {self.myself.id: self.myself, **self.others}
 
 
-async def look(redis: Redis, at: Address, password: str) -> Report:
+async def fetch_report(redis: Redis, address: Address, password: str) -> NodeReport:
     """Asks the node. Raises as ``Redis.execute`` does."""
     commands = (("CLUSTER", "NODES"), ("CLUSTER", "INFO"), ("INFO", "replication"))
-    nodes, cluster, replication = await redis.execute(at, password, *commands)
-    return _report(str(nodes), f"{cluster}\n{replication}")
+    nodes, cluster, replication = await redis.execute(address, password, *commands)
+    return _parse_report(str(nodes), f"{cluster}\n{replication}")
 
 
-async def reports_of(
+async def fetch_reports(
     redis: Redis, addresses: Iterable[Address], password: str
-) -> dict[Address, Report | LoginRejected | RedisError | Unreachable]:
+) -> dict[Address, NodeReport | LoginRejected | RedisError | Unreachable]:
     """Asks all of them at once; what went wrong stands in the place of a report."""
 
-    async def one(at: Address) -> Report | LoginRejected | RedisError | Unreachable:
+    async def fetch_or_error(address: Address) -> NodeReport | LoginRejected | RedisError | Unreachable:
         try:
-            return await look(redis, at, password)
+            return await fetch_report(redis, address, password)
         except (RedisError, Unreachable) as error:
             return error
 
-    asked = list(addresses)
-    return dict(zip(asked, await asyncio.gather(*(one(at) for at in asked)), strict=True))
+    targets = list(addresses)
+    return dict(zip(targets, await asyncio.gather(*(fetch_or_error(at) for at in targets)), strict=True))
 
 
-def _report(nodes: str, info: str) -> Report:
-    entries = [_entry(line.split()) for line in nodes.splitlines() if line]
-    me = next(entry for entry in entries if "myself" in entry.flags)
-    others = {e.id: e for e in entries if e is not me and "handshake" not in e.flags}
+def _parse_report(nodes: str, info: str) -> NodeReport:
+    entries = [_parse_entry(line.split()) for line in nodes.splitlines() if line]
+    myself = next(entry for entry in entries if "myself" in entry.flags)
+    others = {e.id: e for e in entries if e is not myself and "handshake" not in e.flags}
     facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
-    in_sync = me.is_master or (
+    in_sync = myself.is_master or (
         facts.get("master_link_status") == "up" and facts.get("master_sync_in_progress") == "0"
     )
-    follows = None if me.is_master else Address(facts.get("master_host", ""), int(facts.get("master_port", "0")))
-    return Report(me, others, follows, in_sync, serving=facts.get("cluster_state") == "ok")
+    replicates_from = (
+        None if myself.is_master else Address(facts.get("master_host", ""), int(facts.get("master_port", "0")))
+    )
+    return NodeReport(myself, others, replicates_from, in_sync, serving=facts.get("cluster_state") == "ok")
 
 
-def _entry(words: list[str]) -> Entry:
+def _parse_entry(fields: list[str]) -> NodeEntry:
     """``id ip:port@bus[,name] flags master ping pong epoch link slot…``, as Redis documents CLUSTER NODES."""
-    node, place, flags, master, _, _, _, link, *ranges = words
+    node, node_address, flags, master, _, _, _, link, *ranges = fields
     slots = Slots()
     moving: dict[str, dict[int, str]] = {"->-": {}, "-<-": {}}
-    for each in ranges:
-        if each.startswith("["):
-            arrow = "->-" if "->-" in each else "-<-"
-            slot, other = each.strip("[]").split(arrow)
+    for slot_range in ranges:
+        if slot_range.startswith("["):
+            arrow = "->-" if "->-" in slot_range else "-<-"
+            slot, other = slot_range.strip("[]").split(arrow)
             moving[arrow][int(slot)] = other
         else:
-            first, _, last = each.partition("-")
-            slots |= Slots.between(int(first), int(last or first))
-    return Entry(
+            first, _, last = slot_range.partition("-")
+            slots |= Slots.from_range(int(first), int(last or first))
+    return NodeEntry(
         id=node,
-        address=_address(place),
+        address=_parse_address(node_address),
         flags=frozenset(flags.rstrip("?").split(",")),
         master=master.strip("-"),
         connected=link == "connected",
@@ -122,6 +124,6 @@ def _entry(words: list[str]) -> Entry:
     )
 
 
-def _address(place: str) -> Address | None:
-    ip, _, port = place.partition("@")[0].rpartition(":")
+def _parse_address(text: str) -> Address | None:
+    ip, _, port = text.partition("@")[0].rpartition(":")
     return Address(ip, int(port)) if ip and port != "0" else None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 
-SLOTS = 16384
+SLOT_COUNT = 16384
 """How many slots a cluster has, always. A key's slot is its CRC16 modulo this."""
 
 
@@ -22,7 +22,7 @@ class Slots:
         return cls(reduce(lambda mask, slot: mask | 1 << slot, numbers, 0))
 
     @classmethod
-    def between(cls, first: int, last: int) -> Slots:
+    def from_range(cls, first: int, last: int) -> Slots:
         """All from ``first`` to ``last``, both included."""
         return cls(((1 << (last - first + 1)) - 1) << first)
 
@@ -57,9 +57,9 @@ class Slots:
         return Slots(self.mask & ~other.mask)
 
     @staticmethod
-    def union(some: Iterable[Slots]) -> Slots:
+    def union(sets: Iterable[Slots]) -> Slots:
         """All that are in any of them."""
-        return reduce(Slots.__or__, some, Slots())
+        return reduce(Slots.__or__, sets, Slots())
 
 
-ALL = Slots.between(0, SLOTS - 1)
+ALL_SLOTS = Slots.from_range(0, SLOT_COUNT - 1)

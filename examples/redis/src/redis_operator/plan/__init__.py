@@ -1,6 +1,6 @@
 """What to do next with a cluster, from what its nodes say. It speaks with nobody, so that it is easy to test."""
 
-from redis_operator.plan.members import Goal, Member, View
+from redis_operator.plan.members import ClusterView, Goal, Member
 from redis_operator.plan.planner import next_step
 from redis_operator.plan.steps import (
     AddSlots,
@@ -13,13 +13,14 @@ from redis_operator.plan.steps import (
     Replace,
     Replicate,
     Reset,
-    Shrink,
+    ScaleIn,
     Step,
     Wait,
 )
 
 __all__ = [
     "AddSlots",
+    "ClusterView",
     "Done",
     "Failover",
     "Forget",
@@ -31,9 +32,8 @@ __all__ = [
     "Replace",
     "Replicate",
     "Reset",
-    "Shrink",
+    "ScaleIn",
     "Step",
-    "View",
     "Wait",
     "next_step",
 ]

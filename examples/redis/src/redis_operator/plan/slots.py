@@ -5,71 +5,75 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from redis_operator.nodes import SLOTS, Slots
-from redis_operator.plan.members import Member, View, unowned
+from redis_operator.nodes import SLOT_COUNT, Slots
+from redis_operator.plan.members import ClusterView, Member, unowned_slots
 from redis_operator.plan.steps import AddSlots, Move, Release
 
-_AT_ONCE = 2048
+_SLOTS_PER_STEP = 2048
 """Slots that move in one step. A cluster goes on serving meanwhile, and tells after each how far it is."""
 
 
-def assignment(view: View, owners: Sequence[Member]) -> AddSlots | None:
+def assign_unowned_slots(view: ClusterView, owners: Sequence[Member]) -> AddSlots | None:
     """Gives slots that nobody has to those who have fewest, up to their shares, in runs as long as can be."""
-    free = tuple(unowned(view))
+    free = tuple(unowned_slots(view))
     if not free:
         return None
     shares: list[tuple[Member, Slots]] = []
-    order = sorted(owners, key=lambda m: (len(m.me.slots), m.ordinal))
+    order = sorted(owners, key=lambda m: (len(m.myself.slots), m.ordinal))
     for number, m in enumerate(order):
-        rest = sum(len(o.me.slots) for o in order[number:]) + len(free)
-        wanted = -(-rest // (len(order) - number)) - len(m.me.slots)
-        given, free = (free[:wanted], free[wanted:]) if wanted > 0 else ((), free)
-        if given:
-            shares.append((m, Slots.of(given)))
+        rest = sum(len(o.myself.slots) for o in order[number:]) + len(free)
+        share = -(-rest // (len(order) - number)) - len(m.myself.slots)
+        assigned, free = (free[:share], free[share:]) if share > 0 else ((), free)
+        if assigned:
+            shares.append((m, Slots.of(assigned)))
     return AddSlots(tuple(shares))
 
 
-def unfinished(view: View) -> Move | Release | None:
+def resume_move(view: ClusterView) -> Move | Release | None:
     """Goes on with a move that was cut off: where its keys have begun to go, there they must all go."""
-    going: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
+    open_moves: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for m in view.active:
-        stale = tuple(s for s in m.me.migrating if s not in m.me.slots)
-        stale += tuple(s for s in m.me.importing if _owner(view, s) in (m, None))
+        stale = tuple(s for s in m.myself.migrating if s not in m.myself.slots)
+        stale += tuple(s for s in m.myself.importing if _slot_owner(view, s) in (m, None))
         if stale:
-            return Release(m, stale[:_AT_ONCE])
-        for slot, target in m.me.migrating.items():
-            going[m.id, _master_of(view, target)].add(slot)
-        for slot in m.me.importing:
-            if owner := _owner(view, slot):
-                going[owner.id, m.id].add(slot)
-    for (source, target), slots in going.items():
-        at, to = view.by_id[source], view.by_id.get(target)
-        some = tuple(sorted(slots)[:_AT_ONCE])
-        return Release(at, some) if to is None or at is to else Move(at, to, some)
+            return Release(m, stale[:_SLOTS_PER_STEP])
+        for slot, target in m.myself.migrating.items():
+            open_moves[m.id, _current_master(view, target)].add(slot)
+        for slot in m.myself.importing:
+            if owner := _slot_owner(view, slot):
+                open_moves[owner.id, m.id].add(slot)
+    for (source, target), slots in open_moves.items():
+        source_member, target_member = view.by_id[source], view.by_id.get(target)
+        slots_to_move = tuple(sorted(slots)[:_SLOTS_PER_STEP])
+        return (
+            Release(source_member, slots_to_move)
+            if target_member is None or source_member is target_member
+            else Move(source_member, target_member, slots_to_move)
+        )
     return None
 
 
-def _owner(view: View, slot: int) -> Member | None:
-    return next((m for m in view.active if slot in m.me.slots), None)
+def _slot_owner(view: ClusterView, slot: int) -> Member | None:
+    return next((m for m in view.active if slot in m.myself.slots), None)
 
 
-def _master_of(view: View, node: str) -> str:
+def _current_master(view: ClusterView, node: str) -> str:
     """The node, or the one that has taken its place."""
     member = view.by_id.get(node)
-    return node if member is None or member.is_master else member.me.master
+    return node if member is None or member.is_master else member.myself.master
 
 
-def move(view: View, owners: Sequence[Member]) -> Move | None:
+def next_move(view: ClusterView, owners: Sequence[Member]) -> Move | None:
     """The next slots to move, so that owners have all slots and equal shares, but for one slot."""
-    least, most = SLOTS // len(owners), -(-SLOTS // len(owners))
-    poor = min(owners, key=lambda m: (len(m.me.slots), m.ordinal))
-    giving = [m for m in view.active if m.me.slots and m not in owners]
-    if giving:
-        source = max(giving, key=lambda m: (m.ordinal, m.name))
-        number = min(len(source.me.slots), max(1, least - len(poor.me.slots)))
+    min_share, max_share = SLOT_COUNT // len(owners), -(-SLOT_COUNT // len(owners))
+    smallest = min(owners, key=lambda m: (len(m.myself.slots), m.ordinal))
+    former_owners = [m for m in view.active if m.myself.slots and m not in owners]
+    if former_owners:
+        source = max(former_owners, key=lambda m: (m.ordinal, m.name))
+        number = min(len(source.myself.slots), max(1, min_share - len(smallest.myself.slots)))
     else:
-        source = max(owners, key=lambda m: (len(m.me.slots), m.ordinal))
-        if len(source.me.slots) <= most and len(poor.me.slots) >= least:
+        source = max(owners, key=lambda m: (len(m.myself.slots), m.ordinal))
+        if len(source.myself.slots) <= max_share and len(smallest.myself.slots) >= min_share:
             return None
-        number = max(1, min(len(source.me.slots) - least, least - len(poor.me.slots)))
-    return Move(source, poor, tuple(source.me.slots)[-min(number, _AT_ONCE) :])
+        number = max(1, min(len(source.myself.slots) - min_share, min_share - len(smallest.myself.slots)))
+    return Move(source, smallest, tuple(source.myself.slots)[-min(number, _SLOTS_PER_STEP) :])

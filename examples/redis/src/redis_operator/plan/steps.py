@@ -36,28 +36,28 @@ class Wait:
 class Meet:
     """``at`` gets to know others, by their addresses of today."""
 
-    at: Member
+    target: Member
     others: tuple[Member, ...]
     reason = "NodesMeet"
     phase: ClassVar[Phase] = "Forming"
 
     @property
     def message(self) -> str:
-        return f"{self.at.name} meets {names(self.others)}"
+        return f"{self.target.name} meets {member_names(self.others)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
     """``at`` all forget a node that is gone, and its slots where it has any."""
 
-    at: tuple[Member, ...]
-    id: str
+    members: tuple[Member, ...]
+    node_id: str
     reason = "NodeForgotten"
     phase: ClassVar[Phase] = "Scaling"
 
     @property
     def message(self) -> str:
-        return f"{names(self.at)} forget node {self.id}, which is gone"
+        return f"{member_names(self.members)} forget node {self.node_id}, which is gone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ class AddSlots:
 
     @property
     def message(self) -> str:
-        given = (f"{len(slots)} to {m.name}" for m, slots in self.shares)
-        return f"slots that nobody had are given: {', '.join(given)}"
+        assigned = (f"{len(slots)} to {m.name}" for m, slots in self.shares)
+        return f"slots that nobody had are given: {', '.join(assigned)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,29 +93,29 @@ class Move:
 class Release:
     """``at`` ends the move of slots that were to go nowhere any more."""
 
-    at: Member
+    target: Member
     slots: tuple[int, ...]
     reason = "MoveEnded"
     phase: ClassVar[Phase] = "Scaling"
 
     @property
     def message(self) -> str:
-        return f"{self.at.name} no longer moves {len(self.slots)} slots"
+        return f"{self.target.name} no longer moves {len(self.slots)} slots"
 
 
 @dataclass(frozen=True, slots=True)
 class Failover:
     """A replica takes the place of its master: in concert with it, or without it where it is ``lost``."""
 
-    at: Member
-    why: str
+    target: Member
+    cause: str
     lost: bool = False
     phase: Phase = "Scaling"
     reason = "FailedOver"
 
     @property
     def message(self) -> str:
-        return f"{self.at.name} takes the place of its master: {self.why}"
+        return f"{self.target.name} takes the place of its master: {self.cause}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,45 +135,47 @@ class Replicate:
 class Reset:
     """``at`` leaves the cluster and becomes an empty master: a new node (``hard``), or the same."""
 
-    at: Member
+    target: Member
     hard: bool
     reason = "NodeReset"
     phase: ClassVar[Phase] = "Scaling"
 
     @property
     def message(self) -> str:
-        return f"{self.at.name} leaves the cluster" if self.hard else f"{self.at.name} becomes an empty master"
+        return (
+            f"{self.target.name} leaves the cluster" if self.hard else f"{self.target.name} becomes an empty master"
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Shrink:
+class ScaleIn:
     """The pods beyond the goal are no part of the cluster any more, and can go."""
 
-    to: int
+    replicas: int
     reason = "ScaledIn"
     phase: ClassVar[Phase] = "Scaling"
 
     @property
     def message(self) -> str:
-        return f"only {self.to} pods are left"
+        return f"only {self.replicas} pods are left"
 
 
 @dataclass(frozen=True, slots=True)
 class Replace:
     """A pod is deleted; the StatefulSet makes it again, as it is now wanted."""
 
-    at: Member
+    target: Member
     reason = "PodReplaced"
     phase: ClassVar[Phase] = "Updating"
 
     @property
     def message(self) -> str:
-        return f"pod {self.at.name} is replaced by one as now declared"
+        return f"pod {self.target.name} is replaced by one as now declared"
 
 
-Step = Done | Wait | Meet | Forget | AddSlots | Move | Release | Failover | Replicate | Reset | Shrink | Replace
+Step = Done | Wait | Meet | Forget | AddSlots | Move | Release | Failover | Replicate | Reset | ScaleIn | Replace
 
 
-def names(members: Iterable[Member]) -> str:
+def member_names(members: Iterable[Member]) -> str:
     """For a sentence."""
     return ", ".join(m.name for m in members)

@@ -1,36 +1,36 @@
 """What each RedisCluster is made of in Kubernetes."""
 
-from redis_operator.resources.configuration import config_map, configuration
+from redis_operator.resources.configuration import config_map, redis_conf
 from redis_operator.resources.names import (
-    GIVE_UP,
+    GIVE_UP_NODE_ANNOTATION,
     MANAGED_BY,
     PORT,
-    VERSION,
-    Names,
-    instance_of,
-    ordinal_of,
-    selector_of,
+    VERSION_LABEL,
+    ObjectNames,
+    owning_cluster,
+    pod_ordinal,
+    selector_labels,
 )
 from redis_operator.resources.secret import generate_password, password_secret
 from redis_operator.resources.services import client_service, disruption_budget, headless_service
-from redis_operator.resources.statefulset import REVISION, statefulset
+from redis_operator.resources.statefulset import REVISION_LABEL, statefulset
 
 __all__ = [
-    "GIVE_UP",
+    "GIVE_UP_NODE_ANNOTATION",
     "MANAGED_BY",
     "PORT",
-    "REVISION",
-    "VERSION",
-    "Names",
+    "REVISION_LABEL",
+    "VERSION_LABEL",
+    "ObjectNames",
     "client_service",
     "config_map",
-    "configuration",
     "disruption_budget",
     "generate_password",
     "headless_service",
-    "instance_of",
-    "ordinal_of",
+    "owning_cluster",
     "password_secret",
-    "selector_of",
+    "pod_ordinal",
+    "redis_conf",
+    "selector_labels",
     "statefulset",
 ]

@@ -7,14 +7,14 @@ import hashlib
 from steersman.api.apply.core_v1 import ConfigMapApply
 
 from redis_operator.api.v1.rediscluster import RedisCluster
-from redis_operator.resources.names import PORT, Names, metadata_of
+from redis_operator.resources.names import PORT, ObjectNames, object_metadata
 
-_DEFAULTS = {
+_DEFAULT_PARAMETERS = {
     "appendonly": "yes",
     # Five seconds without an answer, and a replica takes over.
     "cluster-node-timeout": "5000",
 }
-_OURS = {
+_MANAGED_PARAMETERS = {
     "port": str(PORT),
     "bind": "* -::*",
     # There is a password.
@@ -29,18 +29,18 @@ _OURS = {
 }
 
 
-def configuration(cluster: RedisCluster) -> str:
+def redis_conf(cluster: RedisCluster) -> str:
     """The whole file. Of a parameter that stands in it twice, Redis takes the last; so ours come last."""
-    given = sorted((_DEFAULTS | dict(cluster.spec.config)).items())
-    lines = [*given, *_OURS.items()]
-    return "".join(f"{name} {value or _EMPTY}\n" for name, value in lines)
+    user_parameters = sorted((_DEFAULT_PARAMETERS | dict(cluster.spec.config)).items())
+    lines = [*user_parameters, *_MANAGED_PARAMETERS.items()]
+    return "".join(f"{name} {value or _EMPTY_VALUE}\n" for name, value in lines)
 
 
-_EMPTY = '""'
+_EMPTY_VALUE = '""'
 
 
 def config_map(cluster: RedisCluster) -> ConfigMapApply:
     """It never changes: another configuration is another one, with the digest of its content in its name."""
-    content = configuration(cluster)
-    key = Names(cluster.key).config_map(hashlib.sha256(content.encode()).hexdigest()[:8])
-    return ConfigMapApply(metadata=metadata_of(cluster, key), data={"redis.conf": content}, immutable=True)
+    content = redis_conf(cluster)
+    key = ObjectNames(cluster.key).config_map(hashlib.sha256(content.encode()).hexdigest()[:8])
+    return ConfigMapApply(metadata=object_metadata(cluster, key), data={"redis.conf": content}, immutable=True)

@@ -9,16 +9,16 @@ from steersman import Object, ObjectKey, ObjectMetaApply
 from redis_operator.api.v1.rediscluster import RedisCluster
 
 MANAGED_BY = "redis-operator"
-VERSION = "app.kubernetes.io/version"
+VERSION_LABEL = "app.kubernetes.io/version"
 PORT = 6379
-GIVE_UP = "cache.example.com/give-up-node"
+GIVE_UP_NODE_ANNOTATION = "cache.example.com/give-up-node"
 """An annotation: the id of a lost node whose slots may be served anew, empty."""
 
-_INSTANCE = "app.kubernetes.io/instance"
+_INSTANCE_LABEL = "app.kubernetes.io/instance"
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class ObjectNames:
     """Of the objects of one RedisCluster."""
 
     cluster: ObjectKey
@@ -52,26 +52,26 @@ class Names:
         return ObjectKey(self.cluster.namespace, f"{self.cluster.name}-{part}")
 
 
-def selector_of(cluster: RedisCluster) -> dict[str, str]:
+def selector_labels(cluster: RedisCluster) -> dict[str, str]:
     """What its pods have in common, for ever."""
     return {
         "app.kubernetes.io/name": "redis",
-        _INSTANCE: cluster.metadata.name,
+        _INSTANCE_LABEL: cluster.metadata.name,
         "app.kubernetes.io/managed-by": MANAGED_BY,
     }
 
 
-def metadata_of(cluster: RedisCluster, key: ObjectKey) -> ObjectMetaApply:
+def object_metadata(cluster: RedisCluster, key: ObjectKey) -> ObjectMetaApply:
     """Of one of its objects."""
-    return ObjectMetaApply(name=key.name, namespace=key.namespace, labels=selector_of(cluster))
+    return ObjectMetaApply(name=key.name, namespace=key.namespace, labels=selector_labels(cluster))
 
 
-def instance_of(obj: Object) -> list[ObjectKey]:
+def owning_cluster(obj: Object) -> list[ObjectKey]:
     """The RedisCluster that an object of ours is part of."""
-    name = obj.metadata.labels.get(_INSTANCE)
+    name = obj.metadata.labels.get(_INSTANCE_LABEL)
     return [ObjectKey(obj.metadata.namespace, name)] if name else []
 
 
-def ordinal_of(name: str) -> int:
+def pod_ordinal(name: str) -> int:
     """The number of a pod of a StatefulSet."""
     return int(name.rpartition("-")[2])

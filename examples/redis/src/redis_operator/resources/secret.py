@@ -7,7 +7,7 @@ import secrets
 from steersman.api.apply.core_v1 import SecretApply
 
 from redis_operator.api.v1.rediscluster import RedisCluster
-from redis_operator.resources.names import Names, metadata_of
+from redis_operator.resources.names import ObjectNames, object_metadata
 
 
 def generate_password() -> str:
@@ -19,4 +19,4 @@ def password_secret(cluster: RedisCluster, password: str) -> SecretApply:
     """``password`` for clients and probes, ``auth.conf`` for the nodes: they read it as part of redis.conf."""
     conf = f"requirepass {password}\nmasterauth {password}\n"
     data = {"password": password.encode(), "auth.conf": conf.encode()}
-    return SecretApply(metadata=metadata_of(cluster, Names(cluster.key).secret), type="Opaque", data=data)
+    return SecretApply(metadata=object_metadata(cluster, ObjectNames(cluster.key).secret), type="Opaque", data=data)

@@ -9,17 +9,17 @@ from steersman.api.apply.meta_v1 import LabelSelectorApply
 from steersman.api.apply.policy_v1 import PodDisruptionBudgetApply, PodDisruptionBudgetSpecApply
 
 from redis_operator.api.v1.rediscluster import RedisCluster
-from redis_operator.resources.names import PORT, Names, metadata_of, selector_of
+from redis_operator.resources.names import PORT, ObjectNames, object_metadata, selector_labels
 
 
 def client_service(cluster: RedisCluster) -> ServiceApply:
     """Where clients begin: any ready node."""
-    return _service(cluster, Names(cluster.key).service, headless=False)
+    return _service(cluster, ObjectNames(cluster.key).service, headless=False)
 
 
 def headless_service(cluster: RedisCluster) -> ServiceApply:
     """Gives each pod a name, before it is ready too."""
-    return _service(cluster, Names(cluster.key).headless_service, headless=True)
+    return _service(cluster, ObjectNames(cluster.key).headless_service, headless=True)
 
 
 def disruption_budget(cluster: RedisCluster) -> PodDisruptionBudgetApply:
@@ -27,19 +27,19 @@ def disruption_budget(cluster: RedisCluster) -> PodDisruptionBudgetApply:
     spec = PodDisruptionBudgetSpecApply(
         max_unavailable=1,
         unhealthy_pod_eviction_policy="AlwaysAllow",
-        selector=LabelSelectorApply(match_labels=selector_of(cluster)),
+        selector=LabelSelectorApply(match_labels=selector_labels(cluster)),
     )
-    return PodDisruptionBudgetApply(metadata=metadata_of(cluster, Names(cluster.key).budget), spec=spec)
+    return PodDisruptionBudgetApply(metadata=object_metadata(cluster, ObjectNames(cluster.key).budget), spec=spec)
 
 
 def _service(cluster: RedisCluster, key: ObjectKey, *, headless: bool) -> ServiceApply:
     return ServiceApply(
-        metadata=metadata_of(cluster, key),
+        metadata=object_metadata(cluster, key),
         spec=ServiceSpecApply(
             type="ClusterIP",
             cluster_ip="None" if headless else UNSET,
             publish_not_ready_addresses=headless,
-            selector=selector_of(cluster),
+            selector=selector_labels(cluster),
             ports=[ServicePortApply(name="redis", port=PORT, target_port=PORT, protocol="TCP")],
         ),
     )

@@ -41,15 +41,15 @@ from steersman.api.apply.meta_v1 import LabelSelectorApply
 from steersman.meta import TemplateMetaApply, decode_builtins, to_builtins
 
 from redis_operator.api.v1.rediscluster import RedisCluster
-from redis_operator.resources.names import PORT, VERSION, Names, metadata_of, selector_of
+from redis_operator.resources.names import PORT, VERSION_LABEL, ObjectNames, object_metadata, selector_labels
 
-REVISION = "controller-revision-hash"
+REVISION_LABEL = "controller-revision-hash"
 """The label by which the StatefulSet controller says what a pod was made from."""
 
 # That of Docker Hub's image.
-_UID = 999
-_PASSWORD_DIGEST = "cache.example.com/password"
-_READY = 'REDISCLI_AUTH="$(cat /etc/redis/auth/password)" redis-cli -p 6379 ping | grep -qx PONG'
+_REDIS_UID = 999
+_PASSWORD_DIGEST_ANNOTATION = "cache.example.com/password"
+_READINESS_COMMAND = 'REDISCLI_AUTH="$(cat /etc/redis/auth/password)" redis-cli -p 6379 ping | grep -qx PONG'
 
 
 def statefulset(cluster: RedisCluster, config_map: str, password: str) -> StatefulSetApply:
@@ -57,29 +57,29 @@ def statefulset(cluster: RedisCluster, config_map: str, password: str) -> Statef
 
     Pods change only when the operator deletes them (``OnDelete``): it knows who is master.
     """
-    labels = selector_of(cluster) | {VERSION: cluster.spec.version}
+    labels = selector_labels(cluster) | {VERSION_LABEL: cluster.spec.version}
     digest = hashlib.sha256(password.encode()).hexdigest()[:16]
     return StatefulSetApply(
-        metadata=metadata_of(cluster, Names(cluster.key).statefulset),
+        metadata=object_metadata(cluster, ObjectNames(cluster.key).statefulset),
         spec=StatefulSetSpecApply(
-            service_name=Names(cluster.key).headless_service.name,
+            service_name=ObjectNames(cluster.key).headless_service.name,
             pod_management_policy="Parallel",
             update_strategy=StatefulSetUpdateStrategyApply(type="OnDelete"),
             # What a node that has left has on its volume must never come back.
             persistent_volume_claim_retention_policy=StatefulSetPersistentVolumeClaimRetentionPolicyApply(
                 when_scaled="Delete", when_deleted=cluster.spec.storage.when_deleted
             ),
-            selector=LabelSelectorApply(match_labels=selector_of(cluster)),
+            selector=LabelSelectorApply(match_labels=selector_labels(cluster)),
             template=PodTemplateSpecApply(
-                metadata=TemplateMetaApply(labels=labels, annotations={_PASSWORD_DIGEST: digest}),
+                metadata=TemplateMetaApply(labels=labels, annotations={_PASSWORD_DIGEST_ANNOTATION: digest}),
                 spec=_pod(cluster, config_map),
             ),
-            volume_claim_templates=[_claim(cluster)],
+            volume_claim_templates=[_pvc_template(cluster)],
         ),
     )
 
 
-def _claim(cluster: RedisCluster) -> PersistentVolumeClaimApply:
+def _pvc_template(cluster: RedisCluster) -> PersistentVolumeClaimApply:
     storage = cluster.spec.storage
     return PersistentVolumeClaimApply(
         metadata=ObjectMetaApply(name="data"),
@@ -92,16 +92,16 @@ def _claim(cluster: RedisCluster) -> PersistentVolumeClaimApply:
 
 
 def _pod(cluster: RedisCluster, config_map: str) -> PodSpecApply:
-    secret = SecretVolumeSourceApply(secret_name=Names(cluster.key).secret.name, default_mode=0o440)
+    secret = SecretVolumeSourceApply(secret_name=ObjectNames(cluster.key).secret.name, default_mode=0o440)
     return PodSpecApply(
         automount_service_account_token=False,
         enable_service_links=False,
         termination_grace_period_seconds=60,
         security_context=PodSecurityContextApply(
             run_as_non_root=True,
-            run_as_user=_UID,
-            run_as_group=_UID,
-            fs_group=_UID,
+            run_as_user=_REDIS_UID,
+            run_as_group=_REDIS_UID,
+            fs_group=_REDIS_UID,
             fs_group_change_policy="OnRootMismatch",
             seccomp_profile=SeccompProfileApply(type="RuntimeDefault"),
         ),
@@ -110,10 +110,10 @@ def _pod(cluster: RedisCluster, config_map: str) -> PodSpecApply:
                 max_skew=1,
                 topology_key="kubernetes.io/hostname",
                 when_unsatisfiable="ScheduleAnyway",
-                label_selector=LabelSelectorApply(match_labels=selector_of(cluster)),
+                label_selector=LabelSelectorApply(match_labels=selector_labels(cluster)),
             )
         ],
-        containers=[_redis(cluster)],
+        containers=[_redis_container(cluster)],
         volumes=[
             VolumeApply(name="config", config_map=ConfigMapVolumeSourceApply(name=config_map)),
             VolumeApply(name="auth", secret=secret),
@@ -121,16 +121,16 @@ def _pod(cluster: RedisCluster, config_map: str) -> PodSpecApply:
     )
 
 
-def _redis(cluster: RedisCluster) -> ContainerApply:
-    wanted = cluster.spec.resources
-    own = EnvVarSourceApply(field_ref=ObjectFieldSelectorApply(field_path="status.podIP"))
+def _redis_container(cluster: RedisCluster) -> ContainerApply:
+    resources = cluster.spec.resources
+    pod_ip = EnvVarSourceApply(field_ref=ObjectFieldSelectorApply(field_path="status.podIP"))
     return ContainerApply(
         name="redis",
         image=f"{cluster.spec.repository}:{cluster.spec.version}",
         image_pull_policy="IfNotPresent",
         # Without its own address of today, a node that was moved goes on telling that of yesterday.
         command=["redis-server", "/etc/redis/config/redis.conf", "--cluster-announce-ip", "$(POD_IP)"],
-        env=[EnvVarApply(name="POD_IP", value_from=own)],
+        env=[EnvVarApply(name="POD_IP", value_from=pod_ip)],
         ports=[
             ContainerPortApply(name="redis", container_port=PORT, protocol="TCP"),
             ContainerPortApply(name="bus", container_port=PORT + 10000, protocol="TCP"),
@@ -140,9 +140,9 @@ def _redis(cluster: RedisCluster) -> ContainerApply:
             tcp_socket=TCPSocketActionApply(port=PORT), period_seconds=10, timeout_seconds=10, failure_threshold=6
         ),
         readiness_probe=ProbeApply(
-            exec=ExecActionApply(command=["sh", "-c", _READY]), period_seconds=3, timeout_seconds=10
+            exec=ExecActionApply(command=["sh", "-c", _READINESS_COMMAND]), period_seconds=3, timeout_seconds=10
         ),
-        resources=UNSET if wanted is None else decode_builtins(to_builtins(wanted), ResourceRequirementsApply),
+        resources=UNSET if resources is None else decode_builtins(to_builtins(resources), ResourceRequirementsApply),
         security_context=SecurityContextApply(
             allow_privilege_escalation=False,
             read_only_root_filesystem=True,

@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 
 from steersman.api.core_v1 import Pod
-from steersman.controller import Context, Outcome, Reconciler, Request, Result, add_finalizer
+from steersman.controller import ReconcileOutcome, Reconciler, ReconcilerContext, Request, Result, add_finalizer
 from steersman.errors import ApiError
 from steersman.meta import ObjectKey
 from steersman_databases.api import Cluster, ClusterStatus
@@ -80,9 +80,9 @@ class ClusterReconciler(Reconciler[C]):
 
     def __init__(
         self,
-        context: Context,
+        context: ReconcilerContext,
         own: OwnOf[C],
-        parts: Callable[[Context], ClusterParts],
+        parts: Callable[[ReconcilerContext], ClusterParts],
         contents: ContentsOf,
         surveys: Surveys,
     ) -> None:
@@ -107,7 +107,7 @@ class ClusterReconciler(Reconciler[C]):
         self._initial = Initial(self.client, own.kind, self._parts.engine, servers, surveys)
 
     async def reconcile(self, request: Request) -> Result:
-        cluster = await self.client.find(self._own.kind, request)
+        cluster = await self.client.get_or_none(self._own.kind, request)
         if cluster is None:
             self._forget(request)
             return Result()
@@ -129,7 +129,7 @@ class ClusterReconciler(Reconciler[C]):
             await self._report(cluster, report)
         return Result(requeue_after=jittered(report.retry_after, self.runtime.random))
 
-    async def update_status(self, request: Request, outcome: Outcome) -> None:
+    async def update_status(self, request: Request, outcome: ReconcileOutcome) -> None:
         """Keeps in mind how a reconcile ended; what is to be told of that, the next one tells."""
         self._failures.note(request, outcome.error)
 

@@ -21,7 +21,7 @@ from steersman.api.discovery_v1 import EndpointSlice
 from steersman.api.networking_v1 import NetworkPolicy
 from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.api.rbac_v1 import Role, RoleBinding
-from steersman.controller import Context, annotations_changed, any_of, generation_changed
+from steersman.controller import ReconcilerContext, annotations_changed, any_of, generation_changed
 from steersman.manager import Manager
 from steersman.meta import Object, ObjectKey
 from steersman_databases.api import CLUSTERS
@@ -63,17 +63,17 @@ CLUSTER_KINDS = (
     NetworkPolicy,
 )
 """What is made for clusters only, and cached by our labels."""
-PartsOf = Callable[[Context], ClusterParts]
+PartsOf = Callable[[ReconcilerContext], ClusterParts]
 
 
-def postgresql_parts(context: Context) -> ClusterParts:
+def postgresql_parts(context: ReconcilerContext) -> ClusterParts:
     """PostgreSQL's part, with Patroni."""
     topology = PatroniTopology(context.client)
     asked = (shown_certificate, command, catalog, furnish, in_use, take_back, log_is_gone, try_out)
     return ClusterParts(PostgreSQLServers(), topology, *asked)
 
 
-def mysql_parts(context: Context) -> ClusterParts:
+def mysql_parts(context: ReconcilerContext) -> ClusterParts:
     """MySQL's part, with its groups. Certificates are followed by the agents themselves."""
     return ClusterParts(
         MySQLServers(), GroupTopology(context.client), settings=mysql_catalog, furnish=mysql_furnishing
@@ -107,19 +107,19 @@ def setup_clusters(manager: Manager, own: OwnOf[C], parts: PartsOf, contents: Co
         .watches(Pod, mapped, matters)
         .watches(ConfigMap, mapped, matters)
         .source(surveys.tells(own.kind.api_resource.kind))
-        .permits(own.kind, "patch")
-        .permits(StatefulSet, "create", "patch", "delete")
-        .permits(Service, "create", "patch", "delete")
-        .permits(EndpointSlice, "create", "delete")
-        .permits(PersistentVolumeClaim, "create", "patch", "delete")
-        .permits(Secret, "create", "patch", "delete")
-        .permits(ConfigMap, "create", "delete")
-        .permits(Pod, "delete")
-        .permits(PodDisruptionBudget, "create", "patch", "delete")
-        .permits(NetworkPolicy, "create", "patch", "delete")
-        .permits(PersistentVolume, "get")
-        .permits(Node, "list")
-        .permits(Event, "list")
+        .rbac(own.kind, "patch")
+        .rbac(StatefulSet, "create", "patch", "delete")
+        .rbac(Service, "create", "patch", "delete")
+        .rbac(EndpointSlice, "create", "delete")
+        .rbac(PersistentVolumeClaim, "create", "patch", "delete")
+        .rbac(Secret, "create", "patch", "delete")
+        .rbac(ConfigMap, "create", "delete")
+        .rbac(Pod, "delete")
+        .rbac(PodDisruptionBudget, "create", "patch", "delete")
+        .rbac(NetworkPolicy, "create", "patch", "delete")
+        .rbac(PersistentVolume, "get")
+        .rbac(Node, "list")
+        .rbac(Event, "list")
         .max_concurrent_reconciles(WORKERS)
         .max_retry_delay(RECHECK_SECONDS)
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from steersman.controller import Context, Reconciler, Request, Result, add_finalizer, remove_finalizer
-from steersman.controller import Outcome as Ending
+from steersman.controller import ReconcileOutcome as Ending
+from steersman.controller import Reconciler, ReconcilerContext, Request, Result, add_finalizer, remove_finalizer
 from steersman.errors import ApiError
 from steersman_databases.api import Database
 from steersman_databases.api.group import PAUSED, is_paused
@@ -30,7 +30,7 @@ class DatabaseReconciler(Reconciler[Database]):
         surveys: shared with the controller of users.
     """
 
-    def __init__(self, context: Context, contents: ContentsOf, surveys: Surveys) -> None:
+    def __init__(self, context: ReconcilerContext, contents: ContentsOf, surveys: Surveys) -> None:
         super().__init__(context)
         self._contents = contents
         self._servers = Servers(self.client, contents, self.runtime.clock)
@@ -40,7 +40,7 @@ class DatabaseReconciler(Reconciler[Database]):
         self._annotations = Annotations(self.events)
 
     async def reconcile(self, request: Request) -> Result:
-        database = await self.client.find(Database, request)
+        database = await self.client.get_or_none(Database, request)
         if database is None:
             self._surveys.forget(Database.api_resource.kind, request)
             self._annotations.forget(request)

@@ -74,7 +74,7 @@ class Charge:
 
     async def remove(self, kind: type[T], key: ObjectKey) -> None:
         """Deletes what is not declared any more, if it is ours."""
-        present = await self.client.find(kind, key)
+        present = await self.client.get_or_none(kind, key)
         if present is None or not self.controls(present) or present.metadata.deletion_timestamp is not None:
             return
         await self.delete(kind, present)

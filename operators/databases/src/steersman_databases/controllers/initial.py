@@ -70,7 +70,7 @@ class Initial:
     async def ensure(self, charge: Charge, cluster: Cluster, owner: Credentials, findings: Findings) -> None:
         """Database and owner as declared, then the configuration. Only with a primary that takes writes."""
         # Before the server is looked at: whatever this Job has done is seen there.
-        job = await charge.client.find(Job, charge.view.names.initial_job)
+        job = await charge.client.get_or_none(Job, charge.view.names.initial_job)
         try:
             applied = await self._settle(charge, cluster, owner)
         except NotLocated as reason:
@@ -218,9 +218,4 @@ def _state(source: ConfigMap | Secret, key: str) -> str:
 
 def permit(builder: Builder[T]) -> Builder[T]:
     """Declares what `Initial` does at the API server."""
-    return (
-        builder.permits(Job, "create", "delete")
-        .permits(ConfigMap, "get")
-        .permits(Secret, "get")
-        .permits(Namespace, "get")
-    )
+    return builder.rbac(Job, "create", "delete").rbac(ConfigMap, "get").rbac(Secret, "get").rbac(Namespace, "get")

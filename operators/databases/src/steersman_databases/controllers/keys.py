@@ -217,7 +217,7 @@ class ClusterKeys:
 
     async def _forget_pooler(self) -> None:
         """Deletes what poolers logged in with: it opens no data, and is signed again for the next ones."""
-        secret = await self._client.find(Secret, pooler_certificate(self._view))
+        secret = await self._client.get_or_none(Secret, pooler_certificate(self._view))
         if secret is not None and belongs_to(secret, self._view) and secret.metadata.deletion_timestamp is None:
             await self._charge.delete(Secret, secret)
 
@@ -281,4 +281,4 @@ def _listed(claims: Sequence[PersistentVolumeClaim]) -> str:
 
 def permit(builder: Builder[T]) -> Builder[T]:
     """Declares what `ClusterKeys` does at the API server."""
-    return builder.permits(Secret, "get", "create", "patch", "delete").permits(PersistentVolumeClaim, "get")
+    return builder.rbac(Secret, "get", "create", "patch", "delete").rbac(PersistentVolumeClaim, "get")

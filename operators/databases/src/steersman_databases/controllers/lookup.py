@@ -17,7 +17,7 @@ T = TypeVar("T", bound=Object)
 
 async def find(client: CachedClient, kind: type[T], key: ObjectKey) -> T | None:
     """The object ``key`` as the cache has it, or else as the API server has it."""
-    return await client.find(kind, key) or await find_live(client, kind, key)
+    return await client.get_or_none(kind, key) or await find_live(client, kind, key)
 
 
 async def find_live(client: CachedClient, kind: type[T], key: ObjectKey) -> T | None:

@@ -157,7 +157,7 @@ class Poolers:
         return await self._deployment(charge, pooler, role, observed)
 
     async def _deployment(self, charge: Charge, pooler: Pooler, role: PooledRole, observed: Observed) -> Deployment:
-        present = await charge.client.find(Deployment, pooler_key(charge.view, role))
+        present = await charge.client.get_or_none(Deployment, pooler_key(charge.view, role))
         containers = () if present is None else present.spec.template.spec.containers
         runs = next((c.image or "" for c in containers), "")
         image = pooler_image(charge.view, observed, runs)
@@ -233,7 +233,7 @@ def permit(builder: Builder[T]) -> Builder[T]:
     """Declares what `Poolers` does at the API server."""
     return (
         builder.owns(Deployment)
-        .permits(Deployment, "create", "patch", "delete")
-        .permits(ConfigMap, "create", "patch", "delete")
-        .permits(Service, "create", "patch", "delete")
+        .rbac(Deployment, "create", "patch", "delete")
+        .rbac(ConfigMap, "create", "patch", "delete")
+        .rbac(Service, "create", "patch", "delete")
     )

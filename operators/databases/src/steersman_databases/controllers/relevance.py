@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from steersman.cache import Change
+from steersman.cache import InformerEvent
 from steersman.meta import Object
 
 _BEATS = frozenset({"renewTime", "optime", "transitions", "slots", "failsafe"})
@@ -17,7 +17,7 @@ _POSITIONS = frozenset(
 )
 
 
-def matters(change: Change[Any]) -> bool:
+def matters(change: InformerEvent[Any]) -> bool:
     """Whether anything changed that a cluster is reconciled for."""
     if change.old is None or change.new is None:
         return True

@@ -26,7 +26,7 @@ async def route(charge: Charge, topology: Topology, observed: Observed) -> None:
     present = {i.pod.metadata.uid for i in observed.instances if i.pod is not None}
     for service in charge.view.writable_services:
         for key in charge.view.names.slices(service):
-            cached = await charge.client.find(EndpointSlice, key)
+            cached = await charge.client.get_or_none(EndpointSlice, key)
             if (
                 cached is None
                 or not charge.controls(cached)
@@ -59,7 +59,7 @@ def _may_serve(pod: Pod) -> bool:
 async def is_routed(charge: Charge, observed: Observed) -> bool:
     """Whether clients are led to who leads now: who does so writes that, as soon as it takes writes."""
     slices = [
-        await charge.client.find(EndpointSlice, key)
+        await charge.client.get_or_none(EndpointSlice, key)
         for key in charge.view.names.slices(charge.view.names.service("rw").name)
     ]
     wrote = [found.metadata.annotations.get(LEADERSHIP) for found in slices if found is not None and found.endpoints]

@@ -180,7 +180,7 @@ class Servers:
         if reference.service is None:
             return reference.host or "", None
         key = ObjectKey(reference.service.namespace or guest, reference.service.name)
-        service = await self._client.find(metadata_only(Service), key)
+        service = await self._client.get_or_none(metadata_only(Service), key)
         if service is None and key.namespace == guest:
             raise NotLocated("ServerNotFound", f"there is no Service {key.name}")
         if service is None or not tenancy.lets_in_by_annotation(service, guest):
@@ -246,7 +246,7 @@ class Servers:
         if key.namespace == guest:
             return True
         # Strangers may make any number of such objects: none of them costs a request.
-        cluster = await self._client.find(kind, key)
+        cluster = await self._client.get_or_none(kind, key)
         return cluster is not None and tenancy.lets_in(cluster.spec.allowed_namespaces, key.namespace, guest)
 
     async def ends_with_its_namespace(self, of: Object) -> bool:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from steersman.controller import Channel
-from steersman.controller.sources import Push
+from steersman.controller.sources import Enqueue
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime
 from steersman_databases.api import Database
@@ -193,7 +193,7 @@ class Surveys:
             waiting = sorted(known.parked, key=lambda who: who[0] != DATABASE)
             for called in waiting[: max(0, min(known.places, 2))]:
                 del known.parked[called]
-                self.tells(called[0]).push(called[1])
+                self.tells(called[0]).enqueue(called[1])
 
     async def _tried(
         self, known: KnownServer, survey: Survey, desired: Iterable[Desired], limit: int = 100
@@ -346,7 +346,7 @@ class Surveys:
         """Its name."""
         return "surveys"
 
-    async def run(self, push: Push, runtime: Runtime) -> None:
+    async def run(self, enqueue: Enqueue, runtime: Runtime) -> None:
         """Looks at every server from time to time, until cancelled."""
         try:
             while True:
@@ -414,7 +414,7 @@ class Surveys:
 
 def _tell(interests: dict[tuple[str, ObjectKey], Interest]) -> None:
     for (_, key), interest in interests.items():
-        interest.tell.push(key)
+        interest.tell.enqueue(key)
 
 
 def _scope_of_turn(known: KnownServer, desired: Iterable[Desired]) -> Scope:

@@ -96,7 +96,7 @@ class Upgrades:
         key = self.charge.view.names.upgrade_job
         # Only where no server runs could one be started beside a Job that is not in the cache yet.
         may_run = self.due is not None or observed.primary is None
-        job = await (find(self.charge.client, Job, key) if may_run else self.charge.client.find(Job, key))
+        job = await (find(self.charge.client, Job, key) if may_run else self.charge.client.get_or_none(Job, key))
         if job is not None and not self.charge.controls(job):
             # In the way of an upgrade only, and told when one begins.
             job = None
@@ -329,4 +329,4 @@ class Upgrades:
 
 def permit(builder: Builder[T]) -> Builder[T]:
     """Declares what `Upgrades` does at the API server."""
-    return builder.owns(Job).permits(Job, "create", "patch", "delete")
+    return builder.owns(Job).rbac(Job, "create", "patch", "delete")

@@ -7,8 +7,16 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from steersman.api.core_v1 import Secret
-from steersman.cache import Change
-from steersman.controller import Context, Outcome, Reconciler, Request, Result, add_finalizer, remove_finalizer
+from steersman.cache import InformerEvent
+from steersman.controller import (
+    ReconcileOutcome,
+    Reconciler,
+    ReconcilerContext,
+    Request,
+    Result,
+    add_finalizer,
+    remove_finalizer,
+)
 from steersman.errors import ApiError
 from steersman.meta import find_condition
 from steersman_databases.api import DatabaseUser, DatabaseUserStatus, UserCondition
@@ -54,7 +62,7 @@ class TargetFilter:
     def __init__(self, target: str | None) -> None:
         self._target = target.lower() if target else None
 
-    def __call__(self, change: Change[DatabaseUser]) -> bool:
+    def __call__(self, change: InformerEvent[DatabaseUser]) -> bool:
         return any(self.takes(user) for user in (change.old, change.new) if user is not None)
 
     def takes(self, user: DatabaseUser) -> bool:
@@ -72,7 +80,9 @@ class UserReconciler(Reconciler[DatabaseUser]):
         targeted: which users are for this operator.
     """
 
-    def __init__(self, context: Context, contents: ContentsOf, surveys: Surveys, targeted: TargetFilter) -> None:
+    def __init__(
+        self, context: ReconcilerContext, contents: ContentsOf, surveys: Surveys, targeted: TargetFilter
+    ) -> None:
         super().__init__(context)
         self._servers = Servers(self.client, contents, self.runtime.clock)
         self._surveys = surveys
@@ -83,7 +93,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
         self._annotations = Annotations(self.events)
 
     async def reconcile(self, request: Request) -> Result:
-        user = await self.client.find(DatabaseUser, request)
+        user = await self.client.get_or_none(DatabaseUser, request)
         if user is None or not self._targeted.takes(user):
             self._surveys.forget(KIND, request)
             self._annotations.forget(request)
@@ -114,7 +124,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
                 raise
             return told
 
-    async def update_status(self, request: Request, outcome: Outcome) -> None:
+    async def update_status(self, request: Request, outcome: ReconcileOutcome) -> None:
         """Keeps in mind how a reconcile ended; what is to be told of that, the next one tells."""
         self._failures.note(request, outcome.error)
 

@@ -56,7 +56,7 @@ class Volumes:
             configs.append(wal_claim(self._view, number))
         made = False
         for config in configs:
-            present = await self._charge.client.find(PersistentVolumeClaim, config.key)
+            present = await self._charge.client.get_or_none(PersistentVolumeClaim, config.key)
             if present is not None:
                 self._charge.require_labels(present)
                 continue

@@ -7,10 +7,10 @@ from typing import TypeVar
 from steersman.api.core_v1 import ConfigMap, Namespace, PersistentVolumeClaim, Secret, Service
 from steersman.controller import (
     Builder,
-    by_others,
-    changed,
-    deleted,
+    field_changed,
     generation_changed,
+    not_own_write,
+    on_delete,
     referenced_by,
 )
 from steersman.manager import Manager
@@ -47,26 +47,26 @@ def setup_databases(manager: Manager, contents: ContentsOf, surveys: Surveys, ta
     targeted = TargetFilter(target)
     (
         _placed(manager.controller(Database), Database)
-        .with_predicate(generation_changed | by_others)
+        .with_predicate(generation_changed | not_own_write)
         .owns(PostgreSQLCluster)
         .owns(MySQLCluster)
         .index(PostgreSQLCluster, CLAIMS, claims.keys)
         .index(MySQLCluster, CLAIMS, claims.keys)
         .watches(PersistentVolumeClaim, instance_of)
         .watches(Secret, instance_of)
-        .permits(PostgreSQLCluster, "create", "patch", "delete")
-        .permits(MySQLCluster, "create", "patch", "delete")
-        .permits(Secret, "create", "patch", "delete")
+        .rbac(PostgreSQLCluster, "create", "patch", "delete")
+        .rbac(MySQLCluster, "create", "patch", "delete")
+        .rbac(Secret, "create", "patch", "delete")
         .source(surveys)
         .source(surveys.tells(Database.api_resource.kind))
         .complete(lambda context: DatabaseReconciler(context, contents, surveys))
     )
     (
         _placed(manager.controller(DatabaseUser), DatabaseUser)
-        .with_predicate(generation_changed | by_others)
+        .with_predicate(generation_changed | not_own_write)
         .with_predicate(targeted)
         .owns(Secret)
-        .permits(Secret, "create", "patch", "delete")
+        .rbac(Secret, "create", "patch", "delete")
         .source(surveys.tells(KIND))
         .complete(lambda context: UserReconciler(context, contents, surveys, targeted))
     )
@@ -80,11 +80,11 @@ def _placed(builder: Builder[C], kind: type[C]) -> Builder[C]:
         .watches(metadata_only(Secret), referenced_by(kind, secrets_of))
         .watches(metadata_only(Service), referenced_by(kind, services_of))
         .watches(metadata_only(ConfigMap), referenced_by(kind, config_maps_of))
-        .watches(Secret, referenced_by(kind, certificates_of), changed(_data) & ~deleted)
-        .watches(PostgreSQLCluster, referenced_by(kind, postgresql_clusters_of), changed(_reachable))
-        .watches(MySQLCluster, referenced_by(kind, mysql_clusters_of), changed(_reachable))
-        .permits(ConfigMap, "get")
-        .permits(Namespace, "get")
+        .watches(Secret, referenced_by(kind, certificates_of), field_changed(_data) & ~on_delete)
+        .watches(PostgreSQLCluster, referenced_by(kind, postgresql_clusters_of), field_changed(_reachable))
+        .watches(MySQLCluster, referenced_by(kind, mysql_clusters_of), field_changed(_reachable))
+        .rbac(ConfigMap, "get")
+        .rbac(Namespace, "get")
         .max_concurrent_reconciles(WORKERS)
         .base_retry_delay(2.0)
         .max_retry_delay(30.0)

@@ -55,7 +55,7 @@ async def annotate(
 
 async def endpoint_of(client: CachedClient, member: Member, port: int) -> Endpoint:
     """Where a member's pod is asked itself. Raises ServerUnreachable."""
-    pod = await client.find(Pod, member.pod)
+    pod = await client.get_or_none(Pod, member.pod)
     address = None if pod is None else pod.status.pod_ip
     if not address:
         raise ServerUnreachable(Endpoint(member.pod.name, port), "its pod has no address")

@@ -71,12 +71,12 @@ def role_binding(names: ClusterNames, labels: Mapping[str, str]) -> RoleBindingA
 def permit(builder: Builder[T]) -> Builder[T]:
     """Lets the operator give these rights: who does not hold them may write no such Role (no escalation)."""
     for kind in (ConfigMap, Pod):
-        builder.permits(kind, "get", "list", "watch", "patch")
+        builder.rbac(kind, "get", "list", "watch", "patch")
     return (
-        builder.permits(EndpointSlice, "get", "patch")
-        .permits(ServiceAccount, "get", "create", "patch")
-        .permits(Role, "get", "create", "patch")
-        .permits(RoleBinding, "get", "create", "patch")
+        builder.rbac(EndpointSlice, "get", "patch")
+        .rbac(ServiceAccount, "get", "create", "patch")
+        .rbac(Role, "get", "create", "patch")
+        .rbac(RoleBinding, "get", "create", "patch")
     )
 
 

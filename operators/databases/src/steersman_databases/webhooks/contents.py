@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from steersman.webhook import Cause, Warn
+from steersman.webhook import AdmissionWarning, FieldError
 from steersman_databases.api import Database, DatabaseUser
 from steersman_databases.api.group import TARGET_LABEL
 from steersman_databases.api.references import ServerReference
@@ -30,14 +30,14 @@ _UNVERIFIED = {
 }
 
 
-def check_database(database: Database, *, contents: ContentsOf) -> Iterator[Cause | Warn]:
+def check_database(database: Database, *, contents: ContentsOf) -> Iterator[FieldError | AdmissionWarning]:
     """What is to be said of a ``Database``."""
     spec, claim = database.spec, claim_of(database, "")
     if database.makes_cluster:
         try:
             image(database.engine, database.version)
         except EngineError as error:
-            yield Cause("spec.version", str(error))
+            yield FieldError("spec.version", str(error))
     desired: list[DesiredUser | DesiredDatabase] = []
     if not spec.owner:
         desired.append(owner_of(database, NoPassword.UNCHANGED, claim))
@@ -48,10 +48,10 @@ def check_database(database: Database, *, contents: ContentsOf) -> Iterator[Caus
     yield from _unverified(database.engine, spec.server_ref)
     if spec.deletion_policy == "Delete":
         lost = "its server's volume and Secrets are" if database.makes_cluster else "the database on the server is"
-        yield Warn(f"spec.deletionPolicy: {lost} deleted with this object, the data with it")
+        yield AdmissionWarning(f"spec.deletionPolicy: {lost} deleted with this object, the data with it")
 
 
-def check_user(user: DatabaseUser, *, contents: ContentsOf) -> Iterator[Cause | Warn]:
+def check_user(user: DatabaseUser, *, contents: ContentsOf) -> Iterator[FieldError | AdmissionWarning]:
     """What is to be said of a ``DatabaseUser``."""
     spec = user.spec
     second = None if spec.rotation is None else SecondCredential(NoPassword.UNCHANGED)
@@ -62,31 +62,31 @@ def check_user(user: DatabaseUser, *, contents: ContentsOf) -> Iterator[Cause | 
     yield from _overreach(user)
     yield from _unverified(user.engine, spec.server_ref)
     if spec.cluster_ref is None and spec.server_ref is None and TARGET_LABEL not in user.metadata.labels:
-        yield Warn(f"no server is named: set the label {TARGET_LABEL} to a cluster of this namespace")
+        yield AdmissionWarning(f"no server is named: set the label {TARGET_LABEL} to a cluster of this namespace")
 
 
 def _refused(
     contents: Contents, desired: list[DesiredUser | DesiredDatabase], named: dict[str, str]
-) -> Iterator[Cause]:
+) -> Iterator[FieldError]:
     """What the engine does not take. ``named``: fields that have another name in the object than in the engine."""
     for each in desired:
         try:
             contents.check(each, _NOBODY)
         except (InvalidName, NotSupported) as error:
-            yield Cause(f"spec.{named.get(error.field, error.field)}", str(error))
+            yield FieldError(f"spec.{named.get(error.field, error.field)}", str(error))
 
 
-def _misnamed(contents: Contents, of: Database | DatabaseUser) -> Iterator[Cause]:
+def _misnamed(contents: Contents, of: Database | DatabaseUser) -> Iterator[FieldError]:
     for field, name in named_besides(of):
         try:
             contents.check_name(field, name)
         except InvalidName as error:
-            yield Cause(f"spec.{field}", str(error))
+            yield FieldError(f"spec.{field}", str(error))
 
 
-def _overreach(guest: Database | DatabaseUser) -> Iterator[Cause]:
+def _overreach(guest: Database | DatabaseUser) -> Iterator[FieldError]:
     if tenancy.is_guest(guest, _home(guest)) and (why := tenancy.overreach(guest)):
-        yield Cause("spec", why, reason="FieldValueForbidden")
+        yield FieldError("spec", why, reason="FieldValueForbidden")
 
 
 def _home(of: Database | DatabaseUser) -> str | None:
@@ -96,6 +96,6 @@ def _home(of: Database | DatabaseUser) -> str | None:
     return None if named is None else named.namespace
 
 
-def _unverified(engine: str, server: ServerReference | None) -> Iterator[Warn]:
+def _unverified(engine: str, server: ServerReference | None) -> Iterator[AdmissionWarning]:
     if server is not None and (why := _UNVERIFIED.get((engine, server.tls.mode))):
-        yield Warn(f"spec.serverRef.tls.mode: {server.tls.mode} {why}")
+        yield AdmissionWarning(f"spec.serverRef.tls.mode: {server.tls.mode} {why}")

@@ -7,7 +7,7 @@ import asyncio
 from steersman.api.core_v1 import Pod, Secret
 from steersman.client import Client
 from steersman.meta import ObjectKey
-from steersman.webhook import AdmissionRequest, Cause
+from steersman.webhook import AdmissionRequest, FieldError
 from steersman_databases.api import Cluster, MySQLCluster, PostgreSQLCluster, PostgreSQLClusterSpec
 from steersman_databases.api.named_secrets import NamedSecret, Naming, named_secrets
 
@@ -24,7 +24,7 @@ class Rights:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def check(self, obj: Naming, former: Naming | None, request: AdmissionRequest) -> list[Cause]:
+    async def check(self, obj: Naming, former: Naming | None, request: AdmissionRequest) -> list[FieldError]:
         """What the user may not do of what is new in ``obj``; all of it is new where it is created."""
         known = _known(obj, former)
         named = [each for each in named_secrets(obj) if _use(each) not in known]
@@ -36,10 +36,12 @@ class Rights:
         return causes
 
     async def _may_read(self, secret: ObjectKey, request: AdmissionRequest) -> bool:
-        return await request.user.may(self._client, "get", Secret, namespace=secret.namespace, name=secret.name)
+        return await request.user.is_allowed(
+            self._client, "get", Secret, namespace=secret.namespace, name=secret.name
+        )
 
     async def _may_run(self, request: AdmissionRequest) -> bool:
-        return await request.user.may(self._client, "create", Pod, namespace=request.namespace)
+        return await request.user.is_allowed(self._client, "create", Pod, namespace=request.namespace)
 
 
 def _use(named: NamedSecret) -> tuple[str, ObjectKey, tuple[str, ...]]:
@@ -83,9 +85,9 @@ def _of_pods(cluster: Cluster) -> dict[str, str | None]:
     }
 
 
-def _unreadable(named: NamedSecret, request: AdmissionRequest) -> Cause:
+def _unreadable(named: NamedSecret, request: AdmissionRequest) -> FieldError:
     namespace, name = named.key.namespace, named.key.name
-    return Cause(
+    return FieldError(
         named.field,
         f'user "{request.user.username}" may not get Secret {name} in namespace {namespace}, which the operator '
         f"would use for them: have it applied by somebody who may, or let them get secrets of resourceNames [{name}] "
@@ -94,10 +96,10 @@ def _unreadable(named: NamedSecret, request: AdmissionRequest) -> Cause:
     )
 
 
-def _unrunnable(field: str, request: AdmissionRequest) -> Cause:
+def _unrunnable(field: str, request: AdmissionRequest) -> FieldError:
     is_image = field.lower().endswith("image")
     does, instead = ("run this image", " for the operator's own") if is_image else ("run pods with it", "")
-    return Cause(
+    return FieldError(
         field,
         f'user "{request.user.username}" may not create pods in namespace {request.namespace}, where the operator '
         f"would {does} for them: leave it out{instead}, or have it applied by somebody who may",

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from apiserver_cases.api import Api, Json
-from apiserver_cases.installation import install, make_namespace
+from apiserver_cases.installation import install_crds, make_namespace
 from database_support.database_kinds import CREATED, PERMITTED, UPDATED, Case, Wire
 from database_support.earlier_definitions import without_patterns
 from steersman.client import connect
@@ -25,7 +25,7 @@ KINDS = {"postgresqlclusters": "PostgreSQLCluster", "databases": "Database", "da
 @asynccontextmanager
 async def _namespace(envtest: Envtest, name: str) -> AsyncGenerator[Api]:
     async with connect(envtest.config, retry=None) as transport:
-        await install(transport, [yaml.safe_load(path.read_text()) for path in sorted(BASES.glob("*.yaml"))])
+        await install_crds(transport, [yaml.safe_load(path.read_text()) for path in sorted(BASES.glob("*.yaml"))])
         yield await make_namespace(transport, name)
 
 
@@ -69,7 +69,7 @@ async def test_what_may_change_and_what_not(cases: dict[str, Case], envtest: Env
     async with _namespace(envtest, space) as api:
         for name, case in cases.items():
             path = f"/apis/databases.steersman.dev/v1alpha1/namespaces/{space}/{case.kind}"
-            (await api.call("POST", path, _object(case, name, case.spec))).ok()
+            (await api.call("POST", path, _object(case, name, case.spec))).expect_success()
             changed = await api.call(
                 "PATCH", f"{path}/{name}", {"spec": case.change}, content_type="application/merge-patch+json"
             )
@@ -87,7 +87,7 @@ async def test_what_was_taken_before_there_were_patterns_can_be_told_of_and_dele
     definition = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/databaseusers.{group}"
     merge = "application/merge-patch+json"
     async with connect(envtest.config, retry=None) as transport:
-        await install(transport, [without_patterns(manifest)])
+        await install_crds(transport, [without_patterns(manifest)])
         api = await make_namespace(transport, "earlier")
         path = f"/apis/{group}/v1alpha1/namespaces/earlier/databaseusers"
         user: Json = {
@@ -96,16 +96,18 @@ async def test_what_was_taken_before_there_were_patterns_can_be_told_of_and_dele
             "metadata": {"name": "clerk", "finalizers": [f"{group}/user"]},
             "spec": {"user": "clerk\0", "clusterRef": {"name": "platform/main"}},
         }
-        (await api.call("POST", path, user)).ok()
-        (await api.call("PATCH", definition, {"spec": manifest["spec"]}, content_type=merge)).ok()
+        (await api.call("POST", path, user)).expect_success()
+        (await api.call("PATCH", definition, {"spec": manifest["spec"]}, content_type=merge)).expect_success()
         other = {**user, "metadata": {"name": "other"}}
         async with asyncio.timeout(30):
             while (await api.call("POST", path, other, query={"dryRun": "All"})).code != 422:
                 await asyncio.sleep(0.1)
         told = {"status": {"observedGeneration": 1, "server": "nowhere"}}
-        (await api.call("PATCH", f"{path}/clerk/status", told, content_type=merge)).ok()
+        (await api.call("PATCH", f"{path}/clerk/status", told, content_type=merge)).expect_success()
         mended = {"spec": {"deletionPolicy": "Retain"}}
-        (await api.call("PATCH", f"{path}/clerk", mended, content_type=merge)).ok()
-        (await api.call("DELETE", f"{path}/clerk")).ok()
-        (await api.call("PATCH", f"{path}/clerk", {"metadata": {"finalizers": None}}, content_type=merge)).ok()
+        (await api.call("PATCH", f"{path}/clerk", mended, content_type=merge)).expect_success()
+        (await api.call("DELETE", f"{path}/clerk")).expect_success()
+        (
+            await api.call("PATCH", f"{path}/clerk", {"metadata": {"finalizers": None}}, content_type=merge)
+        ).expect_success()
         assert (await api.call("GET", f"{path}/clerk")).code == 404

@@ -20,7 +20,7 @@ from database_support.operator_on_api_server import client_of, operating
 from database_support.postgresql_server import PostgreSQLServer
 from database_support.real_server import ADMINISTRATOR, RealServer
 from database_support.server_process import free_port
-from framework_support.certificates import Authority
+from framework_support.certificates import CertificateAuthority
 from steersman.api.apply.core_v1 import SecretApply
 from steersman.api.core_v1 import Secret
 from steersman.client import Client, MergePatch
@@ -187,7 +187,7 @@ async def test_a_server_is_verified_by_an_authority_from_a_secret(installed: Env
     space = f"tls-{server.endpoint.port}"
     async with scene(installed, space, server) as at:
         await at.secret("right", ca_crt=authority_of(server))
-        await at.secret("wrong", ca_crt=Authority().certificate)
+        await at.secret("wrong", ca_crt=CertificateAuthority().certificate)
         right, wrong = ({"secretKeyRef": {"name": name, "key": "ca.crt"}} for name in ("right", "wrong"))
         await at.user("full", ca=right)
         await at.user("stranger", ca=wrong)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from database_support.every_server import every_server
-from devcluster import servers
+from devcluster import database_servers
 from steersman_databases.engines import SUPPORTED_VERSIONS
 
 
@@ -18,6 +18,6 @@ from steersman_databases.engines import SUPPORTED_VERSIONS
 )
 def test_every_supported_version_has_its_server(name: str) -> None:
     """What cannot be had is left out of all other tests without a word."""
-    if name.startswith("mysql-") and servers.root(servers.SID) is None:
-        pytest.skip(f"{servers.SID.title} cannot be had: python -m devcluster servers says why")
+    if name.startswith("mysql-") and database_servers.root(database_servers.SID) is None:
+        pytest.skip(f"{database_servers.SID.title} cannot be had: python -m devcluster servers says why")
     assert name in every_server()

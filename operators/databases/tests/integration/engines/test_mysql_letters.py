@@ -12,14 +12,14 @@ import pytest
 from database_support.accounts_contract import At, claim, user
 from database_support.modest_mysql import KEEPER, LEDGER, ledger, on
 from database_support.mysql_server import start_mariadb, start_mysql
-from devcluster import servers
+from devcluster import database_servers
 from steersman_databases.engines.actions import MarkDatabase
 from steersman_databases.engines.desired import Claim, DesiredGrant, ObjectKind
 from steersman_databases.engines.errors import InvalidName
 
 LOWERED = "--lower-case-table-names=1"
 STARTS = {"mariadb": partial(start_mariadb, Path("/"), LOWERED)}
-if (sid := servers.root(servers.SID)) is not None:
+if (sid := database_servers.root(database_servers.SID)) is not None:
     STARTS["mysql"] = partial(start_mysql, sid, LOWERED)
 
 

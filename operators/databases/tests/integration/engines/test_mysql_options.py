@@ -5,13 +5,13 @@ from __future__ import annotations
 import subprocess
 
 from database_support.mysql_server import MySQLServer
-from devcluster import servers
+from devcluster import database_servers
 from steersman_databases.engines.mysql.parameters import refused
 
 
 def options() -> set[str]:
     """The names of all that mysqld takes at its start, as it tells them itself."""
-    root = servers.root(servers.SID)
+    root = database_servers.root(database_servers.SID)
     assert root is not None
     command = [
         f"{root}/usr/sbin/mysqld",

@@ -18,8 +18,8 @@ from database_support.group_contract import TestGroup
 from database_support.member_place import place_in
 from database_support.mysql_members import TESTER, furnish, initialised_once
 from database_support.server_process import NOBODY, data_directory, free_port, unprivileged
-from devcluster import servers
-from framework_support.certificates import Authority
+from devcluster import database_servers
+from framework_support.certificates import CertificateAuthority
 from steersman_agent.certificates import Certificates
 from steersman_agent.server import Place, Server
 
@@ -35,7 +35,7 @@ class Real:
 
     def __init__(self, directory: Path, root: Path) -> None:
         program = [*unprivileged(), "--pdeathsig=KILL", str(initialised_once(root, directory))]
-        shown, clients = Authority(), Authority()
+        shown, clients = CertificateAuthority(), CertificateAuthority()
         self.servers: Sequence[Server] = [
             Server(_place(directory / str(n), root, shown, clients, tuple(program), n)) for n in range(3)
         ]
@@ -84,7 +84,12 @@ class Real:
 
 
 def _place(
-    directory: Path, root: Path, shown: Authority, clients: Authority, program: Sequence[str], number: int
+    directory: Path,
+    root: Path,
+    shown: CertificateAuthority,
+    clients: CertificateAuthority,
+    program: Sequence[str],
+    number: int,
 ) -> Place:
     furnish(directory, root, shown, clients)
     (directory / "run").mkdir()
@@ -100,7 +105,7 @@ def _place(
 
 @pytest.fixture(scope="module")
 def group() -> Generator[Real]:
-    root = servers.root(servers.SID)
+    root = database_servers.root(database_servers.SID)
     if root is None:
         pytest.skip("Debian sid cannot be had; python -m devcluster servers says why")
     former = os.umask(0o002)

@@ -16,8 +16,8 @@ import pytest
 from database_support.mysql_members import Member, Members, members, until
 from database_support.planned_cluster import VIEW
 from database_support.server_process import data_directory
-from devcluster import servers
-from framework_support.certificates import Authority
+from devcluster import database_servers
+from framework_support.certificates import CertificateAuthority
 from steersman_databases.engines.mysql.parameters import server_parameters
 from steersman_testing.envtest import Envtest
 
@@ -29,7 +29,7 @@ PAGE = 16384  # bytes, of InnoDB
 @pytest.fixture(scope="module")
 def group(envtest: Envtest) -> Generator[Members]:
     """One that all tests share; each leaves it whole."""
-    root = servers.root(servers.SID)
+    root = database_servers.root(database_servers.SID)
     if root is None:
         pytest.skip("Debian sid cannot be had; python -m devcluster servers says why")
     with data_directory() as directory, members(envtest, root, directory) as group:
@@ -432,7 +432,7 @@ def test_the_agents_see_all_whatever_is_set_for_all_sessions(group: Members, pri
 
 def test_new_certificates_are_shown(group: Members, primary: Member) -> None:
     before = {one.number: one.shows() for one in group.all}
-    servers = Authority()
+    servers = CertificateAuthority()
     for one in group.all:
         one.show(servers)
     for one in group.all:
@@ -448,7 +448,7 @@ def test_what_the_authority_of_servers_has_signed_opens_nothing(
     group: Members, primary: Member, tmp_path: Path
 ) -> None:
     """It may be anybody's, and give any name to its customers."""
-    servers = Authority()
+    servers = CertificateAuthority()
     primary.show(servers)
     until("the server knows it", lambda: primary.trusts(servers))
 

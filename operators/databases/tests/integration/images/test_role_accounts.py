@@ -13,7 +13,7 @@ import steersman_databases.engines.postgresql
 from database_support.image_script import script
 from database_support.postgresql_server import PostgreSQLServer, start_postgresql
 from database_support.real_server import ADMINISTRATOR
-from devcluster import servers
+from devcluster import database_servers
 
 pytestmark = pytest.mark.xdist_group("role-accounts")
 
@@ -24,7 +24,7 @@ MADE = "SELECT count(*) FROM pg_roles WHERE rolname LIKE 'steersman%'"
 
 PROGRAMS = {
     path.parent.name: path
-    for root in (Path("/"), servers.root(servers.TRIXIE))
+    for root in (Path("/"), database_servers.root(database_servers.TRIXIE))
     if root is not None
     for path in sorted(root.glob("usr/lib/postgresql/*/bin"))
 }

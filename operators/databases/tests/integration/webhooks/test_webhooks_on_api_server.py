@@ -17,7 +17,7 @@ from steersman.errors import ApiError, Invalid
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, unstructured
 from steersman.rbac import cluster_role
-from steersman.webhook.registry import VALIDATING
+from steersman.webhook.registry import VALIDATING_CONFIGURATION
 from steersman_databases.api import Database, DatabaseSpec, DatabaseStatus, DatabaseUser, PostgreSQLCluster
 from steersman_databases.api.postgresql_cluster import PostgreSQLClusterSpec, PostgreSQLSettings
 from steersman_databases.api.references import AdministratorReference, ServerReference
@@ -46,7 +46,7 @@ async def operator(envtest: Envtest) -> AsyncGenerator[Manager]:
     serving = replace(
         WEBHOOKS, bind_address=f"{given.host}:{given.port}", cert_path=str(given.directory), drain_seconds=0
     )
-    options = ManagerOptions(webhooks=serving, health_bind_address=f"127.0.0.1:{free_port()}")
+    options = ManagerOptions(webhooks=serving, health_probe_bind_address=f"127.0.0.1:{free_port()}")
     async with connect(envtest.user("hooked-operator").config) as transport:
         manager = Manager(transport, options)
         setup_webhooks(manager, engine_named)
@@ -59,7 +59,9 @@ async def operator(envtest: Envtest) -> AsyncGenerator[Manager]:
             manager.stop()
             await running
             async with envtest.client() as client:
-                await client.delete(unstructured(VALIDATING), ObjectKey("", WEBHOOKS.configuration_name))
+                await client.delete(
+                    unstructured(VALIDATING_CONFIGURATION), ObjectKey("", WEBHOOKS.configuration_name)
+                )
 
 
 def database(space: str, **spec: object) -> Database:

@@ -243,7 +243,7 @@ class Container:
 
     def _news(self) -> object:
         self._servers.settle()
-        return self._pods.api.changes(), self._servers.changes
+        return self._pods.api.change_count(), self._servers.changes
 
     async def _say_ready(self, ready: str) -> None:
         if ready == self._ready:

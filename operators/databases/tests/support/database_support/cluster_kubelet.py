@@ -68,7 +68,7 @@ class ClusterKubelet:
                 self._hosts.refused,
                 self._members.news(),
             )
-            changes = self._server.changes(), *news
+            changes = self._server.change_count(), *news
             if changes != seen:
                 await self.look()
             # What this look itself changed is looked at, too.

@@ -145,7 +145,7 @@ class Place:
 
         try:
             # Each look is a process: more of them take from the servers what they are waited for.
-            return wait_until(what, attempt, seconds=seconds, every=1)
+            return wait_until(what, attempt, seconds=seconds, interval=1)
         except Exception as error:
             for each in last:
                 error.add_note(f"last refusal: {each}")
@@ -392,7 +392,7 @@ class Writing:
     def look(self) -> None:
         """Reads its log."""
         lines = self.client.cluster.place.kubectl("logs", self.client.name, seconds=30).splitlines()
-        self.acknowledged = gaps.acknowledged(lines)
+        self.acknowledged = gaps.parse_acknowledged(lines)
         self.errors = [line for line in lines if line and not line.split()[0].isdecimal()]
 
     def goes_on(self, since: float, seconds: float = 120) -> None:

@@ -18,7 +18,7 @@ from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret
 from steersman.api.events_v1 import Event
 from steersman.client import Client, MergePatch, Transport
-from steersman.controller import Context
+from steersman.controller import ReconcilerContext
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
 from steersman.observability.runtime import Runtime
@@ -71,7 +71,7 @@ class ClusterWorld:
         service = NAMES.service("rw")
         return ContentsInMemory({Endpoint(f"{service.name}.{service.namespace}.svc", 5432): self.hosts.sql}, engine)
 
-    def parts(self, context: Context) -> ClusterParts:
+    def parts(self, context: ReconcilerContext) -> ClusterParts:
         """PostgreSQL's objects, and the model of its members."""
         topology = ModelTopology(context.client, self.hosts)
         return ClusterParts(
@@ -306,4 +306,4 @@ class ClusterWorld:
             manager.stop()
             tasks[1].cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        assert self.server.refused == []
+        assert self.server.rbac_denials == []

@@ -192,4 +192,4 @@ class DatabaseUnderTest:
             except CommandFailed:
                 return None
 
-        wait_until(what, attempt, seconds=seconds, every=0.5)
+        wait_until(what, attempt, seconds=seconds, interval=0.5)

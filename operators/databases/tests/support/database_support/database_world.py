@@ -161,4 +161,4 @@ class World:
             manager.stop()
             tasks[1].cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        assert self.server.refused == []
+        assert self.server.rbac_denials == []

@@ -42,4 +42,4 @@ def _serve(server: InMemoryApiServer, manifest: dict[str, Any]) -> None:
     request = HttpRequest(
         method="PATCH", path=path, query=query, body=body, content_type="application/apply-patch+yaml"
     )
-    assert server.answer(request).status == 200
+    assert server.handle(request).status == 200

@@ -13,7 +13,7 @@ from pathlib import Path
 from database_support.mysql_server import start_mariadb, start_mysql
 from database_support.postgresql_server import start_postgresql
 from database_support.real_server import RealServer
-from devcluster import servers
+from devcluster import database_servers
 
 Start = Callable[[], Generator[RealServer]]
 
@@ -25,7 +25,10 @@ def every_server() -> Mapping[str, Start]:
 
 def postgresqls() -> Mapping[str, Start]:
     """The newest of each major version."""
-    roots = [Path("/"), *(found for release in (servers.TRIXIE,) if (found := servers.root(release)))]
+    roots = [
+        Path("/"),
+        *(found for release in (database_servers.TRIXIE,) if (found := database_servers.root(release))),
+    ]
     programs = [program for root in roots for program in sorted(root.glob("usr/lib/postgresql/*/bin/postgres"))]
     return {f"postgresql-{path.parts[-3]}": partial(start_postgresql, path.parent) for path in programs}
 
@@ -33,9 +36,9 @@ def postgresqls() -> Mapping[str, Start]:
 def like_mysql() -> Mapping[str, Start]:
     """MariaDB, the machine's and a newer one, and MySQL."""
     found: dict[str, Start] = {"mariadb-own": partial(start_mariadb, Path("/"))}
-    if (trixie := servers.root(servers.TRIXIE)) is not None:
+    if (trixie := database_servers.root(database_servers.TRIXIE)) is not None:
         found["mariadb-11.8"] = partial(start_mariadb, trixie)
-    if (sid := servers.root(servers.SID)) is not None:
+    if (sid := database_servers.root(database_servers.SID)) is not None:
         found["mysql-9.7"] = partial(start_mysql, sid)
     return found
 
@@ -43,7 +46,7 @@ def like_mysql() -> Mapping[str, Start]:
 def administrated() -> Mapping[str, Start]:
     """These, and MySQL whose administrator is restricted."""
     found = dict(like_mysql())
-    if (sid := servers.root(servers.SID)) is not None:
+    if (sid := database_servers.root(database_servers.SID)) is not None:
         found["mysql-9.7-restricted"] = partial(start_mysql, sid, restricted=True)
     return found
 

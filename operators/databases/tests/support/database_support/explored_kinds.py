@@ -20,7 +20,7 @@ from steersman_databases.engines.survey import PUBLIC
 from steersman_databases.resources import Names
 from steersman_testing import InMemoryApiServer, virtual_runtime
 from steersman_testing.apiserver.values import JsonObject
-from steersman_testing.transitions import Hints, InMemorySystem, System, Systems
+from steersman_testing.transitions import Hints, InMemorySystem, SystemFactory, SystemUnderTest
 
 KEY = ObjectKey("default", "trial")
 VERSIONS = {engine: next(iter(versions)) for engine, versions in SUPPORTED_VERSIONS.items()}
@@ -56,20 +56,20 @@ def hints(engine: str, deletion_policy: str) -> Hints:
             "spec.username": ["alice", "Älice's", "postgres", "root", "y" * 63],
         },
         bad={"spec.version": ["16", "latest"]},
-        refusals=["RetainedDataMismatch"],
-        leave=[*ELSEWHERE, *(["spec.deletionPolicy"] if deletion_policy == "Delete" else [])],
+        rejection_reasons=["RetainedDataMismatch"],
+        exclude=[*ELSEWHERE, *(["spec.deletionPolicy"] if deletion_policy == "Delete" else [])],
         # A group tells whose data it has, and how often it was founded; a retained volume stays as large.
         ignore=["ConfigMap.metadata.annotations"]
         + (["PersistentVolumeClaim.spec.resources"] if deletion_policy == "Retain" else []),
     )
 
 
-def systems(kind: type[Any], *present: JsonObject) -> Systems:
+def systems(kind: type[Any], *present: JsonObject) -> SystemFactory:
     """A cluster each, whose passwords differ from the others'. ``present`` is there before the operator is."""
     made = 0
 
     @asynccontextmanager
-    async def system() -> AsyncGenerator[System]:
+    async def system() -> AsyncGenerator[SystemUnderTest]:
         nonlocal made
         made += 1
         place = _Place(made, present)

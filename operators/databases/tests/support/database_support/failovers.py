@@ -56,7 +56,7 @@ class Failover:
     def both(self, since: float) -> float:
         """For how many seconds the former primary acknowledged rows while another did."""
         self.direct.look()
-        return gaps.overlap(self.direct.acknowledged, self.through.acknowledged, since, self.known_as)
+        return gaps.dual_primary_seconds(self.direct.acknowledged, self.through.acknowledged, since, self.known_as)
 
     def judge(self, since: float) -> float:
         """The longest time without a write; nothing is lost, and there were no two primaries at a time."""
@@ -74,7 +74,7 @@ class Beside(Writing):
     def look(self) -> None:
         """Reads its log."""
         assert self.log is not None
-        self.acknowledged = gaps.acknowledged(Path(self.log.name).read_text().splitlines())
+        self.acknowledged = gaps.parse_acknowledged(Path(self.log.name).read_text().splitlines())
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from database_support.contents_in_memory import ContentsInMemory
 from database_support.group_model import Agents, Farm, ModelTopology
 from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.client import Client, MergePatch
-from steersman.controller import Context
+from steersman.controller import ReconcilerContext
 from steersman.manager import Manager
 from steersman.meta import ObjectKey
 from steersman_databases.api import MySQLCluster, MySQLClusterSpec
@@ -55,7 +55,7 @@ class GroupWorld(ClusterWorld):
         service = NAMES.service("rw")
         return ContentsInMemory({Endpoint(f"{service.name}.{service.namespace}.svc", 3306): self.farm.sql}, engine)
 
-    def parts(self, context: Context) -> ClusterParts:
+    def parts(self, context: ReconcilerContext) -> ClusterParts:
         """MySQL's objects, and the model of its members."""
         return ClusterParts(MySQLServers(), ModelTopology(context.client, self.farm), settings=self.settings)
 

@@ -8,7 +8,7 @@ from database_support import group_model, patroni_model
 from database_support.cluster_kubelet import ClusterKubelet
 from steersman.api.core_v1 import Pod
 from steersman.client import Client
-from steersman.controller import Context
+from steersman.controller import ReconcilerContext
 from steersman.meta import ObjectKey, is_true
 from steersman_databases.controllers import ClusterParts
 from steersman_databases.engines import ENGINES, Contents, Credentials, Endpoint
@@ -33,11 +33,11 @@ class Machines:
         """The model in place of an engine."""
         return ModelContents(ENGINES[engine], self.servers)
 
-    def postgresql(self, context: Context) -> ClusterParts:
+    def postgresql(self, context: ReconcilerContext) -> ClusterParts:
         """The model in place of PostgreSQL's members."""
         return ClusterParts(PostgreSQLServers(), patroni_model.ModelTopology(context.client, self.hosts))
 
-    def mysql(self, context: Context) -> ClusterParts:
+    def mysql(self, context: ReconcilerContext) -> ClusterParts:
         """The model in place of MySQL's."""
         return ClusterParts(MySQLServers(), group_model.ModelTopology(context.client, self.farm))
 

@@ -40,10 +40,10 @@ def primary_alone(three: ClusterUnderTest, on: str = "") -> tuple[str, str]:
 def cut_off(node: str) -> Generator[float]:
     """Nothing that it sends arrives, and nothing reaches it; since when."""
     try:
-        devcluster.lose(number_of(node), to=100, sent=100)
+        devcluster.set_packet_loss(number_of(node), ingress=100, egress=100)
         yield time.time()
     finally:
-        devcluster.start_node(number_of(node))
+        devcluster.restore_node(number_of(node))
 
 
 def power_lost(three: ClusterUnderTest) -> Writing:
@@ -61,7 +61,7 @@ def power_lost(three: ClusterUnderTest) -> Writing:
                 for reason in told:
                     three.wait_reason(reason, seconds=240)
         finally:
-            devcluster.start_node(number_of(node))
+            devcluster.restore_node(number_of(node))
         # It may have been the operator's node, too.
         three.until("the operator is back", lambda: three.primary == three.leader, 400)
         three.wait_ready(seconds=400)

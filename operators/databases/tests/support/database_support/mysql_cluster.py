@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from devcluster.target import Target
-from framework_support.certificates import Authority
+from framework_support.certificates import CertificateAuthority
 from steersman_databases.engines.mysql.furnishing import statements
 
 PREFIX = "databases.steersman.dev"
@@ -29,8 +29,8 @@ class MySQLMembers:
     image: str
     name: str = "my"
     instances: int = 3
-    servers: Authority = field(default_factory=Authority)
-    clients: Authority = field(default_factory=Authority)
+    servers: CertificateAuthority = field(default_factory=CertificateAuthority)
+    clients: CertificateAuthority = field(default_factory=CertificateAuthority)
 
     def apply(self) -> None:
         """Everything. Applied again, it changes nothing."""

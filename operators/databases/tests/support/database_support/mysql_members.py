@@ -26,7 +26,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from database_support.server_process import NOBODY, environment, free_port, program
-from framework_support.certificates import Authority
+from framework_support.certificates import CertificateAuthority
 from steersman.api.apply.core_v1 import (
     ConfigMapApply,
     ContainerApply,
@@ -192,7 +192,7 @@ class Member:
         (self.directory / "volume").mkdir()
         _own(self.directory / "volume")
 
-    def show(self, authority: Authority) -> None:
+    def show(self, authority: CertificateAuthority) -> None:
         """Has a server certificate of this authority mounted."""
         _show(self.directory, authority)
 
@@ -243,7 +243,7 @@ class Member:
         with contextlib.closing(connection):
             return connection._sock.getpeercert(binary_form=True)
 
-    def trusts(self, authority: Authority) -> bool:
+    def trusts(self, authority: CertificateAuthority) -> bool:
         """Whether it shows a certificate of this authority."""
         shown = x509.load_der_x509_certificate(self.shows())
         try:
@@ -271,7 +271,7 @@ class Members:
     account: Path
     environment: Mapping[str, str]
     program: Sequence[str]
-    clients: Authority = field(default_factory=Authority)
+    clients: CertificateAuthority = field(default_factory=CertificateAuthority)
     all: list[Member] = field(default_factory=list[Member])
 
     @property
@@ -347,7 +347,7 @@ def members(envtest: Envtest, root: Path, directory: Path, count: int = 3) -> Ge
         given = client.run(client.client.create_token(ObjectKey(namespace, CLUSTER), expiration_seconds=3600))
         (account / "token").write_text(given.status.token)
         _own(account)
-        servers = Authority()
+        servers = CertificateAuthority()
         for number in range(count):
             member = Member(group, number, directory / str(number))
             furnish(member.directory, root, servers, group.clients)
@@ -406,7 +406,7 @@ def _make_objects(group: Members, count: int) -> None:
     client.apply(EndpointSliceApply(metadata=slice_metadata, address_type="IPv4", ports=ports))
 
 
-def furnish(directory: Path, root: Path, servers: Authority, clients: Authority) -> None:
+def furnish(directory: Path, root: Path, servers: CertificateAuthority, clients: CertificateAuthority) -> None:
     """What is mounted into a pod, and what the image has. `root` has MySQL."""
     for name in ("", "volume", "tls", "peer"):
         (directory / name).mkdir()
@@ -425,7 +425,7 @@ def furnish(directory: Path, root: Path, servers: Authority, clients: Authority)
     _own(directory)
 
 
-def _show(directory: Path, authority: Authority) -> None:
+def _show(directory: Path, authority: CertificateAuthority) -> None:
     certificate, key = authority.issue("server", names=[f"{CLUSTER}-rw"])
     _mount(directory / "tls", certificate, key, authority.certificate)
 

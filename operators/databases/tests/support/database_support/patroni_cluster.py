@@ -15,7 +15,7 @@ import msgspec
 
 from devcluster import layout
 from devcluster.target import Target, wait_until
-from framework_support.certificates import Authority
+from framework_support.certificates import CertificateAuthority
 from steersman.api.core_v1 import ResourceRequirements
 from steersman.meta import FrozenDict, ObjectKey, Quantity
 from steersman_databases.engines.cluster import (
@@ -69,8 +69,8 @@ class PatroniCluster:
 
     target: Target
     view: ClusterView
-    authority: Authority = field(default_factory=Authority)
-    clients: Authority = field(default_factory=Authority)
+    authority: CertificateAuthority = field(default_factory=CertificateAuthority)
+    clients: CertificateAuthority = field(default_factory=CertificateAuthority)
 
     @property
     def namespace(self) -> str:
@@ -149,7 +149,7 @@ class PatroniCluster:
     def endpoint(self) -> str | None:
         """The pod that -rw leads to."""
         by_ip = dict(zip("46", self.view.names.slices(self.view.names.service("rw").name), strict=True))
-        name = by_ip[layout.IP].name
+        name = by_ip[layout.IP_FAMILY].name
         found = self.target.get("endpointslice", name, f"--namespace={self.namespace}")
         endpoints: list[dict[str, Any]] = (found or {}).get("endpoints") or []
         return str(endpoints[0]["targetRef"]["name"]) if endpoints else None

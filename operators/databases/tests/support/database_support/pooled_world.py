@@ -9,7 +9,7 @@ from database_support.cluster_world import KEY, ClusterWorld
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import Pod
 from steersman.client import MergePatch
-from steersman.controller import Context
+from steersman.controller import ReconcilerContext
 from steersman.meta import ObjectKey
 from steersman_databases.api.cluster_parts import Pooler
 from steersman_databases.controllers import ClusterParts
@@ -22,7 +22,7 @@ class PooledWorld(ClusterWorld):
 
     commands: tuple[tuple[str, Command], ...] = ()
 
-    def parts(self, context: Context) -> ClusterParts:
+    def parts(self, context: ReconcilerContext) -> ClusterParts:
         return replace(super().parts(context), console=self.console)
 
     @property

@@ -12,7 +12,7 @@ from database_support.cluster_engines import MYSQL, POSTGRESQL, Engine
 from database_support.cluster_under_test import Place
 from devcluster.images import MYSQL as MYSQL_IMAGE
 from devcluster.images import POSTGRESQL as POSTGRESQL_IMAGE
-from framework_support.certificates import Authority
+from framework_support.certificates import CertificateAuthority
 
 _TLS, _RULES = "/etc/somebody/tls", "/etc/somebody/rules"
 _IMAGES: Mapping[Engine, str] = {POSTGRESQL: POSTGRESQL_IMAGE.reference, MYSQL: MYSQL_IMAGE.reference}
@@ -65,7 +65,7 @@ class ReferredServer:
     place: Place
     engine: Engine
     name: str = "legacy"
-    authority: Authority = field(default_factory=Authority)
+    authority: CertificateAuthority = field(default_factory=CertificateAuthority)
 
     @property
     def pod(self) -> str:

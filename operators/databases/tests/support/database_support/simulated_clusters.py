@@ -11,7 +11,7 @@ from steersman.api.apply.core_v1 import ConfigMapApply, NamespaceApply
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret
 from steersman.client import MergePatch
-from steersman.controller import Context
+from steersman.controller import ReconcilerContext
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
 from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster, PostgreSQLClusterSpec
@@ -25,7 +25,7 @@ from steersman_databases.engines.cluster_names import MEMBER_OF_LABEL, ClusterNa
 from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
 from steersman_databases.engines.postgresql.topology import ASKED
 from steersman_testing import World, simulate
-from steersman_testing.simulation import Report
+from steersman_testing.simulation import SimulationReport
 from steersman_testing.virtual_clock import VirtualClock
 
 KEY = ObjectKey("default", "orders")
@@ -33,7 +33,7 @@ NAMES = ClusterNames(KEY)
 Clusters = World[Hosts]
 
 
-def sweep(scenario: Any, **effort: Any) -> Report:
+def sweep(scenario: Any, **effort: Any) -> SimulationReport:
     """Plays ``scenario`` with the operator under every fault."""
     return simulate(
         _setup,
@@ -60,7 +60,7 @@ def _setup(manager: Manager, hosts: Hosts) -> None:
     def contents(engine: str) -> ContentsInMemory:
         return ContentsInMemory({Endpoint("orders-rw.default.svc", 5432): hosts.sql}, engine)
 
-    def parts(context: Context) -> ClusterParts:
+    def parts(context: ReconcilerContext) -> ClusterParts:
         return ClusterParts(PostgreSQLServers(), ModelTopology(context.client, hosts))
 
     setup(manager, contents=contents, parts=parts)
@@ -115,7 +115,7 @@ async def ready(world: Clusters) -> None:
         generations = found.status.observed_generation, found.metadata.generation
         return generations[0] == generations[1] and found.status.ready_instances == found.spec.instances
 
-    await world.until("Ready", is_ready)
+    await world.wait_until("Ready", is_ready)
     await world.settle()
 
 
@@ -133,8 +133,10 @@ async def annotate(world: Clusters, **notes: str | None) -> None:
 async def delete(world: Clusters) -> None:
     """Deletes it and waits until it is gone."""
     await world.client.delete(PostgreSQLCluster, KEY)
-    await world.until("gone", lambda: world.read(PostgreSQLCluster, KEY) is None)
-    await world.until("stopped", lambda: not [p for p in world.read_all(Pod) if MEMBER_OF_LABEL in p.metadata.labels])
+    await world.wait_until("gone", lambda: world.read(PostgreSQLCluster, KEY) is None)
+    await world.wait_until(
+        "stopped", lambda: not [p for p in world.read_all(Pod) if MEMBER_OF_LABEL in p.metadata.labels]
+    )
     await world.settle()
 
 
@@ -159,11 +161,11 @@ async def operated(world: Clusters) -> None:
     """Switched over, rolled, hibernated and woken."""
     await create(world, instances=2)
     await annotate(world, switchover="orders-1")
-    await world.until("switched", lambda: _asked(world) is None)
+    await world.wait_until("switched", lambda: _asked(world) is None)
     await change(world, shmSize="64Mi")
     await ready(world)
     await change(world, hibernated=True)
-    await world.until("asleep", lambda: not list(world.read_all(Pod)))
+    await world.wait_until("asleep", lambda: not list(world.read_all(Pod)))
     await change(world, hibernated=False)
     await ready(world)
 
@@ -172,7 +174,7 @@ async def replaced(world: Clusters) -> None:
     """A replica loses its volume."""
     await create(world, instances=2)
     await world.client.delete(PersistentVolumeClaim, NAMES.data_claim(1))
-    await world.until("replaced", lambda: world.read(Pod, NAMES.pod(2)) is not None)
+    await world.wait_until("replaced", lambda: world.read(Pod, NAMES.pod(2)) is not None)
     await ready(world)
 
 
@@ -186,7 +188,7 @@ async def configured(world: Clusters) -> None:
     metadata = ObjectMeta(name=KEY.name, namespace=KEY.namespace)
     spec = PostgreSQLClusterSpec(instances=1, bootstrap=bootstrap)
     await world.client.create(PostgreSQLCluster(metadata=metadata, spec=spec))
-    await world.until("refused", lambda: _told(world, "InitialConfiguration") == "Failed")
+    await world.wait_until("refused", lambda: _told(world, "InitialConfiguration") == "Failed")
     await world.client.patch(
         ConfigMap, ObjectKey("default", "sql"), MergePatch({"data": {"a.sql": "CREATE TABLE a"}})
     )
@@ -205,7 +207,7 @@ async def upgraded(world: Clusters) -> None:
     world.outside.upgrade_fails = "no"
     await create(world, instances=1, version="15")
     await change(world, version="17")
-    await world.until("returned", lambda: _upgraded(world) == "RolledBack")
+    await world.wait_until("returned", lambda: _upgraded(world) == "RolledBack")
     world.outside.upgrade_fails = ""
     await world.client.delete(Job, NAMES.upgrade_job)
     await ready(world)

@@ -17,14 +17,14 @@ from steersman_databases.api import Database, DatabaseSpec, DatabaseUser, MySQLC
 from steersman_databases.controllers import setup
 from steersman_databases.resources import Names
 from steersman_testing import World, simulate
-from steersman_testing.simulation import Report
+from steersman_testing.simulation import SimulationReport
 from steersman_testing.virtual_clock import VirtualClock
 
 KEY = ObjectKey("default", "orders")
 Databases = World[Machines]
 
 
-def sweep(scenario: Any, **effort: Any) -> Report:
+def sweep(scenario: Any, **effort: Any) -> SimulationReport:
     """Plays ``scenario`` with the operator under every fault."""
     return simulate(
         _setup,
@@ -82,14 +82,14 @@ async def create(world: Databases, **spec: Any) -> None:
     fields: dict[str, Any] = {"storage_size": Quantity("1Gi"), **spec}
     metadata = ObjectMeta(name=KEY.name, namespace=KEY.namespace)
     await world.client.create(Database(metadata=metadata, spec=DatabaseSpec(**fields)))
-    await world.until("Ready", lambda: phase(world) == "Ready")
+    await world.wait_until("Ready", lambda: phase(world) == "Ready")
     await world.settle()
 
 
 async def delete(world: Databases) -> None:
     """Deletes it and waits until it is gone."""
     await world.client.delete(Database, KEY)
-    await world.until("gone", lambda: world.read(Database, KEY) is None)
+    await world.wait_until("gone", lambda: world.read(Database, KEY) is None)
     await world.settle()
 
 
@@ -115,7 +115,7 @@ async def healed(world: Databases, **spec: Any) -> None:
     await world.settle()
     await world.client.delete(Service, Names(KEY).primary_service)
     await world.settle()
-    await world.until("Ready", lambda: phase(world) == "Ready")
+    await world.wait_until("Ready", lambda: phase(world) == "Ready")
 
 
 VERSIONS = {"postgresql": "17", "mysql": "9.7"}

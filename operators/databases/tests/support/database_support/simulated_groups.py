@@ -16,7 +16,7 @@ from database_support.patroni_model import Hosts
 from steersman.api.core_v1 import ConfigMap, PersistentVolumeClaim, Pod, Secret
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.client import MergePatch
-from steersman.controller import Context
+from steersman.controller import ReconcilerContext
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta
 from steersman_databases.api import Database, DatabaseUser, MySQLCluster, MySQLClusterSpec, PostgreSQLCluster
@@ -30,7 +30,7 @@ from steersman_databases.engines.mysql.topology import ASKED, GROUP, MEMBER, Gro
 from steersman_databases.engines.topology import Member, Members
 from steersman_databases.resources.slices import LEADERSHIP
 from steersman_testing import World, fault_point, simulate
-from steersman_testing.simulation import Report
+from steersman_testing.simulation import SimulationReport
 from steersman_testing.virtual_clock import VirtualClock
 
 KEY = ObjectKey("default", "orders")
@@ -79,7 +79,7 @@ class ModelTopology(GroupTopology):
             self._outside.restarted.append(server.name)
 
 
-def sweep(scenario: Any, crash: int = 0, **effort: Any) -> Report:
+def sweep(scenario: Any, crash: int = 0, **effort: Any) -> SimulationReport:
     """Plays ``scenario`` with the operator under every fault; with an agent killed before its call ``crash``."""
     return _play(scenario, Agents(crash), **effort)
 
@@ -87,11 +87,11 @@ def sweep(scenario: Any, crash: int = 0, **effort: Any) -> Report:
 def agent_calls(scenario: Any) -> int:
     """How many calls agents make until it has ended."""
     agents = Agents()
-    _play(scenario, agents, random_runs=0, most=0)
+    _play(scenario, agents, random_runs=0, max_places=0)
     return agents.acted
 
 
-def _play(scenario: Any, agents: Agents, **effort: Any) -> Report:
+def _play(scenario: Any, agents: Agents, **effort: Any) -> SimulationReport:
     def outside() -> Outside:
         agents.begin()
         return Outside(agents)
@@ -151,7 +151,7 @@ def _setup(manager: Manager, outside: Outside) -> None:
     def contents(engine: str) -> ContentsInMemory:
         return ContentsInMemory({Endpoint("orders-rw.default.svc", 3306): outside.sql}, engine)
 
-    def parts(context: Context) -> ClusterParts:
+    def parts(context: ReconcilerContext) -> ClusterParts:
         return ClusterParts(MySQLServers(), ModelTopology(context.client, outside))
 
     setup(manager, contents=contents, mysql=parts)
@@ -239,7 +239,7 @@ async def ready(world: Groups) -> None:
         generations = found.status.observed_generation, found.metadata.generation
         return generations[0] == generations[1] and found.status.ready_instances == found.spec.instances
 
-    await world.until("Ready", is_ready)
+    await world.wait_until("Ready", is_ready)
     await world.settle()
 
 
@@ -257,8 +257,10 @@ async def annotate(world: Groups, **notes: str | None) -> None:
 async def delete(world: Groups) -> None:
     """Deletes it and waits until it is gone."""
     await world.client.delete(MySQLCluster, KEY)
-    await world.until("gone", lambda: world.read(MySQLCluster, KEY) is None)
-    await world.until("stopped", lambda: not [p for p in world.read_all(Pod) if MEMBER_OF_LABEL in p.metadata.labels])
+    await world.wait_until("gone", lambda: world.read(MySQLCluster, KEY) is None)
+    await world.wait_until(
+        "stopped", lambda: not [p for p in world.read_all(Pod) if MEMBER_OF_LABEL in p.metadata.labels]
+    )
     await world.settle()
 
 
@@ -283,14 +285,14 @@ async def operated(world: Groups) -> None:
     """Switched over, hibernated and woken, an instance made anew."""
     await create(world, instances=2)
     await annotate(world, switchover="orders-1")
-    await world.until("switched", lambda: _asked(world, "switchover") is None)
+    await world.wait_until("switched", lambda: _asked(world, "switchover") is None)
     await ready(world)
     await change(world, hibernated=True)
-    await world.until("asleep", lambda: not list(world.read_all(Pod)))
+    await world.wait_until("asleep", lambda: not list(world.read_all(Pod)))
     await change(world, hibernated=False)
     await ready(world)
     await annotate(world, replace="orders-0")
-    await world.until("made anew", lambda: _asked(world, "replace") is None)
+    await world.wait_until("made anew", lambda: _asked(world, "replace") is None)
     await ready(world)
 
 
@@ -299,13 +301,13 @@ async def configured(world: Groups) -> None:
     await create(world, instances=3)
     await change(world, mysql={"parameters": {"max_connections": "200"}})
     await ready(world)
-    await world.until("taken", lambda: _run_with(world, "max_connections") == {"200"})
+    await world.wait_until("taken", lambda: _run_with(world, "max_connections") == {"200"})
     _online(world)[0].variables["max_connections"] = "7"
-    await world.until("taken back", lambda: _run_with(world, "max_connections") == {"200"})
+    await world.wait_until("taken back", lambda: _run_with(world, "max_connections") == {"200"})
     declared = {"innodb_log_buffer_size": "33554432", "max_connections": None}
     await change(world, mysql={"parameters": declared})
     await ready(world)
-    await world.until("restarted", lambda: _run_with(world, "innodb_log_buffer_size") == {"33554432"})
+    await world.wait_until("restarted", lambda: _run_with(world, "innodb_log_buffer_size") == {"33554432"})
     assert "200" not in _run_with(world, "max_connections")
     restarted = world.outside.restarted
     assert len(restarted) == len({*restarted}), f"some are restarted again and again: {restarted}"
@@ -318,7 +320,7 @@ async def replaced(world: Groups) -> None:
     await change(world, instances=3)
     await ready(world)
     await world.client.delete(PersistentVolumeClaim, NAMES.data_claim(_replica(world)))
-    await world.until("replaced", lambda: world.read(Pod, NAMES.pod(3)) is not None)
+    await world.wait_until("replaced", lambda: world.read(Pod, NAMES.pod(3)) is not None)
     await ready(world)
 
 
@@ -351,9 +353,9 @@ async def fenced(world: Groups) -> None:
     former = await _writing(world)
     async with _person(world):
         await annotate(world, fenced=former.name.removesuffix("-0"))
-        await world.until("it has ended", lambda: not former.runs)
+        await world.wait_until("it has ended", lambda: not former.runs)
         await _writing(world)
-        await world.quiet()
+        await world.wait_until_quiet()
         assert not former.runs
         await annotate(world, fenced=None)
         await ready(world)
@@ -367,11 +369,11 @@ async def consented(world: Groups) -> None:
     pods = world.outside.agent_pods
     pods.away.add(former.name)
     _kill(world, *_online(world))
-    await world.until("told", lambda: _told(world, "Recoverable") == "ConsentNeeded")
+    await world.wait_until("told", lambda: _told(world, "Recoverable") == "ConsentNeeded")
     async with _person(world):
         await _writing(world)
         pods.away.clear()
-        await world.until("all are online", lambda: len(_online(world)) == 3)
+        await world.wait_until("all are online", lambda: len(_online(world)) == 3)
         await ready(world)
     _founded(world, 2)
 
@@ -406,13 +408,13 @@ async def _act(world: Groups) -> None:
 async def _succeeded(world: Groups, former: Mysqld) -> None:
     """Another takes writes, and soon. If somebody else was killed as well, all may wait for the former."""
     if not world.outside.agents.crash:
-        await world.until("another takes writes", lambda: _primary(world) not in (None, former), 60)
+        await world.wait_until("another takes writes", lambda: _primary(world) not in (None, former), 60)
 
 
 async def _writing(world: Groups) -> Mysqld:
     """Waits until clients have written something more; the primary."""
     before = world.outside.written
-    await world.until("writes are taken", lambda: world.outside.written > before and _primary(world))
+    await world.wait_until("writes are taken", lambda: world.outside.written > before and _primary(world))
     [primary] = world.outside.servers.primaries()
     return primary
 

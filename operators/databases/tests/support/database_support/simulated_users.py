@@ -18,7 +18,7 @@ from steersman_databases.controllers import setup
 from steersman_databases.engines import Endpoint
 from steersman_databases.engines.survey import UserState
 from steersman_testing import World, simulate
-from steersman_testing.simulation import Report
+from steersman_testing.simulation import SimulationReport
 from steersman_testing.virtual_clock import VirtualClock
 
 CLERK = ObjectKey("default", "clerk")
@@ -49,7 +49,7 @@ class Servers:
 Users = World[Servers]
 
 
-def sweep(scenario: Callable[[Users], Awaitable[None]], engine: str, **effort: Any) -> Report:
+def sweep(scenario: Callable[[Users], Awaitable[None]], engine: str, **effort: Any) -> SimulationReport:
     """Plays ``scenario`` with the operator under every fault, on a server of an engine."""
     return simulate(
         lambda manager, servers: _setup(manager, servers),
@@ -113,13 +113,13 @@ async def make_user(world: Users, **spec: Any) -> None:
         "spec": {"user": "clerk", **world.outside.on, **spec},
     }
     await world.client.create(decode_builtins(wire, DatabaseUser))
-    await world.until("provisioned", lambda: ready(world))
+    await world.wait_until("provisioned", lambda: ready(world))
 
 
 async def delete_user(world: Users) -> None:
     """Deletes it and waits until it is gone, here and there."""
     await world.client.delete(DatabaseUser, CLERK)
-    await world.until("gone", lambda: world.read(DatabaseUser, CLERK) is None)
+    await world.wait_until("gone", lambda: world.read(DatabaseUser, CLERK) is None)
     assert "clerk" not in world.outside.sql.users
 
 
@@ -128,9 +128,9 @@ async def life(world: Users) -> None:
     await prepare(world)
     await make_user(world)
     await world.client.patch(Secret, ObjectKey("default", "clerk-user"), MergePatch({"data": {"password": "bmV3"}}))
-    await world.until("in force", lambda: world.outside.sql.lets_in("clerk", "new"))
+    await world.wait_until("in force", lambda: world.outside.sql.lets_in("clerk", "new"))
     world.outside.sql.drop_user("clerk")
-    await world.until("healed", lambda: world.outside.sql.lets_in("clerk", "new"))
+    await world.wait_until("healed", lambda: world.outside.sql.lets_in("clerk", "new"))
     await delete_user(world)
 
 
@@ -144,11 +144,11 @@ async def rotated(world: Users) -> None:
         return {k: v.decode() for k, v in secret.data.items()} if secret is not None else {}
 
     former = held()
-    await world.until("rotated", lambda: held().get("password") not in (None, former["password"]))
+    await world.wait_until("rotated", lambda: held().get("password") not in (None, former["password"]))
     # Who was away for longer than a password lasts begins with a rotation.
     both = {"clerk", world.outside.sql.like.second_username("clerk")}
     assert {former["username"], held()["username"]} == both
-    await world.until("the former ended", lambda: "previous-username" not in held())
+    await world.wait_until("the former ended", lambda: "previous-username" not in held())
     assert not world.outside.sql.lets_in(former["username"], former["password"])
     await delete_user(world)
 
@@ -163,7 +163,7 @@ async def led_back(world: Users) -> None:
         return {k: v.decode() for k, v in secret.data.items()} if secret is not None else {}
 
     second = world.outside.sql.like.second_username("clerk")
-    await world.until("by the second", lambda: held().get("username") == second)
+    await world.wait_until("by the second", lambda: held().get("username") == second)
     spec = {"rotation": None, "replication": True}
     await world.client.patch(DatabaseUser, CLERK, MergePatch({"spec": spec}))
 
@@ -173,8 +173,8 @@ async def led_back(world: Users) -> None:
         seen = status is not None and user is not None and status.observed_generation == user.metadata.generation
         return seen and ready(world) and "previous-username" not in held()
 
-    await world.until("by its own", lambda: held().get("username") == "clerk")
-    await world.until("done", done, 4000)
+    await world.wait_until("by its own", lambda: held().get("username") == "clerk")
+    await world.wait_until("done", done, 4000)
     assert world.outside.sql.others == {"clerk"}
     assert held()["username"] == "clerk" and world.outside.sql.lets_in("clerk", held()["password"])
     await delete_user(world)
@@ -186,10 +186,10 @@ async def placed(world: Users) -> None:
     spec = {**world.outside.on, "deletionPolicy": "Delete"}
     wire = {"metadata": {"name": "shop", "namespace": "default"}, "spec": spec}
     await world.client.create(decode_builtins(wire, Database))
-    await world.until("made", lambda: "shop" in world.outside.sql.databases)
+    await world.wait_until("made", lambda: "shop" in world.outside.sql.databases)
     await world.settle()
     await world.client.delete(Database, SHOP)
-    await world.until("gone", lambda: world.read(Database, SHOP) is None)
+    await world.wait_until("gone", lambda: world.read(Database, SHOP) is None)
     assert not world.outside.sql.databases and not world.outside.sql.others
 
 

@@ -27,4 +27,4 @@ def telling(read: Read, *reasons: tuple[str, str] | str, seconds: float = 15) ->
     yield
     for one in wanted:
         what = f"an Event tells {': '.join(filter(None, one))}"
-        wait_until(what, lambda one=one: times(read(), *one) > before[one], seconds=seconds, every=0.5)
+        wait_until(what, lambda one=one: times(read(), *one) > before[one], seconds=seconds, interval=0.5)

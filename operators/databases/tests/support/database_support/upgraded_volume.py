@@ -20,7 +20,7 @@ import pytest
 
 from database_support.image_script import IMAGES
 from database_support.server_process import NOBODY, data_directory, environment, program, run, unprivileged
-from devcluster import servers
+from devcluster import database_servers
 from devcluster.process import Process
 from devcluster.target import wait_until
 
@@ -129,7 +129,7 @@ class Volume:
             return reached.exists()
 
         try:
-            wait_until(f"the upgrade comes to {moment!r}", is_reached, seconds=240, every=0.02)
+            wait_until(f"the upgrade comes to {moment!r}", is_reached, seconds=240, interval=0.02)
         finally:
             self._kill()
             job.wait()
@@ -147,7 +147,7 @@ class Volume:
                 process.kill()
             return not found
 
-        wait_until("nothing of it runs", is_dead, seconds=20, every=0.02)
+        wait_until("nothing of it runs", is_dead, seconds=20, interval=0.02)
         for number, file in shared:
             run(["ipcrm", f"--shmem-id={number}"] if file.startswith("/SYSV") else ["rm", "-f", file], self.directory)
 
@@ -208,7 +208,7 @@ class Volume:
 @contextmanager
 def volume_of_15() -> Generator[Volume]:
     """One with a table, for the time of the block. Skips the test where the programs cannot be had."""
-    trixie = servers.root(servers.TRIXIE)
+    trixie = database_servers.root(database_servers.TRIXIE)
     majors = {"15": Path("/usr/lib/postgresql/15"), "17": Path(f"{trixie}/usr/lib/postgresql/17")}
     if missing := [major for major, programs in majors.items() if not programs.exists()]:
         pytest.skip(f"PostgreSQL {', '.join(missing)} cannot be had; python -m devcluster servers says why")

@@ -179,7 +179,7 @@ class UsersWorld:
         finally:
             manager.stop()
             await asyncio.gather(running, return_exceptions=True)
-        assert self.server.refused == []
+        assert self.server.rbac_denials == []
 
 
 def world_of(engine: str) -> UsersWorld:

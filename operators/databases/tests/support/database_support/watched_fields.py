@@ -85,7 +85,7 @@ def endpoints(at: Somewhere, service: str) -> AbstractContextManager[Watch]:
     """The pods that a Service leads to, one after the other in a line."""
     chosen = f"--selector=kubernetes.io/service-name={service}"
     found = at.target.get("endpointslices", f"--namespace={at.namespace}", chosen) or {"items": []}
-    of_ip = (s for s in found["items"] if s["addressType"] == f"IPv{layout.IP}")
+    of_ip = (s for s in found["items"] if s["addressType"] == f"IPv{layout.IP_FAMILY}")
     # Kubernetes keeps another for it, which has none.
     name = next(s["metadata"]["name"] for s in of_ip if s.get("endpoints"))
     return saying(at, f"slice {name}", "get", "endpointslice", name, "--watch", f"--output=go-template={_READY}")

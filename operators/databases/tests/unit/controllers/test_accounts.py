@@ -8,7 +8,7 @@ from database_support.cluster_world import KEY, NAMES, ClusterWorld
 from steersman.api.apply.core_v1 import SecretApply
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
 from steersman.client import MergePatch
-from steersman.controller import Context
+from steersman.controller import ReconcilerContext
 from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins
 from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
 from steersman_databases.controllers import ClusterParts
@@ -31,7 +31,7 @@ class FurnishedWorld(ClusterWorld):
     answers = True
     holder: Holder | None = None
 
-    def parts(self, context: Context) -> ClusterParts:
+    def parts(self, context: ReconcilerContext) -> ClusterParts:
         return replace(super().parts(context), furnish=self.furnish)
 
     async def furnish(self, server: Server, administrator: Credentials, holder: Holder) -> tuple[Change, ...]:

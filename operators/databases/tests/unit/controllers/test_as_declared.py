@@ -14,7 +14,7 @@ from database_support.group_world import GroupWorld
 from database_support.planned_cluster import THREE, VIEW, member, observed, primary
 from steersman.api.apply.core_v1 import SecretApply
 from steersman.client import HttpRequest
-from steersman.errors import Status, error_from_status
+from steersman.errors import ApiStatus, error_from_status
 from steersman.meta import ObjectMetaApply, Quantity
 from steersman_databases.api.cluster_parts import Storage
 from steersman_databases.api.conditions import BY_KIND
@@ -70,7 +70,7 @@ def test_a_volume_that_stays_too_small(make: type[ClusterWorld]) -> None:
     async def story() -> None:
         world = make()
         words = "only dynamically provisioned pvc can be resized"
-        refused = error_from_status(Status(message=words, reason="Forbidden", code=403))
+        refused = error_from_status(ApiStatus(message=words, reason="Forbidden", code=403))
         grows = False
 
         def fails(request: HttpRequest) -> bool:

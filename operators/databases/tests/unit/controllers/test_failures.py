@@ -16,7 +16,7 @@ from steersman.api.events_v1 import Event
 from steersman.api.networking_v1 import NetworkPolicy
 from steersman.api.policy_v1 import PodDisruptionBudget
 from steersman.client import HttpRequest, MergePatch
-from steersman.errors import ApiError, ConnectionFailed, Status, error_from_status
+from steersman.errors import ApiError, ApiStatus, ConnectionFailed, error_from_status
 from steersman.meta import Object, ObjectKey, decode_builtins
 from steersman_databases.api import Database, DatabaseUser, PostgreSQLCluster
 from steersman_databases.api.cluster_parts import Pooler, Services
@@ -41,7 +41,7 @@ class Fault:
     def on(self, server: InMemoryApiServer) -> Fault:
         """Has it happen."""
         reason = {403: "Forbidden", 422: "Invalid", 500: "InternalError"}[self.code]
-        failure = error_from_status(Status(message=self.words, reason=reason, code=self.code))
+        failure = error_from_status(ApiStatus(message=self.words, reason=reason, code=self.code))
         server.fail_next(self, failure, times=10**6)
         return self
 
@@ -393,7 +393,7 @@ async def test_a_database_whose_server_may_not_be_looked_at_is_let_go_by_force()
 
 
 def _error(code: int, reason: str) -> ApiError:
-    return error_from_status(Status(message="no", reason=reason, code=code))
+    return error_from_status(ApiStatus(message="no", reason=reason, code=code))
 
 
 @virtual_time

@@ -9,7 +9,7 @@ import pytest
 
 from database_support.cluster_world import ClusterWorld
 from steersman.api.core_v1 import Pod
-from steersman.controller import Context
+from steersman.controller import ReconcilerContext
 from steersman.meta import FrozenDict, ObjectMeta, is_true
 from steersman_databases.api import PostgreSQLCluster, PostgreSQLClusterSpec
 from steersman_databases.api.postgresql_cluster import PostgreSQLSettings
@@ -30,7 +30,7 @@ ASKS = PostgreSQLSettings(parameters=FrozenDict({"work_mem": "8MB"}))
 class HangingWorld(ClusterWorld):
     """The servers of all clusters hang but those of ``orders``: each question waits as long as the real ones do."""
 
-    def parts(self, context: Context) -> ClusterParts:
+    def parts(self, context: ReconcilerContext) -> ClusterParts:
         """With all that servers are asked for."""
         return replace(super().parts(context), shown=self.shown, furnish=self.furnish)
 

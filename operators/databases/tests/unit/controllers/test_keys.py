@@ -17,7 +17,7 @@ from steersman.api.core_v1 import PersistentVolumeClaim, Secret
 from steersman.api.events_v1 import Event
 from steersman.cache import InformerOptions
 from steersman.client import Client, MergePatch
-from steersman.controller import Context, Reconciler, Request, Result
+from steersman.controller import Reconciler, ReconcilerContext, Request, Result
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey, Quantity
 from steersman.rbac import cluster_role
@@ -66,7 +66,7 @@ class World:
         for kind in (Secret, PersistentVolumeClaim):
             manager.cache.configure(kind, InformerOptions(label_selector=selector))
         builder = manager.controller(PostgreSQLCluster).watches(Secret, instance_of)
-        builder = builder.watches(PersistentVolumeClaim, instance_of).permits(PersistentVolumeClaim, "create")
+        builder = builder.watches(PersistentVolumeClaim, instance_of).rbac(PersistentVolumeClaim, "create")
         permit(builder).max_retry_delay(1).complete(lambda context: KeysReconciler(context, self))
         self.server.grant(OPERATOR, cluster_role("operator", manager.permissions))
         running = asyncio.create_task(manager.run())
@@ -75,7 +75,7 @@ class World:
         finally:
             manager.stop()
             await asyncio.gather(running, return_exceptions=True)
-        assert self.server.refused == []
+        assert self.server.rbac_denials == []
 
     def secret(self, name: str) -> dict[str, bytes]:
         found = self.server.read(Secret, ObjectKey(NAMESPACE, name))
@@ -113,7 +113,7 @@ class World:
 class KeysReconciler(Reconciler[PostgreSQLCluster]):
     """As the cluster's controller does: first the keys, then the claim that owns them."""
 
-    def __init__(self, context: Context, world: World) -> None:
+    def __init__(self, context: ReconcilerContext, world: World) -> None:
         super().__init__(context)
         self._world = world
 

@@ -9,7 +9,7 @@ import pytest
 
 from database_support.contents_in_memory import ADMINISTRATOR, ContentsInMemory
 from database_support.users_world import HOST, UsersWorld
-from framework_support.certificates import Authority
+from framework_support.certificates import CertificateAuthority
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.core_v1 import ConfigMap, Secret
 from steersman.client import MergePatch
@@ -19,7 +19,7 @@ from steersman_databases.engines.port import Contents
 from steersman_databases.engines.server import Server
 from steersman_testing import virtual_time
 
-AUTHORITY = Authority()
+AUTHORITY = CertificateAuthority()
 CERTIFICATE, PRIVATE = AUTHORITY.issue("admin")
 PAIR = {"tls.crt": CERTIFICATE.decode(), "tls.key": PRIVATE.decode()}
 BUNDLE = {"bundle.pem": AUTHORITY.certificate.decode()}

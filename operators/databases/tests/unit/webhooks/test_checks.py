@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from database_support.access_rules import TAKEN, UNREADABLE, WRONG
 from steersman.api.core_v1 import ResourceRequirements
 from steersman.meta import Duration, FrozenDict, ObjectMeta
-from steersman.webhook import Cause, Warn
+from steersman.webhook import AdmissionWarning, FieldError
 from steersman_databases.api import Database, DatabaseSpec, DatabaseUser, PostgreSQLCluster
 from steersman_databases.api.cluster_parts import AdditionalService, ClusterTls, PodDisruptionBudget, Services
 from steersman_databases.api.database import Extension, Schema
@@ -55,20 +55,20 @@ def user(**spec: Any) -> DatabaseUser:
     return DatabaseUser(metadata=META, spec=DatabaseUserSpec(**fields))
 
 
-def said(found: Iterable[Cause | Warn]) -> list[str]:
+def said(found: Iterable[FieldError | AdmissionWarning]) -> list[str]:
     """Causes as ``field: message``, warnings as they stand."""
-    return [f"{each.field}: {each.message}" if isinstance(each, Cause) else each.message for each in found]
+    return [f"{each.field}: {each.message}" if isinstance(each, FieldError) else each.message for each in found]
 
 
-def of_cluster(obj: PostgreSQLCluster) -> list[Cause | Warn]:
+def of_cluster(obj: PostgreSQLCluster) -> list[FieldError | AdmissionWarning]:
     return list(check_cluster(obj, contents=engine_named))
 
 
-def of_database(obj: Database) -> list[Cause | Warn]:
+def of_database(obj: Database) -> list[FieldError | AdmissionWarning]:
     return list(check_database(obj, contents=engine_named))
 
 
-def of_user(obj: DatabaseUser) -> list[Cause | Warn]:
+def of_user(obj: DatabaseUser) -> list[FieldError | AdmissionWarning]:
     return list(check_user(obj, contents=engine_named))
 
 
@@ -160,7 +160,7 @@ CLUSTERS: dict[str, tuple[dict[str, Any], str, str]] = {
 def test_a_cluster_that_cannot_be_is_refused_by_its_field(case: str) -> None:
     spec, field, words = CLUSTERS[case]
     (cause,) = of_cluster(cluster(**spec))
-    assert isinstance(cause, Cause)
+    assert isinstance(cause, FieldError)
     assert cause.field == field
     assert words in cause.message
 
@@ -183,7 +183,7 @@ RISKS: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_is_risky_is_told(case: str) -> None:
     spec, words = RISKS[case]
     (warning,) = of_cluster(cluster(**spec))
-    assert isinstance(warning, Warn)
+    assert isinstance(warning, AdmissionWarning)
     assert warning.message.startswith(words)
     assert len(warning.message) <= 256, "kubectl shows no more"
 
@@ -320,5 +320,5 @@ def test_who_is_not_waited_for_is_no_synchronous_standby(value: str, mode: Any, 
     settings = PostgreSQLSettings(
         parameters=FrozenDict({"synchronous_commit": value}), synchronous=Synchronous(mode=mode)
     )
-    found = [one for one in of_cluster(cluster(postgresql=settings)) if isinstance(one, Cause)]
+    found = [one for one in of_cluster(cluster(postgresql=settings)) if isinstance(one, FieldError)]
     assert [one.field for one in found] == ["spec.postgresql.parameters[synchronous_commit]"] * refused

@@ -114,7 +114,7 @@ async def test_who_may_not_get_a_secret_may_not_name_it() -> None:
     assert cause.reason == "FieldValueForbidden"
     assert 'user "jane" may not get Secret rds in namespace shop' in cause.message
     assert "let them get secrets of resourceNames [rds] by a Role in shop" in cause.message
-    assert shop.server.refused == [], "the operator may ask"
+    assert shop.server.rbac_denials == [], "the operator may ask"
     ada = shop.user("ada", reading("rds"))
     await ada.create(database())
 
@@ -225,7 +225,7 @@ async def test_without_the_operator_nothing_new_is_declared_and_all_else_goes_on
     await ada.create(database())
     for webhook in shop.manager.webhooks.admission:
         for path in webhook.paths:
-            shop.server.serve_webhook(f"https://{WEBHOOKS.names[0]}:443{path}", away)
+            shop.server.serve_webhook(f"https://{WEBHOOKS.server_names[0]}:443{path}", away)
     with pytest.raises(InternalError, match="failed calling webhook"):
         await ada.patch(Database, KEY, MergePatch({"spec": {"connectionLimit": 7}}))
     jane = shop.user("system:serviceaccount:kube-system:generic-garbage-collector")

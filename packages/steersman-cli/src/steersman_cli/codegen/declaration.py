@@ -5,70 +5,81 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from steersman_cli.codegen.definitions import Kind
-from steersman_cli.codegen.layout import Expression, call, literal, named, sequence, text
-from steersman_cli.codegen.markers import rules
+from steersman_cli.codegen.definitions import CrdKind
+from steersman_cli.codegen.expressions import (
+    Expression,
+    call,
+    keyword_argument,
+    literal,
+    string_literal,
+    tuple_literal,
+)
+from steersman_cli.codegen.markers import rules_literal
 
 Schema = dict[str, Any]
-Use = Callable[[str, str], str]
+AddImport = Callable[[str, str], str]
 
 # Written by tools about the manifest, not about the kind.
-_OF_TOOLS = (
+_TOOL_ANNOTATIONS = (
     "controller-gen.kubebuilder.io/version",
     "kubectl.kubernetes.io/last-applied-configuration",
 )
-_COLUMN = ("description", "priority", "format")
+_COLUMN_OPTIONS = ("description", "priority", "format")
 
 
-def declaration(kind: Kind, use: Use) -> Expression:
+def resource_decorator(kind: CrdKind, add_import: AddImport) -> Expression:
     """The decorator of the class of ``kind``; ``use`` imports what it needs."""
-    return call(use("steersman.meta", "resource"), *_arguments(kind, use))
+    return call(add_import("steersman.meta", "resource"), *_arguments(kind, add_import))
 
 
-def _arguments(kind: Kind, use: Use) -> Iterator[Expression]:
+def _arguments(kind: CrdKind, add_import: AddImport) -> Iterator[Expression]:
     spec, names, version = kind.manifest["spec"], kind.names, kind.version
     lower = names["kind"].lower()
-    yield named("group", text(spec["group"]))
-    yield named("version", text(version["name"]))
-    usual = {"kind": kind.class_name, "plural": f"{lower}s", "singular": lower, "listKind": f"{names['kind']}List"}
-    for keyword, value in usual.items():
+    yield keyword_argument("group", string_literal(spec["group"]))
+    yield keyword_argument("version", string_literal(version["name"]))
+    defaults = {"kind": kind.class_name, "plural": f"{lower}s", "singular": lower, "listKind": f"{names['kind']}List"}
+    for keyword, value in defaults.items():
         if names.get(keyword, value) != value:
-            yield named({"listKind": "list_kind"}.get(keyword, keyword), text(names[keyword]))
+            yield keyword_argument({"listKind": "list_kind"}.get(keyword, keyword), string_literal(names[keyword]))
     if spec["scope"] == "Cluster":
-        yield named("namespaced", "False")
+        yield keyword_argument("namespaced", "False")
     for keyword, argument in (("shortNames", "short_names"), ("categories", "categories")):
         if names.get(keyword):
-            yield named(argument, literal(names[keyword]))
+            yield keyword_argument(argument, literal(names[keyword]))
     if columns := version.get("additionalPrinterColumns"):
-        yield named("columns", sequence(_column(c, use("steersman.meta", "PrinterColumn")) for c in columns))
-    yield from _subresources(version.get("subresources", {}), use)
+        yield keyword_argument(
+            "columns", tuple_literal(_column(c, add_import("steersman.meta", "PrinterColumn")) for c in columns)
+        )
+    yield from _subresources(version.get("subresources", {}), add_import)
     if fields := version.get("selectableFields"):
-        yield named("selectable_fields", literal([f["jsonPath"] for f in fields]))
+        yield keyword_argument("selectable_fields", literal([f["jsonPath"] for f in fields]))
     for keyword in ("served", "storage"):
         if not version[keyword]:
-            yield named(keyword, "False")
+            yield keyword_argument(keyword, "False")
     if version.get("deprecated"):
-        yield named("deprecated", literal(version.get("deprecationWarning", True)))
+        yield keyword_argument("deprecated", literal(version.get("deprecationWarning", True)))
     for keyword in ("labels", "annotations"):
-        told: Schema = kind.manifest["metadata"].get(keyword) or {}
-        if kept := {k: v for k, v in sorted(told.items()) if k not in _OF_TOOLS}:
-            yield named(keyword, literal(kept))
-    if found := rules(kind.schema):
-        yield named("rules", found)
+        metadata: Schema = kind.manifest["metadata"].get(keyword) or {}
+        if entries := {k: v for k, v in sorted(metadata.items()) if k not in _TOOL_ANNOTATIONS}:
+            yield keyword_argument(keyword, literal(entries))
+    if found := rules_literal(kind.schema):
+        yield keyword_argument("rules", found)
 
 
-def _subresources(found: Schema, use: Use) -> Iterator[Expression]:
+def _subresources(found: Schema, add_import: AddImport) -> Iterator[Expression]:
     if "status" not in found:
-        yield named("status_subresource", "False")
+        yield keyword_argument("status_subresource", "False")
     if scale := found.get("scale"):
         paths = [scale["specReplicasPath"], scale["statusReplicasPath"]]
         if scale.get("labelSelectorPath"):
             paths.append(scale["labelSelectorPath"])
-        yield named("scale", call(use("steersman.meta", "Scale"), *map(text, paths)))
+        yield keyword_argument("scale", call(add_import("steersman.meta", "Scale"), *map(string_literal, paths)))
 
 
 def _column(column: Schema, name: str) -> Expression:
-    positional = [text(column["name"]), text(column["jsonPath"])]
+    positional = [string_literal(column["name"]), string_literal(column["jsonPath"])]
     if column["type"] != "string":
-        positional.append(text(column["type"]))
-    return call(name, *positional, *(named(k, literal(column[k])) for k in _COLUMN if column.get(k)))
+        positional.append(string_literal(column["type"]))
+    return call(
+        name, *positional, *(keyword_argument(k, literal(column[k])) for k in _COLUMN_OPTIONS if column.get(k))
+    )

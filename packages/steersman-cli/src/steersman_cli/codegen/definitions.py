@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from steersman.errors import ConfigurationError
-from steersman_cli.codegen.builtins import builtin
-from steersman_cli.codegen.markers import unsaid
+from steersman_cli.codegen.builtins import match_builtin
+from steersman_cli.codegen.markers import unsupported_keywords
 from steersman_cli.codegen.names import module_name
-from steersman_cli.codegen.shapes import class_names, is_struct, shape, structs
+from steersman_cli.codegen.structs import assign_class_names, find_structs, is_struct, schema_fingerprint
 
 Schema = dict[str, Any]
 
 # What every object has, and the class of a kind says by itself.
-_OF_OBJECTS = ("apiVersion", "kind", "metadata")
+_OBJECT_FIELDS = ("apiVersion", "kind", "metadata")
 # Names that every module may import.
-_IMPORTED = frozenset(
+_RESERVED_NAMES = frozenset(
     (
         *("Annotated", "Any", "Literal", "Mapping", "Sequence", "UNSET", "UnsetType"),
         *("ApplyConfiguration", "Duration", "Field", "FrozenDict", "FrozenStruct", "Object", "PrinterColumn"),
@@ -35,7 +35,7 @@ class Struct:
 
 
 @dataclass(frozen=True)
-class Kind:
+class CrdKind:
     """One kind in one version."""
 
     class_name: str
@@ -53,20 +53,20 @@ class Kind:
     def schema(self) -> Schema:
         """Without what every object has."""
         found: Schema = self.version["schema"]["openAPIV3Schema"]
-        properties = {n: p for n, p in found.get("properties", {}).items() if n not in _OF_OBJECTS}
+        properties = {n: p for n, p in found.get("properties", {}).items() if n not in _OBJECT_FIELDS}
         return {**found, "properties": properties}
 
-    def class_of(self, schema: Schema) -> str:
+    def class_name_of(self, schema: Schema) -> str:
         """The class of a struct within."""
-        return self.structs[shape(schema)].name
+        return self.structs[schema_fingerprint(schema)].name
 
     @property
-    def notes(self) -> Iterator[str]:
+    def unsupported_features(self) -> Iterator[str]:
         """What of the schema no type can say."""
         found: Schema = self.version["schema"]["openAPIV3Schema"]
         if bounds := found.get("properties", {}).get("metadata", {}).get("properties"):
             yield f"{self.names['kind']}.metadata: bounds on {', '.join(bounds)}"
-        yield from _notes(self.schema, self.names["kind"])
+        yield from _unsupported_features(self.schema, self.names["kind"])
         columns = [c["jsonPath"] for c in self.version.get("additionalPrinterColumns", ())]
         if columns and ".metadata.creationTimestamp" not in columns:
             yield f"{self.names['kind']}: columns without an age"
@@ -78,7 +78,7 @@ class Module:
 
     group: str
     version: str
-    kinds: tuple[Kind, ...]
+    kinds: tuple[CrdKind, ...]
 
     @property
     def name(self) -> str:
@@ -90,7 +90,7 @@ class Module:
         return frozenset((*(k.class_name for k in self.kinds), *structs))
 
 
-def modules_of(manifests: Iterable[Schema]) -> list[Module]:
+def group_into_modules(manifests: Iterable[Schema]) -> list[Module]:
     """The modules that ``manifests`` become, in the order of their names.
 
     Raises:
@@ -106,42 +106,42 @@ def modules_of(manifests: Iterable[Schema]) -> list[Module]:
         for version in manifest["spec"]["versions"]:
             if "openAPIV3Schema" not in version.get("schema", {}):
                 raise ConfigurationError(f"{name} has no schema of {version['name']}: there is nothing to write")
-            place = found.setdefault((manifest["spec"]["group"], version["name"]), {})
+            module_kinds = found.setdefault((manifest["spec"]["group"], version["name"]), {})
             kind = manifest["spec"]["names"]["kind"]
-            if kind in place:
+            if kind in module_kinds:
                 raise ConfigurationError(f"{kind} of {manifest['spec']['group']}/{version['name']} is there twice")
-            place[kind] = manifest, version
-    return [_module(*place, found[place]) for place in sorted(found)]
+            module_kinds[kind] = manifest, version
+    return [_build_module(*place, found[place]) for place in sorted(found)]
 
 
-def _module(group: str, version: str, kinds: dict[str, tuple[Schema, Schema]]) -> Module:
-    classes = {kind: f"{kind}Kind" if kind in _IMPORTED else kind for kind in sorted(kinds)}
-    taken = {*classes.values(), *_IMPORTED}
-    written = [_kind(classes[kind], *kinds[kind], taken) for kind in classes]
-    return Module(group, version, tuple(written))
+def _build_module(group: str, version: str, kinds: dict[str, tuple[Schema, Schema]]) -> Module:
+    classes = {kind: f"{kind}Kind" if kind in _RESERVED_NAMES else kind for kind in sorted(kinds)}
+    taken = {*classes.values(), *_RESERVED_NAMES}
+    kind_models = [_build_kind(classes[kind], *kinds[kind], taken) for kind in classes]
+    return Module(group, version, tuple(kind_models))
 
 
-def _kind(class_name: str, manifest: Schema, version: Schema, taken: set[str]) -> Kind:
-    kind = Kind(class_name, manifest, version)
+def _build_kind(class_name: str, manifest: Schema, version: Schema, taken: set[str]) -> CrdKind:
+    kind = CrdKind(class_name, manifest, version)
     found = [
         place
         for name, schema in kind.schema["properties"].items()
-        for place in structs(schema, (class_name, name), lambda s: builtin(s) is not None)
+        for place in find_structs(schema, (class_name, name), lambda s: match_builtin(s) is not None)
     ]
-    for key, (name, _, schema) in class_names(found, taken).items():
+    for key, (name, _, schema) in assign_class_names(found, taken).items():
         kind.structs[key] = Struct(name, schema)
     return kind
 
 
-def _notes(schema: Schema, path: str) -> Iterator[str]:
-    if is_struct(schema) and builtin(schema):
+def _unsupported_features(schema: Schema, path: str) -> Iterator[str]:
+    if is_struct(schema) and match_builtin(schema):
         return
-    for told in unsaid(schema):
-        yield f"{path}: {told}"
+    for feature in unsupported_keywords(schema):
+        yield f"{path}: {feature}"
     for name, inner in schema.get("properties", {}).items():
-        yield from _notes(inner, f"{path}.{name}")
+        yield from _unsupported_features(inner, f"{path}.{name}")
     for keyword, mark in (("items", "[]"), ("additionalProperties", "{}")):
         if isinstance(schema.get(keyword), dict):
             if "default" in schema[keyword]:
                 yield f"{path}{mark}: a default of its own"
-            yield from _notes(schema[keyword], f"{path}{mark}")
+            yield from _unsupported_features(schema[keyword], f"{path}{mark}")

@@ -8,11 +8,18 @@ from typing import Any
 from msgspec import UNSET
 
 from steersman.meta.formats import known_format
-from steersman_cli.codegen.layout import Expression, call, literal, named, sequence, text
+from steersman_cli.codegen.expressions import (
+    Expression,
+    call,
+    keyword_argument,
+    literal,
+    string_literal,
+    tuple_literal,
+)
 
 Schema = dict[str, Any]
 
-_OF_VALUES = {
+_VALUE_KEYWORDS = {
     "multipleOf": "multiple_of",
     "minLength": "min_length",
     "maxLength": "max_length",
@@ -22,10 +29,10 @@ _OF_VALUES = {
     "maxItems": "max_items",
     "title": "title",
 }
-_OF_MAPS = {"minProperties": "min_properties", "maxProperties": "max_properties"}
+_MAP_KEYWORDS = {"minProperties": "min_properties", "maxProperties": "max_properties"}
 _BOUNDS = (("minimum", "exclusiveMinimum", "ge", "gt"), ("maximum", "exclusiveMaximum", "le", "lt"))
-_RULE = {"messageExpression": "message_expression", "reason": "reason", "fieldPath": "field_path"}
-_UNSAID = ("oneOf", "allOf", "not")
+_RULE_KEYWORDS = {"messageExpression": "message_expression", "reason": "reason", "fieldPath": "field_path"}
+_UNSUPPORTED_KEYWORDS = ("oneOf", "allOf", "not")
 
 
 def field_arguments(schema: Schema, *, struct: bool, default: Any = UNSET) -> Iterator[Expression]:
@@ -36,98 +43,103 @@ def field_arguments(schema: Schema, *, struct: bool, default: Any = UNSET) -> It
         struct: whether the value has a class, which says by ``@schema`` what is true of all of its values.
         default: what ``Field`` has to tell, in wire form.
     """
-    for keyword, exclusive, at, beyond in _BOUNDS:
+    for keyword, exclusive, inclusive_argument, exclusive_argument in _BOUNDS:
         if keyword in schema:
-            yield named(beyond if schema.get(exclusive) else at, literal(schema[keyword]))
-    told = _OF_VALUES if struct else {**_OF_VALUES, **_OF_MAPS}
-    for keyword, argument in told.items():
+            yield keyword_argument(
+                exclusive_argument if schema.get(exclusive) else inclusive_argument, literal(schema[keyword])
+            )
+    keywords = _VALUE_KEYWORDS if struct else {**_VALUE_KEYWORDS, **_MAP_KEYWORDS}
+    for keyword, argument in keywords.items():
         if keyword in schema and not (struct and keyword == "title"):
-            yield named(argument, literal(schema[keyword]))
+            yield keyword_argument(argument, literal(schema[keyword]))
     if default is not UNSET:
-        yield named("default", literal(default))
+        yield keyword_argument("default", literal(default))
     if "example" in schema:
-        yield named("example", literal(schema["example"]))
-    if not struct and (link := _link(schema)):
-        yield named("external_docs", literal(link))
+        yield keyword_argument("example", literal(schema["example"]))
+    if not struct and (link := _external_docs_url(schema)):
+        yield keyword_argument("external_docs", literal(link))
     if keys := schema.get("x-kubernetes-list-map-keys"):
-        yield named("list_map_keys", literal(keys))
+        yield keyword_argument("list_map_keys", literal(keys))
     elif kind := schema.get("x-kubernetes-list-type"):
-        yield named("list_type", literal(kind))
+        yield keyword_argument("list_type", literal(kind))
     if not struct and (kind := schema.get("x-kubernetes-map-type")):
-        yield named("map_type", literal(kind))
+        yield keyword_argument("map_type", literal(kind))
     for keyword, argument in (("nullable", "nullable"), ("x-kubernetes-embedded-resource", "embedded_resource")):
         if schema.get(keyword):
-            yield named(argument, "True")
+            yield keyword_argument(argument, "True")
     if not struct:
         if schema.get("type") == "object" and schema.get("x-kubernetes-preserve-unknown-fields"):
-            yield named("preserve_unknown", "True")
-        yield from _rules(schema)
+            yield keyword_argument("preserve_unknown", "True")
+        yield from _rules_argument(schema)
 
 
 def struct_arguments(schema: Schema) -> Iterator[Expression]:
     """What ``@schema`` says of a struct of ``schema``."""
-    yield from _rules(schema)
+    yield from _rules_argument(schema)
     if kind := schema.get("x-kubernetes-map-type"):
-        yield named("map_type", literal(kind))
-    for keyword, argument in _OF_MAPS.items():
+        yield keyword_argument("map_type", literal(kind))
+    for keyword, argument in _MAP_KEYWORDS.items():
         if keyword in schema:
-            yield named(argument, literal(schema[keyword]))
+            yield keyword_argument(argument, literal(schema[keyword]))
     if schema.get("x-kubernetes-preserve-unknown-fields"):
-        yield named("preserve_unknown", "True")
+        yield keyword_argument("preserve_unknown", "True")
     if "title" in schema:
-        yield named("title", literal(schema["title"]))
-    if link := _link(schema):
-        yield named("external_docs", literal(link))
+        yield keyword_argument("title", literal(schema["title"]))
+    if link := _external_docs_url(schema):
+        yield keyword_argument("external_docs", literal(link))
 
 
-def _link(schema: Schema) -> str:
+def _external_docs_url(schema: Schema) -> str:
     return schema.get("externalDocs", {}).get("url", "")
 
 
-def _rules(schema: Schema) -> Iterator[Expression]:
-    if found := rules(schema):
-        yield named("rules", found)
+def _rules_argument(schema: Schema) -> Iterator[Expression]:
+    if found := rules_literal(schema):
+        yield keyword_argument("rules", found)
 
 
-def rules(schema: Schema) -> Expression | None:
+def rules_literal(schema: Schema) -> Expression | None:
     """The CEL rules of ``schema`` as a tuple."""
-    told = schema.get("x-kubernetes-validations", ())
-    return sequence(_rule(rule) for rule in told) if told else None
+    validations = schema.get("x-kubernetes-validations", ())
+    return tuple_literal(_rule(rule) for rule in validations) if validations else None
 
 
 def _rule(rule: Schema) -> Expression:
     # Where there is no message, the API server says this.
     message = rule.get("message") or f"failed rule: {rule['rule']}"
-    arguments = [named("rule", text(rule["rule"])), named("message", text(message))]
+    arguments = [
+        keyword_argument("rule", string_literal(rule["rule"])),
+        keyword_argument("message", string_literal(message)),
+    ]
     arguments += [
-        named(argument, text(rule[keyword]))
-        for keyword, argument in _RULE.items()
+        keyword_argument(argument, string_literal(rule[keyword]))
+        for keyword, argument in _RULE_KEYWORDS.items()
         if rule.get(keyword) and (keyword, rule[keyword]) != ("reason", "FieldValueInvalid")
     ]
     if rule.get("optionalOldSelf"):
-        arguments.append(named("optional_old_self", "True"))
+        arguments.append(keyword_argument("optional_old_self", "True"))
     return call("Rule", *arguments)
 
 
-def unsaid(schema: Schema) -> Iterator[str]:
+def unsupported_keywords(schema: Schema) -> Iterator[str]:
     """The keywords of ``schema`` itself that no marker can say, each with what it asks for."""
-    for keyword in _UNSAID:
+    for keyword in _UNSUPPORTED_KEYWORDS:
         if keyword in schema:
-            yield f"{keyword} {_short(schema[keyword])}"
+            yield f"{keyword} {_shorten(schema[keyword])}"
     if "anyOf" in schema and not schema.get("x-kubernetes-int-or-string"):
-        yield f"anyOf {_short(schema['anyOf'])}"
+        yield f"anyOf {_shorten(schema['anyOf'])}"
     if "format" in schema and not known_format(schema):
         yield f"the format {schema['format']!r}"
-    if "enum" in schema and not is_literal(schema):
-        yield f"enum {_short(schema['enum'])}"
+    if "enum" in schema and not is_literal_enum(schema):
+        yield f"enum {_shorten(schema['enum'])}"
 
 
-def is_literal(schema: Schema) -> bool:
+def is_literal_enum(schema: Schema) -> bool:
     """Whether the enum of ``schema`` is one of texts or of whole numbers."""
     values: list[Any] = schema.get("enum", [])
     return bool(values) and (all(isinstance(v, str) for v in values) or all(type(v) is int for v in values))
 
 
-def _short(value: Any) -> str:
-    told = repr(value)
-    return told if len(told) < 60 else f"{told[:60]} …"
+def _shorten(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 60 else f"{text[:60]} …"

@@ -10,19 +10,19 @@ import msgspec
 
 # Two acronyms in a row, which no rule can tell from one.
 _IRREGULAR = {"openAPIV3Schema": "open_api_v3_schema"}
-_NO_NAME = re.compile(r"[^A-Za-z0-9_]")
+_INVALID_CHARACTERS = re.compile(r"[^A-Za-z0-9_]")
 _PLURAL_ACRONYM = re.compile(r"([A-Z]{2,})s(?=$|[A-Z])")
 _WORD_START = re.compile(r"(?<=[a-z0-9])([A-Z])")
 _ACRONYM_END = re.compile(r"([A-Z]+)([A-Z][a-z])")
 _SENTENCE_END = re.compile(r"(?<!e\.g)(?<!i\.e)(?<!etc)[.!?](?=\s|$)")
-_LONGEST_SENTENCE = 400
+_MAX_SENTENCE_LENGTH = 400
 
 
-def attribute(wire: str) -> str:
+def attribute_name(wire: str) -> str:
     """``clusterIPs`` → ``cluster_ips``, ``from`` → ``from_``, ``$ref`` → ``ref``, ``2xx`` → ``n2xx``."""
     if wire in _IRREGULAR:
         return _IRREGULAR[wire]
-    text = _NO_NAME.sub("_", wire.lstrip("$"))
+    text = _INVALID_CHARACTERS.sub("_", wire.lstrip("$"))
     text = _PLURAL_ACRONYM.sub(lambda m: f"_{m[1].lower()}s", text)
     text = _ACRONYM_END.sub(r"\1_\2", _WORD_START.sub(r"_\1", text))
     text = text.lower().lstrip("_")
@@ -31,34 +31,34 @@ def attribute(wire: str) -> str:
     return f"{text}_" if keyword.iskeyword(text) else text
 
 
-def class_part(wire: str) -> str:
+def class_name_part(wire: str) -> str:
     """A wire name as a part of a class's: ``remoteWrite`` → ``RemoteWrite``, ``a-b`` → ``AB``."""
-    return "".join(part[0].upper() + part[1:] for part in _NO_NAME.split(wire) if part and part != "_")
+    return "".join(part[0].upper() + part[1:] for part in _INVALID_CHARACTERS.split(wire) if part and part != "_")
 
 
 def module_name(group: str, version: str) -> str:
     """``cert-manager.io`` and ``v1`` → ``cert_manager_io_v1``."""
-    return _NO_NAME.sub("_", f"{group}_{version}").lower()
+    return _INVALID_CHARACTERS.sub("_", f"{group}_{version}").lower()
 
 
 @cache
-def is_camel(attribute_name: str, wire: str) -> bool:
+def is_msgspec_camel(attribute_name: str, wire: str) -> bool:
     """Whether msgspec's own renaming leads from the one to the other."""
     struct = msgspec.defstruct("Probe", [(attribute_name, str)], rename="camel")
     return struct.__struct_encode_fields__ == (wire,)
 
 
-def sentence(description: str) -> str:
+def first_sentence(description: str) -> str:
     """The first sentence, on one line."""
     text = " ".join(description.split("\n\n")[0].split())
     end = _SENTENCE_END.search(text)
     text = text[: end.end()] if end else text
-    if len(text) > _LONGEST_SENTENCE:
-        text = f"{text[:_LONGEST_SENTENCE].rsplit(' ', 1)[0]} …"
+    if len(text) > _MAX_SENTENCE_LENGTH:
+        text = f"{text[:_MAX_SENTENCE_LENGTH].rsplit(' ', 1)[0]} …"
     return text
 
 
-def docstring(text: str) -> str:
+def docstring_literal(text: str) -> str:
     """``text`` as a string literal that is safe whatever it contains."""
     text = text.replace("\\", "\\\\").replace('"""', "'''")
     return f'"""{text[:-1]}\\""""' if text.endswith('"') else f'"""{text}"""'

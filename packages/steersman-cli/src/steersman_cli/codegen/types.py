@@ -11,33 +11,41 @@ from msgspec import UNSET
 from steersman.meta import Duration, Quantity
 from steersman.meta.duration import PATTERN as DURATION_PATTERN
 from steersman.meta.formats import known_format
-from steersman_cli.codegen.builtins import builtin, is_quantity
-from steersman_cli.codegen.layout import Expression, Union, call, flat, literal, subscript, text
-from steersman_cli.codegen.markers import field_arguments, is_literal
-from steersman_cli.codegen.shapes import is_struct
+from steersman_cli.codegen.builtins import is_quantity, match_builtin
+from steersman_cli.codegen.expressions import (
+    Expression,
+    UnionType,
+    call,
+    literal,
+    render_flat,
+    string_literal,
+    subscript,
+)
+from steersman_cli.codegen.markers import field_arguments, is_literal_enum
+from steersman_cli.codegen.structs import is_struct
 
 Schema = dict[str, Any]
 Purpose = Literal["read", "apply"]
 
-_PLAIN = {"boolean": "bool", "integer": "int", "number": "float", "string": "str"}
-_FORMATS = {("string", "date-time"): "datetime", ("string", "byte"): "bytes", ("integer", "int64"): "int"}
+_SCALAR_TYPES = {"boolean": "bool", "integer": "int", "number": "float", "string": "str"}
+_FORMAT_TYPES = {("string", "date-time"): "datetime", ("string", "byte"): "bytes", ("integer", "int64"): "int"}
 
 
 @dataclass
 class Imports:
     """The names that a module takes from others; one that the module defines itself gets another name."""
 
-    own: frozenset[str]
+    local_names: frozenset[str]
     names: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
 
-    def use(self, module: str, name: str) -> str:
+    def add(self, module: str, name: str) -> str:
         """What ``name`` of ``module`` is called here."""
         self.names.setdefault(module, set()).add(name)
-        return f"{name}_" if name in self.own else name
+        return f"{name}_" if name in self.local_names else name
 
 
 @dataclass(frozen=True)
-class Hint:
+class TypeHint:
     """A type as it stands behind a field's name.
 
     Attributes:
@@ -50,22 +58,22 @@ class Hint:
 
     type: Expression
     markers: tuple[Expression, ...] = ()
-    absent: Expression = "None"
+    default: Expression = "None"
     nullable: bool = False
-    open: bool = False
+    is_open: bool = False
 
 
 @dataclass(frozen=True)
-class Types:
+class TypeRenderer:
     """Writes the types of one module; ``named`` knows the classes of structs."""
 
     purpose: Purpose
     imports: Imports
-    named: Callable[[Schema], str]
+    class_name_of: Callable[[Schema], str]
 
-    def hint(self, schema: Schema, default: Any = UNSET) -> Hint:
+    def hint(self, schema: Schema, default: Any = UNSET) -> TypeHint:
         """The type of ``schema``; ``default`` is what ``Field`` has to tell."""
-        found, rest, struct = self._typed(schema)
+        found, rest, struct = self._resolve(schema)
         nullable = bool(schema.get("nullable"))
         if self.purpose == "apply":
             return replace(found, nullable=nullable)
@@ -74,98 +82,98 @@ class Types:
         markers = tuple(field_arguments(rest, struct=struct, default=default))
         return replace(found, markers=markers, nullable=nullable)
 
-    def annotation(self, hint: Hint, *others: Expression) -> Expression:
+    def annotation(self, hint: TypeHint, *others: Expression) -> Expression:
         """``hint`` with its markers, or one of ``others``."""
         members = [hint.type, *(["None"] if hint.nullable else []), *others]
-        base = hint.type if len(set(members)) == 1 or hint.type == "Any" else Union(tuple(dict.fromkeys(members)))
+        base = hint.type if len(set(members)) == 1 or hint.type == "Any" else UnionType(tuple(dict.fromkeys(members)))
         if not hint.markers:
             return base
-        marker = call(self.imports.use("steersman.meta", "Field"), *hint.markers)
-        return subscript(self.imports.use("typing", "Annotated"), base, marker)
+        marker = call(self.imports.add("steersman.meta", "Field"), *hint.markers)
+        return subscript(self.imports.add("typing", "Annotated"), base, marker)
 
-    def part(self, schema: Schema) -> Expression:
+    def element_type(self, schema: Schema) -> Expression:
         """The type of items of a list or values of a map."""
         return self.annotation(self.hint(schema))
 
-    def _typed(self, schema: Schema) -> tuple[Hint, Schema, bool]:
+    def _resolve(self, schema: Schema) -> tuple[TypeHint, Schema, bool]:
         """The type, what markers have to say beside it, and whether the type is a struct's class."""
         kind = schema.get("type")
         if schema.get("x-kubernetes-int-or-string"):
             return self._int_or_string(schema)
-        if known := builtin({k: v for k, v in schema.items() if k not in _BESIDE_BUILTIN}):
-            place = known.read if self.purpose == "read" else known.apply
-            beside = {k: v for k, v in schema.items() if k in _BESIDE_BUILTIN}
-            return Hint(self.imports.use(*place)), beside, False
+        if builtin_type := match_builtin({k: v for k, v in schema.items() if k not in _FIELD_LEVEL_KEYWORDS}):
+            import_source = builtin_type.read if self.purpose == "read" else builtin_type.apply
+            field_level = {k: v for k, v in schema.items() if k in _FIELD_LEVEL_KEYWORDS}
+            return TypeHint(self.imports.add(*import_source)), field_level, False
         if is_struct(schema):
-            return Hint(self.named(schema)), schema, True
+            return TypeHint(self.class_name_of(schema)), schema, True
         if kind == "array":
             return self._list(schema), schema, False
         if kind == "object":
             return self._map(schema)
         if kind is None:
-            return Hint(self.imports.use("typing", "Any"), open=True), schema, False
+            return TypeHint(self.imports.add("typing", "Any"), is_open=True), schema, False
         return self._scalar(schema)
 
-    def _int_or_string(self, schema: Schema) -> tuple[Hint, Schema, bool]:
+    def _int_or_string(self, schema: Schema) -> tuple[TypeHint, Schema, bool]:
         rest = {k: v for k, v in schema.items() if k not in ("type", "anyOf", "allOf")}
         if not is_quantity(schema):
-            return Hint(Union(("int", "str"))), rest, False
+            return TypeHint(UnionType(("int", "str"))), rest, False
         rest.pop("pattern")
         if self.purpose == "apply":
-            return Hint(self.imports.use("steersman.meta.wire", "QuantityLike")), rest, False
-        return Hint(self.imports.use("steersman.meta", "Quantity")), rest, False
+            return TypeHint(self.imports.add("steersman.meta.go_json", "QuantityLike")), rest, False
+        return TypeHint(self.imports.add("steersman.meta", "Quantity")), rest, False
 
-    def _scalar(self, schema: Schema) -> tuple[Hint, Schema, bool]:
+    def _scalar(self, schema: Schema) -> tuple[TypeHint, Schema, bool]:
         kind, form = schema["type"], schema.get("format", "")
         rest = dict(schema)
-        if is_literal(schema):
+        if is_literal_enum(schema):
             values = dict.fromkeys(schema["enum"])
-            if (kind, form) in _FORMATS and kind == "integer":
+            if (kind, form) in _FORMAT_TYPES and kind == "integer":
                 rest.pop("format")
-            return Hint(subscript(self.imports.use("typing", "Literal"), *map(literal, values))), rest, False
-        name = _FORMATS.get((kind, form), _PLAIN[kind])
-        if (kind, form) in _FORMATS:
+            return TypeHint(subscript(self.imports.add("typing", "Literal"), *map(literal, values))), rest, False
+        name = _FORMAT_TYPES.get((kind, form), _SCALAR_TYPES[kind])
+        if (kind, form) in _FORMAT_TYPES:
             rest.pop("format")
         if name == "datetime":
-            self.imports.use("datetime", name)
+            self.imports.add("datetime", name)
         elif kind == "string" and schema.get("pattern") == DURATION_PATTERN:
             rest.pop("pattern")
-            name = self.imports.use("steersman.meta", "Duration")
-        return Hint(name), rest, False
+            name = self.imports.add("steersman.meta", "Duration")
+        return TypeHint(name), rest, False
 
-    def _list(self, schema: Schema) -> Hint:
-        item = self.part(schema.get("items", {}))
+    def _list(self, schema: Schema) -> TypeHint:
+        item = self.element_type(schema.get("items", {}))
         is_open = item == "Any"
         if self.purpose == "apply":
-            return Hint(subscript(self.imports.use("collections.abc", "Sequence"), item), open=is_open)
-        return Hint(subscript("tuple", item, "..."), absent="()", open=is_open)
+            return TypeHint(subscript(self.imports.add("collections.abc", "Sequence"), item), is_open=is_open)
+        return TypeHint(subscript("tuple", item, "..."), default="()", is_open=is_open)
 
-    def _map(self, schema: Schema) -> tuple[Hint, Schema, bool]:
+    def _map(self, schema: Schema) -> tuple[TypeHint, Schema, bool]:
         values: Any = schema.get("additionalProperties")
-        value = self.part(values) if values and values is not True else self.imports.use("typing", "Any")
+        value = self.element_type(values) if values and values is not True else self.imports.add("typing", "Any")
         rest = schema
         if values is True or values == {}:
             rest = {**schema, "x-kubernetes-preserve-unknown-fields": True}
         if self.purpose == "apply":
-            return Hint(subscript(self.imports.use("collections.abc", "Mapping"), "str", value)), rest, False
-        name = self.imports.use("steersman.meta", "FrozenDict")
-        return Hint(subscript(name, "str", value), absent=call(name)), rest, False
+            return TypeHint(subscript(self.imports.add("collections.abc", "Mapping"), "str", value)), rest, False
+        name = self.imports.add("steersman.meta", "FrozenDict")
+        return TypeHint(subscript(name, "str", value), default=call(name)), rest, False
 
 
 # What a field may say of a struct of Kubernetes' own that stands in it.
-_BESIDE_BUILTIN = ("description", "default", "nullable", "example", "x-kubernetes-validations")
+_FIELD_LEVEL_KEYWORDS = ("description", "default", "nullable", "example", "x-kubernetes-validations")
 
 
-def python_default(hint: Hint, default: Any) -> Expression | None:
+def python_default(hint: TypeHint, default: Any) -> Expression | None:
     """What stands behind the type where ``default``, in wire form, needs no marker; None where it needs one."""
     if default in ("", [], {}) or default is None:
         return None
-    kind = flat(hint.type)
+    kind = render_flat(hint.type)
     if isinstance(default, str) and kind in (Quantity.__name__, Duration.__name__):
-        return call(kind, text(default))
+        return call(kind, string_literal(default))
     if isinstance(default, bool | int | float | str):
-        fitting = {str: ("str",), bool: ("bool",), int: ("int", "float"), float: ("float",)}[type(default)]
-        if kind in (*fitting, "int | str") or kind.startswith("Literal["):
+        compatible = {str: ("str",), bool: ("bool",), int: ("int", "float"), float: ("float",)}[type(default)]
+        if kind in (*compatible, "int | str") or kind.startswith("Literal["):
             return literal(default)
     if isinstance(default, list) and kind in ("tuple[str, ...]", "tuple[int, ...]", "tuple[bool, ...]"):
         return literal(default)

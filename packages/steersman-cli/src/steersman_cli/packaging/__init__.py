@@ -1,7 +1,14 @@
 """What users install an operator by, all of it made of the manifests in a project's ``config/``."""
 
-from steersman_cli.packaging.about import About, Person
-from steersman_cli.packaging.installation import COMPONENTS, IMAGE, Installation
-from steersman_cli.packaging.kustomize import rendered
+from steersman_cli.packaging.kustomize import build_kustomization
+from steersman_cli.packaging.operator_manifests import OPTIONAL_COMPONENTS, PLACEHOLDER_IMAGE, OperatorManifests
+from steersman_cli.packaging.project_metadata import Maintainer, ProjectMetadata
 
-__all__ = ["COMPONENTS", "IMAGE", "About", "Installation", "Person", "rendered"]
+__all__ = [
+    "OPTIONAL_COMPONENTS",
+    "PLACEHOLDER_IMAGE",
+    "Maintainer",
+    "OperatorManifests",
+    "ProjectMetadata",
+    "build_kustomization",
+]

@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 
 from steersman.errors import ConfigurationError
-from steersman.meta.manifests import Manifest, manifests_of
+from steersman.meta.manifests import Manifest, parse_manifests
 
 
-def rendered(directory: Path) -> list[Manifest]:
+def build_kustomization(directory: Path) -> list[Manifest]:
     """The manifests that ``directory``, which has a ``kustomization.yaml``, comes to.
 
     Raises:
@@ -21,9 +21,9 @@ def rendered(directory: Path) -> list[Manifest]:
     elif shutil.which("kustomize"):
         command = ["kustomize", "build"]
     else:
-        place = "/".join(directory.parts[-2:])
-        raise ConfigurationError(f"{place} is put together by kubectl or kustomize, and neither is in PATH")
-    ended = subprocess.run([*command, str(directory)], capture_output=True, text=True, check=False)
-    if ended.returncode:
-        raise ConfigurationError(f"`{' '.join(command)}` failed: {ended.stderr.strip()}")
-    return manifests_of(ended.stdout, str(directory))
+        short_path = "/".join(directory.parts[-2:])
+        raise ConfigurationError(f"{short_path} is put together by kubectl or kustomize, and neither is in PATH")
+    completed = subprocess.run([*command, str(directory)], capture_output=True, text=True, check=False)
+    if completed.returncode:
+        raise ConfigurationError(f"`{' '.join(command)}` failed: {completed.stderr.strip()}")
+    return parse_manifests(completed.stdout, str(directory))

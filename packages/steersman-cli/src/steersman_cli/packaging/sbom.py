@@ -25,7 +25,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from steersman.errors import ConfigurationError
-from steersman_cli.packaging.about import About
+from steersman_cli.packaging.project_metadata import ProjectMetadata
 
 # Its classes are made by a decorator that says nothing of their arguments.
 _Component: Any = Component
@@ -35,13 +35,13 @@ _HashType: Any = HashType
 _Bom: Any = Bom
 _XsUri: Any = XsUri
 
-_HASHES = {"sha256": HashAlgorithm.SHA_256, "sha384": HashAlgorithm.SHA_384, "sha512": HashAlgorithm.SHA_512}
+_HASH_ALGORITHMS = {"sha256": HashAlgorithm.SHA_256, "sha384": HashAlgorithm.SHA_384, "sha512": HashAlgorithm.SHA_512}
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://steersman.dev/sbom")
 # Longer ones are the text of a license, and not its name.
-_LICENSE_NAME = 100
+_MAX_LICENSE_NAME_LENGTH = 100
 
 
-def bill_of_materials(report: Mapping[str, Any], about: About) -> str:
+def render_sbom(report: Mapping[str, Any], metadata: ProjectMetadata) -> str:
     """The packages in ``report``, as CycloneDX in JSON; the project is what they are parts of.
 
     The same packages give the same text, but for the time: that of ``$SOURCE_DATE_EPOCH`` where it is set.
@@ -56,21 +56,21 @@ def bill_of_materials(report: Mapping[str, Any], about: About) -> str:
     entries: dict[str, dict[str, Any]] = {
         canonicalize_name(e["metadata"]["name"]): e for e in report.get("install") or report.get("installed") or ()
     }
-    own = canonicalize_name(about.name)
-    if own not in entries:
-        raise ConfigurationError(f"{about.name} is not among the packages: {', '.join(sorted(entries)) or 'none'}")
+    project_name = canonicalize_name(metadata.name)
+    if project_name not in entries:
+        raise ConfigurationError(f"{metadata.name} is not among the packages: {', '.join(sorted(entries)) or 'none'}")
     components: dict[str, Any] = {
-        name: _component(entry, root=name == own) for name, entry in sorted(entries.items())
+        name: _component(entry, root=name == project_name) for name, entry in sorted(entries.items())
     }
-    bom = _Bom(components=[c for name, c in components.items() if name != own])
-    bom.metadata.component = components[own]
+    bom = _Bom(components=[c for name, c in components.items() if name != project_name])
+    bom.metadata.component = components[project_name]
     bom.metadata.tools.components.add(
         _Component(name="steersman", version=version_of("steersman"), type=ComponentType.APPLICATION)
     )
-    bom.metadata.timestamp = _now()
+    bom.metadata.timestamp = _timestamp()
     bom.serial_number = uuid.uuid5(_NAMESPACE, "\n".join(sorted(str(c.bom_ref.value) for c in components.values())))
-    for name, needed in _needs(entries, report.get("environment") or {}).items():
-        bom.register_dependency(components[name], [components[n] for n in needed])
+    for name, dependencies in _dependencies(entries, report.get("environment") or {}).items():
+        bom.register_dependency(components[name], [components[n] for n in dependencies])
     return make_outputter(bom, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=2) + "\n"
 
 
@@ -89,7 +89,9 @@ def _component(entry: Mapping[str, Any], *, root: bool) -> Any:
         purl=purl,
         description=metadata.get("summary"),
         licenses=_licenses(metadata),
-        hashes=[_HashType(alg=_HASHES[a], content=h) for a, h in sorted(hashes.items()) if a in _HASHES],
+        hashes=[
+            _HashType(alg=_HASH_ALGORITHMS[a], content=h) for a, h in sorted(hashes.items()) if a in _HASH_ALGORITHMS
+        ],
         external_references=[
             _ExternalReference(type=ExternalReferenceType.WEBSITE, url=_XsUri(url)) for url in _homepages(metadata)
         ],
@@ -99,9 +101,14 @@ def _component(entry: Mapping[str, Any], *, root: bool) -> Any:
 def _licenses(metadata: Mapping[str, Any]) -> list[Any]:
     """As declared: an expression, a name, or classifiers. Sources: PEP 639, "Core metadata specifications"."""
     factory, declared = LicenseFactory(), LicenseAcknowledgement.DECLARED
-    told = metadata.get("license_expression") or metadata.get("license") or ""
-    if told and told != "UNKNOWN" and len(told) <= _LICENSE_NAME and "\n" not in told:
-        return [factory.make_from_string(told, license_acknowledgement=declared)]
+    license_text = metadata.get("license_expression") or metadata.get("license") or ""
+    if (
+        license_text
+        and license_text != "UNKNOWN"
+        and len(license_text) <= _MAX_LICENSE_NAME_LENGTH
+        and "\n" not in license_text
+    ):
+        return [factory.make_from_string(license_text, license_acknowledgement=declared)]
     classifiers: list[str] = [c for c in metadata.get("classifier") or () if c.startswith("License :: ")]
     names = (c.rpartition(" :: ")[2] for c in classifiers)
     return [_DisjunctiveLicense(name=n, acknowledgement=declared) for n in sorted(set(names)) if n != "OSI Approved"]
@@ -113,31 +120,34 @@ def _homepages(metadata: Mapping[str, Any]) -> list[str]:
     return [next((u for u in urls if u.startswith("http")), "")] if any(u.startswith("http") for u in urls) else []
 
 
-def _needs(entries: Mapping[str, dict[str, Any]], environment: Mapping[str, str]) -> dict[str, list[str]]:
+def _dependencies(entries: Mapping[str, dict[str, Any]], environment: Mapping[str, str]) -> dict[str, list[str]]:
     """Which of the packages each of them needs, by what it says."""
-    told = {
+    requirements = {
         name: [Requirement(r) for r in entry["metadata"].get("requires_dist") or ()]
         for name, entry in entries.items()
     }
     extras: dict[str, set[str]] = {name: {""} for name in entries}
-    for requirement in (r for found in told.values() for r in found):
-        if (needed := canonicalize_name(requirement.name)) in extras:
-            extras[needed] |= requirement.extras
-    return {name: _present(found, extras[name], entries, environment) for name, found in told.items()}
+    for requirement in (r for found in requirements.values() for r in found):
+        if (dependency := canonicalize_name(requirement.name)) in extras:
+            extras[dependency] |= requirement.extras
+    return {
+        name: _installed_requirements(found, extras[name], entries, environment)
+        for name, found in requirements.items()
+    }
 
 
-def _present(
+def _installed_requirements(
     requirements: Iterable[Requirement], extras: set[str], entries: Mapping[str, Any], environment: Mapping[str, str]
 ) -> list[str]:
     found: set[str] = set()
     for requirement in requirements:
         marker = requirement.marker
-        wanted = marker is None or any(marker.evaluate({**environment, "extra": e}) for e in extras)
-        if wanted and (name := canonicalize_name(requirement.name)) in entries:
+        applies = marker is None or any(marker.evaluate({**environment, "extra": e}) for e in extras)
+        if applies and (name := canonicalize_name(requirement.name)) in entries:
             found.add(name)
     return sorted(found)
 
 
-def _now() -> datetime:
-    told = os.environ.get("SOURCE_DATE_EPOCH", "")
-    return datetime.fromtimestamp(int(told), UTC) if told.isdigit() else datetime.now(UTC).replace(microsecond=0)
+def _timestamp() -> datetime:
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    return datetime.fromtimestamp(int(epoch), UTC) if epoch.isdigit() else datetime.now(UTC).replace(microsecond=0)

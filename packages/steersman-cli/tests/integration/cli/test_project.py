@@ -15,17 +15,17 @@ import pytest
 import yaml
 
 from framework_support.crd_foreign import foreign
-from framework_support.projects import CREATE, INIT, made, workplace
+from framework_support.projects import CREATE, INIT, create_project, prepare_directory
 from steersman.client import Client
 from steersman.errors import NotFound
 from steersman.meta import ApiResource, ObjectKey, unstructured
-from steersman.meta.manifests import manifests_in
-from steersman_cli.applying import Applier
+from steersman.meta.manifests import load_manifests
+from steersman_cli.apply import Applier
 from steersman_testing.envtest import Envtest
 from steersman_testing.envtest.ports import reserve_port
 
 DATABASE_USER = unstructured(ApiResource("mygroup.handsomeguy.cn", "v1alpha1", "DatabaseUser", "databaseusers"))
-SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 pytestmark = pytest.mark.xdist_group("project")
 
@@ -33,50 +33,52 @@ pytestmark = pytest.mark.xdist_group("project")
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project of the tutorial."""
-    return made(tmp_path_factory.mktemp("work") / "databaseuser", INIT, CREATE)
+    return create_project(tmp_path_factory.mktemp("work") / "databaseuser", INIT, CREATE)
 
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    return workplace(tmp_path_factory.mktemp("programs") / "bin", "databaseuser")
+    return prepare_directory(tmp_path_factory.mktemp("programs") / "bin", "databaseuser")
 
 
-def run(environment: dict[str, str], root: Path, *command: str, **more: str) -> str:
+def run_checked(environment: dict[str, str], root: Path, *command: str, **more: str) -> str:
     """What a command says, which must succeed."""
-    ended = subprocess.run(
+    completed = subprocess.run(
         command, cwd=root, env={**environment, **more}, capture_output=True, text=True, check=False
     )
-    assert ended.returncode == 0, f"{command}: {ended.stdout}{ended.stderr}"
-    return ended.stdout + ended.stderr
+    assert completed.returncode == 0, f"{command}: {completed.stdout}{completed.stderr}"
+    return completed.stdout + completed.stderr
 
 
 def test_its_tests_pass_at_once(environment: dict[str, str], project: Path, envtest: Envtest) -> None:
-    said = run(environment, project, "make", "test", "test-integration")
-    assert "2 passed" in said
-    assert "1 passed" in said
-    assert "skipped" in run(environment, project, "make", "test-e2e", KUBECONFIG="", HOME=str(project))
+    output = run_checked(environment, project, "make", "test", "test-integration")
+    assert "2 passed" in output
+    assert "1 passed" in output
+    assert "skipped" in run_checked(environment, project, "make", "test-e2e", KUBECONFIG="", HOME=str(project))
 
 
 async def test_the_operator_runs(environment: dict[str, str], project: Path, envtest: Envtest) -> None:
     with reserve_port() as reserved:
         debug = f"127.0.0.1:{reserved.getsockname()[1]}"
     kubeconfig = envtest.kubeconfig
-    at = ("--kubeconfig", str(kubeconfig))
-    before = await asyncio.to_thread(steersman, environment, project, "doctor", *at)
+    kubeconfig_arguments = ("--kubeconfig", str(kubeconfig))
+    before = await asyncio.to_thread(run_steersman, environment, project, "doctor", *kubeconfig_arguments)
     assert before.returncode == 1
     assert "it is not installed" in before.stdout
-    await asyncio.to_thread(run, environment, project, "make", "install", KUBECONFIG=str(kubeconfig))
-    after = await asyncio.to_thread(steersman, environment, project, "doctor", *at, "-o", "yaml")
+    await asyncio.to_thread(run_checked, environment, project, "make", "install", KUBECONFIG=str(kubeconfig))
+    after = await asyncio.to_thread(
+        run_steersman, environment, project, "doctor", *kubeconfig_arguments, "-o", "yaml"
+    )
     assert "it is installed, and served" in after.stdout
-    async with running(environment, project, kubeconfig, debug) as operator, envtest.client() as client:
-        await until(operator, b"cache synced")
+    async with running_operator(environment, project, kubeconfig, debug) as operator, envtest.client() as client:
+        await read_until(operator, b"cache synced")
         sample = yaml.safe_load((project / "config/samples/mygroup_v1alpha1_databaseuser.yaml").read_text())
         key = ObjectKey("default", sample["metadata"]["name"])
         sample["metadata"]["namespace"] = key.namespace
         await client.apply(DATABASE_USER.of(sample))
-        assert await until_ready(client, key)
+        assert await wait_ready(client, key)
         explained = await asyncio.to_thread(
-            steersman,
+            run_steersman,
             environment,
             project,
             "explain",
@@ -91,27 +93,27 @@ async def test_the_operator_runs(environment: dict[str, str], project: Path, env
         assert reasons & {"created", "added", "initial"}, explained.stdout
         controller = project / "src/databaseuser/controllers/databaseuser.py"
         controller.write_text(controller.read_text().replace("all is as it should be", "all is well"))
-        await until(operator, b"changed: src/databaseuser/controllers/databaseuser.py; starting anew")
-        await until(operator, b"cache synced")
-        refused = await asyncio.to_thread(steersman, environment, project, "uninstall", *at)
+        await read_until(operator, b"changed: src/databaseuser/controllers/databaseuser.py; starting anew")
+        await read_until(operator, b"cache synced")
+        refused = await asyncio.to_thread(run_steersman, environment, project, "uninstall", *kubeconfig_arguments)
         assert refused.returncode == 2
         assert "there are still 1 databaseusers" in refused.stderr
         await client.delete(DATABASE_USER, key)
         operator.send_signal(signal.SIGINT)
-        await asyncio.wait_for(operator.wait(), SECONDS)
+        await asyncio.wait_for(operator.wait(), TIMEOUT_SECONDS)
         assert operator.returncode == 0
-    removed = await asyncio.to_thread(steersman, environment, project, "uninstall", *at)
+    removed = await asyncio.to_thread(run_steersman, environment, project, "uninstall", *kubeconfig_arguments)
     assert "databaseusers.mygroup.handsomeguy.cn deleted" in removed.stdout
 
 
-def steersman(environment: dict[str, str], project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def run_steersman(environment: dict[str, str], project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """How a command ends, whatever it says."""
     command = ["steersman", *arguments]
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
 
 
 @asynccontextmanager
-async def running(
+async def running_operator(
     environment: dict[str, str], project: Path, kubeconfig: Path, debug: str
 ) -> AsyncGenerator[Process]:
     """``steersman run``."""
@@ -128,19 +130,19 @@ async def running(
             await process.wait()
 
 
-async def until(process: Process, words: bytes) -> None:
+async def read_until(process: Process, expected: bytes) -> None:
     """Reads what it says until it says ``words``."""
     assert process.stdout is not None
-    said = b""
-    async with asyncio.timeout(SECONDS):
-        while words not in said:
+    output = b""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while expected not in output:
             line = await process.stdout.readline()
-            assert line, said.decode()
-            said += line
+            assert line, output.decode()
+            output += line
 
 
-async def until_ready(client: Client, key: ObjectKey) -> bool:
-    async with asyncio.timeout(SECONDS):
+async def wait_ready(client: Client, key: ObjectKey) -> bool:
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         while True:
             try:
                 found = (await client.get(DATABASE_USER, key)).to_dict()
@@ -152,12 +154,12 @@ async def until_ready(client: Client, key: ObjectKey) -> bool:
             await asyncio.sleep(0.05)
 
 
-async def test_what_is_for_other_operators_is_valid(project: Path, envtest: Envtest) -> None:
+async def test_scaffolded_optional_manifests_are_valid(project: Path, envtest: Envtest) -> None:
     """Metrics for the Prometheus operator, certificates by cert-manager: as their definitions have it."""
     manifests = [
         manifest
         for name in ("prometheus/monitor", "certmanager/certificate", "network-policy/policy")
-        for manifest in manifests_in(project / f"config/{name}.yaml")
+        for manifest in load_manifests(project / f"config/{name}.yaml")
     ]
     assert [m["kind"] for m in manifests] == ["PodMonitor", "Issuer", "Certificate", "NetworkPolicy"]
     definitions = [foreign()[m["kind"]] for m in manifests if m["kind"] != "NetworkPolicy"]

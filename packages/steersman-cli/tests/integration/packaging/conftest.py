@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 from devcluster import binaries, tools
-from framework_support.helm import Helm
-from framework_support.packaged import installation, webhooked
-from steersman_cli.packaging import About, Installation
-from steersman_cli.packaging.chart import chart
+from framework_support.helm_runner import Helm
+from framework_support.packaged_operator import installation, webhook_project
+from steersman_cli.packaging import OperatorManifests, ProjectMetadata
+from steersman_cli.packaging.chart import build_chart
 
-__all__ = ["installation", "webhooked"]
+__all__ = ["installation", "webhook_project"]
 
-ABOUT = About("databaseuser", "1.2.0", "Users of databases.", license="Apache-2.0", keywords=("database",))
+ABOUT = ProjectMetadata("databaseuser", "1.2.0", "Users of databases.", license="Apache-2.0", keywords=("database",))
 
 
 @dataclass(frozen=True)
-class Chart:
+class RenderedChart:
     """A chart in a directory.
 
     Attributes:
@@ -37,14 +37,14 @@ class Chart:
         """The manifests of a release."""
         return self.helm.template(self.directory, *arguments, name=name, namespace=namespace)
 
-    def refuses(self, *arguments: str) -> str:
+    def template_error(self, *arguments: str) -> str:
         """What helm says of a release that cannot be."""
-        ended = self.helm.run("template", "post", str(self.directory), *arguments)
-        assert ended.returncode != 0, ended.stdout
-        return ended.stderr
+        completed = self.helm.run("template", "post", str(self.directory), *arguments)
+        assert completed.returncode != 0, completed.stdout
+        return completed.stderr
 
 
-Write = Callable[..., Chart]
+WriteChart = Callable[..., RenderedChart]
 """Writes the chart of an installation."""
 
 
@@ -63,14 +63,14 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
 
 
 @pytest.fixture
-def charted(tmp_path: Path, helm: Helm) -> Write:
+def write_chart(tmp_path: Path, helm: Helm) -> WriteChart:
     """Writes the chart of an installation."""
 
-    def write(installation: Installation, **options: Any) -> Chart:
-        for name, text in chart(installation, ABOUT, **options).items():
+    def write(installation: OperatorManifests, **options: Any) -> RenderedChart:
+        for name, text in build_chart(installation, ABOUT, **options).items():
             path = tmp_path / "chart" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        return Chart(tmp_path / "chart", helm)
+        return RenderedChart(tmp_path / "chart", helm)
 
     return write

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from framework_support.olm_bundles import validated
-from framework_support.projects import CREATE, INIT, KIND, made
+from framework_support.projects import CREATE, INIT, KIND, create_project
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl"),
@@ -19,24 +19,24 @@ OPERATOR = Path(__file__).parents[5] / "operators/databases"
 BUNDLE = ("bundle", "--image", "registry.example.com/databaseuser:v1")
 WEBHOOK = ("create", "webhook", *KIND, "--defaulting", "--programmatic-validation")
 # They know of `events` in beta that it went in 1.25, and cannot tell from a role which version is meant.
-MISTAKEN = "Migrate the API(s) for events"
+FALSE_POSITIVE = "Migrate the API(s) for events"
 
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made(tmp_path_factory.mktemp("bundles") / "databaseuser", INIT, CREATE, WEBHOOK)
+    return create_project(tmp_path_factory.mktemp("bundles") / "databaseuser", INIT, CREATE, WEBHOOK)
 
 
-def test_a_project_as_it_is_made(project: Path) -> None:
-    made(project, BUNDLE)
+def test_scaffolded_project_bundle_is_valid(project: Path) -> None:
+    create_project(project, BUNDLE)
     found = validated(project / "bundle")
     assert found.errors == []
-    assert [w for w in found.warnings if MISTAKEN not in w] == [
+    assert [w for w in found.warnings if FALSE_POSITIVE not in w] == [
         "Warning: Value : (databaseuser.v0.1.0) csv.Spec.Icon not specified"
     ]
 
 
-def test_a_project_that_says_all_there_is_to_say(project: Path) -> None:
+def test_complete_project_bundle_is_valid(project: Path) -> None:
     (project / "icon.svg").write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
     settings = project / "pyproject.toml"
     settings.write_text(
@@ -44,22 +44,22 @@ def test_a_project_that_says_all_there_is_to_say(project: Path) -> None:
         + '\n[tool.steersman.bundle]\nicon = "icon.svg"\ncategories = ["Database"]\ncapabilities = "Auto Pilot"\n'
         + 'channels = ["stable"]\nreplaces = "databaseuser.v0.0.9"\n'
     )
-    made(project, BUNDLE)
+    create_project(project, BUNDLE)
     found = validated(project / "bundle")
-    assert (found.errors, [w for w in found.warnings if MISTAKEN not in w]) == ([], [])
+    assert (found.errors, [w for w in found.warnings if FALSE_POSITIVE not in w]) == ([], [])
 
 
 def test_the_database_operator(tmp_path: Path) -> None:
-    made(OPERATOR, (*BUNDLE, "--output", str(tmp_path / "bundle")))
+    create_project(OPERATOR, (*BUNDLE, "--output", str(tmp_path / "bundle")))
     found = validated(tmp_path / "bundle")
-    assert (found.errors, [w for w in found.warnings if MISTAKEN not in w]) == (
+    assert (found.errors, [w for w in found.warnings if FALSE_POSITIVE not in w]) == (
         [],
         ["Warning: Value : (steersman-databases.v0.1.0) csv.Spec.Icon not specified"],
     )
 
 
-def test_what_is_wrong_is_found(project: Path) -> None:
-    made(project, BUNDLE)
+def test_validator_reports_invalid_bundle(project: Path) -> None:
+    create_project(project, BUNDLE)
     service_version = project / "bundle/manifests/databaseuser.clusterserviceversion.yaml"
     service_version.write_text(service_version.read_text().replace("kind: DatabaseUser", "kind: Somebody"))
     assert any("Kind=Somebody" in error for error in validated(project / "bundle").errors)

@@ -10,28 +10,28 @@ from typing import Any, cast
 
 import pytest
 
-from framework_support.helm import Helm
-from framework_support.packaged import Manifest, changed, container, one
-from framework_support.projects import EXAMPLES, made
-from steersman.meta.documents import as_text
-from steersman_cli.packaging import Installation
+from framework_support.helm_runner import Helm
+from framework_support.packaged_operator import Manifest, operator_container, single_manifest, with_changed
+from framework_support.projects import EXAMPLES, create_project
+from steersman.meta.yaml_codec import dump_yaml
+from steersman_cli.packaging import OperatorManifests
 
-from .conftest import Write
+from .conftest import WriteChart
 
 # The first of them builds helm.
 pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("helm")]
 
 
-def test_it_passes_the_linter_and_is_the_same_each_time(installation: Installation, charted: Write) -> None:
-    chart = charted(installation, image="example.com/databaseuser:v1")
+def test_chart_lints_and_is_reproducible(installation: OperatorManifests, write_chart: WriteChart) -> None:
+    chart = write_chart(installation, image="example.com/databaseuser:v1")
     chart.helm("lint", "--strict", str(chart.directory))
     files = {p: p.read_text() for p in chart.directory.rglob("*") if p.is_file()}
-    charted(installation, image="example.com/databaseuser:v1")
+    write_chart(installation, image="example.com/databaseuser:v1")
     assert {p: p.read_text() for p in chart.directory.rglob("*") if p.is_file()} == files
 
 
-def test_a_release_of_its_own_name_is_what_config_deploys(installation: Installation, charted: Write) -> None:
-    found = charted(installation).template(name="databaseuser", namespace="databaseuser-system")
+def test_default_release_equals_kustomize_output(installation: OperatorManifests, write_chart: WriteChart) -> None:
+    found = write_chart(installation).template(name="databaseuser", namespace="databaseuser-system")
     released = {(m["kind"], m["metadata"].get("namespace", ""), m["metadata"]["name"]): m for m in found}
     for manifest in copy.deepcopy(installation.manifests):
         metadata = manifest["metadata"]
@@ -39,127 +39,135 @@ def test_a_release_of_its_own_name_is_what_config_deploys(installation: Installa
             continue
         same = released.pop((manifest["kind"], metadata.get("namespace", ""), metadata["name"]))
         if manifest["kind"] == "Deployment":
-            ours, theirs = (container([m]) for m in (manifest, same))
+            ours, theirs = (operator_container([m]) for m in (manifest, same))
             assert set(ours.pop("args")) <= set(theirs.pop("args"))
             assert theirs.pop("image") == "databaseuser:1.2.0"
             del ours["image"]
             assert ours == theirs
             continue
         content = {k: v for k, v in same.items() if k != "metadata"}
-        content = without_instance(content)
+        content = without_instance_label(content)
         assert content == {k: v for k, v in manifest.items() if k != "metadata"}
     assert released == {}
 
 
-def without_instance(value: Any) -> Any:
+def without_instance_label(value: Any) -> Any:
     if isinstance(value, dict):
         found = cast("Manifest", value)
-        return {k: without_instance(v) for k, v in found.items() if k != "app.kubernetes.io/instance"}
-    return [without_instance(v) for v in cast("list[Any]", value)] if isinstance(value, list) else value
+        return {k: without_instance_label(v) for k, v in found.items() if k != "app.kubernetes.io/instance"}
+    return [without_instance_label(v) for v in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
-def test_names_of_a_release_reach_all_who_refer_to_them(installation: Installation, charted: Write) -> None:
-    found = charted(installation).template()
-    assert container(found)["args"] == [
+def test_release_name_is_used_in_all_references(installation: OperatorManifests, write_chart: WriteChart) -> None:
+    found = write_chart(installation).template()
+    assert operator_container(found)["args"] == [
         "--leader-elect",
         "--leader-election-id=post-databaseuser",
         "--log-level=info",
         "--log-format=json",
         "--webhook-service=mail/post-databaseuser-webhook",
     ]
-    lease = one(found, "Role", "post-databaseuser-leader-election")
+    lease = single_manifest(found, "Role", "post-databaseuser-leader-election")
     assert lease["rules"][1]["resourceNames"] == ["post-databaseuser"]
-    secret = one(found, "Role", "post-databaseuser-webhook-certificate")
+    secret = single_manifest(found, "Role", "post-databaseuser-webhook-certificate")
     assert secret["rules"][1]["resourceNames"] == ["post-databaseuser-webhook-cert"]
-    role = one(found, "ClusterRole", "post-databaseuser-manager-role")
+    role = single_manifest(found, "ClusterRole", "post-databaseuser-manager-role")
     named = [r["resourceNames"] for r in role["rules"] if "resourceNames" in r]
     assert named == [["post-databaseuser-webhook"]]
-    binding = one(found, "ClusterRoleBinding")
+    binding = single_manifest(found, "ClusterRoleBinding")
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     account = {"kind": "ServiceAccount", "name": "post-databaseuser", "namespace": "mail"}
     assert binding["subjects"] == [account]
-    webhook = one(found, "ValidatingWebhookConfiguration", "post-databaseuser-webhook")["webhooks"][0]
-    service = one(found, "Service")
+    webhook = single_manifest(found, "ValidatingWebhookConfiguration", "post-databaseuser-webhook")["webhooks"][0]
+    service = single_manifest(found, "Service")
     assert webhook["clientConfig"]["service"]["name"] == service["metadata"]["name"] == "post-databaseuser-webhook"
-    pods = one(found, "Deployment")["spec"]["template"]["metadata"]["labels"]
+    pods = single_manifest(found, "Deployment")["spec"]["template"]["metadata"]["labels"]
     assert service["spec"]["selector"].items() <= pods.items()
     assert "databaseuser-system" not in str(found)
 
 
-def test_a_long_name_leaves_room_for_those_of_services(installation: Installation, charted: Write) -> None:
-    found = charted(installation).template("--set", f"fullnameOverride={'a' * 63}")
-    assert len(one(found, "Service")["metadata"]["name"]) == 63
+def test_long_release_name_leaves_room_for_service_suffixes(
+    installation: OperatorManifests, write_chart: WriteChart
+) -> None:
+    found = write_chart(installation).template("--set", f"fullnameOverride={'a' * 63}")
+    assert len(single_manifest(found, "Service")["metadata"]["name"]) == 63
 
 
-def test_a_long_name_leaves_room_for_a_service_of_any_name(installation: Installation, charted: Write) -> None:
+def test_long_release_name_leaves_room_for_any_service(
+    installation: OperatorManifests, write_chart: WriteChart
+) -> None:
     def called(service: Manifest) -> None:
         service["metadata"]["name"] = "webhook-service"
 
-    chart = charted(changed(installation, "Service", called))
+    chart = write_chart(with_changed(installation, "Service", called))
     found = chart.template("--set", f"fullnameOverride={'a' * 63}")
-    assert len(one(found, "Service")["metadata"]["name"]) == 63
+    assert len(single_manifest(found, "Service")["metadata"]["name"]) == 63
 
 
-def test_names_that_look_like_numbers_are_names(installation: Installation, charted: Write) -> None:
-    chart = charted(installation)
+def test_numeric_names_are_rendered_as_strings(installation: OperatorManifests, write_chart: WriteChart) -> None:
+    chart = write_chart(installation)
     found = chart.template("--set-string", "fullnameOverride=12,nameOverride=34", name="56", namespace="78")
-    deployment = one(found, "Deployment")
+    deployment = single_manifest(found, "Deployment")
     assert (deployment["metadata"]["name"], deployment["metadata"]["namespace"]) == ("12", "78")
     labels = {"app.kubernetes.io/name": "34", "app.kubernetes.io/instance": "56"}
     assert labels.items() <= deployment["spec"]["selector"]["matchLabels"].items()
     account = {"kind": "ServiceAccount", "name": "12", "namespace": "78"}
-    assert one(found, "ClusterRoleBinding")["subjects"] == [account]
-    assert one(found, "Role", "12-leader-election")["rules"][1]["resourceNames"] == ["12"]
+    assert single_manifest(found, "ClusterRoleBinding")["subjects"] == [account]
+    assert single_manifest(found, "Role", "12-leader-election")["rules"][1]["resourceNames"] == ["12"]
     assert deployment["spec"]["replicas"] == 1
 
 
-def test_a_chart_that_contains_it_may_switch_it(installation: Installation, charted: Write, tmp_path: Path) -> None:
-    chart = charted(installation)
+def test_parent_chart_can_disable_subchart(
+    installation: OperatorManifests, write_chart: WriteChart, tmp_path: Path
+) -> None:
+    chart = write_chart(installation)
     whole = tmp_path / "whole"
     part = {"name": "databaseuser", "version": "1.2.0", "condition": "databaseuser.enabled"}
     about = {"apiVersion": "v2", "name": "whole", "version": "1.0.0", "dependencies": [part]}
     shutil.copytree(chart.directory, whole / "charts/databaseuser")
-    (whole / "Chart.yaml").write_text(as_text(about))
-    assert one(chart.helm.template(whole, "--set", "databaseuser.enabled=true"), "Deployment")
+    (whole / "Chart.yaml").write_text(dump_yaml(about))
+    assert single_manifest(chart.helm.template(whole, "--set", "databaseuser.enabled=true"), "Deployment")
     assert chart.helm.template(whole, "--set", "databaseuser.enabled=false") == []
 
 
-def test_every_container_of_the_operators_image_has_the_one_of_values(
-    installation: Installation, charted: Write
+def test_image_value_applies_to_all_operator_containers(
+    installation: OperatorManifests, write_chart: WriteChart
 ) -> None:
     def beside(deployment: Manifest) -> None:
         pod = deployment["spec"]["template"]["spec"]
         pod["initContainers"] = [{"name": "before", "image": "controller:latest"}]
         pod["containers"].append({"name": "beside", "image": "controller:latest"})
 
-    chart = charted(changed(installation, "Deployment", beside))
-    pod = one(chart.template("--set", "image.tag=v9"), "Deployment")["spec"]["template"]["spec"]
+    chart = write_chart(with_changed(installation, "Deployment", beside))
+    pod = single_manifest(chart.template("--set", "image.tag=v9"), "Deployment")["spec"]["template"]["spec"]
     images = {c["image"] for c in (*pod["initContainers"], *pod["containers"])}
     assert images == {"databaseuser:v9"}
 
 
-def test_a_certificate_that_others_keep_is_still_served(installation: Installation, charted: Write) -> None:
+def test_externally_managed_certificate_is_served(installation: OperatorManifests, write_chart: WriteChart) -> None:
     def served(deployment: Manifest) -> None:
         deployment["spec"]["template"]["spec"]["containers"][0]["args"] = ["--webhook-cert-path=/own"]
 
-    chart = charted(replace(changed(installation, "Deployment", served), components={}))
-    assert "--webhook-cert-path=/own" in container(chart.template())["args"]
+    chart = write_chart(replace(with_changed(installation, "Deployment", served), components={}))
+    assert "--webhook-cert-path=/own" in operator_container(chart.template())["args"]
 
 
-def test_secure_metrics_are_asked_securely(installation: Installation, charted: Write) -> None:
+def test_secure_metrics_are_scraped_over_https(installation: OperatorManifests, write_chart: WriteChart) -> None:
     def secure(deployment: Manifest) -> None:
         deployment["spec"]["template"]["spec"]["containers"][0]["args"] = ["--metrics-secure"]
 
-    chart = charted(changed(installation, "Deployment", secure))
-    monitor = one(chart.template("--set", "metrics.serviceMonitor.enabled=true"), "ServiceMonitor")
+    chart = write_chart(with_changed(installation, "Deployment", secure))
+    monitor = single_manifest(chart.template("--set", "metrics.serviceMonitor.enabled=true"), "ServiceMonitor")
     (endpoint,) = monitor["spec"]["endpoints"]
     assert endpoint["scheme"] == "https"
     assert endpoint["bearerTokenFile"].endswith("/serviceaccount/token")
 
 
-def test_certificates_of_other_services_are_there_in_any_case(installation: Installation, charted: Write) -> None:
+def test_certificates_of_other_services_are_always_rendered(
+    installation: OperatorManifests, write_chart: WriteChart
+) -> None:
     component = copy.deepcopy(installation.components["certmanager"])
-    issuer, certificate = one(component, "Issuer"), one(component, "Certificate")
+    issuer, certificate = single_manifest(component, "Issuer"), single_manifest(component, "Certificate")
     issuer["metadata"]["name"] = "databaseuser-metrics"
     certificate["metadata"]["name"] = "databaseuser-metrics"
     certificate["spec"] = {
@@ -167,17 +175,17 @@ def test_certificates_of_other_services_are_there_in_any_case(installation: Inst
         "issuerRef": {"kind": "Issuer", "name": "databaseuser-metrics"},
         "secretName": "metrics-cert",
     }
-    service = copy.deepcopy(installation.of("Service")[0])
+    service = copy.deepcopy(installation.of_kind("Service")[0])
     service["metadata"]["name"] = "databaseuser-metrics"
-    chart = charted(replace(installation, manifests=(*installation.manifests, service, issuer, certificate)))
+    chart = write_chart(replace(installation, manifests=(*installation.manifests, service, issuer, certificate)))
     found = chart.template()
-    assert one(found, "Certificate")["spec"] == {
+    assert single_manifest(found, "Certificate")["spec"] == {
         "dnsNames": ["post-databaseuser-metrics.mail.svc"],
-        "issuerRef": {"kind": "Issuer", "name": one(found, "Issuer")["metadata"]["name"]},
+        "issuerRef": {"kind": "Issuer", "name": single_manifest(found, "Issuer")["metadata"]["name"]},
         "secretName": "metrics-cert",
     }
     both = chart.template("--set", "webhooks.certificates=cert-manager")
-    injected = one(both, "ValidatingWebhookConfiguration")["metadata"]["annotations"]
+    injected = single_manifest(both, "ValidatingWebhookConfiguration")["metadata"]["annotations"]
     assert injected == {"cert-manager.io/inject-ca-from": "mail/post-databaseuser-webhook"}
     assert {m["metadata"]["name"] for m in both if m["kind"] == "Issuer"} == {
         "post-databaseuser-metrics",
@@ -185,45 +193,48 @@ def test_certificates_of_other_services_are_there_in_any_case(installation: Inst
     }
 
 
-def test_a_secret_of_any_name_is_the_one_that_is_mounted(installation: Installation, charted: Write) -> None:
+def test_certificate_secret_name_matches_mounted_volume(
+    installation: OperatorManifests, write_chart: WriteChart
+) -> None:
     component = copy.deepcopy(installation.components["certmanager"])
-    one(component, "Certificate")["spec"]["secretName"] = "serving-cert"
+    single_manifest(component, "Certificate")["spec"]["secretName"] = "serving-cert"
 
     def mounted(deployment: Manifest) -> None:
         volume = {"name": "serving", "secret": {"secretName": "serving-cert"}}
         deployment["spec"]["template"]["spec"]["volumes"] = [volume]
 
-    installation = changed(installation, "Deployment", mounted)
-    chart = charted(replace(installation, manifests=(*installation.manifests, *component), components={}))
+    installation = with_changed(installation, "Deployment", mounted)
+    chart = write_chart(replace(installation, manifests=(*installation.manifests, *component), components={}))
     found = chart.template()
-    (volume,) = one(found, "Deployment")["spec"]["template"]["spec"]["volumes"]
-    assert volume["secret"]["secretName"] == one(found, "Certificate")["spec"]["secretName"]
+    (volume,) = single_manifest(found, "Deployment")["spec"]["template"]["spec"]["volumes"]
+    assert volume["secret"]["secretName"] == single_manifest(found, "Certificate")["spec"]["secretName"]
 
 
-def test_objects_of_one_name_in_several_namespaces(installation: Installation, charted: Write) -> None:
+def test_objects_of_one_name_in_several_namespaces(installation: OperatorManifests, write_chart: WriteChart) -> None:
     settings: list[Manifest] = [
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": place}}
         for place in ("databaseuser-system", "elsewhere")
     ]
-    found = charted(replace(installation, manifests=(*installation.manifests, *settings))).template()
+    found = write_chart(replace(installation, manifests=(*installation.manifests, *settings))).template()
     assert [m["metadata"]["namespace"] for m in found if m["kind"] == "ConfigMap"] == ["mail", "elsewhere"]
 
 
-def test_text_that_looks_like_a_template_is_text(installation: Installation, charted: Write) -> None:
+def test_template_like_text_is_escaped(installation: OperatorManifests, write_chart: WriteChart) -> None:
     words = "Such as {{ .Values.image }}, {{{ x }}} and {{- end }}; see `{{`. " + "long " * 40 + "{{ y }}"
 
     def described(definition: Manifest) -> None:
         definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] = words
         definition["metadata"]["annotations"] = {"note": "{{ z }}"}
 
-    found = one(
-        charted(changed(installation, "CustomResourceDefinition", described)).template(), "CustomResourceDefinition"
+    found = single_manifest(
+        write_chart(with_changed(installation, "CustomResourceDefinition", described)).template(),
+        "CustomResourceDefinition",
     )
     assert found["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["description"] == words
     assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep", "note": "{{ z }}"}
 
 
-def test_what_somebody_changed_in_config_shows(installation: Installation, charted: Write) -> None:
+def test_edited_config_appears_in_chart(installation: OperatorManifests, write_chart: WriteChart) -> None:
     words = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -239,11 +250,11 @@ def test_what_somebody_changed_in_config_shows(installation: Installation, chart
         pod["containers"].append({"name": "beside", "image": "example.com/beside:1"})
         deployment["spec"]["replicas"] = 2
 
-    installation = changed(installation, "Deployment", widened)
+    installation = with_changed(installation, "Deployment", widened)
     installation = replace(installation, manifests=(*installation.manifests, {**words, "data": {"a": "{{ b }}"}}))
-    chart = charted(installation)
+    chart = write_chart(installation)
     found = chart.template("--set", "leaderElection.enabled=true")
-    pod = one(found, "Deployment")["spec"]["template"]["spec"]
+    pod = single_manifest(found, "Deployment")["spec"]["template"]["spec"]
     manager, beside = pod["containers"]
     assert manager["args"][:4] == [
         "serve",
@@ -255,19 +266,21 @@ def test_what_somebody_changed_in_config_shows(installation: Installation, chart
     assert beside == {"name": "beside", "image": "example.com/beside:1"}
     assert pod["volumes"] == [{"name": "words", "configMap": {"name": "words"}}]
     assert manager["volumeMounts"] == [{"name": "words", "mountPath": "/words"}]
-    own = one(found, "ConfigMap")
+    own = single_manifest(found, "ConfigMap")
     assert (own["metadata"]["name"], own["metadata"]["namespace"], own["data"]) == ("words", "mail", {"a": "{{ b }}"})
     # As the manifests have it: two replicas, and no election.
-    assert "all would do the work" in chart.refuses()
+    assert "all would do the work" in chart.template_error()
 
 
-def test_an_operator_without_webhooks_and_definitions(installation: Installation, charted: Write) -> None:
+def test_an_operator_without_webhooks_and_definitions(
+    installation: OperatorManifests, write_chart: WriteChart
+) -> None:
     left = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "CustomResourceDefinition", "Service")
     manifests = tuple(m for m in installation.manifests if m["kind"] not in left)
-    chart = charted(replace(installation, manifests=manifests))
+    chart = write_chart(replace(installation, manifests=manifests))
     assert not {m["kind"] for m in chart.template()} & set(left)
-    assert "--webhook" not in str(container(chart.template())["args"])
-    assert "'webhooks' not allowed" in chart.refuses("--set", "webhooks.certificates=self")
+    assert "--webhook" not in str(operator_container(chart.template())["args"])
+    assert "'webhooks' not allowed" in chart.template_error("--set", "webhooks.certificates=self")
 
 
 ROOT = Path(__file__).parents[5]
@@ -276,21 +289,21 @@ PROJECTS = [ROOT / "operators/databases", *EXAMPLES]
 
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda root: root.name)
 def test_the_projects_of_this_repository(project: Path, helm: Helm, tmp_path: Path) -> None:
-    made(project, ("chart", "--image", "example.com/operator:v1", "--directory", str(tmp_path)))
+    create_project(project, ("chart", "--image", "example.com/operator:v1", "--directory", str(tmp_path)))
     helm("lint", "--strict", str(tmp_path))
     found = helm.template(tmp_path)
-    assert container(found)["image"] == "example.com/operator:v1"
+    assert operator_container(found)["image"] == "example.com/operator:v1"
     assert any(manifest["kind"] == "CustomResourceDefinition" for manifest in found)
 
 
-def test_a_cluster_role_of_the_name_of_that_for_the_certificate_stays(
-    installation: Installation, charted: Write
+def test_cluster_role_named_like_certificate_role_is_kept(
+    installation: OperatorManifests, write_chart: WriteChart
 ) -> None:
     name = "databaseuser-webhook-certificate"
-    binding = copy.deepcopy(one(installation.manifests, "ClusterRoleBinding"))
-    role = copy.deepcopy(one(installation.manifests, "ClusterRole", "databaseuser-manager-role"))
+    binding = copy.deepcopy(single_manifest(installation.manifests, "ClusterRoleBinding"))
+    role = copy.deepcopy(single_manifest(installation.manifests, "ClusterRole", "databaseuser-manager-role"))
     role["metadata"]["name"] = binding["metadata"]["name"] = binding["roleRef"]["name"] = name
-    chart = charted(replace(installation, manifests=(*installation.manifests, role, binding)))
+    chart = write_chart(replace(installation, manifests=(*installation.manifests, role, binding)))
     found = chart.template("--set", "webhooks.certificates=cert-manager")
     assert [m["kind"] for m in found if m["metadata"]["name"] == f"post-{name}"] == [
         "ClusterRole",
@@ -300,35 +313,38 @@ def test_a_cluster_role_of_the_name_of_that_for_the_certificate_stays(
 
 @pytest.mark.parametrize("listed", [False, True])
 def test_certificates_of_cert_manager(
-    installation: Installation, charted: Write, webhooked: Path, tmp_path: Path, listed: bool
+    installation: OperatorManifests, write_chart: WriteChart, webhook_project: Path, tmp_path: Path, listed: bool
 ) -> None:
     switch = ("--set", "webhooks.certificates=cert-manager")
     if listed:
-        config = Path(shutil.copytree(webhooked / "config", tmp_path / "config"))
+        config = Path(shutil.copytree(webhook_project / "config", tmp_path / "config"))
         default = config / "default/kustomization.yaml"
         default.write_text(
             default.read_text().replace("# components", "components").replace("#   - ../c", "  - ../c")
         )
-        installation, switch = Installation.read(config, "databaseuser"), ()
-    chart = charted(installation)
+        installation, switch = OperatorManifests.read(config, "databaseuser"), ()
+    chart = write_chart(installation)
     found = chart.template(*switch)
-    certificate = one(found, "Certificate")
+    certificate = single_manifest(found, "Certificate")
     assert certificate["spec"] == {
         "dnsNames": ["post-databaseuser-webhook.mail.svc", "post-databaseuser-webhook.mail.svc.cluster.local"],
-        "issuerRef": {"kind": "Issuer", "name": one(found, "Issuer")["metadata"]["name"]},
+        "issuerRef": {"kind": "Issuer", "name": single_manifest(found, "Issuer")["metadata"]["name"]},
         "secretName": "post-databaseuser-webhook-cert",
     }
-    arguments, pod = container(found)["args"], one(found, "Deployment")["spec"]["template"]["spec"]
+    arguments, pod = (
+        operator_container(found)["args"],
+        single_manifest(found, "Deployment")["spec"]["template"]["spec"],
+    )
     assert [a for a in arguments if a.startswith("--webhook-cert-path")] == ["--webhook-cert-path=/certs"]
     (volume,) = pod["volumes"]
     assert volume["secret"] == {"secretName": certificate["spec"]["secretName"]}
-    (mount,) = container(found)["volumeMounts"]
+    (mount,) = operator_container(found)["volumeMounts"]
     assert (mount["name"], mount["mountPath"]) == (volume["name"], "/certs")
     injected = {"cert-manager.io/inject-ca-from": f"mail/{certificate['metadata']['name']}"}
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
-        assert one(found, kind)["metadata"]["annotations"] == injected
+        assert single_manifest(found, kind)["metadata"]["annotations"] == injected
     # Nor may the operator touch what it does not keep.
     assert "secrets" not in str([m.get("rules") for m in found])
     own = chart.template("--set", "webhooks.certificates=self")
     assert "cert-manager" not in str(own)
-    assert "volumes" not in one(own, "Deployment")["spec"]["template"]["spec"]
+    assert "volumes" not in single_manifest(own, "Deployment")["spec"]["template"]["spec"]

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from framework_support.packaged import Manifest, changed, container, one
-from steersman.meta.documents import as_text
-from steersman_cli.packaging import Installation
+from framework_support.packaged_operator import Manifest, operator_container, single_manifest, with_changed
+from steersman.meta.yaml_codec import dump_yaml
+from steersman_cli.packaging import OperatorManifests
 
-from .conftest import Write
+from .conftest import WriteChart
 
 # The first of them builds helm.
 pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("helm")]
 DIGEST = "sha256:" + "0" * 64
 
 
-def test_values_of_pods(installation: Installation, charted: Write, tmp_path: Path) -> None:
+def test_values_of_pods(installation: OperatorManifests, write_chart: WriteChart, tmp_path: Path) -> None:
     values: dict[str, Any] = {
         "replicaCount": 3,
         "image": {"repository": "example.com:5000/users", "tag": "v9", "pullPolicy": "Always"},
@@ -40,10 +40,10 @@ def test_values_of_pods(installation: Installation, charted: Write, tmp_path: Pa
         "extraVolumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
         "logging": {"level": "debug", "format": "console"},
     }
-    (tmp_path / "values.yaml").write_text(as_text(values))
-    found = charted(installation).template("--values", str(tmp_path / "values.yaml"))
-    deployment = one(found, "Deployment")["spec"]
-    pod, manager = deployment["template"]["spec"], container(found)
+    (tmp_path / "values.yaml").write_text(dump_yaml(values))
+    found = write_chart(installation).template("--values", str(tmp_path / "values.yaml"))
+    deployment = single_manifest(found, "Deployment")["spec"]
+    pod, manager = deployment["template"]["spec"], operator_container(found)
     assert deployment["replicas"] == 3
     assert (manager["image"], manager["imagePullPolicy"]) == ("example.com:5000/users:v9", "Always")
     for name in ("imagePullSecrets", "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints"):
@@ -60,18 +60,18 @@ def test_values_of_pods(installation: Installation, charted: Write, tmp_path: Pa
     assert {"--log-level=debug", "--log-format=console", *values["extraArgs"]} <= set(manager["args"])
     assert pod["volumes"] == values["extraVolumes"]
     assert manager["volumeMounts"] == values["extraVolumeMounts"]
-    assert one(found, "ServiceAccount")["metadata"]["annotations"] == {"cloud": "role"}
+    assert single_manifest(found, "ServiceAccount")["metadata"]["annotations"] == {"cloud": "role"}
 
 
-def test_a_digest_wins_over_a_tag(installation: Installation, charted: Write) -> None:
-    chart = charted(installation, image=f"example.com:5000/users:v1@{DIGEST}")
-    assert container(chart.template())["image"] == f"example.com:5000/users@{DIGEST}"
-    assert container(chart.template("--set", "image.digest="))["image"] == "example.com:5000/users:v1"
+def test_a_digest_wins_over_a_tag(installation: OperatorManifests, write_chart: WriteChart) -> None:
+    chart = write_chart(installation, image=f"example.com:5000/users:v1@{DIGEST}")
+    assert operator_container(chart.template())["image"] == f"example.com:5000/users@{DIGEST}"
+    assert operator_container(chart.template("--set", "image.digest="))["image"] == "example.com:5000/users:v1"
 
 
-def test_parts_that_users_switch(installation: Installation, charted: Write) -> None:
-    chart = charted(installation)
-    usual = {m["kind"] for m in chart.template()}
+def test_parts_that_users_switch(installation: OperatorManifests, write_chart: WriteChart) -> None:
+    chart = write_chart(installation)
+    default_kinds = {m["kind"] for m in chart.template()}
     for switch, kinds in {
         "metrics.serviceMonitor.enabled=true": {"ServiceMonitor"},
         "metrics.monitors.enabled=true": {"PodMonitor"},
@@ -79,14 +79,14 @@ def test_parts_that_users_switch(installation: Installation, charted: Write) -> 
         "networkPolicy.enabled=true": {"NetworkPolicy"},
         "webhooks.certificates=cert-manager": {"Issuer", "Certificate"},
     }.items():
-        assert {m["kind"] for m in chart.template("--set", switch)} - usual == kinds, switch
+        assert {m["kind"] for m in chart.template("--set", switch)} - default_kinds == kinds, switch
     for switch, kinds in {
         "serviceAccount.create=false": {"ServiceAccount"},
         "rbac.create=false": {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"},
         "crds.install=false": {"CustomResourceDefinition"},
     }.items():
-        assert usual - {m["kind"] for m in chart.template("--set", switch)} == kinds, switch
-    budget = one(
+        assert default_kinds - {m["kind"] for m in chart.template("--set", switch)} == kinds, switch
+    budget = single_manifest(
         chart.template("--set", "podDisruptionBudget.enabled=true,podDisruptionBudget.minAvailable=50%"),
         "PodDisruptionBudget",
     )
@@ -94,49 +94,55 @@ def test_parts_that_users_switch(installation: Installation, charted: Write) -> 
     assert "maxUnavailable" not in budget["spec"]
 
 
-def test_a_service_monitor_finds_the_metrics(installation: Installation, charted: Write) -> None:
+def test_a_service_monitor_finds_the_metrics(installation: OperatorManifests, write_chart: WriteChart) -> None:
     switches = "metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.interval=30s"
-    found = charted(installation).template("--set", f"{switches},metrics.serviceMonitor.labels.release=prometheus")
-    monitor, service = one(found, "ServiceMonitor"), one(found, "Service", "post-databaseuser-metrics")
+    found = write_chart(installation).template(
+        "--set", f"{switches},metrics.serviceMonitor.labels.release=prometheus"
+    )
+    monitor, service = (
+        single_manifest(found, "ServiceMonitor"),
+        single_manifest(found, "Service", "post-databaseuser-metrics"),
+    )
     assert monitor["metadata"]["labels"]["release"] == "prometheus"
     assert monitor["spec"]["endpoints"] == [{"port": "metrics", "interval": "30s"}]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
     # The Service before the webhooks has no metrics.
-    other = one(found, "Service", "post-databaseuser-webhook")
+    other = single_manifest(found, "Service", "post-databaseuser-webhook")
     assert not monitor["spec"]["selector"]["matchLabels"].items() <= other["metadata"]["labels"].items()
 
 
-def test_definitions_stay_unless_a_user_says_otherwise(installation: Installation, charted: Write) -> None:
-    chart = charted(installation)
-    keep = one(chart.template(), "CustomResourceDefinition")["metadata"]["annotations"]
+def test_crds_are_kept_by_default(installation: OperatorManifests, write_chart: WriteChart) -> None:
+    chart = write_chart(installation)
+    keep = single_manifest(chart.template(), "CustomResourceDefinition")["metadata"]["annotations"]
     assert keep == {"helm.sh/resource-policy": "keep"}
     assert (
-        "annotations" not in one(chart.template("--set", "crds.keep=false"), "CustomResourceDefinition")["metadata"]
+        "annotations"
+        not in single_manifest(chart.template("--set", "crds.keep=false"), "CustomResourceDefinition")["metadata"]
     )
 
 
-def test_some_namespaces_only(installation: Installation, charted: Write) -> None:
+def test_some_namespaces_only(installation: OperatorManifests, write_chart: WriteChart) -> None:
     nodes = {"apiGroups": [""], "resources": ["nodes", "configmaps"], "verbs": ["get"]}
-    fleets = {"apiGroups": ["fleet.example.com"], "resources": ["fleets/status"], "verbs": ["get"]}
+    teams = {"apiGroups": ["team.example.com"], "resources": ["teams/status"], "verbs": ["get"]}
 
     def widened(role: Manifest) -> None:
         if role["metadata"]["name"] == "databaseuser-manager-role":
-            role["rules"] += [nodes, fleets, {"nonResourceURLs": ["/version"], "verbs": ["get"]}]
+            role["rules"] += [nodes, teams, {"nonResourceURLs": ["/version"], "verbs": ["get"]}]
 
-    scoped = {("fleet.example.com", "fleets")}
-    chart = charted(changed(installation, "ClusterRole", widened), cluster_scoped=scoped)
-    whole = one(chart.template(), "ClusterRole", "post-databaseuser-manager-role")
+    scoped = {("team.example.com", "teams")}
+    chart = write_chart(with_changed(installation, "ClusterRole", widened), cluster_scoped=scoped)
+    whole = single_manifest(chart.template(), "ClusterRole", "post-databaseuser-manager-role")
     found = chart.template("--set-string", "watchNamespaces={shop,1234}")
-    assert "--namespaces=shop,1234" in container(found)["args"]
+    assert "--namespaces=shop,1234" in operator_container(found)["args"]
     narrow = [m for m in found if m["kind"] == "Role" and m["metadata"]["name"] == "post-databaseuser-manager-role"]
     assert [m["metadata"]["namespace"] for m in narrow] == ["shop", "1234"]
     bound = [m for m in found if m["kind"] == "RoleBinding" and m["metadata"]["name"] == "post-databaseuser-manager"]
     assert [b["metadata"]["namespace"] for b in bound] == ["shop", "1234"]
     assert all(b["roleRef"]["kind"] == "Role" and b["subjects"][0]["namespace"] == "mail" for b in bound)
-    rest = one(found, "ClusterRole", "post-databaseuser-manager-role")["rules"]
+    rest = single_manifest(found, "ClusterRole", "post-databaseuser-manager-role")["rules"]
     outside = {r for rule in rest for r in rule.get("resources", rule.get("nonResourceURLs"))}
     configurations = {"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
-    assert outside == {"nodes", "fleets/status", "/version", *configurations}
+    assert outside == {"nodes", "teams/status", "/version", *configurations}
 
     def granted(rules: list[dict[str, Any]]) -> set[tuple[str, str]]:
         return {(r, v) for rule in rules for r in rule.get("resources", ()) for v in rule["verbs"]}
@@ -145,7 +151,7 @@ def test_some_namespaces_only(installation: Installation, charted: Write) -> Non
     assert not granted(rest) & granted(narrow[0]["rules"])
 
 
-def test_webhooks_are_asked_about_what_is_watched(installation: Installation, charted: Write) -> None:
+def test_webhook_namespace_selector_follows_watched(installation: OperatorManifests, write_chart: WriteChart) -> None:
     """So that a release that is down refuses nothing in the namespaces of another."""
     watched = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop", "1234"]}
     labels, unpaused = {"{{ team }}": "shop"}, {"key": "paused", "operator": "DoesNotExist"}
@@ -155,11 +161,11 @@ def test_webhooks_are_asked_about_what_is_watched(installation: Installation, ch
         def narrowed(configuration: Manifest, own: Manifest = own) -> None:
             configuration["webhooks"][0]["namespaceSelector"] = own
 
-        chart = charted(changed(installation, "ValidatingWebhookConfiguration", narrowed))
-        [webhook] = one(chart.template(), "ValidatingWebhookConfiguration")["webhooks"]
+        chart = write_chart(with_changed(installation, "ValidatingWebhookConfiguration", narrowed))
+        [webhook] = single_manifest(chart.template(), "ValidatingWebhookConfiguration")["webhooks"]
         assert webhook.get("namespaceSelector", {}) == own
         found = chart.template("--set-string", "watchNamespaces={shop,1234}")
-        [webhook] = one(found, "ValidatingWebhookConfiguration")["webhooks"]
+        [webhook] = single_manifest(found, "ValidatingWebhookConfiguration")["webhooks"]
         expressions = [*own.get("matchExpressions", []), watched]
         assert webhook["namespaceSelector"] == {**own, "matchExpressions": expressions}
 
@@ -181,12 +187,14 @@ def test_webhooks_are_asked_about_what_is_watched(installation: Installation, ch
         ("replicaCount=2,leaderElection.enabled=false", "all would do the work"),
     ],
 )
-def test_values_that_are_refused(installation: Installation, charted: Write, value: str, words: str) -> None:
-    assert words in charted(installation).refuses("--set", value)
+def test_values_that_are_refused(
+    installation: OperatorManifests, write_chart: WriteChart, value: str, words: str
+) -> None:
+    assert words in write_chart(installation).template_error("--set", value)
 
 
-def test_clusters_that_are_too_old_are_refused(installation: Installation, charted: Write) -> None:
-    chart = charted(installation)
-    assert "requires kubeVersion: >=1.30.0-0" in chart.refuses("--kube-version", "1.29.9")
+def test_clusters_that_are_too_old_are_refused(installation: OperatorManifests, write_chart: WriteChart) -> None:
+    chart = write_chart(installation)
+    assert "requires kubeVersion: >=1.30.0-0" in chart.template_error("--kube-version", "1.29.9")
     for version in ("1.30.0", "1.36.3-gke.100"):
         assert chart.template("--kube-version", version)

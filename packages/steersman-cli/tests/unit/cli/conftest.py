@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from framework_support.projects import CREATE, INIT, made
+from framework_support.projects import CREATE, INIT, create_project
 
 
 @pytest.fixture(scope="session")
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project of the tutorial. Do not change it."""
-    return made(tmp_path_factory.mktemp("pristine") / "databaseuser", INIT, CREATE)
+    return create_project(tmp_path_factory.mktemp("pristine") / "databaseuser", INIT, CREATE)
 
 
 @pytest.fixture

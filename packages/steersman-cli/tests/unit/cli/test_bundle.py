@@ -14,15 +14,15 @@ pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs k
 BUNDLE = ("bundle", "--image", "registry.example.com/databaseuser:v1", "--version", "1.0.0")
 
 
-def test_it_is_written_and_checked(project: Path) -> None:
-    former = project / "bundle/manifests/former.yaml"
-    former.parent.mkdir(parents=True)
-    former.write_text("kind: Secret\n")
-    made = steersman(project, *BUNDLE)
-    assert made.returncode == 0, made.stderr
-    assert "wrote bundle/manifests/databaseuser.clusterserviceversion.yaml" in made.stdout
-    assert "wrote bundle.Containerfile" in made.stdout
-    assert not former.exists()
+def test_bundle_is_written_and_check_detects_changes(project: Path) -> None:
+    stale_file = project / "bundle/manifests/former.yaml"
+    stale_file.parent.mkdir(parents=True)
+    stale_file.write_text("kind: Secret\n")
+    result = steersman(project, *BUNDLE)
+    assert result.returncode == 0, result.stderr
+    assert "wrote bundle/manifests/databaseuser.clusterserviceversion.yaml" in result.stdout
+    assert "wrote bundle.Containerfile" in result.stdout
+    assert not stale_file.exists()
     assert steersman(project, *BUNDLE, "--check").returncode == 0
     stale = steersman(project, *BUNDLE, "--channels", "stable,fast", "--default-channel", "fast", "--check")
     assert stale.returncode == 1
@@ -30,13 +30,13 @@ def test_it_is_written_and_checked(project: Path) -> None:
     assert "run `make bundle`" in stale.stderr
 
 
-def test_a_dry_run_writes_nothing(project: Path) -> None:
-    made = steersman(project, *BUNDLE, "--output", "dist/olm", "--dry-run")
-    assert "# olm/metadata/annotations.yaml" in made.stdout
+def test_bundle_dry_run_writes_no_files(project: Path) -> None:
+    result = steersman(project, *BUNDLE, "--output", "dist/olm", "--dry-run")
+    assert "# olm/metadata/annotations.yaml" in result.stdout
     assert not (project / "dist").exists()
 
 
 def test_an_image_is_needed(pristine: Path) -> None:
-    made = steersman(pristine, "bundle")
-    assert made.returncode == 2
-    assert "a bundle names the operator's image" in made.stderr
+    result = steersman(pristine, "bundle")
+    assert result.returncode == 2
+    assert "a bundle names the operator's image" in result.stderr

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from framework_support.buoy import Buoy, BuoySpec
-from framework_support.projects import KIND, made, steersman
+from framework_support.projects import KIND, create_project, steersman
+from framework_support.widget import Widget, WidgetSpec
 from steersman import Client, MergePatch, ObjectMeta
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap, Namespace, Pod
@@ -22,10 +22,10 @@ from steersman.crd import definition
 from steersman.errors import ConfigurationError, NotFound, SteersmanError
 from steersman.meta import ObjectKey, decode_builtins
 from steersman_cli import cluster
-from steersman_cli.applying import Applier
-from steersman_cli.ending import FoundWrong
+from steersman_cli.apply import Applier
+from steersman_cli.exit_codes import CheckFailed
 from steersman_cli.project import Project
-from steersman_cli.rollout import available, missing
+from steersman_cli.rollout import rollout_pending_reason, wait_available
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
@@ -40,7 +40,7 @@ CONFIG_MAP: dict[str, Any] = {
 
 @kubectl
 def test_the_image_is_put_in_its_place(pristine: Path) -> None:
-    found = cluster.deployed(Project.at(pristine), "example.com/shop:v1")
+    found = cluster.deploy_manifests(Project.load(pristine), "example.com/shop:v1")
     (deployment,) = [m for m in found if m["kind"] == "Deployment"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "example.com/shop:v1"
@@ -54,7 +54,7 @@ def test_the_image_is_put_in_its_place(pristine: Path) -> None:
 
 @kubectl
 def test_certificates_of_cert_manager(project: Path) -> None:
-    made(project, ("create", "webhook", *KIND, "--defaulting"))
+    create_project(project, ("create", "webhook", *KIND, "--defaulting"))
     default = project / "config/default/kustomization.yaml"
     default.write_text(default.read_text().replace("# components:\n#   -", "components:\n  -"))
     # What the user mounts stays.
@@ -62,7 +62,7 @@ def test_certificates_of_cert_manager(project: Path) -> None:
     scratch = "volumeMounts: [{name: scratch, mountPath: /tmp}]\n          resources:"
     text = manager.read_text().replace("resources:", scratch)
     manager.write_text(text + "      volumes: [{name: scratch, emptyDir: {}}]\n")
-    found = cluster.deployed(Project.at(project), "example.com/shop:v1")
+    found = cluster.deploy_manifests(Project.load(project), "example.com/shop:v1")
     (deployment,) = [m for m in found if m["kind"] == "Deployment"]
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -78,23 +78,23 @@ def test_no_image_to_replace(project: Path) -> None:
     deployment = project / "config/manager/deployment.yaml"
     deployment.write_text(deployment.read_text().replace("controller:latest", "mine:1"))
     with pytest.raises(ConfigurationError, match="has a container with the image controller:latest"):
-        cluster.deployed(Project.at(project), "example.com/shop:v1")
+        cluster.deploy_manifests(Project.load(project), "example.com/shop:v1")
 
 
 def test_neither_kubectl_nor_kustomize(pristine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ConfigurationError, match="neither is in PATH"):
-        cluster.deployed(Project.at(pristine), "x")
+        cluster.deploy_manifests(Project.load(pristine), "x")
 
 
 @virtual_time
 async def test_an_order_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
     server = InMemoryApiServer()
     client = Client(server)
-    await Applier(client).apply([CONFIG_MAP, definition(Buoy), NAMESPACE])
+    await Applier(client).apply([CONFIG_MAP, definition(Widget), NAMESPACE])
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
         "namespace/shop-system",
-        f"customresourcedefinition.apiextensions.k8s.io/{definition(Buoy)['metadata']['name']}",
+        f"customresourcedefinition.apiextensions.k8s.io/{definition(Widget)['metadata']['name']}",
         "configmap/words",
     ]
     assert (await client.get(ConfigMap, ObjectKey("shop-system", "words"))).data == {"a": "b"}
@@ -103,26 +103,26 @@ async def test_an_order_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["unchanged", "configured"]
 
 
-class LateListing(Transport):
+class DelayedDiscoveryTransport(Transport):
     """The way to a server that lists its kinds as they were a while ago, as the real one does when it is busy.
 
     Args:
         age: seconds, at most, of what it lists.
     """
 
-    def __init__(self, age: float) -> None:
+    def __init__(self, delay_seconds: float) -> None:
         self._server = InMemoryApiServer()
-        self._age = age
-        self._listed: HttpResponse | None = None
-        self._listed_at = 0.0
+        self._delay_seconds = delay_seconds
+        self._cached_response: HttpResponse | None = None
+        self._cached_at = 0.0
 
     async def request(self, request: HttpRequest) -> HttpResponse:
         if request.path != "/apis":
             return await self._server.request(request)
         now = asyncio.get_running_loop().time()
-        if self._listed is None or now > self._listed_at + self._age:
-            self._listed, self._listed_at = await self._server.request(request), now
-        return self._listed
+        if self._cached_response is None or now > self._cached_at + self._delay_seconds:
+            self._cached_response, self._cached_at = await self._server.request(request), now
+        return self._cached_response
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         return self._server.stream(request)
@@ -132,23 +132,23 @@ class LateListing(Transport):
 
 
 @virtual_time
-async def test_a_definition_is_waited_for_until_its_kind_is_found(capsys: pytest.CaptureFixture[str]) -> None:
-    client = Client(LateListing(age=5))
-    await Applier(client).apply([definition(Buoy)])
+async def test_apply_waits_until_crd_is_discoverable(capsys: pytest.CaptureFixture[str]) -> None:
+    client = Client(DelayedDiscoveryTransport(delay_seconds=5))
+    await Applier(client).apply([definition(Widget)])
     metadata = {"name": "a", "namespace": "default"}
-    buoy = {"apiVersion": "sea.example.com/v1", "kind": "Buoy", "metadata": metadata, "spec": {}}
-    await Applier(client).apply([buoy])
-    assert "buoy.sea.example.com/a created" in capsys.readouterr().out
+    widget = {"apiVersion": "shop.example.com/v1", "kind": "Widget", "metadata": metadata, "spec": {}}
+    await Applier(client).apply([widget])
+    assert "widget.shop.example.com/a created" in capsys.readouterr().out
 
 
 @virtual_time
-async def test_a_definition_whose_kind_is_never_listed() -> None:
-    with pytest.raises(FoundWrong, match=r"after 60 s \(it is established, but the API server does not"):
-        await Applier(Client(LateListing(age=3600))).apply([definition(Buoy)])
+async def test_apply_crd_missing_in_discovery_times_out() -> None:
+    with pytest.raises(CheckFailed, match=r"after 60 s \(it is established, but the API server does not"):
+        await Applier(Client(DelayedDiscoveryTransport(delay_seconds=3600))).apply([definition(Widget)])
 
 
 @virtual_time
-async def test_a_dry_run_stores_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_apply_dry_run_stores_no_objects(capsys: pytest.CaptureFixture[str]) -> None:
     client = Client(InMemoryApiServer())
     await Applier(client, dry_run=True).apply([CONFIG_MAP, NAMESPACE])
     out = capsys.readouterr().out
@@ -159,7 +159,7 @@ async def test_a_dry_run_stores_nothing(capsys: pytest.CaptureFixture[str]) -> N
 
 
 @virtual_time
-async def test_what_is_deleted_is_waited_for(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_delete_waits_for_finalizers_until_timeout(capsys: pytest.CaptureFixture[str]) -> None:
     client = Client(InMemoryApiServer())
     held = {**CONFIG_MAP, "metadata": {**CONFIG_MAP["metadata"], "finalizers": ["example.com/held"]}}
     await Applier(client).apply([NAMESPACE, held])
@@ -180,15 +180,15 @@ async def test_what_is_deleted_is_waited_for(capsys: pytest.CaptureFixture[str])
 async def test_definitions_with_objects(capsys: pytest.CaptureFixture[str]) -> None:
     client = Client(InMemoryApiServer())
     applier = Applier(client)
-    assert await applier.objects_of([definition(Buoy)]) == {}
-    await applier.apply([definition(Buoy)])
-    await client.create(Buoy(metadata=ObjectMeta(name="a", namespace="default"), spec=BuoySpec()))
-    assert await applier.objects_of([definition(Buoy)]) == {"buoys": 1}
-    await applier.delete([definition(Buoy), CONFIG_MAP])
+    assert await applier.count_objects([definition(Widget)]) == {}
+    await applier.apply([definition(Widget)])
+    await client.create(Widget(metadata=ObjectMeta(name="a", namespace="default"), spec=WidgetSpec()))
+    assert await applier.count_objects([definition(Widget)]) == {"widgets": 1}
+    await applier.delete([definition(Widget), CONFIG_MAP])
     assert "configmap/words not there" in capsys.readouterr().out
 
 
-def rolled_out(**status: Any) -> dict[str, Any]:
+def rolled_out_deployment(**status: Any) -> dict[str, Any]:
     labels = {"app": "shop"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "shop", "image": "shop:1"}]}}
     return {
@@ -200,21 +200,21 @@ def rolled_out(**status: Any) -> dict[str, Any]:
     }
 
 
-NEW = {"observedGeneration": 2, "updatedReplicas": 1, "replicas": 1}
+UPDATED_STATUS = {"observedGeneration": 2, "updatedReplicas": 1, "replicas": 1}
 
 
 @pytest.mark.parametrize(
     ("status", "told"),
     [
         ({"observedGeneration": 1, "availableReplicas": 1}, "it was not looked at yet"),
-        ({**NEW, "updatedReplicas": 0, "availableReplicas": 1}, "0 of 1 replicas are new"),
-        ({**NEW, "replicas": 2, "availableReplicas": 2}, "1 old replicas are still there"),
-        (NEW, "0 of 1 replicas are available"),
-        ({**NEW, "availableReplicas": 1}, ""),
+        ({**UPDATED_STATUS, "updatedReplicas": 0, "availableReplicas": 1}, "0 of 1 replicas are new"),
+        ({**UPDATED_STATUS, "replicas": 2, "availableReplicas": 2}, "1 old replicas are still there"),
+        (UPDATED_STATUS, "0 of 1 replicas are available"),
+        ({**UPDATED_STATUS, "availableReplicas": 1}, ""),
     ],
 )
-def test_a_rollout_is_done_when_all_replicas_are_new_and_available(status: dict[str, Any], told: str) -> None:
-    assert missing(decode_builtins(rolled_out(**status), Deployment)) == told
+def test_rollout_requires_updated_and_available_replicas(status: dict[str, Any], told: str) -> None:
+    assert rollout_pending_reason(decode_builtins(rolled_out_deployment(**status), Deployment)) == told
 
 
 @virtual_time
@@ -236,31 +236,31 @@ async def test_an_operator_that_does_not_get_available() -> None:
         "spec": {"containers": [{"name": "shop", "image": "shop:1"}]},
         "status": {"containerStatuses": [state]},
     }
-    server.load(NAMESPACE, rolled_out(), pod)
+    server.load(NAMESPACE, rolled_out_deployment(), pod)
     client, key = Client(server), ObjectKey("shop-system", "shop")
     await client.patch(
         Pod, ObjectKey("shop-system", "shop-1"), MergePatch({"status": pod["status"]}), subresource="status"
     )
-    await client.patch(Deployment, key, MergePatch({"status": NEW}), subresource="status")
+    await client.patch(Deployment, key, MergePatch({"status": UPDATED_STATUS}), subresource="status")
     with pytest.raises(
-        FoundWrong, match="after 60 s: 0 of 1 replicas are available; ImagePullBackOff: no such image"
+        CheckFailed, match="after 60 s: 0 of 1 replicas are available; ImagePullBackOff: no such image"
     ):
-        await available(client, key, 60)
+        await wait_available(client, key, 60)
     await client.patch(Deployment, key, MergePatch({"status": {"availableReplicas": 1}}), subresource="status")
-    await available(client, key, 60)
+    await wait_available(client, key, 60)
 
 
 def test_build(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = ("build", "--image", "example.com/shop:v1", "--build-arg", "BASE=python:3.12-slim", "--dry-run")
+    arguments = ("build", "--image", "example.com/shop:v1", "--build-arg", "BASE=python:3.12-slim", "--dry-run")
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "buildah").touch(mode=0o755)
-    command = steersman(pristine, *asked).stdout
+    command = steersman(pristine, *arguments).stdout
     assert command.startswith("buildah build --tag example.com/shop:v1")
     assert "--build-arg BASE=python:3.12-slim" in command
     monkeypatch.setenv("PATH", "")
-    ended = steersman(pristine, *asked)
-    assert ended.returncode == 2
-    assert "none of podman, docker, buildah is in PATH" in ended.stderr
+    result = steersman(pristine, *arguments)
+    assert result.returncode == 2
+    assert "none of podman, docker, buildah is in PATH" in result.stderr
 
 
 def test_docker_without_its_daemon(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,9 +268,9 @@ def test_docker_without_its_daemon(pristine: Path, tmp_path: Path, monkeypatch: 
     docker = tmp_path / "docker"
     docker.write_text("#!/bin/sh\nexit 1\n")
     docker.chmod(0o755)
-    ended = steersman(pristine, "build", "--image", "x")
-    assert ended.returncode == 2
-    assert "its daemon does not answer" in ended.stderr
+    result = steersman(pristine, "build", "--image", "x")
+    assert result.returncode == 2
+    assert "its daemon does not answer" in result.stderr
     buildah = tmp_path / "buildah"
     buildah.write_text("#!/bin/sh\nexit 0\n")
     buildah.chmod(0o755)
@@ -282,9 +282,9 @@ def test_a_build_that_fails(pristine: Path, tmp_path: Path, monkeypatch: pytest.
     builder.write_text("#!/bin/sh\nexit 7\n")
     builder.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    ended = steersman(pristine, "build", "--image", "x", "--builder", "podman")
-    assert ended.returncode == 1
-    assert "podman failed with exit code 7" in ended.stderr
+    result = steersman(pristine, "build", "--image", "x", "--builder", "podman")
+    assert result.returncode == 1
+    assert "podman failed with exit code 7" in result.stderr
 
 
 def test_the_makefile_lists_its_targets(pristine: Path) -> None:

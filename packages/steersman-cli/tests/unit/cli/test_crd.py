@@ -19,7 +19,7 @@ def diff(*arguments: str, stdin: str = "") -> Result:
 
 
 @pytest.fixture
-def former(tmp_path: Path) -> Path:
+def old_definitions(tmp_path: Path) -> Path:
     """The definition of Task when a schedule could be shorter, and of a kind that is gone."""
     manifest = definition(v1.Task)
     spec = manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
@@ -29,8 +29,8 @@ def former(tmp_path: Path) -> Path:
     return file
 
 
-def test_what_breaks_is_told_with_the_remedy(former: Path) -> None:
-    result = diff(str(former), "framework_support.crd_twins.v1:Task")
+def test_crd_diff_prints_breaking_change_and_remedy(old_definitions: Path) -> None:
+    result = diff(str(old_definitions), "framework_support.crd_twins.v1:Task")
     assert result.exit_code == 1
     assert result.output == (
         "tasks.twins.example.com v1 .spec.schedule: minLength changes from 5 to 9: values beyond are refused "
@@ -40,8 +40,8 @@ def test_what_breaks_is_told_with_the_remedy(former: Path) -> None:
     )
 
 
-def test_json(former: Path) -> None:
-    result = diff(str(former), "framework_support.crd_twins.v1:Task", "-o", "json")
+def test_json(old_definitions: Path) -> None:
+    result = diff(str(old_definitions), "framework_support.crd_twins.v1:Task", "-o", "json")
     assert result.exit_code == 1
     (change,) = json.loads(result.output)
     assert change.keys() == {"definition", "version", "field", "rule", "message", "fix"}
@@ -54,18 +54,18 @@ def test_json(former: Path) -> None:
     )
 
 
-def test_nothing_breaks() -> None:
+def test_crd_diff_of_equal_schemas_succeeds() -> None:
     result = diff("framework_support.crd_twins.v1:Task", "framework_support.crd_twins.v1:Task")
     assert (result.exit_code, result.output) == (0, "Nothing breaks.\n")
 
 
-def test_standard_input(former: Path) -> None:
-    assert diff("-", "framework_support.crd_twins.v1:Task", stdin=former.read_text()).exit_code == 1
+def test_standard_input(old_definitions: Path) -> None:
+    assert diff("-", "framework_support.crd_twins.v1:Task", stdin=old_definitions.read_text()).exit_code == 1
 
 
-def test_directories_and_definitions_that_go(former: Path, tmp_path: Path) -> None:
+def test_crd_diff_of_directories_reports_removed_crd(old_definitions: Path, tmp_path: Path) -> None:
     (tmp_path / "fixeds.yaml").write_text(yaml.safe_dump(definition(*TWINS["fixeds"])))
-    result = diff(str(tmp_path), str(former))
+    result = diff(str(tmp_path), str(old_definitions))
     assert result.exit_code == 1
     assert "fixeds.twins.example.com: the definition goes" in result.output
 
@@ -78,8 +78,8 @@ def test_directories_and_definitions_that_go(former: Path, tmp_path: Path) -> No
         ("framework_support.crd_twins.v1:Nothing", "declares no kind Nothing"),
     ],
 )
-def test_what_cannot_be_compared(place: str, message: str, former: Path) -> None:
-    result = diff(place, str(former))
+def test_crd_diff_unreadable_input_exits_2(place: str, message: str, old_definitions: Path) -> None:
+    result = diff(place, str(old_definitions))
     assert result.exit_code == 2
     assert message in result.stderr
 

@@ -7,61 +7,63 @@ from pathlib import Path
 import pytest
 import yaml
 
-from framework_support.buoy import Buoy
+from framework_support.widget import Widget
 from steersman import Client, Manager, ManagerOptions, Reconciler, Request, Result
 from steersman.api.core_v1 import ConfigMap
 from steersman.crd import definition
 from steersman.meta import ApiResource, Unstructured, unstructured
 from steersman.rbac import cluster_role
-from steersman.webhook import WebhookServing
-from steersman_cli.diagnosis import Diagnosis, Finding
+from steersman.webhook import WebhookServerOptions
+from steersman_cli.doctor_checks import CheckResult, ProjectChecks
 from steersman_cli.project import Project
 from steersman_testing import InMemoryApiServer, virtual_time
 
-SERVING = WebhookServing(service="shop-webhook", namespace="shop-system")
+SERVING = WebhookServerOptions(service="shop-webhook", namespace="shop-system")
 
 
-def kind(group: str, name: str, plural: str) -> type[Unstructured]:
+def api_resource_type(group: str, name: str, plural: str) -> type[Unstructured]:
     return unstructured(ApiResource(group, "v1", name, plural, namespaced=False))
 
 
-ROLE = kind("rbac.authorization.k8s.io", "ClusterRole", "clusterroles")
-BINDING = kind("rbac.authorization.k8s.io", "ClusterRoleBinding", "clusterrolebindings")
-CRD = kind("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions")
-WEBHOOK = kind("admissionregistration.k8s.io", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations")
+ROLE = api_resource_type("rbac.authorization.k8s.io", "ClusterRole", "clusterroles")
+BINDING = api_resource_type("rbac.authorization.k8s.io", "ClusterRoleBinding", "clusterrolebindings")
+CRD = api_resource_type("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions")
+WEBHOOK = api_resource_type(
+    "admissionregistration.k8s.io", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations"
+)
 
 
-class Keeper(Reconciler[Buoy]):
+class WidgetReconciler(Reconciler[Widget]):
     async def reconcile(self, request: Request) -> Result:
         return Result()
 
 
 def setup(manager: Manager) -> None:
-    manager.controller(Buoy).permits(ConfigMap, "create").complete(Keeper)
-    manager.webhook(Buoy).defaults(lambda buoy: buoy)
+    manager.controller(Widget).rbac(ConfigMap, "create").complete(WidgetReconciler)
+    manager.webhook(Widget).defaults(lambda widget: widget)
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
     bases = tmp_path / "config/crd/bases"
     bases.mkdir(parents=True)
-    (bases / "buoys.yaml").write_text(yaml.safe_dump(definition(Buoy)))
+    (bases / "widgets.yaml").write_text(yaml.safe_dump(definition(Widget)))
     return Project(tmp_path, {"projectName": "shop", "domain": "example.com"}, {"setup": "shop.main:setup"})
 
 
-async def findings(server: InMemoryApiServer, project: Project) -> dict[str, Finding]:
+async def run_checks(server: InMemoryApiServer, project: Project) -> dict[str, CheckResult]:
     manager = Manager(server, ManagerOptions(name="shop", webhooks=SERVING))
     setup(manager)
-    diagnosis = Diagnosis(Client(server), project, manager, SERVING)
-    return {f.subject: f async for f in diagnosis.findings()}
+    diagnosis = ProjectChecks(Client(server), project, manager, SERVING)
+    return {f.subject: f async for f in diagnosis.run()}
 
 
-NAME = definition(Buoy)["metadata"]["name"]
+NAME = definition(Widget)["metadata"]["name"]
 
 
 @virtual_time
 async def test_an_empty_cluster(project: Project) -> None:
-    found = await findings(InMemoryApiServer(), project)
+    found = await run_checks(InMemoryApiServer(), project)
     assert found["cluster"].status == "ok"
     wrong = {subject: f.message for subject, f in found.items() if f.status == "wrong"}
     assert wrong[f"definition {NAME}"] == "it is not installed"
@@ -75,13 +77,13 @@ async def test_an_empty_cluster(project: Project) -> None:
 async def test_definitions(project: Project) -> None:
     server = InMemoryApiServer()
     client = Client(server)
-    manifest = definition(Buoy)
+    manifest = definition(Widget)
     await client.apply(CRD.of(manifest))
-    assert (await findings(server, project))[f"definition {NAME}"].status == "ok"
+    assert (await run_checks(server, project))[f"definition {NAME}"].status == "ok"
     schema = manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     schema["description"] = "another one"
     await client.apply(CRD.of(manifest))
-    found = (await findings(server, project))[f"definition {NAME}"]
+    found = (await run_checks(server, project))[f"definition {NAME}"]
     assert (found.status, found.fix) == ("wrong", "make install")
     assert "another one" in found.message
 
@@ -100,10 +102,10 @@ async def test_rights(project: Project) -> None:
         "subjects": [{"kind": "ServiceAccount", "name": "shop", "namespace": "shop-system"}],
     }
     await client.apply(BINDING.of(binding))
-    assert (await findings(server, project))["rights"].status == "ok"
+    assert (await run_checks(server, project))["rights"].status == "ok"
     role["rules"] = [r for r in role["rules"] if "configmaps" not in r["resources"]]
     await client.apply(ROLE.of(role))
-    assert "may not create configmaps" in (await findings(server, project))["rights"].message
+    assert "may not create configmaps" in (await run_checks(server, project))["rights"].message
 
 
 @virtual_time
@@ -113,5 +115,5 @@ async def test_a_webhook_without_authority(project: Project) -> None:
     setup(manager)
     (configuration,) = manager.webhooks.configurations(SERVING)
     await Client(server).apply(WEBHOOK.of(configuration))
-    found = (await findings(server, project))["MutatingWebhookConfiguration shop-webhook"]
+    found = (await run_checks(server, project))["MutatingWebhookConfiguration shop-webhook"]
     assert "trust no authority, so every call fails" in found.message

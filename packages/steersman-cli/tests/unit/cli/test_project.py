@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from framework_support.projects import CREATE, EXAMPLES, INIT, KIND, made, ours, steersman, written
+from framework_support.projects import CREATE, EXAMPLES, INIT, KIND, create_project, ours, steersman, write_project
 
 WEBHOOK = ("create", "webhook", *KIND, "--defaulting", "--programmatic-validation")
 DATABASES = Path(__file__).parents[5] / "operators/databases"
@@ -17,25 +17,25 @@ OTHER = ("--group", "g", "--version", "v1", "--kind", "Other")
 LONG = ("--group", "mygroup", "--version", "v1", "--kind", "LongNamedKindOfRegionalPolicy")
 
 
-def text(root: Path, name: str) -> str:
+def read_file(root: Path, name: str) -> str:
     return (root / name).read_text()
 
 
 def test_the_workflow_of_the_articles(pristine: Path) -> None:
-    noted = yaml.safe_load(text(pristine, "PROJECT"))
-    assert (noted["domain"], noted["repo"]) == ("handsomeguy.cn", "handsomeguy.cn/databaseuser")
-    (entry,) = noted["resources"]
+    project_file = yaml.safe_load(read_file(pristine, "PROJECT"))
+    assert (project_file["domain"], project_file["repo"]) == ("handsomeguy.cn", "handsomeguy.cn/databaseuser")
+    (entry,) = project_file["resources"]
     assert entry["api"] == {"crdVersion": "v1", "namespaced": True}
-    crd = yaml.safe_load(text(pristine, "config/crd/bases/mygroup.handsomeguy.cn_databaseusers.yaml"))
+    crd = yaml.safe_load(read_file(pristine, "config/crd/bases/mygroup.handsomeguy.cn_databaseusers.yaml"))
     assert crd["metadata"]["name"] == "databaseusers.mygroup.handsomeguy.cn"
-    sample = yaml.safe_load(text(pristine, "config/samples/mygroup_v1alpha1_databaseuser.yaml"))
+    sample = yaml.safe_load(read_file(pristine, "config/samples/mygroup_v1alpha1_databaseuser.yaml"))
     assert sample["apiVersion"] == "mygroup.handsomeguy.cn/v1alpha1"
 
 
-def test_an_operator_leaves_a_node_that_is_lost(pristine: Path) -> None:
+def test_operator_pods_tolerate_lost_node_briefly(pristine: Path) -> None:
     """Soon, and not after the five minutes that pods are given which say nothing."""
     for root in (pristine, DATABASES, *EXAMPLES):
-        pod = yaml.safe_load(text(root, "config/manager/deployment.yaml"))["spec"]["template"]["spec"]
+        pod = yaml.safe_load(read_file(root, "config/manager/deployment.yaml"))["spec"]["template"]["spec"]
         assert pod["tolerations"] == [
             {
                 "key": f"node.kubernetes.io/{what}",
@@ -48,7 +48,7 @@ def test_an_operator_leaves_a_node_that_is_lost(pristine: Path) -> None:
 
 
 def test_a_project_of_every_feature_is_clean(tmp_path: Path) -> None:
-    root = written(
+    root = write_project(
         tmp_path / "shop-operator",
         ("init", "--domain", "example.com", "--owner", "Jane Doe"),
         CREATE,
@@ -60,11 +60,11 @@ def test_a_project_of_every_feature_is_clean(tmp_path: Path) -> None:
         ("create", "api", "--group", "apps", "--version", "v1", "--kind", "Deployment", "--resource=false"),
         ("create", "webhook", "--group", "", "--version", "v1", "--kind", "Pod", "--programmatic-validation"),
     )
-    made(root, ("manifests",))
-    assert "# Copyright 20" in text(root, "src/shop_operator/main.py")
+    create_project(root, ("manifests",))
+    assert "# Copyright 20" in read_file(root, "src/shop_operator/main.py")
     types = ("pyright", "--pythonpath", sys.executable)
     for check in (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("pytest", "-q", "tests/unit"), types):
-        ended = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-m", *check],
             cwd=root,
             env=ours(root / "src"),
@@ -72,43 +72,43 @@ def test_a_project_of_every_feature_is_clean(tmp_path: Path) -> None:
             text=True,
             check=False,
         )
-        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
-def test_the_domain_alone_may_be_the_group(project: Path) -> None:
-    made(project, ("create", "api", "--group=", "--version=v1", "--kind=MyApp"), ("manifests", "--check"))
-    sample = yaml.safe_load(text(project, "config/samples/v1_myapp.yaml"))
+def test_create_api_accepts_domain_as_group(project: Path) -> None:
+    create_project(project, ("create", "api", "--group=", "--version=v1", "--kind=MyApp"), ("manifests", "--check"))
+    sample = yaml.safe_load(read_file(project, "config/samples/v1_myapp.yaml"))
     assert sample["apiVersion"] == "handsomeguy.cn/v1"
-    assert "v1_myapp.yaml" in yaml.safe_load(text(project, "config/samples/kustomization.yaml"))["resources"]
+    assert "v1_myapp.yaml" in yaml.safe_load(read_file(project, "config/samples/kustomization.yaml"))["resources"]
 
 
-def test_nothing_is_written_over(project: Path) -> None:
+def test_create_api_does_not_overwrite_files(project: Path) -> None:
     controller = project / "src/databaseuser/controllers/databaseuser.py"
     controller.write_text("mine = 1\n")
-    ended = steersman(project, *CREATE)
-    assert ended.returncode == 2
-    assert "src/databaseuser/controllers/databaseuser.py" in ended.stderr
+    result = steersman(project, *CREATE)
+    assert result.returncode == 2
+    assert "src/databaseuser/controllers/databaseuser.py" in result.stderr
     assert controller.read_text() == "mine = 1\n"
-    made(project, (*CREATE, "--force"))
+    create_project(project, (*CREATE, "--force"))
     assert "DatabaseUserReconciler" in controller.read_text()
     # What is entered at the comments is entered once.
-    assert text(project, "src/databaseuser/main.py").count("setup_with_manager") == 1
+    assert read_file(project, "src/databaseuser/main.py").count("setup_with_manager") == 1
 
 
-def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
-    ended = steersman(tmp_path, *INIT, "--dry-run")
-    assert ended.returncode == 0
-    assert "would write src/databaseuser/main.py" in ended.stdout
+def test_init_dry_run_writes_no_files(tmp_path: Path) -> None:
+    result = steersman(tmp_path, *INIT, "--dry-run")
+    assert result.returncode == 0
+    assert "would write src/databaseuser/main.py" in result.stdout
     assert not list(tmp_path.iterdir())
 
 
-def test_a_comment_that_is_gone_is_told(project: Path) -> None:
+def test_create_api_missing_scaffold_marker_is_reported(project: Path) -> None:
     main = project / "src/databaseuser/main.py"
     main.write_text(main.read_text().replace("    # +steersman:scaffold:setup\n", ""))
-    ended = steersman(project, *WEBHOOK)
-    assert ended.returncode == 0
-    assert "has no comment `# +steersman:scaffold:setup`" in ended.stderr
-    assert "setup_databaseuser_webhook_with_manager(manager)" in ended.stderr
+    result = steersman(project, *WEBHOOK)
+    assert result.returncode == 0
+    assert "has no comment `# +steersman:scaffold:setup`" in result.stderr
+    assert "setup_databaseuser_webhook_with_manager(manager)" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -133,11 +133,11 @@ def test_a_comment_that_is_gone_is_told(project: Path) -> None:
         (INIT, "this is a project already"),
     ],
 )
-def test_what_is_refused(pristine: Path, command: tuple[str, ...], message: str) -> None:
-    ended = steersman(pristine, *command)
-    assert ended.returncode == 2
-    assert message in ended.stderr
-    assert "Traceback" not in ended.stderr
+def test_project_command_invalid_arguments_exit_2(pristine: Path, command: tuple[str, ...], message: str) -> None:
+    result = steersman(pristine, *command)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -150,50 +150,50 @@ def test_what_is_refused(pristine: Path, command: tuple[str, ...], message: str)
     ],
 )
 def test_a_package_hides_no_other(tmp_path: Path, name: str, reason: str) -> None:
-    ended = steersman(tmp_path, "init", "--domain", "example.com", "--repo", f"example.com/{name}")
-    assert ended.returncode == 2
-    assert reason in ended.stderr
-    assert "--project-name" in ended.stderr
+    result = steersman(tmp_path, "init", "--domain", "example.com", "--repo", f"example.com/{name}")
+    assert result.returncode == 2
+    assert reason in result.stderr
+    assert "--project-name" in result.stderr
 
 
 def test_outside_of_a_project(tmp_path: Path) -> None:
     for command in (CREATE, ("manifests",), ("install",), ("run",)):
-        ended = steersman(tmp_path, *command)
-        assert ended.returncode == 2
-        assert "no PROJECT file here or above" in ended.stderr
+        result = steersman(tmp_path, *command)
+        assert result.returncode == 2
+        assert "no PROJECT file here or above" in result.stderr
 
 
 SECOND = (*CREATE, "--version", "v1beta1")
 CRD = "config/crd/bases/mygroup.handsomeguy.cn_databaseusers.yaml"
 
 
-def stored(root: Path) -> dict[str, bool]:
+def storage_versions(root: Path) -> dict[str, bool]:
     """The versions of the definition, and whether they are the one that is stored."""
-    return {v["name"]: v["storage"] for v in yaml.safe_load(text(root, CRD))["spec"]["versions"]}
+    return {v["name"]: v["storage"] for v in yaml.safe_load(read_file(root, CRD))["spec"]["versions"]}
 
 
 def test_a_second_version_and_its_conversion(project: Path) -> None:
     convert = ("create", "webhook", *KIND, "--conversion", "--spoke")
-    made(written(project, WEBHOOK, SECOND, (*convert, "v1beta1")), ("manifests",))
-    assert stored(project) == {"v1alpha1": True, "v1beta1": False}
-    first, second = yaml.safe_load(text(project, "PROJECT"))["resources"]
+    create_project(write_project(project, WEBHOOK, SECOND, (*convert, "v1beta1")), ("manifests",))
+    assert storage_versions(project) == {"v1alpha1": True, "v1beta1": False}
+    first, second = yaml.safe_load(read_file(project, "PROJECT"))["resources"]
     expected = {"conversion": True, "defaulting": True, "validation": True, "spoke": ["v1beta1"]}
     assert first["webhooks"] == {**expected, "webhookVersion": "v1"}
     # The controller and the roles of the kind are there already.
     assert "controller" not in second
-    conversion = yaml.safe_load(text(project, CRD))["spec"]["conversion"]
+    conversion = yaml.safe_load(read_file(project, CRD))["spec"]["conversion"]
     assert conversion["webhook"]["clientConfig"]["service"]["path"] == "/convert"
     # One more spoke is added to the hub that is there.
     third = (*CREATE, "--version", "v1", "--storage")
-    made(written(project, third, (*convert, "v1")), ("manifests",))
-    assert stored(project) == {"v1": True, "v1alpha1": False, "v1beta1": False}
-    hub = text(project, "src/databaseuser/webhooks/databaseuser_conversion.py")
+    create_project(write_project(project, third, (*convert, "v1")), ("manifests",))
+    assert storage_versions(project) == {"v1": True, "v1alpha1": False, "v1beta1": False}
+    hub = read_file(project, "src/databaseuser/webhooks/databaseuser_conversion.py")
     assert "    V1BETA1,\n    V1,\n" in hub
-    assert text(project, "src/databaseuser/main.py").count("manager.conversion(DATABASEUSERS)") == 1
+    assert read_file(project, "src/databaseuser/main.py").count("manager.conversion(DATABASEUSERS)") == 1
 
 
-def test_a_version_to_store_where_the_other_one_was_rewritten(project: Path) -> None:
+def test_create_api_storage_conflict_is_reported(project: Path) -> None:
     types = project / "src/databaseuser/api/v1alpha1/databaseuser.py"
     types.write_text(types.read_text().replace('version="v1alpha1"', 'version="v1" "alpha1"'))
-    ended = steersman(project, *SECOND, "--storage")
-    assert "say storage=False in @resource(…) in src/databaseuser/api/v1alpha1/databaseuser.py" in ended.stderr
+    result = steersman(project, *SECOND, "--storage")
+    assert "say storage=False in @resource(…) in src/databaseuser/api/v1alpha1/databaseuser.py" in result.stderr

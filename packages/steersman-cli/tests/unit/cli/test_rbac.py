@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from steersman.rbac import Access
+from steersman.rbac import ResourceAccess
 from steersman_cli import app
-from steersman_testing.recording import write_accesses
+from steersman_testing.access_recording import write_accesses
 
 
 def check(*arguments: str) -> Result:
@@ -31,25 +31,25 @@ def test_a_role_that_fits(role: str) -> None:
     assert (result.exit_code, result.output) == (0, "The role grants what is needed, and nothing beyond.\n")
 
 
-def test_within_a_project_its_setup_is_what_declares(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rbac_check_in_project_uses_its_setup(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(OPERATOR)
     result = check(role)
     assert (result.exit_code, result.output) == (0, "The role grants what is needed, and nothing beyond.\n")
 
 
-def test_what_tests_did_and_nobody_declared_is_missing(role: str, tmp_path: Path) -> None:
+def test_rbac_check_reports_undeclared_test_access(role: str, tmp_path: Path) -> None:
     record = tmp_path / ".steersman" / "rbac.json"
-    write_accesses(record, {Access("batch", "cronjobs", "create")})
-    write_accesses(record, {Access("", "secrets", "get", "a")})
+    write_accesses(record, {ResourceAccess("batch", "cronjobs", "create")})
+    write_accesses(record, {ResourceAccess("", "secrets", "get", "a")})
     result = check(role, *DECLARED, "--recorded", str(record))
     assert (result.exit_code, result.output) == (1, "missing: create cronjobs.batch\n")
     found = json.loads(check(role, *DECLARED, "--recorded", str(record), "-o", "json").output)
     assert found["missing"] == [{"group": "batch", "resource": "cronjobs", "verb": "create", "name": ""}]
 
 
-def test_what_no_test_did_is_superfluous_where_only_tests_tell(role: str, tmp_path: Path) -> None:
+def test_rbac_check_reports_superfluous_rules(role: str, tmp_path: Path) -> None:
     record = tmp_path / "rbac.json"
-    write_accesses(record, {Access("", "secrets", "get", "a")})
+    write_accesses(record, {ResourceAccess("", "secrets", "get", "a")})
     lines = check(role, "--recorded", str(record)).output.splitlines()
     assert "superfluous: delete secrets" in lines and "superfluous: get secrets" not in lines
 
@@ -63,7 +63,7 @@ def test_what_no_test_did_is_superfluous_where_only_tests_tell(role: str, tmp_pa
         (("--webhooks", "steersman_databases.main:WEBHOOKS"), "which is not given"),
     ],
 )
-def test_what_cannot_be_compared(
+def test_rbac_check_without_input_exits_2(
     role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], text: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

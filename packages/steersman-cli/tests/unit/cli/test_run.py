@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from framework_support.projects import ours
-from framework_support.terminal import CTRL_C, Terminal, at_terminal
+from framework_support.pty_terminal import CTRL_C, Terminal, run_in_terminal
 from steersman_cli import app
 
 OPERATOR = """\
@@ -31,22 +31,22 @@ Path("ended").touch()
 """
 
 
-def press_the_key(terminal: Terminal) -> None:
-    terminal.press(CTRL_C)
+def send_ctrl_c(terminal: Terminal) -> None:
+    terminal.send_keys(CTRL_C)
     assert terminal.wait() == 0
 
 
-def close_the_terminal(_: Terminal) -> None:
+def close_terminal(_: Terminal) -> None:
     return
 
 
-@pytest.mark.parametrize("how", [press_the_key, close_the_terminal])
+@pytest.mark.parametrize("how", [send_ctrl_c, close_terminal])
 @pytest.mark.parametrize("reload", ["--reload", "--no-reload"])
-def test_it_ends_in_order(project: Path, how: Callable[[Terminal], None], reload: str) -> None:
+def test_run_stops_gracefully(project: Path, how: Callable[[Terminal], None], reload: str) -> None:
     (project / "src/databaseuser/__main__.py").write_text(OPERATOR)
     command = [sys.executable, "-m", "steersman_cli", "run", reload]
-    with at_terminal(command, directory=project, environment=ours()) as terminal:
-        terminal.until("it runs\r\n")
+    with run_in_terminal(command, directory=project, environment=ours()) as terminal:
+        terminal.wait_for_text("it runs\r\n")
         how(terminal)
     assert (project / "ended").exists()
 
@@ -63,6 +63,6 @@ def test_a_signal_while_the_operator_starts(project: Path, monkeypatch: pytest.M
         patch.chdir(project)
         patch.setattr(subprocess, "Popen", Popen)
         started = time.monotonic()
-        ended = CliRunner().invoke(app, ["run", "--no-reload"])
-    assert ended.exit_code == 0
+        result = CliRunner().invoke(app, ["run", "--no-reload"])
+    assert result.exit_code == 0
     assert time.monotonic() - started < 60

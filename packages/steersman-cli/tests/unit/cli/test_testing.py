@@ -14,14 +14,14 @@ import pytest
 import yaml
 from typer.testing import CliRunner, Result
 
-from framework_support.buoy import Buoy
+from framework_support.widget import Widget
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, connect, load_config
 from steersman.crd import definition
 from steersman.meta import ObjectKey
 from steersman_cli import app
 
-ELSEWHERE = "apiVersion: v1\nkind: Config\ncurrent-context: production\n"
+FOREIGN_KUBECONFIG = "apiVersion: v1\nkind: Config\ncurrent-context: production\n"
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 
 
@@ -30,7 +30,7 @@ def steersman(*arguments: str) -> Result:
 
 
 @asynccontextmanager
-async def served(home: Path, *options: str) -> AsyncGenerator[Process]:
+async def running_server(home: Path, *options: str) -> AsyncGenerator[Process]:
     """Runs the command until it listens."""
     command = "from steersman_cli import main; main()"
     arguments = ("testing", "serve", "--kubeconfig", str(home / "kubeconfig"), *options)
@@ -49,29 +49,29 @@ async def served(home: Path, *options: str) -> AsyncGenerator[Process]:
 
 
 @pytest.mark.parametrize("tls", [(), ("--tls",)])
-async def test_it_serves_what_it_was_given_until_it_is_told_to_end(tls: tuple[str, ...], tmp_path: Path) -> None:
+async def test_serve_runs_until_signal(tls: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "crds").mkdir()
-    (tmp_path / "crds" / "buoys.yaml").write_text(yaml.safe_dump(definition(Buoy)))
+    (tmp_path / "crds" / "widgets.yaml").write_text(yaml.safe_dump(definition(Widget)))
     (tmp_path / "crds" / "notes.md").write_text("no manifest")
     items = [yaml.safe_load(CONFIG_MAP)]
     listed = yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items})
     (tmp_path / "objects.yaml").write_text(f"---\n---\n{listed}")
-    given = ("--crd", str(tmp_path / "crds"), "--load", str(tmp_path / "objects.yaml"))
-    async with served(tmp_path, *given, *tls) as process:
+    arguments = ("--crd", str(tmp_path / "crds"), "--load", str(tmp_path / "objects.yaml"))
+    async with running_server(tmp_path, *arguments, *tls) as process:
         async with connect(load_config(tmp_path / "kubeconfig")) as transport:
             client = Client(transport)
             assert (await client.get(ConfigMap, ObjectKey("default", "a"))).metadata.uid
-            assert (await client.list(Buoy)).items == ()
+            assert (await client.list(Widget)).items == ()
         process.send_signal(signal.SIGTERM)
-        told, _ = await asyncio.wait_for(process.communicate(), 30)
+        output, _ = await asyncio.wait_for(process.communicate(), 30)
     assert process.returncode == 0
-    assert f"export KUBECONFIG={tmp_path / 'kubeconfig'}" in told.decode()
-    assert told.decode().endswith("Ended.\n")
+    assert f"export KUBECONFIG={tmp_path / 'kubeconfig'}" in output.decode()
+    assert output.decode().endswith("Ended.\n")
 
 
-async def test_its_own_kubeconfig_is_written_anew(tmp_path: Path) -> None:
+async def test_serve_rewrites_its_own_kubeconfig(tmp_path: Path) -> None:
     for _ in range(2):
-        async with served(tmp_path) as process:
+        async with running_server(tmp_path) as process:
             process.send_signal(signal.SIGINT)
             await asyncio.wait_for(process.communicate(), 30)
         assert process.returncode == 0
@@ -79,9 +79,9 @@ async def test_its_own_kubeconfig_is_written_anew(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("found", "message"),
-    [(ELSEWHERE, "leads elsewhere"), ("- a", "leads elsewhere"), ("{", "cannot be read")],
+    [(FOREIGN_KUBECONFIG, "leads elsewhere"), ("- a", "leads elsewhere"), ("{", "cannot be read")],
 )
-def test_a_kubeconfig_of_somebody_else_is_never_written_over(found: str, message: str, tmp_path: Path) -> None:
+def test_serve_does_not_overwrite_foreign_kubeconfig(found: str, message: str, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(found)
     result = steersman("serve", "--kubeconfig", str(kubeconfig))
@@ -102,7 +102,7 @@ def test_a_kubeconfig_of_somebody_else_is_never_written_over(found: str, message
         ("--load", CONFIG_MAP.replace("name: a", "name: A"), "RFC 1123"),
     ],
 )
-def test_what_cannot_be_loaded_is_said(option: str, content: str, message: str, tmp_path: Path) -> None:
+def test_serve_unreadable_manifest_is_reported(option: str, content: str, message: str, tmp_path: Path) -> None:
     manifest = tmp_path / "manifest.yaml"
     manifest.write_text(content)
     result = steersman("serve", "--kubeconfig", str(tmp_path / "kubeconfig"), option, str(manifest))
@@ -112,13 +112,13 @@ def test_what_cannot_be_loaded_is_said(option: str, content: str, message: str, 
     assert not (tmp_path / "kubeconfig").exists()
 
 
-def test_a_directory_without_manifests_is_said(tmp_path: Path) -> None:
+def test_serve_directory_without_crds_is_reported(tmp_path: Path) -> None:
     result = steersman("serve", "--kubeconfig", str(tmp_path / "kubeconfig"), "--crd", str(tmp_path))
     assert result.exit_code == 1
     assert f"{tmp_path} has no CustomResourceDefinition" in result.stderr
 
 
-def test_help_gives_examples() -> None:
+def test_help_has_examples() -> None:
     result = steersman("serve", "--help")
     assert result.exit_code == 0
     assert "Example: steersman testing serve --crd crds.yaml" in result.output

@@ -14,29 +14,35 @@ from framework_support.crd_twins.normal import differences, same_to_the_server
 from steersman.crd import definition, violations
 from steersman.errors import ConfigurationError
 from steersman.meta import Object, decode_builtins
-from steersman_cli.codegen import package
+from steersman_cli.codegen import generate_package
 from steersman_testing import InMemoryApiServer, virtual_runtime
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def repository_crds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     found = {plural: definition(*kinds) for plural, kinds in TWINS.items()}
     written(found.values(), tmp_path_factory.mktemp("own"), "own_twins")
     return found
 
 
 @pytest.mark.parametrize("plural", TWINS)
-def test_the_way_there_and_back(own: dict[str, dict[str, Any]], plural: str) -> None:
-    again = definition(*kinds_of(own[plural], "own_twins"))
-    former = same_to_the_server(own[plural], descriptions=True)
-    assert list(differences(former, same_to_the_server(again, descriptions=True))) == []
+def test_models_round_trip_to_crd(repository_crds: dict[str, dict[str, Any]], plural: str) -> None:
+    regenerated = definition(*kinds_of(repository_crds[plural], "own_twins"))
+    expected = same_to_the_server(repository_crds[plural], descriptions=True)
+    assert list(differences(expected, same_to_the_server(regenerated, descriptions=True))) == []
 
 
-def crd(spec: dict[str, Any], *, kind: str = "Odd", **version: Any) -> dict[str, Any]:
+def build_crd(spec: dict[str, Any], *, kind: str = "Odd", **version: Any) -> dict[str, Any]:
     text = {"type": "string"}
     heads = {"apiVersion": text, "kind": text, "metadata": {"type": "object"}}
     properties = {**heads, "spec": {"type": "object", **spec}}
-    one: dict[str, Any] = {"name": "v1", "served": True, "storage": True, "subresources": {"status": {}}, **version}
+    crd_version: dict[str, Any] = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        **version,
+    }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -45,16 +51,18 @@ def crd(spec: dict[str, Any], *, kind: str = "Odd", **version: Any) -> dict[str,
             "group": "odd.example.com",
             "scope": "Namespaced",
             "names": {"kind": kind, "plural": f"{kind.lower()}s"},
-            "versions": [{**one, "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}}}],
+            "versions": [
+                {**crd_version, "schema": {"openAPIV3Schema": {"type": "object", "properties": properties}}}
+            ],
         },
     }
 
 
-def fields(**properties: Any) -> dict[str, Any]:
+def spec_schema(**properties: Any) -> dict[str, Any]:
     return {"properties": properties}
 
 
-def module(manifest: dict[str, Any], directory: Path, name: str) -> Any:
+def generate_module(manifest: dict[str, Any], directory: Path, name: str) -> Any:
     written([manifest], directory, name)
     return import_module(f"{name}.odd_example_com_v1")
 
@@ -64,37 +72,39 @@ def test_names_that_python_or_annotations_use(tmp_path: Path) -> None:
     names = dict.fromkeys(
         ("from", "str", "tuple", "class", "2xx", "fooBar", "foo_bar", "a-b", "clusterIP", "$ref"), text
     )
-    odd = module(crd(fields(**names)), tmp_path, "odd_names")
-    spec = decode_builtins({name: name for name in names}, odd.OddSpec)
+    generated = generate_module(build_crd(spec_schema(**names)), tmp_path, "odd_names")
+    spec = decode_builtins({name: name for name in names}, generated.OddSpec)
     assert (spec.from_, spec.str_, spec.tuple_, spec.class_, spec.n2xx) == ("from", "str", "tuple", "class", "2xx")
     assert (spec.foo_bar, spec.foo_bar_2, spec.a_b, spec.cluster_ip, spec.ref) == (
         *("fooBar", "foo_bar", "a-b", "clusterIP", "$ref"),
     )
-    again = definition(odd.Odd)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    again = definition(generated.Odd)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert again["properties"]["spec"]["properties"].keys() == names.keys()
 
 
-def test_classes_of_one_name_are_told_apart(tmp_path: Path) -> None:
+def test_models_equal_class_names_are_disambiguated(tmp_path: Path) -> None:
     def struct(**inner: Any) -> dict[str, Any]:
-        return {"type": "object", **fields(**inner)}
+        return {"type": "object", **spec_schema(**inner)}
 
     number, text = {"type": "integer"}, {"type": "string"}
-    nested = fields(aB=struct(c=number), a=struct(b=struct(c=text)))
-    odd = module(crd(nested), tmp_path, "odd_classes")
-    spec = decode_builtins({"aB": {"c": 1}, "a": {"b": {"c": "x"}}}, odd.OddSpec)
+    nested = spec_schema(aB=struct(c=number), a=struct(b=struct(c=text)))
+    generated = generate_module(build_crd(nested), tmp_path, "odd_classes")
+    spec = decode_builtins({"aB": {"c": 1}, "a": {"b": {"c": "x"}}}, generated.OddSpec)
     assert (type(spec.a_b).__name__, type(spec.a.b).__name__) == ("OddSpecAB", "OddSpecAB2")
 
 
-def test_a_kind_that_is_called_like_a_marker(tmp_path: Path) -> None:
-    fielded = module(crd(fields(a={"type": "string", "maxLength": 3}), kind="Field"), tmp_path, "odd_field")
+def test_models_kind_named_like_marker_is_disambiguated(tmp_path: Path) -> None:
+    fielded = generate_module(
+        build_crd(spec_schema(a={"type": "string", "maxLength": 3}), kind="Field"), tmp_path, "odd_field"
+    )
     assert definition(fielded.FieldKind)["spec"]["names"]["kind"] == "Field"
 
 
-def test_what_no_type_can_say_is_named() -> None:
-    made = package(
+def test_models_unsupported_keywords_are_noted() -> None:
+    generated = generate_package(
         [
-            crd(
-                fields(
+            build_crd(
+                spec_schema(
                     either={"type": "string", "oneOf": [{"pattern": "a"}, {"pattern": "b"}]},
                     kind={"type": "string", "format": "unheard-of"},
                     yes={"type": "boolean", "enum": [True]},
@@ -103,31 +113,31 @@ def test_what_no_type_can_say_is_named() -> None:
             )
         ]
     )
-    assert [note.partition(" ")[2] for note in made.notes] == [
+    assert [note.partition(" ")[2] for note in generated.unsupported_features] == [
         "Odd.spec.either: oneOf [{'pattern': 'a'}, {'pattern': 'b'}]",
         "Odd.spec.kind: the format 'unheard-of'",
         "Odd.spec.yes: enum [True]",
     ]
-    assert all(note.partition(" ")[2] in "".join(made.files.values()) for note in made.notes)
+    assert all(note.partition(" ")[2] in "".join(generated.files.values()) for note in generated.unsupported_features)
 
 
-def test_without_descriptions_there_are_no_docstrings() -> None:
-    manifest = crd(fields(a={"type": "string", "description": "Told."}))
-    assert "Told." in "".join(package([manifest]).files.values())
-    assert "Told." not in "".join(package([manifest], descriptions=False).files.values())
+def test_models_without_descriptions_omit_docstrings() -> None:
+    manifest = build_crd(spec_schema(a={"type": "string", "description": "Told."}))
+    assert "Told." in "".join(generate_package([manifest]).files.values())
+    assert "Told." not in "".join(generate_package([manifest], descriptions=False).files.values())
 
 
 def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
     evil = 'a "quote" \\ """ + __import__("os").system("false") + \'\'\' {x}\n\ttabs and é'
     texts = {"type": "array", "items": {"type": "string"}}
-    manifest = crd(
-        fields(
+    manifest = build_crd(
+        spec_schema(
             a={"type": "string", "description": evil + '"', "default": evil, "enum": [evil, "b'"]},
             b={"type": "object", "default": {evil: [evil]}, "additionalProperties": texts},
         )
     )
-    odd = module(manifest, tmp_path, "odd_texts")
-    found = definition(odd.Odd)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"][
+    generated = generate_module(manifest, tmp_path, "odd_texts")
+    found = definition(generated.Odd)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"][
         "properties"
     ]
     assert found["a"]["default"] == evil and found["a"]["enum"] == [evil, "b'"]
@@ -135,10 +145,10 @@ def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
     assert found["a"]["description"].split() == (evil + '"').split()
 
 
-def test_open_values_are_immutable_and_kept(tmp_path: Path) -> None:
+def test_models_open_values_are_immutable(tmp_path: Path) -> None:
     unknown = {"x-kubernetes-preserve-unknown-fields": True}
-    manifest = crd(
-        fields(
+    manifest = build_crd(
+        spec_schema(
             any=unknown,
             items={"type": "array", "items": unknown},
             map={"type": "object", **unknown},
@@ -146,7 +156,7 @@ def test_open_values_are_immutable_and_kept(tmp_path: Path) -> None:
             either={"x-kubernetes-int-or-string": True},
         )
     )
-    odd = module(manifest, tmp_path, "odd_open")
+    generated = generate_module(manifest, tmp_path, "odd_open")
     wire: dict[str, Any] = {
         "any": {"a": [1]},
         "items": [{"b": 2}],
@@ -154,32 +164,32 @@ def test_open_values_are_immutable_and_kept(tmp_path: Path) -> None:
         "object": {"kind": "Pod"},
         "either": "50%",
     }
-    spec = decode_builtins(wire, odd.OddSpec)
+    spec = decode_builtins(wire, generated.OddSpec)
     assert hash(spec) and spec.any == {"a": (1,)}
-    kept = definition(odd.Odd)
-    assert list(differences(same_to_the_server(manifest), same_to_the_server(kept))) == []
+    regenerated = definition(generated.Odd)
+    assert list(differences(same_to_the_server(manifest), same_to_the_server(regenerated))) == []
 
 
-def test_the_same_definitions_give_the_same_text_in_any_order() -> None:
+def test_models_output_is_independent_of_input_order() -> None:
     manifests = [definition(*kinds) for kinds in TWINS.values()]
-    assert package(manifests).files == package(reversed(manifests)).files
+    assert generate_package(manifests).files == generate_package(reversed(manifests)).files
 
 
-def test_what_is_no_definition_of_v1_is_refused() -> None:
+def test_models_reject_invalid_definitions() -> None:
     with pytest.raises(ConfigurationError, match="only apiextensions"):
-        package([{**crd(fields()), "apiVersion": "apiextensions.k8s.io/v1beta1"}])
+        generate_package([{**build_crd(spec_schema()), "apiVersion": "apiextensions.k8s.io/v1beta1"}])
     with pytest.raises(ConfigurationError, match="is there twice"):
-        package([crd(fields()), crd(fields())])
+        generate_package([build_crd(spec_schema()), build_crd(spec_schema())])
 
 
 @pytest.mark.parametrize("width", [88, 118])
-def test_nothing_is_left_to_format_or_to_lint(tmp_path: Path, width: int) -> None:
+def test_models_output_is_formatted_and_lint_free(tmp_path: Path, width: int) -> None:
     written((definition(*kinds) for kinds in TWINS.values()), tmp_path, f"own_{width}", width=width)
     assert ruff(tmp_path, width) == ""
 
 
-def test_the_server_in_memory_serves_them(own: dict[str, dict[str, Any]]) -> None:
-    (task,) = kinds_of(own["tasks"], "own_twins")
+def test_models_work_with_in_memory_server(repository_crds: dict[str, dict[str, Any]]) -> None:
+    (task,) = kinds_of(repository_crds["tasks"], "own_twins")
     server = InMemoryApiServer(virtual_runtime())
     server.register(task)
 

@@ -1,5 +1,5 @@
 """What these tests share."""
 
-from framework_support.packaged import installation, webhooked
+from framework_support.packaged_operator import installation, webhook_project
 
-__all__ = ["installation", "webhooked"]
+__all__ = ["installation", "webhook_project"]

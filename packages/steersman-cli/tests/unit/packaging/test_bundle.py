@@ -17,17 +17,17 @@ from steersman import Manager, Reconciler, Request, Resource, Result, Spec, Stat
 from steersman.api.core_v1 import ConfigMap
 from steersman.errors import ConfigurationError
 from steersman.manager import ManagerOptions
-from steersman.meta.documents import documents
-from steersman.webhook import WebhookServing
-from steersman_cli.packaging import About, Installation, Person
-from steersman_cli.packaging.bundle import Bundle, BundleSettings, Operator, bundle
+from steersman.meta.yaml_codec import load_yaml_documents
+from steersman.webhook import WebhookServerOptions
+from steersman_cli.packaging import Maintainer, OperatorManifests, ProjectMetadata
+from steersman_cli.packaging.bundle import Bundle, BundleSettings, OperatorInfo, build_bundle
 from steersman_testing import InMemoryApiServer
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 
 IMAGE = "registry.example.com/databaseuser:v1.0.0"
 CSV = "manifests/databaseuser.clusterserviceversion.yaml"
-SERVING = WebhookServing(service="databaseuser-webhook", namespace="databaseuser-system")
+SERVING = WebhookServerOptions(service="databaseuser-webhook", namespace="databaseuser-system")
 Change = Callable[[list[dict[str, Any]]], None]
 
 
@@ -36,42 +36,44 @@ class DatabaseUser(Resource[Spec, Status]):
     """A DatabaseUser."""
 
 
-class Idle(Reconciler[DatabaseUser]):
+class IdleReconciler(Reconciler[DatabaseUser]):
     async def reconcile(self, request: Request) -> Result:
         return Result()
 
 
 @pytest.fixture
-def operator(installation: Installation, webhooked: Path) -> Operator:
+def operator(installation: OperatorManifests, webhook_project: Path) -> OperatorInfo:
     manager = Manager(InMemoryApiServer(), ManagerOptions(webhooks=SERVING))
-    manager.controller(DatabaseUser).owns(ConfigMap).complete(Idle)
+    manager.controller(DatabaseUser).owns(ConfigMap).complete(IdleReconciler)
     manager.webhook(DatabaseUser).defaults(lambda found: found).validates(lambda found, former: ())
-    (sample,) = documents((webhooked / "config/samples/mygroup_v1alpha1_databaseuser.yaml").read_text())
-    return Operator(
-        root=webhooked,
-        about=About("databaseuser", "1.0.0", "Users of databases."),
+    (sample,) = load_yaml_documents(
+        (webhook_project / "config/samples/mygroup_v1alpha1_databaseuser.yaml").read_text()
+    )
+    return OperatorInfo(
+        root=webhook_project,
+        metadata=ProjectMetadata("databaseuser", "1.0.0", "Users of databases."),
         domain="handsomeguy.cn",
-        installation=installation,
+        manifests=installation,
         manager=manager,
         samples=(sample, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "needed-by-it"}}),
         image=IMAGE,
     )
 
 
-def service_version(made: Bundle) -> dict[str, Any]:
-    (found,) = documents(made.files[CSV])
+def csv_of(built: Bundle) -> dict[str, Any]:
+    (found,) = load_yaml_documents(built.files[CSV])
     return found
 
 
-def changed(operator: Operator, change: Change) -> Operator:
-    manifests = copy.deepcopy(list(operator.installation.manifests))
+def with_changed_manifests(operator: OperatorInfo, change: Change) -> OperatorInfo:
+    manifests = copy.deepcopy(list(operator.manifests.manifests))
     change(manifests)
-    return replace(operator, installation=replace(operator.installation, manifests=tuple(manifests)))
+    return replace(operator, manifests=replace(operator.manifests, manifests=tuple(manifests)))
 
 
-def test_its_files(operator: Operator) -> None:
-    made = bundle(operator, BundleSettings())
-    assert sorted(made.files) == [
+def test_its_files(operator: OperatorInfo) -> None:
+    built = build_bundle(operator, BundleSettings())
+    assert sorted(built.files) == [
         "manifests/databaseuser-databaseuser-editor_rbac.authorization.k8s.io_v1_clusterrole.yaml",
         "manifests/databaseuser-databaseuser-viewer_rbac.authorization.k8s.io_v1_clusterrole.yaml",
         "manifests/databaseuser-metrics-reader_rbac.authorization.k8s.io_v1_clusterrole.yaml",
@@ -80,17 +82,17 @@ def test_its_files(operator: Operator) -> None:
         "metadata/annotations.yaml",
         "tests/scorecard/config.yaml",
     ]
-    assert made.notes == ()
-    (annotations,) = documents(made.files["metadata/annotations.yaml"])
+    assert built.warnings == ()
+    (annotations,) = load_yaml_documents(built.files["metadata/annotations.yaml"])
     prefix = "operators.operatorframework.io.bundle"
     assert annotations["annotations"][f"{prefix}.package.v1"] == "databaseuser"
-    assert f"LABEL {prefix}.channels.v1=candidate" in made.containerfile
-    (scorecard,) = documents(made.files["tests/scorecard/config.yaml"])
+    assert f"LABEL {prefix}.channels.v1=candidate" in built.containerfile
+    (scorecard,) = load_yaml_documents(built.files["tests/scorecard/config.yaml"])
     assert len(scorecard["stages"][0]["tests"]) == 6
 
 
-def test_what_it_says(operator: Operator) -> None:
-    found = service_version(bundle(operator, BundleSettings()))
+def test_bundle_csv_has_metadata_and_owned_crds(operator: OperatorInfo) -> None:
+    found = csv_of(build_bundle(operator, BundleSettings()))
     assert found["metadata"]["name"] == "databaseuser.v1.0.0"
     annotations = found["metadata"]["annotations"]
     assert [s["kind"] for s in json.loads(annotations["alm-examples"])] == ["DatabaseUser"]
@@ -105,8 +107,8 @@ def test_what_it_says(operator: Operator) -> None:
     assert owned["resources"] == [{"kind": "ConfigMap", "name": "", "version": "v1"}]
 
 
-def test_what_is_deployed(operator: Operator) -> None:
-    install = service_version(bundle(operator, BundleSettings()))["spec"]["install"]["spec"]
+def test_bundle_csv_has_deployment(operator: OperatorInfo) -> None:
+    install = csv_of(build_bundle(operator, BundleSettings()))["spec"]["install"]["spec"]
     (deployment,) = install["deployments"]
     assert deployment["spec"]["selector"]["matchLabels"]["control-plane"] == "controller-manager"
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -120,22 +122,22 @@ def test_what_is_deployed(operator: Operator) -> None:
     assert watched["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.annotations['olm.targetNamespaces']"
 
 
-def test_rights_are_no_more_than_needed(operator: Operator) -> None:
+def test_bundle_csv_permissions_are_minimal(operator: OperatorInfo) -> None:
     """OLM keeps the certificates, so the operator needs neither its Secret nor its webhook configurations."""
-    install = service_version(bundle(operator, BundleSettings()))["spec"]["install"]["spec"]
-    (cluster,), (own,) = install["clusterPermissions"], install["permissions"]
-    assert cluster["serviceAccountName"] == own["serviceAccountName"] == "databaseuser"
+    install = csv_of(build_bundle(operator, BundleSettings()))["spec"]["install"]["spec"]
+    (cluster,), (namespaced,) = install["clusterPermissions"], install["permissions"]
+    assert cluster["serviceAccountName"] == namespaced["serviceAccountName"] == "databaseuser"
     assert {r for rule in cluster["rules"] for r in rule["resources"]} == {
         "events",
         "databaseusers",
         "databaseusers/finalizers",
         "databaseusers/status",
     }
-    assert {r for rule in own["rules"] for r in rule["resources"]} == {"leases"}
+    assert {r for rule in namespaced["rules"] for r in rule["resources"]} == {"leases"}
 
 
-def test_webhooks_are_olms(operator: Operator) -> None:
-    mutating, validating = service_version(bundle(operator, BundleSettings()))["spec"]["webhookdefinitions"]
+def test_webhooks_are_olms(operator: OperatorInfo) -> None:
+    mutating, validating = csv_of(build_bundle(operator, BundleSettings()))["spec"]["webhookdefinitions"]
     assert (mutating["type"], validating["type"]) == ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
     assert (mutating["containerPort"], mutating["targetPort"]) == (443, "webhook")
     assert mutating["webhookPath"] == "/mutate-mygroup-handsomeguy-cn-v1alpha1-databaseuser"
@@ -143,20 +145,20 @@ def test_webhooks_are_olms(operator: Operator) -> None:
     assert mutating["rules"][0]["resources"] == ["databaseusers"]
 
 
-def test_what_no_bundle_can_say_is_told(operator: Operator) -> None:
+def test_bundle_reports_unsupported_manifests(operator: OperatorInfo) -> None:
     def change(manifests: list[dict[str, Any]]) -> None:
         (mutating,) = (m for m in manifests if m["kind"] == "MutatingWebhookConfiguration")
         mutating["webhooks"][0]["matchConditions"] = [{"name": "all", "expression": "true"}]
         manifests.append({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "sweep"}})
 
-    made = bundle(changed(operator, change), BundleSettings())
-    assert [note.partition(":")[0] for note in made.notes] == [
+    built = build_bundle(with_changed_manifests(operator, change), BundleSettings())
+    assert [note.partition(":")[0] for note in built.warnings] == [
         "the matchConditions of the webhook mutate.databaseuser.v1alpha1.mygroup.handsomeguy.cn",
         "CronJob sweep",
     ]
 
 
-def test_accounts_of_others_go_with_it(operator: Operator) -> None:
+def test_bundle_keeps_foreign_service_accounts(operator: OperatorInfo) -> None:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "agent"}}
     subject = {"kind": "ServiceAccount", "name": "agent", "namespace": "databaseuser-system"}
     binding = {
@@ -166,47 +168,53 @@ def test_accounts_of_others_go_with_it(operator: Operator) -> None:
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
         "subjects": [subject],
     }
-    made = bundle(changed(operator, lambda manifests: manifests.extend((account, binding))), BundleSettings())
-    assert "manifests/agent_v1_serviceaccount.yaml" in made.files
-    assert [f for f in made.files if "databaseuser_v1_serviceaccount" in f] == []
+    built = build_bundle(
+        with_changed_manifests(operator, lambda manifests: manifests.extend((account, binding))), BundleSettings()
+    )
+    assert "manifests/agent_v1_serviceaccount.yaml" in built.files
+    assert [f for f in built.files if "databaseuser_v1_serviceaccount" in f] == []
     # OLM puts accounts where users install the operator, and leaves subjects as they are.
-    assert made.notes == ("ClusterRoleBinding agent is for accounts in databaseuser-system, wherever OLM installs",)
+    assert built.warnings == (
+        "ClusterRoleBinding agent is for accounts in databaseuser-system, wherever OLM installs",
+    )
 
 
-def test_names_of_webhooks_that_no_label_takes(operator: Operator) -> None:
+def test_bundle_long_webhook_names_are_shortened(operator: OperatorInfo) -> None:
     names = [f"validate.{'databaseuser' * 4}.v1.{place}.example.com" for place in ("here", "there")]
 
     def change(manifests: list[dict[str, Any]]) -> None:
         (validating,) = (m for m in manifests if m["kind"] == "ValidatingWebhookConfiguration")
         validating["webhooks"] = [{**validating["webhooks"][0], "name": name} for name in names]
 
-    definitions = service_version(bundle(changed(operator, change), BundleSettings()))["spec"]["webhookdefinitions"]
+    definitions = csv_of(build_bundle(with_changed_manifests(operator, change), BundleSettings()))["spec"][
+        "webhookdefinitions"
+    ]
     labels = {d["generateName"] for d in definitions}
     assert len(labels) == 3
     assert max(map(len, labels)) <= 63
 
 
-def test_conversions(operator: Operator) -> None:
+def test_conversions(operator: OperatorInfo) -> None:
     def change(manifests: list[dict[str, Any]]) -> None:
         (definition,) = (m for m in manifests if m["kind"] == "CustomResourceDefinition")
         client = SERVING.client_config("/convert")
         webhook = {"clientConfig": client, "conversionReviewVersions": ["v1"]}
         definition["spec"]["conversion"] = {"strategy": "Webhook", "webhook": webhook}
 
-    converting = changed(operator, change)
-    spec = service_version(bundle(converting, BundleSettings()))["spec"]
+    converting = with_changed_manifests(operator, change)
+    spec = csv_of(build_bundle(converting, BundleSettings()))["spec"]
     conversion = spec["webhookdefinitions"][-1]
     assert conversion["type"] == "ConversionWebhook"
     assert conversion["conversionCRDs"] == ["databaseusers.mygroup.handsomeguy.cn"]
     assert [m["type"] for m in spec["installModes"] if m["supported"]] == ["AllNamespaces"]
     with pytest.raises(ConfigurationError, match="OLM converts for AllNamespaces only"):
-        bundle(converting, BundleSettings(install_modes=("OwnNamespace",)))
+        build_bundle(converting, BundleSettings(install_modes=("OwnNamespace",)))
 
 
-def test_settings(operator: Operator, tmp_path: Path) -> None:
+def test_settings(operator: OperatorInfo, tmp_path: Path) -> None:
     (tmp_path / "icon.svg").write_text("<svg/>")
     (tmp_path / "hub.md").write_text("# Users\n\nOf databases.\n")
-    settings = BundleSettings.of(
+    settings = BundleSettings.from_toml(
         {
             "package": "db-users",
             "display-name": "Database users",
@@ -225,10 +233,10 @@ def test_settings(operator: Operator, tmp_path: Path) -> None:
             "spec": {"cleanup": {"enabled": True}, "install": {"strategy": "deployment"}},
         }
     )
-    people = (Person("Jane Doe", "jane@example.com"), Person("Nobody"))
-    about = replace(operator.about, people=people, urls={"homepage": "https://example.com/users"})
-    made = bundle(replace(operator, root=tmp_path, about=about), settings)
-    (found,) = documents(made.files["manifests/db-users.clusterserviceversion.yaml"])
+    people = (Maintainer("Jane Doe", "jane@example.com"), Maintainer("Nobody"))
+    about = replace(operator.metadata, maintainers=people, urls={"homepage": "https://example.com/users"})
+    built = build_bundle(replace(operator, root=tmp_path, metadata=about), settings)
+    (found,) = load_yaml_documents(built.files["manifests/db-users.clusterserviceversion.yaml"])
     spec = found["spec"]
     assert found["metadata"]["name"] == "db-users.v1.0.0"
     assert (
@@ -252,7 +260,7 @@ def test_settings(operator: Operator, tmp_path: Path) -> None:
     # What watches all namespaces need not be told which.
     (deployment,) = spec["install"]["spec"]["deployments"]
     assert "WATCH_NAMESPACE" not in str(deployment)
-    assert "LABEL operators.operatorframework.io.bundle.channel.default.v1=stable" in made.containerfile
+    assert "LABEL operators.operatorframework.io.bundle.channel.default.v1=stable" in built.containerfile
 
 
 @pytest.mark.parametrize(
@@ -264,12 +272,12 @@ def test_settings(operator: Operator, tmp_path: Path) -> None:
         ({"capabilities": "All of them"}, "capabilities"),
     ],
 )
-def test_settings_that_cannot_be(operator: Operator, settings: dict[str, Any], told: str) -> None:
+def test_settings_that_cannot_be(operator: OperatorInfo, settings: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
-        bundle(operator, BundleSettings.of(settings))
+        build_bundle(operator, BundleSettings.from_toml(settings))
 
 
-def test_what_is_refused(operator: Operator) -> None:
+def test_bundle_invalid_configuration_raises(operator: OperatorInfo) -> None:
     def namespaces(manifests: list[dict[str, Any]]) -> None:
         (deployment,) = (m for m in manifests if m["kind"] == "Deployment")
         deployment["spec"]["template"]["spec"]["containers"][0]["args"].append("--namespaces=shop")
@@ -279,11 +287,14 @@ def test_what_is_refused(operator: Operator) -> None:
         validating["webhooks"][0]["clientConfig"] = {"url": "https://example.com/validate"}
 
     refused = [
-        (changed(operator, elsewhere), "https://example.com/validate: OLM has the operator's own webhooks only"),
+        (
+            with_changed_manifests(operator, elsewhere),
+            "https://example.com/validate: OLM has the operator's own webhooks only",
+        ),
         (replace(operator, image=""), "give --image"),
-        (replace(operator, about=replace(operator.about, version="1.0")), "needs a semantic version"),
-        (changed(operator, namespaces), "config/manager says --namespaces"),
+        (replace(operator, metadata=replace(operator.metadata, version="1.0")), "needs a semantic version"),
+        (with_changed_manifests(operator, namespaces), "config/manager says --namespaces"),
     ]
-    for wrong, told in refused:
-        with pytest.raises(ConfigurationError, match=told):
-            bundle(wrong, BundleSettings())
+    for wrong, message in refused:
+        with pytest.raises(ConfigurationError, match=message):
+            build_bundle(wrong, BundleSettings())

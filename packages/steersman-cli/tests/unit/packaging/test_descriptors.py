@@ -9,10 +9,10 @@ import pytest
 from steersman.api.core_v1 import LocalObjectReference, ResourceRequirements
 from steersman.crd import definition
 from steersman.meta import Field, Resource, Scale, Spec, Status, resource
-from steersman_cli.packaging.bundle.descriptors import Descriptor, spec_descriptors, status_descriptors, words
+from steersman_cli.packaging.bundle.descriptors import Descriptor, humanize, spec_descriptors, status_descriptors
 
 
-class SalonSpec(Spec):
+class WidgetSpec(Spec):
     chairs: int = 1
     """How many sit at a time."""
     tables: int = 1
@@ -29,7 +29,7 @@ class SalonSpec(Spec):
     labels: tuple[str, ...] = ()
 
 
-class SalonStatus(Status):
+class WidgetStatus(Status):
     chairs: int | None = None
     phase: str | None = None
     reason: str | None = None
@@ -39,7 +39,7 @@ class SalonStatus(Status):
 
 
 @resource(group="salons.example.com", version="v1", scale=Scale(".spec.chairs", ".status.chairs"))
-class Salon(Resource[SalonSpec, SalonStatus]):
+class Widget(Resource[WidgetSpec, WidgetStatus]):
     """A salon."""
 
 
@@ -48,7 +48,7 @@ UI, ALM = "urn:alm:descriptor:com.tectonic.ui:", "urn:alm:descriptor:"
 
 @pytest.fixture(scope="module")
 def spec() -> dict[str, Descriptor]:
-    return {d["path"]: d for d in spec_descriptors(definition(Salon)["spec"]["versions"][0])}
+    return {d["path"]: d for d in spec_descriptors(definition(Widget)["spec"]["versions"][0])}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def spec() -> dict[str, Descriptor]:
         ("labels", None),
     ],
 )
-def test_what_is_wanted(spec: dict[str, Descriptor], path: str, shown: list[str] | None) -> None:
+def test_spec_descriptors_match_schema(spec: dict[str, Descriptor], path: str, shown: list[str] | None) -> None:
     assert spec[path].get("x-descriptors") == shown
 
 
@@ -80,8 +80,8 @@ def test_names_and_descriptions(spec: dict[str, Descriptor]) -> None:
     assert spec["greeting"]["displayName"] == "What is said at the door"
 
 
-def test_what_is() -> None:
-    found = {d["path"]: d["x-descriptors"] for d in status_descriptors(definition(Salon)["spec"]["versions"][0])}
+def test_status_descriptors_match_schema() -> None:
+    found = {d["path"]: d["x-descriptors"] for d in status_descriptors(definition(Widget)["spec"]["versions"][0])}
     assert found == {
         "observedGeneration": [f"{ALM}text"],
         "conditions": [f"{ALM}io.kubernetes.conditions"],
@@ -103,5 +103,5 @@ def test_what_is() -> None:
         ("DatabaseUser", "Database User"),
     ],
 )
-def test_words(name: str, spoken: str) -> None:
-    assert words(name) == spoken
+def test_display_name_splits_camel_case(name: str, spoken: str) -> None:
+    assert humanize(name) == spoken

@@ -11,25 +11,25 @@ from typing import Any
 import pytest
 
 from steersman.errors import ConfigurationError
-from steersman_cli.packaging import About, Installation, Person
+from steersman_cli.packaging import Maintainer, OperatorManifests, ProjectMetadata
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 
 
-def without(installation: Installation, kind: str) -> Installation:
+def without_kind(installation: OperatorManifests, kind: str) -> OperatorManifests:
     return replace(installation, manifests=tuple(m for m in installation.manifests if m["kind"] != kind))
 
 
-def test_its_parts(installation: Installation) -> None:
+def test_its_parts(installation: OperatorManifests) -> None:
     assert installation.namespace == "databaseuser-system"
     assert installation.container["name"] == "manager"
     assert installation.service_account["metadata"]["name"] == "databaseuser"
-    assert [d["spec"]["names"]["kind"] for d in installation.definitions] == ["DatabaseUser"]
+    assert [d["spec"]["names"]["kind"] for d in installation.crds] == ["DatabaseUser"]
     assert [w["kind"] for w in installation.webhooks] == [
         "MutatingWebhookConfiguration",
         "ValidatingWebhookConfiguration",
     ]
-    granted = {(b["kind"], r["metadata"]["name"]) for b, r in installation.granted()}
+    granted = {(b["kind"], r["metadata"]["name"]) for b, r in installation.role_bindings()}
     assert granted == {
         ("ClusterRoleBinding", "databaseuser-manager-role"),
         ("RoleBinding", "databaseuser-leader-election"),
@@ -40,19 +40,21 @@ def test_its_parts(installation: Installation) -> None:
     assert {"databaseuser-databaseuser-editor", "databaseuser-databaseuser-viewer"} <= others
 
 
-def test_components_that_default_leaves_out(installation: Installation, webhooked: Path, tmp_path: Path) -> None:
+def test_components_that_default_leaves_out(
+    installation: OperatorManifests, webhook_project: Path, tmp_path: Path
+) -> None:
     assert [m["kind"] for m in installation.components["prometheus"]] == ["PodMonitor"]
     assert {m["kind"] for m in installation.components["certmanager"]} == {"Issuer", "Certificate"}
-    config = Path(shutil.copytree(webhooked / "config", tmp_path / "config"))
+    config = Path(shutil.copytree(webhook_project / "config", tmp_path / "config"))
     default = config / "default/kustomization.yaml"
     default.write_text(default.read_text().replace("# - ../prometheus", "- ../prometheus"))
     shutil.rmtree(config / "network-policy")
-    listed = Installation.read(config, "databaseuser")
+    listed = OperatorManifests.read(config, "databaseuser")
     assert listed.components["prometheus"] == ()
     assert "network-policy" not in listed.components
 
 
-def test_an_image_in_its_place_and_nothing_else_changed(installation: Installation) -> None:
+def test_with_image_replaces_only_the_image(installation: OperatorManifests) -> None:
     before = copy.deepcopy(installation.manifests)
     found = installation.with_image("example.com/shop:v1")
     images: list[Any] = [
@@ -62,7 +64,7 @@ def test_an_image_in_its_place_and_nothing_else_changed(installation: Installati
     assert installation.manifests == before
 
 
-def test_a_deployment_that_begins_with_the_operators_image_is_another(installation: Installation) -> None:
+def test_deployment_is_found_by_operator_container(installation: OperatorManifests) -> None:
     other = copy.deepcopy(installation.deployment)
     pod = other["spec"]["template"]["spec"]
     pod["initContainers"] = [{"name": "before", "image": "controller:latest"}]
@@ -72,11 +74,11 @@ def test_a_deployment_that_begins_with_the_operators_image_is_another(installati
     assert "controller:latest" not in str(found.with_image("example.com/shop:v1"))
 
 
-def test_what_is_missing_is_said(installation: Installation) -> None:
+def test_installation_missing_part_raises(installation: OperatorManifests) -> None:
     with pytest.raises(ConfigurationError, match=r"list it in config/rbac/kustomization\.yaml"):
-        _ = without(installation, "ServiceAccount").service_account
+        _ = without_kind(installation, "ServiceAccount").service_account
     with pytest.raises(ConfigurationError, match="no Deployment in config/default"):
-        without(installation, "Deployment")
+        without_kind(installation, "Deployment")
     homeless = copy.deepcopy(installation.manifests)
     for manifest in homeless:
         manifest["metadata"].pop("namespace", "")
@@ -96,9 +98,9 @@ version = "{version}"
 authors = [{{name = "Jane Doe", email = "jane@example.com"}}]
 urls = {{Homepage = "https://example.com"}}
 """)
-    about = About.read(tmp_path)
+    about = ProjectMetadata.read(tmp_path)
     assert about.version == semantic
-    assert about.people == (Person("Jane Doe", "jane@example.com"),)
+    assert about.maintainers == (Maintainer("Jane Doe", "jane@example.com"),)
     assert about.urls == {"homepage": "https://example.com"}
 
 
@@ -106,4 +108,4 @@ urls = {{Homepage = "https://example.com"}}
 def test_versions_that_no_package_can_have(tmp_path: Path, version: str) -> None:
     (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "shop"\nversion = "{version}"\n')
     with pytest.raises(ConfigurationError, match=r"such as 1\.2\.3"):
-        About.read(tmp_path)
+        ProjectMetadata.read(tmp_path)

@@ -14,32 +14,32 @@ import msgspec
 
 from steersman.client.transport import HttpRequest
 from steersman.errors import ApiError
-from steersman_testing.apiserver.access.authorization import User, impersonated
-from steersman_testing.apiserver.admission.webhooks import Attempt, Change
-from steersman_testing.apiserver.callouts import Call, NeedsCall
+from steersman_testing.apiserver.access.authorization import RequestUser, impersonated_user
+from steersman_testing.apiserver.admission.webhooks import AdmissionAttributes, AdmissionObjects
 from steersman_testing.apiserver.requests.media import APPLY, MERGE_PATCH
 from steersman_testing.apiserver.requests.routes import Route
-from steersman_testing.apiserver.storage import Stored
+from steersman_testing.apiserver.storage import StoredObject
 from steersman_testing.apiserver.values import JsonObject
 from steersman_testing.apiserver.verbs import Verbs
-from steersman_testing.apiserver.writes import Propagation
+from steersman_testing.apiserver.webhook_calls import PendingWebhook, WebhookCall
+from steersman_testing.apiserver.writes import DeletionPropagation
 
 T = TypeVar("T")
 
 # How often webhooks are asked about one object: one that writes what it keeps would be asked anew without end.
-_PATIENCE = 100
+_MAX_WEBHOOK_ROUNDS = 100
 
 
-def _controller(name: str) -> User:
-    account = impersonated(f"system:serviceaccount:kube-system:{name}", ())
-    return replace(account, agent="kube-controller-manager")
+def _controller_user(name: str) -> RequestUser:
+    account = impersonated_user(f"system:serviceaccount:kube-system:{name}", ())
+    return replace(account, user_agent="kube-controller-manager")
 
 
-GARBAGE_COLLECTOR = _controller("generic-garbage-collector")
-PVC_PROTECTOR = _controller("pvc-protection-controller")
-PV_PROTECTOR = _controller("pv-protection-controller")
-_NAMESPACES = _controller("namespace-controller")
-_AGGREGATION = _controller("clusterrole-aggregation-controller")
+GARBAGE_COLLECTOR = _controller_user("generic-garbage-collector")
+PVC_PROTECTION_CONTROLLER = _controller_user("pvc-protection-controller")
+PV_PROTECTION_CONTROLLER = _controller_user("pv-protection-controller")
+_NAMESPACE_CONTROLLER = _controller_user("namespace-controller")
+_AGGREGATION_CONTROLLER = _controller_user("clusterrole-aggregation-controller")
 
 
 @dataclass(slots=True)
@@ -53,120 +53,124 @@ class ControllerRequests:
     """
 
     verbs: Verbs
-    resisting: set[str] = field(default_factory=set[str])
-    asked: dict[str, set[tuple[bytes, ...]]] = field(default_factory=dict[str, set[tuple[bytes, ...]]])
-    _needed: dict[bytes, Call] = field(default_factory=dict[bytes, Call])
-    _told: set[str] = field(default_factory=set[str])
-    _refusal: ApiError | None = None
+    reverted_uids: set[str] = field(default_factory=set[str])
+    webhook_rounds: dict[str, set[tuple[bytes, ...]]] = field(default_factory=dict[str, set[tuple[bytes, ...]]])
+    _pending_calls: dict[bytes, WebhookCall] = field(default_factory=dict[bytes, WebhookCall])
+    _reported_uids: set[str] = field(default_factory=set[str])
+    _unsupported_error: ApiError | None = None
 
-    def check(self) -> None:
+    def raise_pending(self) -> None:
         """To be called when nothing more can be done for now.
 
         Raises:
             NeedsCall: webhooks have to be asked.
             ApiError: 501, something cannot be asked about here; said once for each object.
         """
-        if needed := list(self._needed.values()):
-            self._needed.clear()
-            raise NeedsCall(needed)
-        refusal, self._refusal = self._refusal, None
-        if refusal is not None:
-            raise refusal
+        if pending := list(self._pending_calls.values()):
+            self._pending_calls.clear()
+            raise PendingWebhook(pending)
+        error, self._unsupported_error = self._unsupported_error, None
+        if error is not None:
+            raise error
 
-    def delete(self, item: Stored, policy: Propagation) -> bool:
+    def delete(self, item: StoredObject, policy: DeletionPropagation) -> bool:
         """Deletes ``item`` as the garbage collector does; whether that could be done."""
         preconditions = {"uid": item.uid, "resourceVersion": str(item.version)}
         options: JsonObject = {"preconditions": preconditions, "propagationPolicy": policy}
-        if not self._lets_go(item, GARBAGE_COLLECTOR, item.key.name, options):
+        if not self._admit_deletion(item, GARBAGE_COLLECTOR, item.key.name, options):
             return False
         self.verbs.writer.delete(item, policy)
         return True
 
-    def empty(self, item: Stored) -> bool:
+    def delete_namespace_content(self, item: StoredObject) -> bool:
         """Deletes ``item`` as the namespace controller does, with all of its kind; whether that could be done.
 
         Pods go at once: no kubelet ends them.
         """
-        if not self._lets_go(item, _NAMESPACES, "", {"propagationPolicy": "Background"}):
+        if not self._admit_deletion(item, _NAMESPACE_CONTROLLER, "", {"propagationPolicy": "Background"}):
             return False
         self.verbs.writer.delete(item, "Background", grace=0)
         return True
 
-    def edit(self, item: Stored, changes: JsonObject, user: User = GARBAGE_COLLECTOR) -> Stored | None:
+    def patch_metadata(
+        self, item: StoredObject, changes: JsonObject, user: RequestUser = GARBAGE_COLLECTOR
+    ) -> StoredObject | None:
         """``item`` with ``changes`` of its metadata, in which what is empty goes; None where it was not changed."""
-        wanted = {name: value or None for name, value in changes.items()}
+        patch = {name: value or None for name, value in changes.items()}
         route = self._route(item)
         if route is None:
             return None
-        request = _request("PATCH", {"metadata": wanted}, MERGE_PATCH)
-        changed = self._made(item, lambda: self.verbs.patch(route, request, user))
+        request = _request("PATCH", {"metadata": patch}, MERGE_PATCH)
+        changed = self._try_request(item, lambda: self.verbs.patch(route, request, user))
         if changed is None:
             return None
         meta = changed.object["metadata"]
-        return self._obeyed(changed, all((meta.get(name) or None) == value for name, value in wanted.items()))
+        return self._check_applied(changed, all((meta.get(name) or None) == value for name, value in patch.items()))
 
-    def end(self, namespace: Stored) -> None:
+    def finalize_namespace(self, namespace: StoredObject) -> None:
         """Lets go of a namespace that is empty."""
         route = self._route(namespace, "finalize")
         if route is None:
             return
-        obj = namespace.rendered(route.kind.resource.api_version)
+        obj = namespace.to_wire(route.kind.resource.api_version)
         request = _request("PUT", {**obj, "spec": {**obj.get("spec", {}), "finalizers": []}})
-        self._made(namespace, lambda: self.verbs.update(route, request, _NAMESPACES))
+        self._try_request(namespace, lambda: self.verbs.update(route, request, _NAMESPACE_CONTROLLER))
 
-    def aggregate(self, role: Stored, rules: list[JsonObject]) -> None:
+    def apply_aggregated_rules(self, role: StoredObject, rules: list[JsonObject]) -> None:
         """Applies ``rules`` to a ClusterRole."""
         route = self._route(role)
         if route is None:
             return
         resource = route.kind.resource
-        named: JsonObject = {"apiVersion": resource.api_version, "kind": resource.kind}
-        config = {**named, "metadata": {"name": role.key.name}, **({"rules": rules} if rules else {})}
+        type_meta: JsonObject = {"apiVersion": resource.api_version, "kind": resource.kind}
+        config = {**type_meta, "metadata": {"name": role.key.name}, **({"rules": rules} if rules else {})}
         request = _request("PATCH", config, APPLY, fieldManager="clusterrole-aggregation-controller", force="true")
-        changed = self._made(role, lambda: self.verbs.patch(route, request, _AGGREGATION))
+        changed = self._try_request(role, lambda: self.verbs.patch(route, request, _AGGREGATION_CONTROLLER))
         if changed is not None:
-            self._obeyed(changed, (changed.object.get("rules") or []) == rules)
+            self._check_applied(changed, (changed.object.get("rules") or []) == rules)
 
-    def _route(self, item: Stored, subresource: str = "") -> Route | None:
-        kind = self.verbs.kinds.of(item.collection)
+    def _route(self, item: StoredObject, subresource: str = "") -> Route | None:
+        kind = self.verbs.kinds.find_by_collection(item.collection)
         return None if kind is None else Route(kind, item.key.namespace, item.key.name, subresource)
 
-    def _obeyed(self, changed: Stored, obeyed: bool) -> Stored | None:
-        if obeyed:
+    def _check_applied(self, changed: StoredObject, applied: bool) -> StoredObject | None:
+        if applied:
             return changed
-        self.resisting.add(changed.uid)
+        self.reverted_uids.add(changed.uid)
         return None
 
-    def _lets_go(self, item: Stored, user: User, name: str, options: JsonObject) -> bool:
+    def _admit_deletion(self, item: StoredObject, user: RequestUser, name: str, options: JsonObject) -> bool:
         route, admission = self._route(item), self.verbs.admission
         if route is None or not admission.is_configured:
             return True
         resource = route.kind.resource
-        attempt = Attempt("DELETE", resource, "", item.key.namespace, name, user, False, options)
+        attributes = AdmissionAttributes("DELETE", resource, "", item.key.namespace, name, user, False, options)
 
-        def ask() -> bool:
-            change = Change(None, self.verbs.conversion.read(route.kind, item).rendered(resource.api_version))
-            admission.mutate_deletion(attempt, change)
-            admission.validate(attempt, change)
+        def admit() -> bool:
+            objects = AdmissionObjects(
+                None, self.verbs.converter.from_storage(route.kind, item).to_wire(resource.api_version)
+            )
+            admission.mutate_deletion(attributes, objects)
+            admission.validate(attributes, objects)
             return True
 
-        return self._made(item, ask) is not None
+        return self._try_request(item, admit) is not None
 
-    def _made(self, item: Stored, request: Callable[[], T]) -> T | None:
-        if item.uid in self.resisting:
+    def _try_request(self, item: StoredObject, request: Callable[[], T]) -> T | None:
+        if item.uid in self.reverted_uids:
             return None
         try:
             return request()
-        except NeedsCall as needed:
-            calls = {call.key: call for call in needed.calls}
-            asked = self.asked.setdefault(item.uid, set())
-            asked.add(tuple(calls))
-            if len(asked) <= _PATIENCE:
-                self._needed |= calls
+        except PendingWebhook as pending:
+            calls = {call.key: call for call in pending.calls}
+            rounds = self.webhook_rounds.setdefault(item.uid, set())
+            rounds.add(tuple(calls))
+            if len(rounds) <= _MAX_WEBHOOK_ROUNDS:
+                self._pending_calls |= calls
         except ApiError as error:
-            if error.code == 501 and item.uid not in self._told:
-                self._told.add(item.uid)
-                self._refusal = self._refusal or error
+            if error.code == 501 and item.uid not in self._reported_uids:
+                self._reported_uids.add(item.uid)
+                self._unsupported_error = self._unsupported_error or error
         return None
 
 

@@ -15,23 +15,23 @@ from steersman.client.transport import HttpRequest
 from steersman.errors import ApiError
 from steersman.meta import ApiResource
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.access.authorization import User
-from steersman_testing.apiserver.admission.chain import Admission
-from steersman_testing.apiserver.admission.webhooks import Attempt, Change
-from steersman_testing.apiserver.definitions.conversion import Conversion
+from steersman_testing.apiserver.access.authorization import RequestUser
+from steersman_testing.apiserver.admission.chain import AdmissionChain
+from steersman_testing.apiserver.admission.webhooks import AdmissionAttributes, AdmissionObjects
+from steersman_testing.apiserver.definitions.conversion import VersionConverter
 from steersman_testing.apiserver.kinds import NAMESPACE
-from steersman_testing.apiserver.listing import encode_list, page_of
+from steersman_testing.apiserver.lists import encode_list, list_page
 from steersman_testing.apiserver.options import delete_options
-from steersman_testing.apiserver.requests.negotiation import wants_metadata
+from steersman_testing.apiserver.requests.negotiation import negotiate_metadata
 from steersman_testing.apiserver.requests.routes import Route
-from steersman_testing.apiserver.storage import Storage, Stored
-from steersman_testing.apiserver.values import JsonObject, map_at
-from steersman_testing.apiserver.writes import JOBS, Propagation, Writer
+from steersman_testing.apiserver.storage import Storage, StoredObject
+from steersman_testing.apiserver.values import JsonObject, get_object
+from steersman_testing.apiserver.writes import JOBS, DeletionPropagation, StorageWriter
 
-FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
-_IMMORTAL = ("default", "kube-public", "kube-system")
-_OPTIONS = ("gracePeriodSeconds", "preconditions", "orphanDependents", "propagationPolicy")
-_RETURNS_THE_DELETED = {
+INITIAL_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+_UNDELETABLE_NAMESPACES = ("default", "kube-public", "kube-system")
+_DELETE_OPTION_FIELDS = ("gracePeriodSeconds", "preconditions", "orphanDependents", "propagationPolicy")
+_RETURNS_DELETED_OBJECT = {
     "Pod",
     "Service",
     "ServiceAccount",
@@ -40,113 +40,113 @@ _RETURNS_THE_DELETED = {
     "ResourceQuota",
     "StorageClass",
 }
-_ORPHANS = (
+_ORPHAN_WARNING = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or "
     "set propagationPolicy=Orphan to suppress this warning"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Deletion:
+class DeletionHandler:
     """Carries out deletions. Every method raises ApiError as the real server would refuse."""
 
     storage: Storage
-    writer: Writer
-    conversion: Conversion
-    admission: Admission
+    writer: StorageWriter
+    converter: VersionConverter
+    admission: AdmissionChain
 
-    def delete(self, route: Route, request: HttpRequest, user: User) -> tuple[int, bytes]:
+    def delete(self, route: Route, request: HttpRequest, user: RequestUser) -> tuple[int, bytes]:
         """Deletes an object, or marks it; the answer's code and body."""
         options = delete_options(request)
         kind = route.kind
         found = self.storage.get(kind.collection, route.key)
         if found is None:
             raise failures.not_found(kind.resource, route.name)
-        old = self.conversion.read(kind, found)
+        old = self.converter.from_storage(kind, found)
         self._warn(route, options)
         self._admit(route, old, options, user)
-        left, gone = self.remove(old, {**options, "dryRun": "All"})
-        if gone and (kind.custom or kind.resource.kind not in _RETURNS_THE_DELETED):
+        remaining, is_removed = self.remove(old, {**options, "dryRun": "All"})
+        if is_removed and (kind.is_custom or kind.resource.kind not in _RETURNS_DELETED_OBJECT):
             self.remove(old, options)
             return 200, _deleted_status(kind.resource, old)
         # All that can be refused comes before anything is stored; what will be left may be converted by a webhook.
-        partial = wants_metadata(request)
-        self.conversion.read(kind, left)
-        left = self.conversion.read(kind, self.remove(old, options)[0])
-        return 200, left.encoded(kind.resource.api_version, partial=partial)
+        partial = negotiate_metadata(request)
+        self.converter.from_storage(kind, remaining)
+        remaining = self.converter.from_storage(kind, self.remove(old, options)[0])
+        return 200, remaining.to_json(kind.resource.api_version, partial=partial)
 
-    def delete_collection(self, route: Route, request: HttpRequest, user: User) -> bytes:
+    def delete_collection(self, route: Route, request: HttpRequest, user: RequestUser) -> bytes:
         """Deletes the objects that the query selects, up to the first that is refused; the list of all of them."""
         options = delete_options(request)
-        partial = wants_metadata(request, listed=True)
+        partial = negotiate_metadata(request, is_list=True)
         self._warn(route, options)
-        chosen, meta = page_of(self.storage, route, request.query, self.conversion)
-        refused: ApiError | None = None
-        admitted: list[Stored] = []
-        for stored in chosen:
+        items, meta = list_page(self.storage, route, request.query, self.converter)
+        first_error: ApiError | None = None
+        admitted: list[StoredObject] = []
+        for stored in items:
             # All are asked about before the first goes: webhooks answer while nothing has changed yet.
             try:
                 self._admit(route, stored, options, user)
             except ApiError as error:
-                refused = error
+                first_error = error
                 break
             admitted.append(stored)
         for stored in admitted:
             self.remove(stored, options)
-        if refused is not None:
-            raise refused
-        return encode_list(route.kind, chosen, meta, partial=partial)
+        if first_error is not None:
+            raise first_error
+        return encode_list(route.kind, items, meta, partial=partial)
 
-    def check_preconditions(self, resource: ApiResource, old: Stored, options: JsonObject) -> None:
+    def check_preconditions(self, resource: ApiResource, old: StoredObject, options: JsonObject) -> None:
         """Refuses a deletion whose preconditions do not hold."""
-        preconditions = map_at(options, "preconditions")
+        preconditions = get_object(options, "preconditions")
         for field, name, found in (("UID", "uid", old.uid), ("ResourceVersion", "resourceVersion", str(old.version))):
-            wanted = preconditions.get(name)
-            if wanted is None or wanted == found:
+            expected = preconditions.get(name)
+            if expected is None or expected == found:
                 continue
             if resource == NAMESPACE:
-                because = f"Precondition failed: {field} in precondition: {wanted}, {field} in object meta: {found}"
-                raise failures.conflict(resource, old.key.name, because)
-            raise failures.precondition_failed(resource, old.key.name, field, wanted, found)
+                reason = f"Precondition failed: {field} in precondition: {expected}, {field} in object meta: {found}"
+                raise failures.conflict(resource, old.key.name, reason)
+            raise failures.precondition_failed(resource, old.key.name, field, expected, found)
 
-    def remove(self, old: Stored, options: Mapping[str, Any]) -> tuple[Stored, bool]:
+    def remove(self, old: StoredObject, options: Mapping[str, Any]) -> tuple[StoredObject, bool]:
         """Deletes ``old`` as the DeleteOptions say; tells whether it is gone."""
-        propagation: Propagation | None = options.get("propagationPolicy") or None
+        propagation: DeletionPropagation | None = options.get("propagationPolicy") or None
         grace = options.get("gracePeriodSeconds")
         dry_run = bool(options.get("dryRun"))
         seconds = None if grace is None else int(grace)
-        return self.writer.delete(old.origin or old, propagation, grace=seconds, dry_run=dry_run)
+        return self.writer.delete(old.storage_form or old, propagation, grace=seconds, dry_run=dry_run)
 
     def _warn(self, route: Route, options: JsonObject) -> None:
         if route.kind.collection == JOBS and not options.get("propagationPolicy"):
-            self.admission.warnings.append(_ORPHANS)
+            self.admission.warnings.append(_ORPHAN_WARNING)
 
-    def _admit(self, route: Route, old: Stored, options: JsonObject, user: User) -> None:
+    def _admit(self, route: Route, old: StoredObject, options: JsonObject, user: RequestUser) -> None:
         """Whether ``old`` may go: preconditions, the NamespaceLifecycle admission plugin, the webhooks."""
         resource, name = route.kind.resource, old.key.name
         self.check_preconditions(resource, old, options)
-        if resource == NAMESPACE and name in _IMMORTAL:
+        if resource == NAMESPACE and name in _UNDELETABLE_NAMESPACES:
             raise failures.forbidden(resource, name, "this namespace may not be deleted")
         if not self.admission.is_configured:
             return
-        told = {k: options[k] for k in _OPTIONS if options.get(k) is not None}
+        delete_options = {k: options[k] for k in _DELETE_OPTION_FIELDS if options.get(k) is not None}
         dry_run = bool(options.get("dryRun"))
         if dry_run:
-            told["dryRun"] = ["All"]
+            delete_options["dryRun"] = ["All"]
         namespace = route.namespace
         if resource == NAMESPACE:
-            told.setdefault("preconditions", {"uid": old.uid})
+            delete_options.setdefault("preconditions", {"uid": old.uid})
             # A Namespace is in itself.
             namespace = name
-        attempt = Attempt("DELETE", resource, "", namespace, route.name, user, dry_run, told)
-        change = Change(None, old.rendered(resource.api_version))
-        self.admission.mutate_deletion(attempt, change)
-        self.admission.validate(attempt, change)
+        attributes = AdmissionAttributes("DELETE", resource, "", namespace, route.name, user, dry_run, delete_options)
+        objects = AdmissionObjects(None, old.to_wire(resource.api_version))
+        self.admission.mutate_deletion(attributes, objects)
+        self.admission.validate(attributes, objects)
 
 
-def _deleted_status(resource: ApiResource, old: Stored) -> bytes:
+def _deleted_status(resource: ApiResource, old: StoredObject) -> bytes:
     details: JsonObject = {"name": old.key.name, "kind": resource.plural, "uid": old.uid}
     if resource.group:
         details["group"] = resource.group
-    answer = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-    return msgspec.json.encode(answer)
+    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+    return msgspec.json.encode(status)

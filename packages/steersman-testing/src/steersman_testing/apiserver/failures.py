@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from steersman.errors import ApiError, Status, StatusCause, StatusDetails, error_from_status
+from steersman.errors import ApiError, ApiStatus, StatusCause, StatusDetails, error_from_status
 from steersman.meta import ApiResource
-from steersman_cel.errors import refused_here as refused_here
+from steersman_cel.errors import not_implemented as not_implemented
 
 
 class FieldError(NamedTuple):
@@ -23,35 +23,35 @@ class FieldError(NamedTuple):
     text: str
 
 
-def required(path: str, detail: str = "") -> FieldError:
+def required_value(path: str, detail: str = "") -> FieldError:
     return FieldError(path, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
 
 
 def invalid_value(path: str, value: Any, detail: str, *, reason: str = "FieldValueInvalid") -> FieldError:
-    return FieldError(path, reason, f"Invalid value: {shown(value)}: {detail}")
+    return FieldError(path, reason, f"Invalid value: {format_value(value)}: {detail}")
 
 
 def forbidden_field(path: str, detail: str) -> FieldError:
     return FieldError(path, "FieldValueForbidden", f"Forbidden: {detail}")
 
 
-def duplicate(path: str, value: Any) -> FieldError:
-    return FieldError(path, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
+def duplicate_value(path: str, value: Any) -> FieldError:
+    return FieldError(path, "FieldValueDuplicate", f"Duplicate value: {format_value(value)}")
 
 
-def unsupported(path: str, value: Any, supported: Iterable[str]) -> FieldError:
-    listed = ", ".join(shown(s) for s in supported)
+def unsupported_value(path: str, value: Any, supported: Iterable[str]) -> FieldError:
+    listed = ", ".join(format_value(s) for s in supported)
     return FieldError(
-        path, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {listed}"
+        path, "FieldValueNotSupported", f"Unsupported value: {format_value(value)}: supported values: {listed}"
     )
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as Go prints it in a field error: quoted text, plain numbers, JSON for the rest."""
     return msgspec.json.encode(value, enc_hook=float).decode()
 
 
-def qualified(resource: ApiResource) -> str:
+def qualified_resource(resource: ApiResource) -> str:
     """``deployments.apps``, or ``pods`` for the core group."""
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
 
@@ -61,7 +61,7 @@ def _failure(
 ) -> ApiError:
     group, kind = (resource.group, resource.plural) if resource else ("", "")
     return error_from_status(
-        Status(
+        ApiStatus(
             message=message,
             reason=reason,
             code=code,
@@ -71,12 +71,12 @@ def _failure(
 
 
 def not_found(resource: ApiResource, name: str) -> ApiError:
-    return _failure(404, "NotFound", f'{qualified(resource)} "{name}" not found', resource, name)
+    return _failure(404, "NotFound", f'{qualified_resource(resource)} "{name}" not found', resource, name)
 
 
 def unknown_path() -> ApiError:
     """No such group or path; the real server answers with plain text, see ``server``."""
-    return error_from_status(Status(message="404 page not found", reason="NotFound", code=404))
+    return error_from_status(ApiStatus(message="404 page not found", reason="NotFound", code=404))
 
 
 def unknown_resource() -> ApiError:
@@ -85,33 +85,33 @@ def unknown_resource() -> ApiError:
 
 
 def already_exists(resource: ApiResource, name: str) -> ApiError:
-    message = f'{qualified(resource)} "{name}" already exists'
+    message = f'{qualified_resource(resource)} "{name}" already exists'
     return _failure(409, "AlreadyExists", message, resource, name)
 
 
-def conflict(resource: ApiResource, name: str, because: str) -> ApiError:
-    message = f'Operation cannot be fulfilled on {qualified(resource)} "{name}": {because}'
+def conflict(resource: ApiResource, name: str, reason: str) -> ApiError:
+    message = f'Operation cannot be fulfilled on {qualified_resource(resource)} "{name}": {reason}'
     return _failure(409, "Conflict", message, resource, name)
 
 
-def modified(resource: ApiResource, name: str) -> ApiError:
-    because = "the object has been modified; please apply your changes to the latest version and try again"
-    return conflict(resource, name, because)
+def object_modified(resource: ApiResource, name: str) -> ApiError:
+    reason = "the object has been modified; please apply your changes to the latest version and try again"
+    return conflict(resource, name, reason)
 
 
-def precondition_failed(resource: ApiResource, name: str, field: str, wanted: str, found: str) -> ApiError:
+def precondition_failed(resource: ApiResource, name: str, field: str, expected: str, found: str) -> ApiError:
     """A delete's precondition does not hold; ``field`` is ``UID`` or ``ResourceVersion``."""
     guess = "deleted and then recreated" if field == "UID" else "modified"
     # The kind, not the plural, stands here: so does it in the real server's rest.BeforeDelete.
-    named = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    kind_name = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     message = (
-        f'Operation cannot be fulfilled on {named} "{name}": the {field} in the precondition ({wanted}) does not '
+        f'Operation cannot be fulfilled on {kind_name} "{name}": the {field} in the precondition ({expected}) does not '
         f"match the {field} in record ({found}). The object might have been {guess}"
     )
     return _failure(409, "Conflict", message, resource, name, kind=resource.kind)
 
 
-def unbound(resource: ApiResource, name: str, uid: str) -> ApiError:
+def token_binding_conflict(resource: ApiResource, name: str, uid: str) -> ApiError:
     """A token is to be bound to an object whose UID is not ``uid``."""
     message = (
         f'Operation cannot be fulfilled on {resource.kind} "{name}": the UID in the bound object reference ({uid}) '
@@ -127,30 +127,30 @@ def apply_conflict(causes: Sequence[StatusCause], message: str) -> ApiError:
 def invalid(resource: ApiResource, name: str, errors: Iterable[FieldError]) -> ApiError:
     found = list(errors)
     # The same complaint twice is one line, yet two causes.
-    listed = list(dict.fromkeys(f"{e.path}: {e.text}" for e in found))
-    text = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
+    messages = list(dict.fromkeys(f"{e.path}: {e.text}" for e in found))
+    text = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     causes = tuple(StatusCause(field=e.path, message=e.text, reason=e.reason) for e in found)
     message = f'{kind} "{name}" is invalid: {text}'
     return _failure(422, "Invalid", message, resource, name, kind=resource.kind, causes=causes)
 
 
-def invalid_patch(patched: Any, because: str) -> ApiError:
+def invalid_patch(patched: Any, reason: str) -> ApiError:
     """A patch makes something that is no object of the kind; ``patched`` is what it makes."""
-    error = invalid_value("patch", shown(patched), because)
+    error = invalid_value("patch", format_value(patched), reason)
     return invalid(ApiResource("", "", "", ""), "", [error])
 
 
-def rejected_patch() -> ApiError:
+def inapplicable_patch() -> ApiError:
     """A JSON patch does not fit the object."""
     return _failure(422, "Invalid", "the server rejected our request due to an error in our request")
 
 
 def bad_request(message: str) -> ApiError:
-    return error_from_status(Status(message=message, reason="BadRequest", code=400))
+    return error_from_status(ApiStatus(message=message, reason="BadRequest", code=400))
 
 
-def nameless(name: str) -> ApiError:
+def missing_name(name: str) -> ApiError:
     """The object in the body has no name; that on the URL is ``name``."""
     return bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
 
@@ -160,19 +160,19 @@ def body_too_large(limit: int) -> ApiError:
     return _failure(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
 
 
-def forbidden(resource: ApiResource, name: str, because: str, causes: Sequence[StatusCause] = ()) -> ApiError:
+def forbidden(resource: ApiResource, name: str, reason: str, causes: Sequence[StatusCause] = ()) -> ApiError:
     """Without a name it is about the collection, without a plural about no resource at all."""
-    subject = f'{qualified(resource)} "{name}" is ' if name else f"{qualified(resource)} is "
-    message = f"{subject if resource.plural else ''}forbidden: {because}"
+    subject = f'{qualified_resource(resource)} "{name}" is ' if name else f"{qualified_resource(resource)} is "
+    message = f"{subject if resource.plural else ''}forbidden: {reason}"
     return _failure(403, "Forbidden", message, resource, name, causes=tuple(causes) or None)
 
 
 def unauthorized() -> ApiError:
     """Nobody knows the bearer token."""
-    return error_from_status(Status(message="Unauthorized", reason="Unauthorized", code=401))
+    return error_from_status(ApiStatus(message="Unauthorized", reason="Unauthorized", code=401))
 
 
-def terminating(namespace: str) -> StatusCause:
+def namespace_terminating(namespace: str) -> StatusCause:
     """Why nothing can be created in a namespace that is being deleted."""
     return StatusCause(
         reason="NamespaceTerminating",
@@ -186,7 +186,7 @@ def invalid_options(kind: str, field: str, text: str, reason: str = "FieldValueN
     message = f'{kind}.meta.k8s.io "" is invalid: {field}: {text}'
     cause = StatusCause(field=field, message=text, reason=reason)
     return error_from_status(
-        Status(
+        ApiStatus(
             message=message,
             reason="Invalid",
             code=422,
@@ -205,7 +205,7 @@ def method_not_allowed(resource: ApiResource | None = None, verb: str = "") -> A
     """The verb does not fit the path; custom resources name themselves."""
     message = "the server does not allow this method on the requested resource"
     if resource is not None:
-        message = f'{verb} is not supported on resources of kind "{qualified(resource)}"'
+        message = f'{verb} is not supported on resources of kind "{qualified_resource(resource)}"'
     return _failure(405, "MethodNotAllowed", message)
 
 
@@ -213,7 +213,7 @@ def unsupported_media_type(accepted: Iterable[str]) -> ApiError:
     message = (
         f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
     )
-    return error_from_status(Status(message=message, reason="UnsupportedMediaType", code=415))
+    return error_from_status(ApiStatus(message=message, reason="UnsupportedMediaType", code=415))
 
 
 def not_acceptable() -> ApiError:
@@ -222,24 +222,24 @@ def not_acceptable() -> ApiError:
     return _failure(406, "NotAcceptable", message)
 
 
-def too_old(wanted: int, oldest: int) -> ApiError:
+def resource_version_too_old(requested: int, oldest: int) -> ApiError:
     return error_from_status(
-        Status(message=f"too old resource version: {wanted} ({oldest})", reason="Expired", code=410)
+        ApiStatus(message=f"too old resource version: {requested} ({oldest})", reason="Expired", code=410)
     )
 
 
-def continue_expired() -> ApiError:
+def continue_token_expired() -> ApiError:
     message = (
         "The provided continue parameter is too old to display a consistent list result. You can start a new list "
         "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
         "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
         "modified, or deleted between the time the first chunk was returned and now may show up in the list."
     )
-    return error_from_status(Status(message=message, reason="Expired", code=410))
+    return error_from_status(ApiStatus(message=message, reason="Expired", code=410))
 
 
-def too_large_version(wanted: int, current: int) -> ApiError:
-    message = f"Too large resource version: {wanted}, current: {current}"
+def resource_version_too_large(requested: int, current: int) -> ApiError:
+    message = f"Too large resource version: {requested}, current: {current}"
     cause = StatusCause(message="Too large resource version", reason="ResourceVersionTooLarge")
     return _failure(504, "Timeout", f"Timeout: {message}", causes=(cause,), retry_after_seconds=1)
 
@@ -249,21 +249,21 @@ def internal(message: str) -> ApiError:
     return _failure(500, "InternalError", text, causes=(StatusCause(message=message),))
 
 
-def disruption_refused(cause: StatusCause, retry_after: int = 0) -> ApiError:
+def eviction_blocked(cause: StatusCause, retry_after: int = 0) -> ApiError:
     """A PodDisruptionBudget forbids an eviction; ``retry_after`` in seconds."""
     message = "Cannot evict pod as it would violate the pod's disruption budget."
     return _failure(429, "TooManyRequests", message, causes=(cause,), retry_after_seconds=retry_after)
 
 
-def denied(message: str, status: Mapping[str, Any]) -> ApiError:
+def webhook_denied(message: str, status: Mapping[str, Any]) -> ApiError:
     """An admission webhook says no; ``status``, in wire form, is what it says of code, reason and details."""
     code = status.get("code", 0)
-    told = status.get("details")
-    details = msgspec.convert(told, StatusDetails) if told is not None else None
-    refusal = Status(message=message, reason=status.get("reason", ""), code=max(code, 400), details=details)
-    return error_from_status(refusal)
+    status_details = status.get("details")
+    details = msgspec.convert(status_details, StatusDetails) if status_details is not None else None
+    error_status = ApiStatus(message=message, reason=status.get("reason", ""), code=max(code, 400), details=details)
+    return error_from_status(error_status)
 
 
-def untyped(message: str) -> ApiError:
+def unclassified_error(message: str) -> ApiError:
     """An error that the server does not classify: 500 without a reason."""
-    return error_from_status(Status(message=message, code=500))
+    return error_from_status(ApiStatus(message=message, code=500))

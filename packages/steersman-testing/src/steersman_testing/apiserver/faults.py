@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from steersman.client.transport import HttpRequest
-from steersman.errors import ApiError, ConnectionFailed, Status, error_from_status
+from steersman.errors import ApiError, ApiStatus, ConnectionFailed, error_from_status
 
-Predicate = Callable[[HttpRequest], bool]
-Failure = ApiError | ConnectionFailed
-Moment = Literal["before", "after"]
+RequestMatcher = Callable[[HttpRequest], bool]
+InjectedFailure = ApiError | ConnectionFailed
+FaultTiming = Literal["before", "after"]
 
 _REASONS = {
     409: ("Conflict", "the object has been modified; please apply your changes to the latest version and try again"),
@@ -23,42 +23,42 @@ _REASONS = {
 }
 
 
-def matching(method: str = "", path: str = "") -> Predicate:
+def matching(method: str = "", path: str = "") -> RequestMatcher:
     """Requests of ``method`` whose path contains ``path``; empty means any."""
     return lambda request: (not method or request.method == method) and path in request.path
 
 
-def failure_for(code: int) -> ApiError:
+def error_for_status(code: int) -> ApiError:
     """The API server's refusal with an HTTP status code, such as 409 or 503."""
     reason, message = _REASONS.get(code, ("", f"HTTP {code}"))
-    return error_from_status(Status(message=message, reason=reason, code=code))
+    return error_from_status(ApiStatus(message=message, reason=reason, code=code))
 
 
 @dataclass(slots=True)
-class _Planned:
-    matches: Predicate
-    failure: Failure
-    moment: Moment
-    left: int
+class _PlannedFault:
+    matches: RequestMatcher
+    failure: InjectedFailure
+    timing: FaultTiming
+    remaining: int
 
 
 @dataclass(slots=True)
 class Faults:
     """What is planned to go wrong."""
 
-    _planned: list[_Planned] = field(default_factory=list[_Planned])
+    _planned: list[_PlannedFault] = field(default_factory=list[_PlannedFault])
 
-    def plan(self, matches: Predicate, failure: Failure, moment: Moment, times: int) -> None:
+    def inject(self, matches: RequestMatcher, failure: InjectedFailure, timing: FaultTiming, times: int) -> None:
         """Lets the next ``times`` requests that match fail."""
-        self._planned.append(_Planned(matches, failure, moment, times))
+        self._planned.append(_PlannedFault(matches, failure, timing, times))
 
-    def take(self, request: HttpRequest) -> tuple[Failure | None, Failure | None]:
+    def take_matching(self, request: HttpRequest) -> tuple[InjectedFailure | None, InjectedFailure | None]:
         """What is to be raised before and after carrying out ``request``."""
-        for planned in self._planned:
-            if not planned.matches(request):
+        for fault in self._planned:
+            if not fault.matches(request):
                 continue
-            planned.left -= 1
-            if planned.left <= 0:
-                self._planned.remove(planned)
-            return (planned.failure, None) if planned.moment == "before" else (None, planned.failure)
+            fault.remaining -= 1
+            if fault.remaining <= 0:
+                self._planned.remove(fault)
+            return (fault.failure, None) if fault.timing == "before" else (None, fault.failure)
         return None, None

@@ -32,9 +32,9 @@ DEFINITIONS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 class ScalePaths(NamedTuple):
     """Where a kind's scale subresource finds its numbers; ``selector`` may be empty."""
 
-    spec: str
-    status: str
-    selector: str = ""
+    spec_replicas_path: str
+    status_replicas_path: str
+    label_selector_path: str = ""
 
 
 class Column(NamedTuple):
@@ -49,7 +49,7 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Versions:
+class CustomResourceVersions:
     """What the versions of a custom resource have in common.
 
     Attributes:
@@ -61,7 +61,7 @@ class Versions:
     """
 
     definition: str
-    storage: str
+    storage_version: str
     schemas: Mapping[str, JsonObject]
     conversion: JsonObject
     terminating: bool = False
@@ -70,7 +70,7 @@ class Versions:
 _VERSION_NAME = re.compile(r"v(?P<major>\d+)(?:(?P<stage>alpha|beta)(?P<minor>\d+))?")
 
 
-def version_rank(version: str) -> tuple[int, int, int, str]:
+def version_sort_key(version: str) -> tuple[int, int, int, str]:
     """Sorts the most stable and newest version first."""
     found = _VERSION_NAME.fullmatch(version)
     if found is None:
@@ -79,7 +79,7 @@ def version_rank(version: str) -> tuple[int, int, int, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class ServedKind:
     """One kind in one version.
 
     Attributes:
@@ -116,22 +116,22 @@ class Kind:
     create_on_update: bool = False
     schema: JsonObject | None = None
     has_rules: bool = False
-    dear_rules: bool = False
+    has_expensive_rules: bool = False
     storage_version: str = ""
-    fields: tuple[str, ...] = ()
-    custom: bool = False
+    selectable_fields: tuple[str, ...] = ()
+    is_custom: bool = False
     singular: str = ""
     short_names: tuple[str, ...] = ()
     list_kind: str = ""
     categories: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
-    versions: Versions | None = None
-    deprecation: str = ""
-    kept_in: GroupResource | None = None
+    versions: CustomResourceVersions | None = None
+    deprecation_warning: str = ""
+    storage_collection: GroupResource | None = None
     collection: GroupResource = field(init=False)
 
     def __post_init__(self) -> None:
-        collection = self.kept_in or GroupResource(self.resource.group, self.resource.plural)
+        collection = self.storage_collection or GroupResource(self.resource.group, self.resource.plural)
         object.__setattr__(self, "collection", collection)
 
 
@@ -176,8 +176,8 @@ admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration validatingwebhook
 apiextensions.k8s.io/v1  CustomResourceDefinition  customresourcedefinitions  SG
 """
 
-_SCALED = ("Deployment", "ReplicaSet", "StatefulSet")
-_SELECTABLE: dict[str, tuple[str, ...]] = {
+_SCALABLE_KINDS = ("Deployment", "ReplicaSet", "StatefulSet")
+_SELECTABLE_FIELDS: dict[str, tuple[str, ...]] = {
     "Pod": ("spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "status.phase", "status.podIP"),
     "Secret": ("type",),
     "Node": ("spec.unschedulable",),
@@ -199,36 +199,40 @@ _CREATED_ON_UPDATE = {
 }
 
 
-_REFERENCE = ("apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid")
-_SELECTABLE_OF_EVENTS: dict[str, tuple[str, ...]] = {
-    "": (*(f"involvedObject.{n}" for n in _REFERENCE), "reason", "reportingComponent", "source", "type"),
-    "events.k8s.io": (*(f"regarding.{n}" for n in _REFERENCE), "reason", "reportingController", "type"),
+_REFERENCE_FIELDS = ("apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid")
+_SELECTABLE_EVENT_FIELDS: dict[str, tuple[str, ...]] = {
+    "": (*(f"involvedObject.{n}" for n in _REFERENCE_FIELDS), "reason", "reportingComponent", "source", "type"),
+    "events.k8s.io": (*(f"regarding.{n}" for n in _REFERENCE_FIELDS), "reason", "reportingController", "type"),
 }
 _EVENTS = GroupResource("", "events")
 
 
-def _builtin_kinds() -> Iterator[Kind]:
+def _builtin_kinds() -> Iterator[ServedKind]:
     for line in _BUILTIN.strip().splitlines()[1:]:
         api_version, name, plural, flags = line.split()
         group, _, version = api_version.rpartition("/")
-        yield Kind(
+        yield ServedKind(
             resource=ApiResource(group, version, name, plural, "N" in flags),
             shape=BuiltinShape((name,)),
             has_status="S" in flags,
-            scale=ScalePaths(".spec.replicas", ".status.replicas", ".spec.selector") if name in _SCALED else None,
+            scale=ScalePaths(".spec.replicas", ".status.replicas", ".spec.selector")
+            if name in _SCALABLE_KINDS
+            else None,
             has_generation="G" in flags,
             unconditional_update=name not in {"CustomResourceDefinition", "Lease", "PodDisruptionBudget"},
             create_on_update=name in _CREATED_ON_UPDATE,
             storage_version=version,
-            fields=_SELECTABLE_OF_EVENTS[group] if name == "Event" else _SELECTABLE.get(name, ()),
-            kept_in=_EVENTS if name == "Event" else None,
+            selectable_fields=_SELECTABLE_EVENT_FIELDS[group]
+            if name == "Event"
+            else _SELECTABLE_FIELDS.get(name, ()),
+            storage_collection=_EVENTS if name == "Event" else None,
             singular=name.lower(),
         )
 
 
-def registered_kind(resource: ApiResource) -> Kind:
+def schemaless_kind(resource: ApiResource) -> ServedKind:
     """A kind of which only the names are known: no schema; status is a subresource, as with nearly all kinds."""
-    return Kind(
+    return ServedKind(
         resource=resource,
         shape=RegisteredShape(),
         has_status=True,
@@ -242,13 +246,13 @@ def registered_kind(resource: ApiResource) -> Kind:
 class KindRegistry:
     """All kinds that are served. Begins with the built-in ones."""
 
-    _by_path: dict[tuple[str, str, str], Kind] = field(default_factory=dict[tuple[str, str, str], Kind])
+    _by_path: dict[tuple[str, str, str], ServedKind] = field(default_factory=dict[tuple[str, str, str], ServedKind])
 
     def __post_init__(self) -> None:
         for kind in _builtin_kinds():
             self.add(kind)
 
-    def add(self, kind: Kind) -> None:
+    def add(self, kind: ServedKind) -> None:
         """Serves ``kind``, in place of a former one of the same name and version."""
         self._by_path[kind.resource.group, kind.resource.version, kind.resource.plural] = kind
 
@@ -256,21 +260,21 @@ class KindRegistry:
         """Serves ``collection`` no more, in any version."""
         self._by_path = {p: k for p, k in self._by_path.items() if k.collection != collection}
 
-    def find(self, group: str, version: str, plural: str) -> Kind | None:
+    def find(self, group: str, version: str, plural: str) -> ServedKind | None:
         """The kind that is served under these names."""
         return self._by_path.get((group, version, plural))
 
-    def of(self, collection: GroupResource) -> Kind | None:
+    def find_by_collection(self, collection: GroupResource) -> ServedKind | None:
         """Some version of ``collection``, the stored one where it is served."""
         found = [k for k in self._by_path.values() if k.collection == collection]
         return next((k for k in found if k.resource.version == k.storage_version), found[0] if found else None)
 
-    def named(self, api_version: str, kind: str) -> Kind | None:
+    def find_by_gvk(self, api_version: str, kind: str) -> ServedKind | None:
         """The kind with these ``apiVersion`` and ``kind``."""
         return next(
             (k for k in self if k.resource.api_version == api_version and k.resource.kind == kind),
             None,
         )
 
-    def __iter__(self) -> Iterator[Kind]:
+    def __iter__(self) -> Iterator[ServedKind]:
         return iter(self._by_path.values())

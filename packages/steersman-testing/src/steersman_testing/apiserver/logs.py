@@ -12,19 +12,19 @@ from dataclasses import dataclass, field
 from steersman.meta import ApiResource, ObjectKey
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.failures import FieldError, forbidden_field, invalid_value
-from steersman_testing.apiserver.go_values import WrongType, time_text
-from steersman_testing.apiserver.requests.parameters import number
+from steersman_testing.apiserver.go_values import UnmarshalTypeError, canonical_time
+from steersman_testing.apiserver.requests.parameters import int_parameter
 from steersman_testing.apiserver.requests.routes import Route
-from steersman_testing.apiserver.storage import Stored
-from steersman_testing.apiserver.values import list_at, map_at
+from steersman_testing.apiserver.storage import StoredObject
+from steersman_testing.apiserver.values import get_array, get_object
 
-_OPTIONS = ApiResource("", "v1", "PodLogOptions", "")
+_LOG_OPTIONS = ApiResource("", "v1", "PodLogOptions", "")
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
-_POSITIVE = ("limitBytes", "sinceSeconds")
+_POSITIVE_OPTIONS = ("limitBytes", "sinceSeconds")
 
 
 @dataclass(frozen=True, slots=True)
-class Logs:
+class PodLogs:
     """What the containers of pods have written.
 
     Attributes:
@@ -33,40 +33,42 @@ class Logs:
 
     lines: dict[ObjectKey, Sequence[str]] = field(default_factory=dict[ObjectKey, Sequence[str]])
 
-    def read(self, route: Route, pod: Stored, query: Mapping[str, str]) -> list[str] | None:
+    def select_lines(self, route: Route, pod: StoredObject, query: Mapping[str, str]) -> list[str] | None:
         """The lines of ``pod`` that ``query`` asks for; None where there is no log, since the pod has no node.
 
         Raises:
             ApiError: 400 or 422, it asks for what cannot be; 501, for the log of a container that runs, which no test
                 has written.
         """
-        _check(route.name, query)
+        _check_options(route.name, query)
         _check_container(route.name, pod, query.get("container", ""))
         lines = self.lines.get(route.key)
         if lines is None:
-            if map_at(pod.object, "spec").get("nodeName"):
-                raise failures.refused_here("the log of a pod that has a node, unless the test writes it: see logs")
+            if get_object(pod.object, "spec").get("nodeName"):
+                raise failures.not_implemented(
+                    "the log of a pod that has a node, unless the test writes it: see logs"
+                )
             return None
-        last = number(query, "tailLines")
-        return list(lines) if last is None else list(lines)[len(lines) - min(last, len(lines)) :]
+        tail_lines = int_parameter(query, "tailLines")
+        return list(lines) if tail_lines is None else list(lines)[len(lines) - min(tail_lines, len(lines)) :]
 
 
-def _check(name: str, query: Mapping[str, str]) -> None:
-    errors = list(_errors(query))
+def _check_options(name: str, query: Mapping[str, str]) -> None:
+    errors = list(_option_errors(query))
     if errors:
-        raise failures.invalid(_OPTIONS, name, errors)
+        raise failures.invalid(_LOG_OPTIONS, name, errors)
 
 
-def _errors(query: Mapping[str, str]) -> Iterator[FieldError]:
+def _option_errors(query: Mapping[str, str]) -> Iterator[FieldError]:
     if "sinceTime" in query:
         try:
-            time_text(query["sinceTime"])
-        except WrongType as error:
+            canonical_time(query["sinceTime"])
+        except UnmarshalTypeError as error:
             raise failures.bad_request(str(error)) from None
-    found = {n: number(query, n) for n in ("tailLines", *_POSITIVE)}
-    if (last := found["tailLines"]) is not None and last < 0:
-        yield invalid_value("tailLines", last, "must be greater than or equal to 0")
-    for field_name in _POSITIVE:
+    found = {n: int_parameter(query, n) for n in ("tailLines", *_POSITIVE_OPTIONS)}
+    if (tail_lines := found["tailLines"]) is not None and tail_lines < 0:
+        yield invalid_value("tailLines", tail_lines, "must be greater than or equal to 0")
+    for field_name in _POSITIVE_OPTIONS:
         if (value := found[field_name]) is not None and value < 1:
             yield invalid_value(field_name, value, "must be greater than 0")
     if "sinceTime" in query and "sinceSeconds" in query:
@@ -75,12 +77,12 @@ def _errors(query: Mapping[str, str]) -> Iterator[FieldError]:
         yield forbidden_field("stream", "may not be specified")
 
 
-def _check_container(name: str, pod: Stored, asked: str) -> None:
-    spec = map_at(pod.object, "spec")
-    names: list[str] = [c["name"] for group in _CONTAINERS for c in list_at(spec, group)]
-    if asked and asked not in names:
-        raise failures.bad_request(f"container {asked} is not valid for pod {name}")
-    if not asked and len(names) > 1:
+def _check_container(name: str, pod: StoredObject, container: str) -> None:
+    spec = get_object(pod.object, "spec")
+    names: list[str] = [c["name"] for group in _CONTAINERS for c in get_array(spec, group)]
+    if container and container not in names:
+        raise failures.bad_request(f"container {container} is not valid for pod {name}")
+    if not container and len(names) > 1:
         choice = " ".join(names)
         text = f"a container name must be specified for pod {name}, choose one of: [{choice}]"
         raise failures.bad_request(text)

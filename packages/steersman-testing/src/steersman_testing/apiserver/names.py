@@ -7,49 +7,51 @@ from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any
 
-from steersman_cel.names import (
-    LABEL_TEXT,
-    LABEL_VALUE_TEXT,
-    SUBDOMAIN_TEXT,
-    is_label,
+from steersman_cel.name_validation import (
+    DNS1123_LABEL_ERROR,
+    DNS1123_SUBDOMAIN_ERROR,
+    LABEL_VALUE_ERROR,
+    dns1123_label_error,
+    is_dns1123_label,
+    is_dns1123_subdomain,
     is_label_value,
-    is_subdomain,
-    key_problems,
-    lower_label_problem,
+    label_key_errors,
 )
-from steersman_testing.apiserver.failures import FieldError, forbidden_field, invalid_value, required
+from steersman_testing.apiserver.failures import FieldError, forbidden_field, invalid_value, required_value
 from steersman_testing.apiserver.values import JsonObject, is_list, is_map
 
 # No vowels, and nothing that is easily mistaken: k8s.io/apimachinery/pkg/util/rand.
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-_LONGEST_GENERATED = 63
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_MAX_GENERATED_LENGTH = 63
 _SUFFIX_LENGTH = 5
 
-_LARGEST_ANNOTATIONS = 256 * 1024
+_MAX_ANNOTATIONS_BYTES = 256 * 1024
 _STANDARD_FINALIZERS = {"kubernetes", "orphan", "foregroundDeletion"}
-_LABEL_NAMED = {"Namespace", "Service"}
-_FREELY_NAMED = {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
+_DNS_LABEL_KINDS = {"Namespace", "Service"}
+_PATH_SEGMENT_KINDS = {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}
 
 
-def generate(prefix: str, random: Random) -> str:
+def generate_name(prefix: str, random: Random) -> str:
     """A name from ``metadata.generateName``."""
-    return prefix[: _LONGEST_GENERATED - _SUFFIX_LENGTH] + "".join(random.choices(_ALPHABET, k=_SUFFIX_LENGTH))
+    return prefix[: _MAX_GENERATED_LENGTH - _SUFFIX_LENGTH] + "".join(
+        random.choices(_SUFFIX_ALPHABET, k=_SUFFIX_LENGTH)
+    )
 
 
-def check_metadata(kind: str, metadata: JsonObject, *, custom: bool) -> Iterator[FieldError]:
+def validate_metadata(kind: str, metadata: JsonObject, *, custom: bool) -> Iterator[FieldError]:
     """What is wrong with the name, labels, annotations, finalizers and owner references of an object."""
     if prefix := metadata.get("generateName"):
         # A prefix may end with what a name may not.
-        yield from _check_name(kind, re.sub("-$", "a", prefix), "metadata.generateName", prefix)
-    yield from _check_name(kind, metadata.get("name", ""))
-    yield from check_labels(metadata.get("labels"))
-    yield from check_annotations(metadata.get("annotations"))
+        yield from _name_errors(kind, re.sub("-$", "a", prefix), "metadata.generateName", prefix)
+    yield from _name_errors(kind, metadata.get("name", ""))
+    yield from validate_labels(metadata.get("labels"))
+    yield from validate_annotations(metadata.get("annotations"))
     yield from finalizer_errors(metadata.get("finalizers") or (), "metadata.finalizers", custom=custom)
-    yield from _check_owners(metadata.get("ownerReferences"))
+    yield from _owner_reference_errors(metadata.get("ownerReferences"))
 
 
 def finalizer_errors(
-    finalizers: Iterable[str], path: str, *, custom: bool = False, exact: bool = False
+    finalizers: Iterable[str], path: str, *, custom: bool = False, indexed_paths: bool = False
 ) -> Iterator[FieldError]:
     """What is wrong with the names of ``finalizers``.
 
@@ -59,50 +61,54 @@ def finalizer_errors(
         exact: whether the list of a namespace's spec is meant, which tells the position of each mistake.
     """
     for position, finalizer in enumerate(finalizers):
-        place = f"{path}[{position}]"
-        yield from key_errors(finalizer, place if exact else path)
+        item_path = f"{path}[{position}]"
+        yield from key_errors(finalizer, item_path if indexed_paths else path)
         if not custom and "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             text = "name is neither a standard finalizer name nor is it fully qualified"
-            yield invalid_value(place, finalizer, text)
+            yield invalid_value(item_path, finalizer, text)
 
 
-def _check_name(kind: str, name: str, path: str = "metadata.name", sent: str = "") -> Iterator[FieldError]:
+def _name_errors(kind: str, name: str, path: str = "metadata.name", sent: str = "") -> Iterator[FieldError]:
     """What is wrong with ``name``; refusals show ``sent`` where that is another text."""
     if not name:
-        yield required(path, "name or generateName is required")
-    elif kind in _FREELY_NAMED:
+        yield required_value(path, "name or generateName is required")
+    elif kind in _PATH_SEGMENT_KINDS:
         if name in (".", ".."):
             yield invalid_value(path, sent or name, f"may not be '{name}'")
         elif "/" in name or "%" in name:
             yield invalid_value(path, sent or name, f"may not contain '{'/' if '/' in name else '%'}'")
     else:
-        labelled = kind in _LABEL_NAMED
-        fits, text, longest = (is_label, LABEL_TEXT, 63) if labelled else (is_subdomain, SUBDOMAIN_TEXT, 253)
-        if len(name) > longest:
-            yield invalid_value(path, sent or name, f"must be no more than {longest} characters")
-        if not fits(name):
-            problem = "must not contain dots" if labelled and "." in name else text
+        is_dns_label = kind in _DNS_LABEL_KINDS
+        is_valid, text, max_length = (
+            (is_dns1123_label, DNS1123_LABEL_ERROR, 63)
+            if is_dns_label
+            else (is_dns1123_subdomain, DNS1123_SUBDOMAIN_ERROR, 253)
+        )
+        if len(name) > max_length:
+            yield invalid_value(path, sent or name, f"must be no more than {max_length} characters")
+        if not is_valid(name):
+            problem = "must not contain dots" if is_dns_label and "." in name else text
             yield invalid_value(path, sent or name, problem)
 
 
 def label_error(path: str, value: str) -> FieldError | None:
     """Why ``value``, at ``path``, is no RFC 1123 label; None where it is one."""
-    problem = lower_label_problem(value)
+    problem = dns1123_label_error(value)
     return invalid_value(path, value, problem) if problem else None
 
 
-def check_annotations(annotations: Any) -> Iterator[FieldError]:
+def validate_annotations(annotations: Any) -> Iterator[FieldError]:
     """What is wrong with the keys of annotations, and with their size together."""
     if not is_map(annotations):
         return
     for key in annotations:
         yield from key_errors(key.lower(), "metadata.annotations")
-    if sum(len(k.encode()) + len(str(v).encode()) for k, v in annotations.items()) > _LARGEST_ANNOTATIONS:
-        text = f"Too long: may not be more than {_LARGEST_ANNOTATIONS} bytes"
+    if sum(len(k.encode()) + len(str(v).encode()) for k, v in annotations.items()) > _MAX_ANNOTATIONS_BYTES:
+        text = f"Too long: may not be more than {_MAX_ANNOTATIONS_BYTES} bytes"
         yield FieldError("metadata.annotations", "FieldValueTooLong", text)
 
 
-def check_labels(labels: Any) -> Iterator[FieldError]:
+def validate_labels(labels: Any) -> Iterator[FieldError]:
     """What is wrong with the keys and values of labels."""
     if not is_map(labels):
         return
@@ -114,17 +120,17 @@ def check_labels(labels: Any) -> Iterator[FieldError]:
         if len(value) > 63:
             yield invalid_value("metadata.labels", value, "must be no more than 63 bytes")
         if not is_label_value(value):
-            yield invalid_value("metadata.labels", value, LABEL_VALUE_TEXT)
+            yield invalid_value("metadata.labels", value, LABEL_VALUE_ERROR)
 
 
 def key_errors(key: str, path: str) -> Iterator[FieldError]:
     """What is wrong with ``key``, which stands at ``path``, as the key of a label or the name of a finalizer."""
     noun = "label key" if path == "metadata.labels" else "qualified name"
-    for problem in key_problems(key, noun):
+    for problem in label_key_errors(key, noun):
         yield invalid_value(path, key, problem)
 
 
-def _check_owners(owners: Any) -> Iterator[FieldError]:
+def _owner_reference_errors(owners: Any) -> Iterator[FieldError]:
     if not is_list(owners):
         return
     controllers: list[str] = []
@@ -147,7 +153,7 @@ def _check_owners(owners: Any) -> Iterator[FieldError]:
         yield invalid_value("metadata.ownerReferences", owners, text)
 
 
-def check_finalizers(old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
+def validate_finalizer_update(old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
     """No finalizer may be added to an object that is being deleted."""
     if "deletionTimestamp" not in old:
         return

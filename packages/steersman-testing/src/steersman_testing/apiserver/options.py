@@ -11,18 +11,18 @@ from typing import Any
 from steersman.client.transport import HttpRequest
 from steersman.errors import ApiError
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.access.authorization import User
-from steersman_testing.apiserver.failures import shown
-from steersman_testing.apiserver.fields.ownership import UNNAMED
-from steersman_testing.apiserver.requests.bodies import decode_options
+from steersman_testing.apiserver.access.authorization import RequestUser
+from steersman_testing.apiserver.failures import format_value
+from steersman_testing.apiserver.fields.managed_fields import DEFAULT_FIELD_MANAGER
+from steersman_testing.apiserver.requests.bodies import decode_delete_options
 from steersman_testing.apiserver.requests.media import APPLY, media_type
-from steersman_testing.apiserver.requests.parameters import flag, number
+from steersman_testing.apiserver.requests.parameters import bool_parameter, int_parameter
 from steersman_testing.apiserver.values import JsonObject
 
-_KINDS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
-_LONGEST_MANAGER = 128
-_VALIDATIONS = ("Ignore", "Strict", "Warn")
-_POLICIES = ("Foreground", "Background", "Orphan")
+_OPTIONS_KINDS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
+_MAX_MANAGER_BYTES = 128
+_FIELD_VALIDATIONS = ("Ignore", "Strict", "Warn")
+_PROPAGATION_POLICIES = ("Foreground", "Background", "Orphan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class WriteOptions:
     manager: str
     force: bool
     dry_run: bool
-    validation: str
-    user: User
+    field_validation: str
+    user: RequestUser
 
     @staticmethod
-    def of(request: HttpRequest, user: User) -> WriteOptions:
+    def of(request: HttpRequest, user: RequestUser) -> WriteOptions:
         """What ``request`` says.
 
         Raises:
@@ -46,30 +46,30 @@ class WriteOptions:
         query = request.query
         return WriteOptions(
             manager=query.get("fieldManager", ""),
-            force=flag(query, "force"),
+            force=bool_parameter(query, "force"),
             dry_run="dryRun" in query,
-            validation=query.get("fieldValidation", ""),
+            field_validation=query.get("fieldValidation", ""),
             user=user,
         )
 
     @property
-    def writer(self) -> str:
+    def effective_manager(self) -> str:
         """Who owns what is written."""
-        return self.manager or self.user.agent or UNNAMED
+        return self.manager or self.user.user_agent or DEFAULT_FIELD_MANAGER
 
     @property
     def strict(self) -> bool:
         """Whether unknown fields are refused."""
-        return self.validation == "Strict"
+        return self.field_validation == "Strict"
 
-    def wire(self) -> JsonObject:
+    def to_wire(self) -> JsonObject:
         """CreateOptions or UpdateOptions, as webhooks are told."""
-        told = {"dryRun": ["All"] if self.dry_run else None, "fieldManager": self.manager}
-        return {k: v for k, v in {**told, "fieldValidation": self.validation}.items() if v}
+        options = {"dryRun": ["All"] if self.dry_run else None, "fieldManager": self.manager}
+        return {k: v for k, v in {**options, "fieldValidation": self.field_validation}.items() if v}
 
 
 def _check(request: HttpRequest) -> None:
-    query, kind = request.query, _KINDS.get(request.method, "CreateOptions")
+    query, kind = request.query, _OPTIONS_KINDS.get(request.method, "CreateOptions")
     is_apply = request.method == "PATCH" and media_type(request) == APPLY
     if "force" in query and request.method == "PATCH" and not is_apply:
         text = "Forbidden: may not be specified for non-apply patch"
@@ -77,15 +77,15 @@ def _check(request: HttpRequest) -> None:
     _check_manager(kind, query.get("fieldManager", ""))
     _check_dry_run(kind, [query["dryRun"]] if "dryRun" in query else [])
     validation = query.get("fieldValidation", "")
-    if validation and validation not in _VALIDATIONS:
-        supported = ", ".join(f'"{v}"' for v in ("", *_VALIDATIONS))
+    if validation and validation not in _FIELD_VALIDATIONS:
+        supported = ", ".join(f'"{v}"' for v in ("", *_FIELD_VALIDATIONS))
         text = f'Unsupported value: "{validation}": supported values: {supported}'
         raise failures.invalid_options(kind, "fieldValidation", text)
 
 
 def _check_manager(kind: str, manager: str) -> None:
-    if len(manager) > _LONGEST_MANAGER:
-        text = f"Too long: may not be more than {_LONGEST_MANAGER} bytes"
+    if len(manager) > _MAX_MANAGER_BYTES:
+        text = f"Too long: may not be more than {_MAX_MANAGER_BYTES} bytes"
         raise failures.invalid_options(kind, "fieldManager", text, "FieldValueTooLong")
     if manager.isprintable():
         return
@@ -93,14 +93,14 @@ def _check_manager(kind: str, manager: str) -> None:
         if not character.isprintable():
             detail = f"invalid character U+{ord(character):04X} (at position {position})"
             # Go quotes it, and writes such characters another way than JSON.
-            told = shown(manager).replace("\\u00", "\\x")
-            text = f"Invalid value: {told}: {detail}"
+            quoted = format_value(manager).replace("\\u00", "\\x")
+            text = f"Invalid value: {quoted}: {detail}"
             raise failures.invalid_options(kind, "fieldManager", text, "FieldValueInvalid")
 
 
 def _check_dry_run(kind: str, values: list[str]) -> None:
     if any(v != "All" for v in values):
-        text = f'Unsupported value: {shown(values)}: supported values: "All"'
+        text = f'Unsupported value: {format_value(values)}: supported values: "All"'
         raise failures.invalid_options(kind, "dryRun", text)
 
 
@@ -110,10 +110,10 @@ def delete_options(request: HttpRequest) -> JsonObject:
     Raises:
         ApiError: 400, no DeleteOptions; 422, they make no sense.
     """
-    return checked_deletion(decode_options(request) if request.body else _from_query(request))
+    return validate_delete_options(decode_delete_options(request) if request.body else _options_from_query(request))
 
 
-def checked_deletion(options: JsonObject) -> JsonObject:
+def validate_delete_options(options: JsonObject) -> JsonObject:
     """DeleteOptions in wire form, of which older fields are told by newer ones.
 
     Raises:
@@ -123,29 +123,29 @@ def checked_deletion(options: JsonObject) -> JsonObject:
     policy = options.get("propagationPolicy")
     if options.get("orphanDependents") is not None:
         if policy:
-            raise _both(policy)
+            raise _conflicting_options(policy)
         # The older way to say it.
         options = {**options, "propagationPolicy": "Orphan" if options["orphanDependents"] else "Background"}
-    elif policy and policy not in _POLICIES:
-        supported = ", ".join(f'"{p}"' for p in (*_POLICIES, "nil"))
-        text = f"Unsupported value: {shown(policy)}: supported values: {supported}"
+    elif policy and policy not in _PROPAGATION_POLICIES:
+        supported = ", ".join(f'"{p}"' for p in (*_PROPAGATION_POLICIES, "nil"))
+        text = f"Unsupported value: {format_value(policy)}: supported values: {supported}"
         raise failures.invalid_options("DeleteOptions", "propagationPolicy", text)
     grace = options.get("gracePeriodSeconds")
     return {**options, "gracePeriodSeconds": 1} if grace is not None and grace < 0 else options
 
 
-def _from_query(request: HttpRequest) -> JsonObject:
+def _options_from_query(request: HttpRequest) -> JsonObject:
     query = request.query
-    options: JsonObject = {"gracePeriodSeconds": number(query, "gracePeriodSeconds")}
+    options: JsonObject = {"gracePeriodSeconds": int_parameter(query, "gracePeriodSeconds")}
     if query.get("propagationPolicy"):
         options["propagationPolicy"] = query["propagationPolicy"]
     if "dryRun" in query:
         options["dryRun"] = [query["dryRun"]]
     if "orphanDependents" in query:
-        options["orphanDependents"] = flag(query, "orphanDependents")
+        options["orphanDependents"] = bool_parameter(query, "orphanDependents")
     return options
 
 
-def _both(policy: Any) -> ApiError:
-    text = f"Invalid value: {shown(policy)}: orphanDependents and deletionPropagation cannot be both set"
+def _conflicting_options(policy: Any) -> ApiError:
+    text = f"Invalid value: {format_value(policy)}: orphanDependents and deletionPropagation cannot be both set"
     return failures.invalid_options("DeleteOptions", "propagationPolicy", text, "FieldValueInvalid")

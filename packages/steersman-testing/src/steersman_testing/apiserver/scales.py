@@ -16,138 +16,153 @@ from steersman.client.transport import HttpRequest
 from steersman.errors import ApiError
 from steersman.meta import ApiResource
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.access.authorization import User
-from steersman_testing.apiserver.admission.webhooks import Change
+from steersman_testing.apiserver.access.authorization import RequestUser
+from steersman_testing.apiserver.admission.webhooks import AdmissionObjects
 from steersman_testing.apiserver.failures import FieldError, invalid_value
-from steersman_testing.apiserver.fields.ownership import ManagerKey, Managers, as_read
-from steersman_testing.apiserver.fields.scaled import managers_of_scale, managers_of_scaled
-from steersman_testing.apiserver.fields.sets import Path
+from steersman_testing.apiserver.fields.field_paths import FieldPath
+from steersman_testing.apiserver.fields.managed_fields import ManagedFields, ManagerIdentifier, merged_on_read
+from steersman_testing.apiserver.fields.scale_managers import to_parent_managers, to_subresource_managers
 from steersman_testing.apiserver.fields.shapes import BuiltinShape
-from steersman_testing.apiserver.kinds import Kind
+from steersman_testing.apiserver.kinds import ServedKind
 from steersman_testing.apiserver.options import WriteOptions
-from steersman_testing.apiserver.requests.bodies import SCHEME, complete_from_url, decode_body
+from steersman_testing.apiserver.requests.bodies import SCHEME, decode_body, set_name_and_namespace
 from steersman_testing.apiserver.requests.routes import Route
-from steersman_testing.apiserver.requests.selectors import selector_text
-from steersman_testing.apiserver.storage import Stored
-from steersman_testing.apiserver.strategy import prepare_update, reread
-from steersman_testing.apiserver.values import JsonObject, clone, is_map, map_at, metadata, section
-from steersman_testing.apiserver.verbs import Verbs, attempt_of, patched
+from steersman_testing.apiserver.requests.selectors import label_selector_text
+from steersman_testing.apiserver.storage import StoredObject
+from steersman_testing.apiserver.strategy import prepare_for_update, redecode
+from steersman_testing.apiserver.values import JsonObject, clone, ensure_map, ensure_metadata, get_object, is_map
+from steersman_testing.apiserver.verbs import Verbs, admission_attributes, apply_patch
 
-_SCALE = Kind(resource=ApiResource("autoscaling", "v1", "Scale", "scale"), shape=BuiltinShape(("Scale",)))
+_SCALE_KIND = ServedKind(resource=ApiResource("autoscaling", "v1", "Scale", "scale"), shape=BuiltinShape(("Scale",)))
 # What a patch finds where a custom resource does not have the field, and must not leave there.
-_NO_NUMBER = -(2**31)
+_MISSING_REPLICAS = -(2**31)
 
 
 @dataclass(frozen=True, slots=True)
-class Scales:
+class ScaleHandler:
     """Answers requests to scale; every method raises ApiError as the real server would refuse."""
 
     verbs: Verbs
 
     def read(self, route: Route) -> bytes:
         """The scale of an object, as JSON."""
-        return _encoded(self.verbs.get(route), route.kind)
+        return _encode_scale(self.verbs.get(route), route.kind)
 
-    def write(self, route: Route, request: HttpRequest, user: User) -> bytes:
+    def write(self, route: Route, request: HttpRequest, user: RequestUser) -> bytes:
         """Changes how many replicas an object asks for; the scale as it is then, as JSON."""
         kind, options = route.kind, WriteOptions.of(request, user)
-        sent = self._replacement(route, request, options) if request.method == "PUT" else None
+        scale = self._decode_put(route, request, options) if request.method == "PUT" else None
         old = self.verbs.get(route)
-        before = _scale(old, kind, missing=_NO_NUMBER)
-        if sent is None:
-            sent = self._patched(route, request, options, before)
-            _check_patched_uid(route, sent, old)
-        elif uid := metadata(sent).get("uid"):
+        old_scale = _scale_of(old, kind, missing=_MISSING_REPLICAS)
+        if scale is None:
+            scale = self._decode_patch(route, request, options, old_scale)
+            _check_patched_uid(route, scale, old)
+        elif uid := ensure_metadata(scale).get("uid"):
             self.verbs.check_uid(route, old, uid)
-        attempt, admission = attempt_of(route, "UPDATE", options, route.name, _SCALE.resource), self.verbs.admission
-        sent = admission.mutate(attempt, Change(sent, before), clone)
-        self.verbs.check_sent_version(route, old, metadata(sent))
-        obj = _with_replicas(old, kind, map_at(sent, "spec").get("replicas") or 0)
-        obj = prepare_update(kind, old.object, reread(kind, obj), "")
-        managers = self._managers(kind, options, old, before, sent)
-        draft = Stored(old.collection, old.key, obj, managers, old.version)
-        admission.validate(attempt, Change(_scale(draft, kind), before))
-        return _encoded(self.verbs.keep(kind, old, obj, managers, dry_run=options.dry_run), kind)
+        attributes, admission = (
+            admission_attributes(route, "UPDATE", options, route.name, _SCALE_KIND.resource),
+            self.verbs.admission,
+        )
+        scale = admission.mutate(attributes, AdmissionObjects(scale, old_scale), clone)
+        self.verbs.check_resource_version(route, old, ensure_metadata(scale))
+        obj = _with_replicas(old, kind, get_object(scale, "spec").get("replicas") or 0)
+        obj = prepare_for_update(kind, old.object, redecode(kind, obj), "")
+        managers = self._updated_managers(kind, options, old, old_scale, scale)
+        candidate = StoredObject(old.collection, old.key, obj, managers, old.version)
+        admission.validate(attributes, AdmissionObjects(_scale_of(candidate, kind), old_scale))
+        return _encode_scale(self.verbs.store_update(kind, old, obj, managers, dry_run=options.dry_run), kind)
 
-    def _managers(
-        self, kind: Kind, options: WriteOptions, old: Stored, before: JsonObject, sent: JsonObject
-    ) -> Managers:
+    def _updated_managers(
+        self, kind: ServedKind, options: WriteOptions, old: StoredObject, old_scale: JsonObject, scale: JsonObject
+    ) -> ManagedFields:
         """The managers of the object after ``sent`` was written in place of ``before``, scales both."""
-        former, place = as_read(old.managers), partial(self._place, kind)
-        owned = managers_of_scale(former, place)
-        if owned:
+        previous, replicas_path = merged_on_read(old.managers), partial(self._replicas_path, kind)
+        scale_managers = to_subresource_managers(previous, replicas_path)
+        if scale_managers:
             # A number that nobody owns stays so: see skipNonApplied in apimachinery's managedfields.
-            manager = ManagerKey(options.writer, "Update", "scale")
+            manager = ManagerIdentifier(options.effective_manager, "Update", "scale")
             now = self.verbs.writer.timestamp()
-            owned = self.verbs.own(_SCALE, manager, owned, _number(before), _number(sent), now=now)
-        return managers_of_scaled(former, owned, kind.resource.api_version, place)
+            scale_managers = self.verbs.update_managers(
+                _SCALE_KIND, manager, scale_managers, _owned_fields(old_scale), _owned_fields(scale), now=now
+            )
+        return to_parent_managers(previous, scale_managers, kind.resource.api_version, replicas_path)
 
-    def _place(self, kind: Kind, api_version: str) -> Path | None:
+    def _replicas_path(self, kind: ServedKind, api_version: str) -> FieldPath | None:
         group, _, version = api_version.rpartition("/")
         found = self.verbs.kinds.find(group, version, kind.resource.plural)
-        return None if found is None or found.scale is None else tuple(f"f:{n}" for n in _path(found.scale.spec))
+        return (
+            None
+            if found is None or found.scale is None
+            else tuple(f"f:{n}" for n in _path_segments(found.scale.spec_replicas_path))
+        )
 
-    def _replacement(self, route: Route, request: HttpRequest, options: WriteOptions) -> JsonObject:
+    def _decode_put(self, route: Route, request: HttpRequest, options: WriteOptions) -> JsonObject:
         try:
-            sent = self.verbs.incoming.decoded(_SCALE, request, options, name=route.name)
+            scale = self.verbs.body_decoder.decode_unchecked(_SCALE_KIND, request, options, name=route.name)
         except ApiError as error:
-            if not route.kind.custom or error.code != 400:
+            if not route.kind.is_custom or error.code != 400:
                 raise
             # The server of custom resources cannot name what it failed to read.
             raise failures.bad_request(f"no kind is registered for the type v1.Scale in {SCHEME}") from None
-        complete_from_url(metadata(sent), route.name, route.namespace)
-        return sent
+        set_name_and_namespace(ensure_metadata(scale), route.name, route.namespace)
+        return scale
 
-    def _patched(self, route: Route, request: HttpRequest, options: WriteOptions, before: JsonObject) -> JsonObject:
-        body = patched(before, decode_body(request), request, route.kind)
-        incoming = self.verbs.incoming
-        sent = incoming.read(_SCALE, body, "patch", options, name=route.name, namespace=route.namespace)
-        if map_at(sent, "spec").get("replicas") == _NO_NUMBER and route.kind.scale is not None:
-            raise failures.bad_request(f'the spec replicas field "{route.kind.scale.spec}" cannot be empty')
-        return sent
+    def _decode_patch(
+        self, route: Route, request: HttpRequest, options: WriteOptions, old_scale: JsonObject
+    ) -> JsonObject:
+        body = apply_patch(old_scale, decode_body(request), request, route.kind)
+        body_decoder = self.verbs.body_decoder
+        scale = body_decoder.decode_patched(
+            _SCALE_KIND, body, "patch", options, name=route.name, namespace=route.namespace
+        )
+        if get_object(scale, "spec").get("replicas") == _MISSING_REPLICAS and route.kind.scale is not None:
+            raise failures.bad_request(
+                f'the spec replicas field "{route.kind.scale.spec_replicas_path}" cannot be empty'
+            )
+        return scale
 
 
-def _check_patched_uid(route: Route, sent: JsonObject, old: Stored) -> None:
-    uid = metadata(sent).get("uid")
-    if uid and uid != old.uid and not route.kind.custom:
+def _check_patched_uid(route: Route, scale: JsonObject, old: StoredObject) -> None:
+    uid = ensure_metadata(scale).get("uid")
+    if uid and uid != old.uid and not route.kind.is_custom:
         resource = route.kind.resource._replace(plural=f"{route.kind.resource.plural}/scale")
-        because = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
-        raise failures.conflict(resource, route.name, because)
+        reason = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old.uid}"
+        raise failures.conflict(resource, route.name, reason)
 
 
-def _with_replicas(old: Stored, kind: Kind, replicas: int) -> JsonObject:
+def _with_replicas(old: StoredObject, kind: ServedKind, replicas: int) -> JsonObject:
     """The object of ``old``, asking for ``replicas``. Raises ApiError: 422, less than none."""
     assert kind.scale is not None
     if replicas < 0:
-        raise _negative(kind, old.key.name, replicas)
+        raise _negative_replicas_error(kind, old.key.name, replicas)
     obj: JsonObject = clone(old.object)
-    *parents, last = _path(kind.scale.spec)
-    place = obj
+    *parents, last = _path_segments(kind.scale.spec_replicas_path)
+    parent = obj
     for name in parents:
-        place = section(place, name)
-    place[last] = replicas
+        parent = ensure_map(parent, name)
+    parent[last] = replicas
     return obj
 
 
-def _number(scale: JsonObject) -> JsonObject:
+def _owned_fields(scale: JsonObject) -> JsonObject:
     """What of a scale can be owned; none at all is what Go leaves out."""
-    replicas = map_at(scale, "spec").get("replicas")
+    replicas = get_object(scale, "spec").get("replicas")
     return {"spec": {"replicas": replicas} if replicas else {}}
 
 
-def _path(path: str) -> list[str]:
+def _path_segments(path: str) -> list[str]:
     return path.lstrip(".").split(".")
 
 
-def _at(obj: JsonObject, path: str) -> Any:
-    *parents, last = _path(path)
-    place = obj
+def _value_at(obj: JsonObject, path: str) -> Any:
+    *parents, last = _path_segments(path)
+    parent = obj
     for name in parents:
-        place = map_at(place, name)
-    return place.get(last)
+        parent = get_object(parent, name)
+    return parent.get(last)
 
 
-def _scale(stored: Stored, kind: Kind, *, missing: int | None = None) -> JsonObject:
+def _scale_of(stored: StoredObject, kind: ServedKind, *, missing: int | None = None) -> JsonObject:
     """``autoscaling/v1 Scale`` of an object.
 
     Args:
@@ -158,33 +173,33 @@ def _scale(stored: Stored, kind: Kind, *, missing: int | None = None) -> JsonObj
     """
     paths = kind.scale
     assert paths is not None
-    replicas = _at(stored.object, paths.spec)
+    replicas = _value_at(stored.object, paths.spec_replicas_path)
     if replicas is None and missing is None:
-        raise failures.internal(f'the spec replicas field "{paths.spec}" does not exist')
-    wanted = missing if replicas is None else replicas
+        raise failures.internal(f'the spec replicas field "{paths.spec_replicas_path}" does not exist')
+    spec_replicas = missing if replicas is None else replicas
     meta = stored.object["metadata"]
-    status: JsonObject = {"replicas": _at(stored.object, paths.status) or 0}
-    selector = _at(stored.object, paths.selector) if paths.selector else None
+    status: JsonObject = {"replicas": _value_at(stored.object, paths.status_replicas_path) or 0}
+    selector = _value_at(stored.object, paths.label_selector_path) if paths.label_selector_path else None
     if selector:
-        status["selector"] = selector_text(selector) if is_map(selector) else selector
+        status["selector"] = label_selector_text(selector) if is_map(selector) else selector
     names = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     return {
-        "kind": _SCALE.resource.kind,
-        "apiVersion": _SCALE.resource.api_version,
+        "kind": _SCALE_KIND.resource.kind,
+        "apiVersion": _SCALE_KIND.resource.api_version,
         "metadata": {n: meta[n] for n in names if n in meta},
         # None at all is what Go leaves out.
-        "spec": {"replicas": wanted} if wanted else {},
+        "spec": {"replicas": spec_replicas} if spec_replicas else {},
         "status": status,
     }
 
 
-def _encoded(stored: Stored, kind: Kind) -> bytes:
-    return msgspec.json.encode(_scale(stored, kind))
+def _encode_scale(stored: StoredObject, kind: ServedKind) -> bytes:
+    return msgspec.json.encode(_scale_of(stored, kind))
 
 
-def _negative(kind: Kind, name: str, replicas: int) -> ApiError:
-    if kind.custom and kind.scale is not None:
-        error = invalid_value(kind.scale.spec, replicas, "should be a non-negative integer")
+def _negative_replicas_error(kind: ServedKind, name: str, replicas: int) -> ApiError:
+    if kind.is_custom and kind.scale is not None:
+        error = invalid_value(kind.scale.spec_replicas_path, replicas, "should be a non-negative integer")
         return failures.invalid(kind.resource, name, [error])
     error: FieldError = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
-    return failures.invalid(_SCALE.resource, name, [error])
+    return failures.invalid(_SCALE_KIND.resource, name, [error])

@@ -14,48 +14,48 @@ from msgspec import structs
 
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
 from steersman.crd import definitions
-from steersman.errors import ApiError, ConnectionFailed, Status, error_from_status
+from steersman.errors import ApiError, ApiStatus, ConnectionFailed, error_from_status
 from steersman.meta import ApiResource, Object, ObjectKey, to_builtins
-from steersman.meta.declaration import is_declared
+from steersman.meta.custom_resource import is_decorated
 from steersman.observability.runtime import Runtime
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.access.authorization import (
-    ADMINISTRATOR,
+    ADMIN_USER,
     Authorizer,
-    User,
-    impersonated,
+    RequestUser,
+    impersonated_user,
 )
-from steersman_testing.apiserver.access.grants import RoleLike, granting
-from steersman_testing.apiserver.access.impersonation import Impersonated
+from steersman_testing.apiserver.access.impersonation import ImpersonatedUser
 from steersman_testing.apiserver.access.reviews import Reviews
-from steersman_testing.apiserver.access.tokens import Tokens
-from steersman_testing.apiserver.admission.allocation import Allocator
-from steersman_testing.apiserver.admission.chain import Admission
-from steersman_testing.apiserver.aggregation import Aggregation
-from steersman_testing.apiserver.callouts import Callouts, Handler
-from steersman_testing.apiserver.collector import Collector
+from steersman_testing.apiserver.access.role_grants import RoleOrManifest, role_manifests
+from steersman_testing.apiserver.access.tokens import TokenAuthenticator
+from steersman_testing.apiserver.admission.allocation import ServiceAllocator
+from steersman_testing.apiserver.admission.chain import AdmissionChain
+from steersman_testing.apiserver.aggregation import ClusterRoleAggregator
+from steersman_testing.apiserver.body_decoder import BodyDecoder
 from steersman_testing.apiserver.controller_requests import ControllerRequests
+from steersman_testing.apiserver.controllers import ControllerRunner, R, SectionRunner, run_section
 from steersman_testing.apiserver.definitions.controller import DefinitionController
-from steersman_testing.apiserver.definitions.conversion import Conversion
-from steersman_testing.apiserver.deletion import FIRST_NAMESPACES, Deletion
+from steersman_testing.apiserver.definitions.conversion import VersionConverter
+from steersman_testing.apiserver.deletion import INITIAL_NAMESPACES, DeletionHandler
 from steersman_testing.apiserver.dispatch import Dispatcher, is_watch
-from steersman_testing.apiserver.faults import Failure, Faults, Moment, Predicate, failure_for
-from steersman_testing.apiserver.incoming import Incoming
-from steersman_testing.apiserver.kinds import DEFINITIONS, GroupResource, KindRegistry, registered_kind
+from steersman_testing.apiserver.faults import Faults, FaultTiming, InjectedFailure, RequestMatcher, error_for_status
+from steersman_testing.apiserver.garbage_collector import GarbageCollector
+from steersman_testing.apiserver.kinds import DEFINITIONS, GroupResource, KindRegistry, schemaless_kind
 from steersman_testing.apiserver.requests.media import APPLY
 from steersman_testing.apiserver.requests.routes import find_route
-from steersman_testing.apiserver.settling import R, Runner, Settling, run
-from steersman_testing.apiserver.storage import Event, Storage, Stored
-from steersman_testing.apiserver.subresources import Subresources
-from steersman_testing.apiserver.transports import UserTransport, each, unbroken
+from steersman_testing.apiserver.storage import Storage, StorageEvent, StoredObject
+from steersman_testing.apiserver.subresources import SubresourceHandler
+from steersman_testing.apiserver.transports import AuthenticatedTransport, encode_lines, watch_lines
 from steersman_testing.apiserver.values import JsonObject
 from steersman_testing.apiserver.verbs import Verbs
-from steersman_testing.apiserver.watching import Watch, encode_status
-from steersman_testing.apiserver.writes import Writer
+from steersman_testing.apiserver.watches import Watch, encode_status
+from steersman_testing.apiserver.webhook_calls import WebhookCaller, WebhookHandler
+from steersman_testing.apiserver.writes import StorageWriter
 
 T = TypeVar("T", bound=Object)
 # Each test has a server of its own, and all have the same kinds.
-_definitions = lru_cache(maxsize=128)(definitions)
+_cached_definitions = lru_cache(maxsize=128)(definitions)
 
 
 class InMemoryApiServer:
@@ -83,111 +83,123 @@ class InMemoryApiServer:
     def __init__(
         self, runtime: Runtime | None = None, *, controllers: bool = True, service_addresses: str = "10.0.0.0/24"
     ) -> None:
-        self._callouts = Callouts(runtime or Runtime())
-        self._runtime = self._callouts.runtime
-        self._controllers = controllers
+        self._webhook_caller = WebhookCaller(runtime or Runtime())
+        self._runtime = self._webhook_caller.runtime
+        self._run_controllers = controllers
         self._kinds = KindRegistry()
         self._storage = Storage()
-        self._conversion = Conversion(self._callouts)
-        self._writer = Writer(self._storage, self._runtime, self._after_write)
-        self._definitions = DefinitionController(self._storage, self._writer, self._kinds)
-        self._authorizer = Authorizer(self._storage, aggregates=controllers)
-        self.refused = self._authorizer.refused
-        self._admission = Admission(self._storage, self._kinds, self._callouts)
+        self._converter = VersionConverter(self._webhook_caller)
+        self._writer = StorageWriter(self._storage, self._runtime, self._after_write)
+        self._definition_controller = DefinitionController(self._storage, self._writer, self._kinds)
+        self._authorizer = Authorizer(self._storage, aggregate_roles=controllers)
+        self.rbac_denials = self._authorizer.denials
+        self._admission = AdmissionChain(self._storage, self._kinds, self._webhook_caller)
         self._verbs = Verbs(
             self._storage,
             self._kinds,
             self._writer,
             self._runtime,
-            self._conversion,
+            self._converter,
             self._authorizer,
             self._admission,
-            Incoming(self._kinds, self._admission.warnings),
-            Allocator(self._storage, self._runtime.random, ip_network(service_addresses)),
+            BodyDecoder(self._kinds, self._admission.warnings),
+            ServiceAllocator(self._storage, self._runtime.random, ip_network(service_addresses)),
         )
-        requests = ControllerRequests(self._verbs)
-        self._collector = Collector(self._storage, self._kinds, requests)
-        aggregation = Aggregation(self._storage, requests)
-        self._settling = Settling(
-            self._storage, self._callouts, self._definitions, requests, controllers, aggregation, self._collector
+        controller_requests = ControllerRequests(self._verbs)
+        self._garbage_collector = GarbageCollector(self._storage, self._kinds, controller_requests)
+        aggregator = ClusterRoleAggregator(self._storage, controller_requests)
+        self._controller_runner = ControllerRunner(
+            self._storage,
+            self._webhook_caller,
+            self._definition_controller,
+            controller_requests,
+            controllers,
+            aggregator,
+            self._garbage_collector,
         )
-        self._deletion = Deletion(self._storage, self._writer, self._conversion, self._admission)
-        self._tokens = Tokens(self._storage, self._runtime.clock)
-        self._subresources = Subresources(self._verbs, self._deletion, self._tokens)
-        self.reviews = Reviews(self._tokens, self._authorizer, self._writer.timestamp, self._verbs.incoming)
-        self.logs = self._subresources.logs.lines
-        self._dispatcher = Dispatcher(self._verbs, self._deletion, self._subresources, self.reviews)
+        self._deletion_handler = DeletionHandler(self._storage, self._writer, self._converter, self._admission)
+        self._token_authenticator = TokenAuthenticator(self._storage, self._runtime.clock)
+        self._subresources = SubresourceHandler(self._verbs, self._deletion_handler, self._token_authenticator)
+        self.reviews = Reviews(
+            self._token_authenticator, self._authorizer, self._writer.timestamp, self._verbs.body_decoder
+        )
+        self.pod_logs = self._subresources.pod_logs.lines
+        self._dispatcher = Dispatcher(self._verbs, self._deletion_handler, self._subresources, self.reviews)
         self._faults = Faults()
         self.requests: list[HttpRequest] = []
-        for name in FIRST_NAMESPACES:
+        for name in INITIAL_NAMESPACES:
             self._load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "kube-apiserver")
 
     # The transport
 
     async def request(self, request: HttpRequest) -> HttpResponse:
         """Answers ``request``. Raises ConnectionFailed where ``fail_next`` asked for it."""
-        return await self._request(request, _administrator)
+        return await self._request_as(request, _admin_user)
 
-    async def trace(self, request: HttpRequest) -> tuple[HttpResponse, tuple[Event, ...]]:
+    async def request_with_events(self, request: HttpRequest) -> tuple[HttpResponse, tuple[StorageEvent, ...]]:
         """Answers ``request``, and says what it changed: only it, not what others changed meanwhile."""
-        changed: list[Event] = []
+        events: list[StorageEvent] = []
 
-        def noted(part: Callable[[], R]) -> R:
+        def record_events(part: Callable[[], R]) -> R:
             # Of each run: others change something while webhooks are waited for.
             before = self._storage.version
             try:
                 return part()
             finally:
-                changed.extend(self._storage.since(before))
+                events.extend(self._storage.events_since(before))
 
-        return await self._carry(request, _administrator, noted), tuple(changed)
+        return await self._execute(request, _admin_user, record_events), tuple(events)
 
-    async def _request(self, request: HttpRequest, identify: Callable[[], User]) -> HttpResponse:
-        return await self._carry(request, identify, run)
+    async def _request_as(self, request: HttpRequest, identify: Callable[[], RequestUser]) -> HttpResponse:
+        return await self._execute(request, identify, run_section)
 
-    async def _carry(self, request: HttpRequest, identify: Callable[[], User], runner: Runner) -> HttpResponse:
+    async def _execute(
+        self, request: HttpRequest, identify: Callable[[], RequestUser], runner: SectionRunner
+    ) -> HttpResponse:
         self.requests.append(request)
-        before, after = self._faults.take(request)
+        failure_before, failure_after = self._faults.take_matching(request)
         # Other tasks run while a request is on its way, and while its answer is.
         await asyncio.sleep(0)
-        if before is not None:
-            response = _failed(before)
+        if failure_before is not None:
+            response = _injected_response(failure_before)
         else:
-            response = await self._callouts.complete(lambda: runner(lambda: self._answer(request, identify)))
+            response = await self._webhook_caller.run(lambda: runner(lambda: self._handle(request, identify)))
             if request.method != "GET":
                 # After a refusal, too: of a collection, some may be gone.
                 try:
-                    await self._settling.complete(lambda: runner(self._settling.step))
+                    await self._controller_runner.run(
+                        lambda: runner(self._controller_runner.run_controllers_until_stable)
+                    )
                 except ApiError as error:
-                    response = refusal(error)
-        if after is not None:
-            response = _failed(after)
+                    response = error_response(error)
+        if failure_after is not None:
+            response = _injected_response(failure_after)
         await asyncio.sleep(0)
         return response
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Opens a watch. Raises ApiError and ConnectionFailed as a connection does."""
-        return self._stream(request, _administrator)
+        return self._stream(request, _admin_user)
 
     @asynccontextmanager
     async def _stream(
-        self, request: HttpRequest, identify: Callable[[], User]
+        self, request: HttpRequest, identify: Callable[[], RequestUser]
     ) -> AsyncGenerator[AsyncIterator[bytes], None]:
         self.requests.append(request)
-        before, after = self._faults.take(request)
+        failure_before, failure_after = self._faults.take_matching(request)
         await asyncio.sleep(0)
-        if failure := before or after:
+        if failure := failure_before or failure_after:
             raise failure
         user = identify()
         self._authorizer.check_request(user, request)
         route = find_route(request.path, self._kinds)
         if route.subresource:
-            yield each(self._subresources.stream(route, request, user))
+            yield encode_lines(self._subresources.stream(route, request, user))
             return
         if not is_watch(request):
-            raise failures.refused_here(f"streaming {request.path} without watch=true")
-        watch = Watch(self._storage, route, request, self._runtime, self._conversion)
-        async with aclosing(unbroken(watch, request)) as lines:
+            raise failures.not_implemented(f"streaming {request.path} without watch=true")
+        watch = Watch(self._storage, route, request, self._runtime, self._converter)
+        async with aclosing(watch_lines(watch, request)) as lines:
             yield lines
 
     @property
@@ -212,38 +224,38 @@ class InMemoryApiServer:
             groups: which the user is a member of; of ``system:masters`` to be an administrator.
             extra: further facts, which webhooks are told.
         """
-        told = {k: tuple(v) for k, v in (extra or {}).items()}
-        return self.as_identity(impersonated(name, tuple(groups), told))
+        extra_values = {k: tuple(v) for k, v in (extra or {}).items()}
+        return self.as_identity(impersonated_user(name, tuple(groups), extra_values))
 
-    def as_identity(self, user: User) -> Transport:
+    def as_identity(self, user: RequestUser) -> Transport:
         """As ``as_user``, for a user as ``authenticate`` gives it."""
-        return self._known_by(lambda: user)
+        return self._transport_for(lambda: user)
 
-    def as_bearer(self, token: str, acting: Impersonated | None = None) -> Transport:
+    def as_bearer(self, token: str, impersonate: ImpersonatedUser | None = None) -> Transport:
         """The server as who shows the bearer token ``token`` meets it: 401 wherever ``authenticate`` gives nobody.
 
         Args:
             acting: whom the holder wants to be, by impersonation; 403 where RBAC does not let the holder.
         """
-        return self._known_by(lambda: self._bearer(token, acting))
+        return self._transport_for(lambda: self._authenticate_bearer(token, impersonate))
 
-    def _known_by(self, identify: Callable[[], User]) -> Transport:
-        return UserTransport(lambda r: self._request(r, identify), lambda r: self._stream(r, identify))
+    def _transport_for(self, identify: Callable[[], RequestUser]) -> Transport:
+        return AuthenticatedTransport(lambda r: self._request_as(r, identify), lambda r: self._stream(r, identify))
 
-    def _bearer(self, token: str, acting: Impersonated | None) -> User:
+    def _authenticate_bearer(self, token: str, impersonate: ImpersonatedUser | None) -> RequestUser:
         user = self.authenticate(token)
         if user is None:
             raise failures.unauthorized()
-        if acting is None:
+        if impersonate is None:
             return user
-        acting.check(self._authorizer, user)
-        return acting.user()
+        impersonate.check(self._authorizer, user)
+        return impersonate.to_user()
 
-    def authenticate(self, token: str) -> User | None:
+    def authenticate(self, token: str) -> RequestUser | None:
         """Who shows the bearer token ``token``: that of a TokenRequest, or one of ``reviews.users``; None: nobody."""
-        return self._tokens.authenticate(token)
+        return self._token_authenticator.authenticate(token)
 
-    def grant(self, user: str, *roles: RoleLike, namespace: str = "") -> None:
+    def grant(self, user: str, *roles: RoleOrManifest, namespace: str = "") -> None:
         """Lets ``user`` do what ``roles`` say, beside what the user may do already.
 
         So a test proves that the generated permissions of an operator suffice: the operator works ``as_user``, has
@@ -260,10 +272,10 @@ class InMemoryApiServer:
             ApiError: the server refuses one.
         """
         for role in roles:
-            for manifest in granting(user, role, namespace):
+            for manifest in role_manifests(user, role, namespace):
                 self._apply(manifest)
 
-    def serve_webhook(self, target: str, handler: Handler) -> None:
+    def serve_webhook(self, target: str, handler: WebhookHandler) -> None:
         """Lets ``handler`` answer the webhook at ``target``.
 
         Args:
@@ -273,11 +285,11 @@ class InMemoryApiServer:
                 with ``response``. ConnectionFailed means that it cannot be reached; anything else that it raises ends
                 the request that asks it.
         """
-        self._callouts.serve(target, handler)
+        self._webhook_caller.register_handler(target, handler)
 
     # What tests do
 
-    def answer(self, request: HttpRequest) -> HttpResponse:
+    def handle(self, request: HttpRequest) -> HttpResponse:
         """Answers ``request`` at once, without faults and without recording it.
 
         Where something follows from it that needs a webhook's answer, which has to be waited for, that happens with
@@ -286,22 +298,22 @@ class InMemoryApiServer:
         Raises:
             RuntimeError: it needs a webhook's answer itself that has to be waited for.
         """
-        response = self._callouts.finish(lambda: self._answer(request, _administrator))
+        response = self._webhook_caller.run_sync(lambda: self._handle(request, _admin_user))
         if request.method != "GET":
             try:
-                self._settling.try_to_finish()
+                self._controller_runner.try_run_sync()
             except ApiError as error:
-                response = refusal(error)
+                response = error_response(error)
         return response
 
-    def _answer(self, request: HttpRequest, identify: Callable[[], User]) -> HttpResponse:
+    def _handle(self, request: HttpRequest, identify: Callable[[], RequestUser]) -> HttpResponse:
         self._admission.warnings.clear()
         try:
             user = identify()
             self._authorizer.check_request(user, request)
-            response = HttpResponse(*self._dispatcher.answer(request, user))
+            response = HttpResponse(*self._dispatcher.handle(request, user))
         except ApiError as error:
-            response = refusal(error)
+            response = error_response(error)
         warnings = self._warnings()
         return structs.replace(response, warnings=warnings) if warnings else response
 
@@ -314,13 +326,13 @@ class InMemoryApiServer:
         Raises:
             SchemaError: a custom resource type cannot be expressed as a CRD.
         """
-        custom: list[Any] = [k for k in kinds if not isinstance(k, ApiResource) and is_declared(k)]
-        self.load(*_definitions(*custom))
+        custom: list[Any] = [k for k in kinds if not isinstance(k, ApiResource) and is_decorated(k)]
+        self.load(*_cached_definitions(*custom))
         for kind in kinds:
             if isinstance(kind, ApiResource):
-                self._kinds.add(registered_kind(kind))
-            elif kind not in custom and self._kinds.find(*_names(kind.api_resource)) is None:
-                self._kinds.add(registered_kind(kind.api_resource))
+                self._kinds.add(schemaless_kind(kind))
+            elif kind not in custom and self._kinds.find(*_gvr(kind.api_resource)) is None:
+                self._kinds.add(schemaless_kind(kind.api_resource))
 
     def load(self, *manifests: JsonObject | Object) -> None:
         """Creates objects at once, as an administrator would before a test begins; in the namespace ``default`` where
@@ -331,21 +343,23 @@ class InMemoryApiServer:
             ValueError: a manifest's kind is not served.
         """
         for manifest in manifests:
-            self._load(_manifest(manifest))
+            self._load(_to_manifest(manifest))
 
     def _load(self, obj: JsonObject, manager: str = "") -> None:
-        kind = self._kinds.named(obj.get("apiVersion", ""), obj.get("kind", ""))
+        kind = self._kinds.find_by_gvk(obj.get("apiVersion", ""), obj.get("kind", ""))
         if kind is None:
             raise ValueError(f"{obj.get('apiVersion')} {obj.get('kind')} is not served: register it first")
-        place = obj.get("metadata", {}).get("namespace") or "default"
-        namespace = place if kind.resource.namespaced else ""
+        namespace_or_default = obj.get("metadata", {}).get("namespace") or "default"
+        namespace = namespace_or_default if kind.resource.namespaced else ""
         path = kind.resource.path(namespace=namespace)
         query = {"fieldManager": manager} if manager else {}
-        _check(self.answer(HttpRequest(method="POST", path=path, query=query, body=msgspec.json.encode(obj))))
+        _raise_for_status(
+            self.handle(HttpRequest(method="POST", path=path, query=query, body=msgspec.json.encode(obj)))
+        )
 
     def _apply(self, manifest: JsonObject) -> None:
         """Creates an object at once, or replaces what the last call has set in it. Raises as ``load``."""
-        kind = self._kinds.named(manifest["apiVersion"], manifest["kind"])
+        kind = self._kinds.find_by_gvk(manifest["apiVersion"], manifest["kind"])
         assert kind is not None
         meta: JsonObject = manifest["metadata"]
         request = HttpRequest(
@@ -355,44 +369,46 @@ class InMemoryApiServer:
             body=msgspec.json.encode(manifest),
             content_type=APPLY,
         )
-        _check(self.answer(request))
+        _raise_for_status(self.handle(request))
 
     def read(self, kind: type[T], key: ObjectKey) -> T | None:
         """The object ``key`` as it is now, or None; no request is recorded."""
-        names = kind.api_resource
-        stored = self._storage.get(self._collection(names), key)
-        return self._seen(names, stored).typed(kind) if stored is not None else None
+        resource = kind.api_resource
+        stored = self._storage.get(self._collection_of(resource), key)
+        return self._from_storage(resource, stored).decode(kind) if stored is not None else None
 
-    def _seen(self, names: ApiResource, stored: Stored) -> Stored:
-        kind = self._kinds.find(*_names(names))
+    def _from_storage(self, resource: ApiResource, stored: StoredObject) -> StoredObject:
+        kind = self._kinds.find(*_gvr(resource))
         if kind is None:
             return stored
         if kind.versions is None:
-            return self._conversion.read(kind, stored)
-        return self._callouts.finish(lambda: self._conversion.read(kind, stored))
+            return self._converter.from_storage(kind, stored)
+        return self._webhook_caller.run_sync(lambda: self._converter.from_storage(kind, stored))
 
     def read_all(self, kind: type[T], namespace: str = "") -> tuple[T, ...]:
         """All objects of ``kind`` in ``namespace`` (empty: in all) as they are now; no request is recorded."""
-        names = kind.api_resource
-        found = self._storage.list(self._collection(names), namespace)
-        return tuple(self._seen(names, stored).typed(kind) for stored in found)
+        resource = kind.api_resource
+        found = self._storage.list(self._collection_of(resource), namespace)
+        return tuple(self._from_storage(resource, stored).decode(kind) for stored in found)
 
     def manifest(self, resource: ApiResource | type[Object], key: ObjectKey) -> JsonObject | None:
         """The object ``key`` in wire form, managedFields included, or None."""
-        names = resource if isinstance(resource, ApiResource) else resource.api_resource
-        stored = self._storage.get(self._collection(names), key)
-        return self._seen(names, stored).rendered(names.api_version) if stored is not None else None
+        api_resource = resource if isinstance(resource, ApiResource) else resource.api_resource
+        stored = self._storage.get(self._collection_of(api_resource), key)
+        return (
+            self._from_storage(api_resource, stored).to_wire(api_resource.api_version) if stored is not None else None
+        )
 
     def manifests(self) -> Iterator[JsonObject]:
         """Every object in wire form, managedFields included, by collection, namespace and name."""
         for stored in self._storage.all():
-            yield stored.rendered(stored.object["apiVersion"])
+            yield stored.to_wire(stored.object["apiVersion"])
 
-    def changes(self, exclude: Collection[str] = ()) -> int:
+    def change_count(self, exclude: Collection[str] = ()) -> int:
         """How many changes there were, but for those of ``exclude``: resources, such as ``deployments.apps``."""
         return sum(n for collection, n in self._storage.changes.items() if collection.qualified not in exclude)
 
-    def history(self) -> Iterator[Event]:
+    def history(self) -> Iterator[StorageEvent]:
         """All changes so far, in their order."""
         return self._storage.history()
 
@@ -408,10 +424,10 @@ class InMemoryApiServer:
 
     def fail_next(
         self,
-        matches: Predicate,
-        failure: Failure | int,
+        matches: RequestMatcher,
+        failure: InjectedFailure | int,
         *,
-        when: Moment = "before",
+        when: FaultTiming = "before",
         times: int = 1,
     ) -> None:
         """Lets the next requests that match fail.
@@ -422,14 +438,14 @@ class InMemoryApiServer:
             when: ``before`` the request is carried out, or ``after``: the write is done, its answer is lost.
             times: how many requests.
         """
-        self._faults.plan(matches, failure_for(failure) if isinstance(failure, int) else failure, when, times)
+        self._faults.inject(matches, error_for_status(failure) if isinstance(failure, int) else failure, when, times)
 
     def break_watches(self, resource: ApiResource | type[Object] | None = None) -> int:
         """Breaks the open watches of ``resource`` (None: all) as a lost connection does; returns how many."""
         if resource is None:
             return self._storage.break_subscriptions()
-        names = resource if isinstance(resource, ApiResource) else resource.api_resource
-        return self._storage.break_subscriptions(self._collection(names))
+        api_resource = resource if isinstance(resource, ApiResource) else resource.api_resource
+        return self._storage.break_subscriptions(self._collection_of(api_resource))
 
     def compact(self, version: int | None = None) -> None:
         """Forgets the history before ``version`` (None: the present one): watches from before, and pages of older
@@ -443,54 +459,54 @@ class InMemoryApiServer:
             RuntimeError: a webhook has to be waited for: see ``garbage_collected``.
             ApiError: 501, a webhook cannot be asked here.
         """
-        self._collector.sweep()
-        self._settling.finish(self._settling.collect)
+        self._garbage_collector.enqueue_all()
+        self._controller_runner.run_sync(self._controller_runner.collect_garbage)
 
-    async def garbage_collected(self) -> None:
+    async def collect_garbage_async(self) -> None:
         """``collect_garbage`` that waits for webhooks; where a request waits for some, that one goes on with it."""
-        self._collector.sweep()
-        await self._settling.complete(self._settling.collect)
+        self._garbage_collector.enqueue_all()
+        await self._controller_runner.run(self._controller_runner.collect_garbage)
 
     # Inside
 
-    def _collection(self, names: ApiResource) -> GroupResource:
-        kind = self._kinds.find(*_names(names))
-        return GroupResource(names.group, names.plural) if kind is None else kind.collection
+    def _collection_of(self, resource: ApiResource) -> GroupResource:
+        kind = self._kinds.find(*_gvr(resource))
+        return GroupResource(resource.group, resource.plural) if kind is None else kind.collection
 
-    def _after_write(self, stored: Stored) -> None:
+    def _after_write(self, stored: StoredObject) -> None:
         if stored.collection == DEFINITIONS:
-            self._definitions.serve(stored)
-        elif self._controllers:
-            self._collector.written(stored)
+            self._definition_controller.serve(stored)
+        elif self._run_controllers:
+            self._garbage_collector.on_write(stored)
 
 
-def _administrator() -> User:
-    return ADMINISTRATOR
+def _admin_user() -> RequestUser:
+    return ADMIN_USER
 
 
-def _check(response: HttpResponse) -> None:
+def _raise_for_status(response: HttpResponse) -> None:
     if response.status >= 400:
-        raise error_from_status(msgspec.json.decode(response.body, type=Status))
+        raise error_from_status(msgspec.json.decode(response.body, type=ApiStatus))
 
 
-def _failed(failure: Failure) -> HttpResponse:
+def _injected_response(failure: InjectedFailure) -> HttpResponse:
     if isinstance(failure, ConnectionFailed):
         raise failure
-    return refusal(failure)
+    return error_response(failure)
 
 
-def refusal(error: ApiError) -> HttpResponse:
+def error_response(error: ApiError) -> HttpResponse:
     """``error`` as the real server sends it."""
     if error.status == failures.unknown_path().status:
         return HttpResponse(404, b"404 page not found\n")
     return HttpResponse(error.code, encode_status(error), error.retry_after)
 
 
-def _names(resource: ApiResource) -> tuple[str, str, str]:
+def _gvr(resource: ApiResource) -> tuple[str, str, str]:
     return resource.group, resource.version, resource.plural
 
 
-def _manifest(source: JsonObject | Object) -> JsonObject:
+def _to_manifest(source: JsonObject | Object) -> JsonObject:
     if not isinstance(source, Object):
         return source
     resource: Any = source.api_resource

@@ -13,23 +13,23 @@ import msgspec
 
 from steersman.meta import Object, ObjectKey, decode
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.fields import ownership
-from steersman_testing.apiserver.fields.ownership import Managers
-from steersman_testing.apiserver.kinds import GroupResource, Versions
-from steersman_testing.apiserver.requests.negotiation import PARTIAL
+from steersman_testing.apiserver.fields import managed_fields
+from steersman_testing.apiserver.fields.managed_fields import ManagedFields
+from steersman_testing.apiserver.kinds import CustomResourceVersions, GroupResource
+from steersman_testing.apiserver.requests.negotiation import PARTIAL_OBJECT_METADATA
 from steersman_testing.apiserver.values import JsonObject
 
 T = TypeVar("T", bound=Object)
-EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+StorageEventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
-def order(key: ObjectKey) -> str:
+def list_sort_key(key: ObjectKey) -> str:
     """By what lists are sorted: etcd's keys, in which a slash stands between namespace and name."""
     return f"{key.namespace}/{key.name}"
 
 
 @dataclass(slots=True, eq=False)
-class Stored:
+class StoredObject:
     """One version of one object; never changed after it is made.
 
     Attributes:
@@ -42,14 +42,14 @@ class Stored:
     collection: GroupResource
     key: ObjectKey
     object: JsonObject
-    managers: Managers
+    managers: ManagedFields
     version: int
-    origin: Stored | None = None
+    storage_form: StoredObject | None = None
     _encoded: dict[str, bytes] = field(default_factory=dict[str, bytes])
     _typed: dict[type[Object], Any] = field(default_factory=dict[type[Object], Any])
     # None where the object is read as it is kept.
-    _views: dict[str, tuple[Versions, Stored | None]] = field(
-        default_factory=dict[str, "tuple[Versions, Stored | None]"]
+    _conversions: dict[str, tuple[CustomResourceVersions, StoredObject | None]] = field(
+        default_factory=dict[str, "tuple[CustomResourceVersions, StoredObject | None]"]
     )
 
     @property
@@ -68,62 +68,64 @@ class Stored:
     def is_deleting(self) -> bool:
         return "deletionTimestamp" in self.object["metadata"]
 
-    def rendered(self, api_version: str) -> JsonObject:
+    def to_wire(self, api_version: str) -> JsonObject:
         """The whole wire form, read in ``api_version``."""
         metadata = self.object["metadata"]
         if self.managers:
-            metadata = {**metadata, "managedFields": ownership.render(self.managers)}
+            metadata = {**metadata, "managedFields": managed_fields.encode_managed_fields(self.managers)}
         return {**self.object, "apiVersion": api_version, "metadata": metadata}
 
-    def encoded(self, api_version: str, *, typed: bool = True, partial: bool = False) -> bytes:
+    def to_json(self, api_version: str, *, typed: bool = True, partial: bool = False) -> bytes:
         """``rendered`` as JSON, made once.
 
         Args:
             typed: whether with apiVersion and kind.
             partial: as PartialObjectMetadata.
         """
-        form = PARTIAL if partial else api_version if typed else ""
-        found = self._encoded.get(form)
+        cache_key = PARTIAL_OBJECT_METADATA if partial else api_version if typed else ""
+        found = self._encoded.get(cache_key)
         if found is None:
-            obj = self.rendered(api_version)
+            obj = self.to_wire(api_version)
             if partial:
-                obj = {"kind": PARTIAL, "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
+                obj = {"kind": PARTIAL_OBJECT_METADATA, "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
             elif not typed:
                 del obj["apiVersion"], obj["kind"]
-            found = self._encoded[form] = msgspec.json.encode(obj)
+            found = self._encoded[cache_key] = msgspec.json.encode(obj)
         return found
 
-    def typed(self, kind: type[T]) -> T:
+    def decode(self, kind: type[T]) -> T:
         """It as an instance of ``kind``, decoded once: neither ever changes."""
         found = self._typed.get(kind)
         if found is None:
-            found = self._typed[kind] = decode(self.encoded(kind.api_resource.api_version), kind)
+            found = self._typed[kind] = decode(self.to_json(kind.api_resource.api_version), kind)
         return found
 
-    def view(self, version: str, versions: Versions) -> Stored | None:
+    def cached_conversion(self, version: str, versions: CustomResourceVersions) -> StoredObject | None:
         """How this was read in ``version`` before; None where it was not, or where the definition was another."""
-        by, view = self._views.get(version, (None, None))
-        return (view or self) if by is versions else None
+        cached_versions, converted = self._conversions.get(version, (None, None))
+        return (converted or self) if cached_versions is versions else None
 
-    def keep_view(self, version: str, versions: Versions, obj: JsonObject) -> Stored:
+    def cache_conversion(self, version: str, versions: CustomResourceVersions, obj: JsonObject) -> StoredObject:
         """Notes that this is read in ``version`` as ``obj``, and returns it so."""
         differs = obj is not self.object and obj != self.object
-        view = Stored(self.collection, self.key, obj, self.managers, self.version, self) if differs else None
-        self._views[version] = (versions, view)
-        return view or self
+        converted = (
+            StoredObject(self.collection, self.key, obj, self.managers, self.version, self) if differs else None
+        )
+        self._conversions[version] = (versions, converted)
+        return converted or self
 
-    def at(self, version: int) -> Stored:
+    def with_version(self, version: int) -> StoredObject:
         """The same object under another resourceVersion, as events of deletion carry it."""
         metadata = {**self.object["metadata"], "resourceVersion": str(version)}
-        return Stored(self.collection, self.key, {**self.object, "metadata": metadata}, self.managers, version)
+        return StoredObject(self.collection, self.key, {**self.object, "metadata": metadata}, self.managers, version)
 
 
-class Event(NamedTuple):
+class StorageEvent(NamedTuple):
     """One change. ``before`` is None for a new object, ``after`` for one that is gone."""
 
     version: int
-    before: Stored | None
-    after: Stored | None
+    before: StoredObject | None
+    after: StoredObject | None
 
     @property
     def collection(self) -> GroupResource:
@@ -132,40 +134,40 @@ class Event(NamedTuple):
         return stored.collection
 
 
-class Broken(Exception):
+class WatchBroken(Exception):
     """Put into a subscription to end its stream as if the connection had broken."""
 
 
 class Subscription:
     """The changes of one collection from some moment on."""
 
-    def __init__(self, collection: GroupResource, backlog: Iterator[Event]) -> None:
+    def __init__(self, collection: GroupResource, backlog: Iterator[StorageEvent]) -> None:
         self.collection = collection
-        self._events: deque[Event | Broken] = deque(backlog)
-        self._arrived = asyncio.Event()
+        self._events: deque[StorageEvent | WatchBroken] = deque(backlog)
+        self._has_events = asyncio.Event()
         if self._events:
-            self._arrived.set()
+            self._has_events.set()
 
-    def push(self, event: Event | Broken) -> None:
+    def push(self, event: StorageEvent | WatchBroken) -> None:
         """Adds a change, or the end."""
         self._events.append(event)
-        self._arrived.set()
+        self._has_events.set()
 
-    async def next(self, timeout: float) -> Event | None:
+    async def next(self, timeout: float) -> StorageEvent | None:
         """The next change, or None when ``timeout`` seconds pass without one.
 
         Raises:
             Broken: the connection is to break here.
         """
         if not self._events:
-            self._arrived.clear()
+            self._has_events.clear()
             try:
                 async with asyncio.timeout(timeout):
-                    await self._arrived.wait()
+                    await self._has_events.wait()
             except TimeoutError:
                 return None
         event = self._events.popleft()
-        if isinstance(event, Broken):
+        if isinstance(event, WatchBroken):
             raise event
         return event
 
@@ -176,42 +178,42 @@ class Storage:
     def __init__(self) -> None:
         # etcd's own first revision is 1, and the real server has written before a user does.
         self.version = 1
-        self.oldest = 1
+        self.compacted_version = 1
         self.changes: Counter[GroupResource] = Counter()
-        self._objects: dict[GroupResource, dict[ObjectKey, Stored]] = {}
-        self._by_uid: dict[str, Stored] = {}
-        self._history: deque[Event] = deque()
+        self._objects: dict[GroupResource, dict[ObjectKey, StoredObject]] = {}
+        self._by_uid: dict[str, StoredObject] = {}
+        self._history: deque[StorageEvent] = deque()
         self._subscriptions: list[Subscription] = []
-        self._removed: list[Stored] = []
+        self._removed: list[StoredObject] = []
         self._deleting: dict[str, None] = {}
         self._dependents: dict[str, dict[str, None]] = {}
 
-    def get(self, collection: GroupResource, key: ObjectKey) -> Stored | None:
+    def get(self, collection: GroupResource, key: ObjectKey) -> StoredObject | None:
         """The object as it is now."""
         return self._objects.get(collection, {}).get(key)
 
-    def has(self, collection: GroupResource) -> bool:
+    def has_any(self, collection: GroupResource) -> bool:
         """Whether there is any object in a collection."""
         return bool(self._objects.get(collection))
 
-    def by_uid(self, uid: str) -> Stored | None:
+    def by_uid(self, uid: str) -> StoredObject | None:
         """The object with this UID, of whatever kind."""
         return self._by_uid.get(uid)
 
-    def list(self, collection: GroupResource, namespace: str = "", version: int | None = None) -> list[Stored]:
+    def list(self, collection: GroupResource, namespace: str = "", version: int | None = None) -> list[StoredObject]:
         """The objects of a collection by namespace and name, as they were at ``version`` (None: as they are)."""
         found = self._objects.get(collection, {})
         if version is not None and version < self.version:
-            found = self._as_of(collection, version)
-        return [found[k] for k in sorted(found, key=order) if not namespace or k.namespace == namespace]
+            found = self._objects_at_version(collection, version)
+        return [found[k] for k in sorted(found, key=list_sort_key) if not namespace or k.namespace == namespace]
 
-    def all(self) -> list[Stored]:
+    def all(self) -> list[StoredObject]:
         """Every object, by collection, namespace and name."""
         return [stored for collection in sorted(self._objects) for stored in self.list(collection)]
 
-    def _as_of(self, collection: GroupResource, version: int) -> dict[ObjectKey, Stored]:
-        if version < self.oldest:
-            raise failures.too_old(version, self.oldest)
+    def _objects_at_version(self, collection: GroupResource, version: int) -> dict[ObjectKey, StoredObject]:
+        if version < self.compacted_version:
+            raise failures.resource_version_too_old(version, self.compacted_version)
         found = dict(self._objects.get(collection, {}))
         for event in reversed(self._history):
             if event.version <= version:
@@ -224,28 +226,30 @@ class Storage:
                 del found[event.after.key]
         return found
 
-    def put(self, collection: GroupResource, key: ObjectKey, obj: JsonObject, managers: Managers) -> Stored:
+    def put(
+        self, collection: GroupResource, key: ObjectKey, obj: JsonObject, managers: ManagedFields
+    ) -> StoredObject:
         """Stores ``obj``, whose ``metadata.resourceVersion`` it sets, and tells the watchers."""
         self.version += 1
         obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
-        stored = Stored(collection, key, obj, managers, self.version)
+        stored = StoredObject(collection, key, obj, managers, self.version)
         objects = self._objects.setdefault(collection, {})
         before = objects.get(key)
-        self._publish(Event(self.version, before, stored))
+        self._publish(StorageEvent(self.version, before, stored))
         objects[key] = stored
         self._index(before, stored)
         return stored
 
-    def remove(self, collection: GroupResource, key: ObjectKey) -> Stored:
+    def remove(self, collection: GroupResource, key: ObjectKey) -> StoredObject:
         """Removes an object and returns its last state, under the version of its removal."""
         self.version += 1
         before = self._objects[collection].pop(key)
-        self._publish(Event(self.version, before, None))
+        self._publish(StorageEvent(self.version, before, None))
         self._index(before, None)
         self._removed.append(before)
-        return before.at(self.version)
+        return before.with_version(self.version)
 
-    def _index(self, before: Stored | None, after: Stored | None) -> None:
+    def _index(self, before: StoredObject | None, after: StoredObject | None) -> None:
         if before is not None:
             for uid in before.owner_uids:
                 self._dependents[uid].pop(before.uid, None)
@@ -259,7 +263,7 @@ class Storage:
             if after.is_deleting:
                 self._deleting[after.uid] = None
 
-    def dependents(self, uid: str) -> list[Stored]:
+    def dependents(self, uid: str) -> list[StoredObject]:
         """The objects that name ``uid`` as an owner."""
         return [self._by_uid[u] for u in self._dependents.get(uid, ())]
 
@@ -267,21 +271,21 @@ class Storage:
         """The UIDs of the objects that are marked for deletion and still held, oldest mark first."""
         return list(self._deleting)
 
-    def take_removed(self) -> list[Stored]:
+    def pop_removed(self) -> list[StoredObject]:
         """The objects that were removed since the last call."""
         removed, self._removed = self._removed, []
         return removed
 
-    def history(self) -> Iterator[Event]:
+    def history(self) -> Iterator[StorageEvent]:
         """The changes in their order, as far as the history goes."""
         return iter(self._history)
 
-    def since(self, version: int) -> tuple[Event, ...]:
+    def events_since(self, version: int) -> tuple[StorageEvent, ...]:
         """The changes after ``version``, in their order."""
         newest = itertools.takewhile(lambda event: event.version > version, reversed(self._history))
         return tuple(newest)[::-1]
 
-    def _publish(self, event: Event) -> None:
+    def _publish(self, event: StorageEvent) -> None:
         self._history.append(event)
         self.changes[event.collection] += 1
         for subscription in self._subscriptions:
@@ -290,8 +294,10 @@ class Storage:
 
     def compact(self, version: int | None = None) -> None:
         """Forgets the history: every version before ``version`` (None: the present one) is too old from now on."""
-        self.oldest = self.version if version is None else max(self.oldest, min(version, self.version))
-        while self._history and self._history[0].version <= self.oldest:
+        self.compacted_version = (
+            self.version if version is None else max(self.compacted_version, min(version, self.version))
+        )
+        while self._history and self._history[0].version <= self.compacted_version:
             self._history.popleft()
 
     def subscribe(self, collection: GroupResource, since: int) -> Subscription:
@@ -300,10 +306,10 @@ class Storage:
         Raises:
             ApiError: 410, that version is forgotten.
         """
-        if since < self.oldest:
-            raise failures.too_old(since, self.oldest)
-        missed = (e for e in self._history if e.version > since and e.collection == collection)
-        subscription = Subscription(collection, missed)
+        if since < self.compacted_version:
+            raise failures.resource_version_too_old(since, self.compacted_version)
+        backlog = (e for e in self._history if e.version > since and e.collection == collection)
+        subscription = Subscription(collection, backlog)
         self._subscriptions.append(subscription)
         return subscription
 
@@ -313,7 +319,7 @@ class Storage:
 
     def break_subscriptions(self, collection: GroupResource | None = None) -> int:
         """Breaks the streams of ``collection`` (None: all); returns how many."""
-        broken = [s for s in self._subscriptions if collection is None or s.collection == collection]
-        for subscription in broken:
-            subscription.push(Broken())
-        return len(broken)
+        matching = [s for s in self._subscriptions if collection is None or s.collection == collection]
+        for subscription in matching:
+            subscription.push(WatchBroken())
+        return len(matching)

@@ -11,38 +11,43 @@ from typing import Any
 from uuid import UUID
 
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.builtin.content import check_content
-from steersman_testing.apiserver.builtin.defaults import apply_defaults, carry_over, complete_new
-from steersman_testing.apiserver.builtin.immutability import check_unchanged
-from steersman_testing.apiserver.builtin.types import as_stored, blank_of, conform_builtin, fill_blanks
-from steersman_testing.apiserver.definitions.conversion import conform
+from steersman_testing.apiserver.builtin.defaults import apply_defaults, keep_allocated_fields, set_creation_fields
+from steersman_testing.apiserver.builtin.types import (
+    decode_builtin,
+    nulls_for_empty_lists,
+    set_zero_values,
+    zero_values_of,
+)
+from steersman_testing.apiserver.builtin.update_validation import validate_immutable_fields
+from steersman_testing.apiserver.builtin.validation import validate_content
+from steersman_testing.apiserver.definitions.conversion import prune_to_schema
 from steersman_testing.apiserver.definitions.crds import (
     CRD,
-    complete_definition,
+    decode_definition,
     definition_errors,
-    first_status,
-    kept_status,
+    initial_status,
+    status_after_update,
 )
-from steersman_testing.apiserver.definitions.customresources import custom_errors
+from steersman_testing.apiserver.definitions.custom_resource_validation import custom_resource_errors
 from steersman_testing.apiserver.failures import FieldError, invalid_value
-from steersman_testing.apiserver.fields.ownership import Reach
-from steersman_testing.apiserver.go_values import WrongType
-from steersman_testing.apiserver.kinds import Kind
-from steersman_testing.apiserver.names import check_finalizers, check_metadata, finalizer_errors
+from steersman_testing.apiserver.fields.managed_fields import FieldScope
+from steersman_testing.apiserver.go_values import UnmarshalTypeError
+from steersman_testing.apiserver.kinds import ServedKind
+from steersman_testing.apiserver.names import finalizer_errors, validate_finalizer_update, validate_metadata
 from steersman_testing.apiserver.schemas.schema import fill_defaults
 from steersman_testing.apiserver.values import (
     MISSING,
     JsonObject,
     clone,
-    list_at,
-    map_at,
-    metadata,
-    same,
+    ensure_metadata,
+    get_array,
+    get_object,
+    json_equal,
+    normalize_numbers,
     without_nulls,
-    write_whole_numbers,
 )
 
-_SET_BY_SERVER = (
+_SERVER_SET_METADATA = (
     "uid",
     "creationTimestamp",
     "deletionTimestamp",
@@ -52,20 +57,20 @@ _SET_BY_SERVER = (
     "managedFields",
     "resourceVersion",
 )
-_KEPT_ON_UPDATE = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
-_EMPTY_IS_ABSENT = ("labels", "annotations", "finalizers", "ownerReferences", "generateName", "namespace")
+_PRESERVED_ON_UPDATE = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+_DROPPED_WHEN_EMPTY = ("labels", "annotations", "finalizers", "ownerReferences", "generateName", "namespace")
 # ObjectMeta and TypeMeta aside, what counts as wanted is everything but the status.
-_NOT_WANTED = ("apiVersion", "kind", "metadata", "status")
+_IGNORED_FOR_GENERATION = ("apiVersion", "kind", "metadata", "status")
 # The metadata of built-in kinds that a write of the status leaves as it is.
-_KEPT_BY_STATUS = {"Pod": ("ownerReferences", "deletionTimestamp"), "Deployment": ("labels",)}
-_STATUS_ROOT = ("f:status",)
-_ALL = Reach()
-_ALL_BUT_STATUS = Reach(resets=frozenset({_STATUS_ROOT}))
-_STATUS = Reach(roots=frozenset({_STATUS_ROOT}))
-_STATUS_AND_METADATA = Reach(roots=frozenset({_STATUS_ROOT, ("f:metadata",)}))
+_PRESERVED_BY_STATUS = {"Pod": ("ownerReferences", "deletionTimestamp"), "Deployment": ("labels",)}
+_STATUS_PATH = ("f:status",)
+_ALL_FIELDS = FieldScope()
+_WITHOUT_STATUS = FieldScope(resets=frozenset({_STATUS_PATH}))
+_STATUS_ONLY = FieldScope(roots=frozenset({_STATUS_PATH}))
+_STATUS_AND_METADATA = FieldScope(roots=frozenset({_STATUS_PATH, ("f:metadata",)}))
 
 
-def conformed(kind: Kind, obj: JsonObject, *, applied: bool = False) -> tuple[JsonObject, list[str]]:
+def decode_as_kind(kind: ServedKind, obj: JsonObject, *, from_apply: bool = False) -> tuple[JsonObject, list[str]]:
     """A copy of ``obj`` as its kind holds it, and the paths of fields that the kind does not have; those of metadata,
     which are taken as they are, aside.
 
@@ -77,42 +82,44 @@ def conformed(kind: Kind, obj: JsonObject, *, applied: bool = False) -> tuple[Js
     """
     resource = kind.resource
     if kind.schema is not None:
-        result, unknown = conform(obj, kind.schema, keep_nulls=applied)
+        result, unknown = prune_to_schema(obj, kind.schema, keep_nulls=from_apply)
     elif resource == CRD:
         # The spec is replaced by a copy, without nulls.
         result = {n: v if n == "spec" else without_nulls(v) for n, v in obj.items() if v is not None}
-        unknown = complete_definition(result, keep_nulls=False)
+        unknown = decode_definition(result, keep_nulls=False)
     else:
-        result, unknown = conform_builtin(resource, obj)
-        if applied:
+        result, unknown = decode_builtin(resource, obj)
+        if from_apply:
             result["metadata"] = without_nulls(result["metadata"])
     result["apiVersion"], result["kind"] = resource.api_version, resource.kind
     return result, unknown
 
 
-def reread(kind: Kind, obj: JsonObject, *, applied: bool = False) -> JsonObject:
+def redecode(kind: ServedKind, obj: JsonObject, *, from_apply: bool = False) -> JsonObject:
     """As ``conformed``, of what the server or a webhook has made of a sent object.
 
     Raises:
         ApiError: 400, a value does not fit its field.
     """
     try:
-        return conformed(kind, obj, applied=applied)[0]
-    except WrongType as error:
-        named, version = kind.resource.kind, kind.resource.version
+        return decode_as_kind(kind, obj, from_apply=from_apply)[0]
+    except UnmarshalTypeError as error:
+        kind_name, version = kind.resource.kind, kind.resource.version
         raise failures.bad_request(
-            f'{named} in version "{version}" cannot be handled as a {named}: {error}'
+            f'{kind_name} in version "{version}" cannot be handled as a {kind_name}: {error}'
         ) from None
 
 
-def decoded(kind: Kind, obj: JsonObject) -> JsonObject:
+def set_defaults(kind: ServedKind, obj: JsonObject) -> JsonObject:
     """``obj``, which is conformed, as mutating webhooks see it: with the defaults, which are put in place."""
-    _tidy_metadata(obj)
-    _fill(kind, obj)
+    _normalize_metadata(obj)
+    _set_defaults(kind, obj)
     return obj
 
 
-def prepare_create(kind: Kind, obj: JsonObject, *, now: str, random: Random, check: bool = True) -> JsonObject:
+def prepare_for_create(
+    kind: ServedKind, obj: JsonObject, *, now: str, random: Random, validate: bool = True
+) -> JsonObject:
     """The object to store for ``obj``, which is conformed, and changed in place.
 
     Its name and namespace are decided; ``complete`` comes after it.
@@ -123,13 +130,13 @@ def prepare_create(kind: Kind, obj: JsonObject, *, now: str, random: Random, che
     Raises:
         ApiError: 422.
     """
-    meta = _tidy_metadata(obj)
+    meta = _normalize_metadata(obj)
     sent_generation = meta.get("generation")
-    for name in _SET_BY_SERVER:
+    for name in _SERVER_SET_METADATA:
         meta.pop(name, None)
     meta["uid"] = str(UUID(int=random.getrandbits(128), version=4))
     meta["creationTimestamp"] = now
-    if kind.has_generation or kind.custom:
+    if kind.has_generation or kind.is_custom:
         meta["generation"] = 1
     elif sent_generation:
         # Nobody counts it, nobody takes it away.
@@ -137,38 +144,38 @@ def prepare_create(kind: Kind, obj: JsonObject, *, now: str, random: Random, che
     if kind.has_status:
         obj.pop("status", None)
     if kind.resource == CRD:
-        obj["status"] = first_status(obj)
-    _fill(kind, obj)
-    if check:
-        _refuse(kind, obj, _creation_errors(kind, obj))
-    if kind.custom or kind.resource == CRD:
-        write_whole_numbers(obj)
+        obj["status"] = initial_status(obj)
+    _set_defaults(kind, obj)
+    if validate:
+        _raise_if_invalid(kind, obj, _creation_errors(kind, obj))
+    if kind.is_custom or kind.resource == CRD:
+        normalize_numbers(obj)
     return obj
 
 
-def _creation_errors(kind: Kind, obj: JsonObject) -> list[FieldError]:
-    errors = [*check_metadata(kind.resource.kind, metadata(obj), custom=kind.custom)]
-    errors += custom_errors(kind, obj, MISSING, "", errors)
-    if not kind.custom:
-        errors += check_content(kind.resource.kind, obj)
+def _creation_errors(kind: ServedKind, obj: JsonObject) -> list[FieldError]:
+    errors = [*validate_metadata(kind.resource.kind, ensure_metadata(obj), custom=kind.is_custom)]
+    errors += custom_resource_errors(kind, obj, MISSING, "", errors)
+    if not kind.is_custom:
+        errors += validate_content(kind.resource.kind, obj)
     if kind.resource == CRD:
         errors += definition_errors(obj)
     return errors
 
 
-def kept(kind: Kind, obj: JsonObject) -> JsonObject:
+def canonicalize(kind: ServedKind, obj: JsonObject) -> JsonObject:
     """``obj`` as it is stored and read from then on."""
-    return obj if kind.custom else as_stored(kind.resource, obj)
+    return obj if kind.is_custom else nulls_for_empty_lists(kind.resource, obj)
 
 
-def complete(kind: Kind, obj: JsonObject) -> None:
+def set_server_fields(kind: ServedKind, obj: JsonObject) -> None:
     """Fills in what the server decides at creation, which no manager owns, in place."""
-    if not kind.custom:
-        complete_new(kind.resource.kind, obj)
+    if not kind.is_custom:
+        set_creation_fields(kind.resource.kind, obj)
 
 
-def prepare_update(
-    kind: Kind, old: JsonObject, obj: JsonObject, subresource: str, *, check: bool = True
+def prepare_for_update(
+    kind: ServedKind, old: JsonObject, obj: JsonObject, subresource: str, *, validate: bool = True
 ) -> JsonObject:
     """The object to store in place of ``old`` for ``obj``, which is conformed, and not to be used any more.
 
@@ -183,65 +190,67 @@ def prepare_update(
     """
     result = obj
     if subresource == "status":
-        result = _with_status_of(kind, old, obj)
+        result = _replace_status(kind, old, obj)
     elif kind.has_status:
         result.pop("status", None)
         if "status" in old:
             result["status"] = clone(old["status"])
         if kind.resource == CRD:
-            result["status"] = kept_status(result, old)
-    meta = _tidy_metadata(result)
+            result["status"] = status_after_update(result, old)
+    meta = _normalize_metadata(result)
     before: JsonObject = old["metadata"]
-    asked = list(_deletion_errors(before, meta))
-    for name in (*_SET_BY_SERVER, "name", "namespace"):
+    deletion_errors = list(_deletion_timestamp_errors(before, meta))
+    for name in (*_SERVER_SET_METADATA, "name", "namespace"):
         meta.pop(name, None)
-    meta |= {n: before[n] for n in (*_KEPT_ON_UPDATE, "name", "namespace", "resourceVersion") if n in before}
-    _fill(kind, result)
-    if not kind.custom:
-        carry_over(kind.resource.kind, clone(old), result, subresource)
-    counted = "generation" in before and (kind.has_generation or kind.custom)
-    if counted and not same(_wanted(kind, old), _wanted(kind, kept(kind, result))):
+    meta |= {n: before[n] for n in (*_PRESERVED_ON_UPDATE, "name", "namespace", "resourceVersion") if n in before}
+    _set_defaults(kind, result)
+    if not kind.is_custom:
+        keep_allocated_fields(kind.resource.kind, clone(old), result, subresource)
+    tracks_generation = "generation" in before and (kind.has_generation or kind.is_custom)
+    if tracks_generation and not json_equal(
+        _generation_fields(kind, old), _generation_fields(kind, canonicalize(kind, result))
+    ):
         meta["generation"] = before["generation"] + 1
-    if check:
-        _refuse(kind, result, [*asked, *_update_errors(kind, old, result, subresource)])
-    if kind.custom or kind.resource == CRD:
+    if validate:
+        _raise_if_invalid(kind, result, [*deletion_errors, *_update_errors(kind, old, result, subresource)])
+    if kind.is_custom or kind.resource == CRD:
         # After the comparison: 1.0 in place of the 1 that is stored counts as a change, each time it is written.
-        write_whole_numbers(result)
+        normalize_numbers(result)
     return result
 
 
-def reach_of(kind: Kind, subresource: str) -> Reach:
+def field_scope(kind: ServedKind, subresource: str) -> FieldScope:
     """Where a write to ``subresource`` (empty: the object) of a ``kind`` changes anything."""
     if subresource != "status":
-        return _ALL_BUT_STATUS if kind.has_status else _ALL
-    if kind.custom:
-        return _STATUS
+        return _WITHOUT_STATUS if kind.has_status else _ALL_FIELDS
+    if kind.is_custom:
+        return _STATUS_ONLY
     return _STATUS_AND_METADATA._replace(
-        resets=frozenset(("f:metadata", f"f:{n}") for n in _KEPT_BY_STATUS.get(kind.resource.kind, ()))
+        resets=frozenset(("f:metadata", f"f:{n}") for n in _PRESERVED_BY_STATUS.get(kind.resource.kind, ()))
     )
 
 
-def blank(kind: Kind) -> JsonObject:
+def zero_object(kind: ServedKind) -> JsonObject:
     """What an object of a built-in kind has before anything is written to it: owned by nobody."""
     if kind.resource == CRD:
         return {"spec": {"names": {}}}
-    return {} if kind.custom else blank_of(kind.resource)
+    return {} if kind.is_custom else zero_values_of(kind.resource)
 
 
-def _with_status_of(kind: Kind, old: JsonObject, obj: JsonObject) -> JsonObject:
+def _replace_status(kind: ServedKind, old: JsonObject, obj: JsonObject) -> JsonObject:
     """``old`` with the status of ``obj``, and of a built-in kind with its metadata, too."""
     result = {k: clone(v) for k, v in old.items() if k != "status"}
     if "status" in obj:
         result["status"] = obj["status"]
-    if not kind.custom:
-        kept = {n: result["metadata"].get(n) for n in _KEPT_BY_STATUS.get(kind.resource.kind, ())}
-        result["metadata"] = {**metadata(obj), **kept}
+    if not kind.is_custom:
+        preserved = {n: result["metadata"].get(n) for n in _PRESERVED_BY_STATUS.get(kind.resource.kind, ())}
+        result["metadata"] = {**ensure_metadata(obj), **preserved}
     return result
 
 
-def _tidy_metadata(obj: JsonObject) -> JsonObject:
-    meta = metadata(obj)
-    for name in _EMPTY_IS_ABSENT:
+def _normalize_metadata(obj: JsonObject) -> JsonObject:
+    meta = ensure_metadata(obj)
+    for name in _DROPPED_WHEN_EMPTY:
         if name in meta and not meta[name]:
             del meta[name]
     if "ownerReferences" in meta:
@@ -250,47 +259,53 @@ def _tidy_metadata(obj: JsonObject) -> JsonObject:
     return meta
 
 
-def _fill(kind: Kind, obj: JsonObject) -> None:
+def _set_defaults(kind: ServedKind, obj: JsonObject) -> None:
     if kind.schema is not None:
         fill_defaults(obj, kind.schema)
-    elif not kind.custom:
+    elif not kind.is_custom:
         apply_defaults(kind.resource.kind, obj)
-        fill_blanks(kind.resource, obj)
+        set_zero_values(kind.resource, obj)
 
 
-def _wanted(kind: Kind, obj: JsonObject) -> JsonObject:
+def _generation_fields(kind: ServedKind, obj: JsonObject) -> JsonObject:
     # A custom resource without a status subresource counts changes of its status field, too.
-    ignored = _NOT_WANTED if kind.has_status or not kind.custom else _NOT_WANTED[:3]
+    ignored = _IGNORED_FOR_GENERATION if kind.has_status or not kind.is_custom else _IGNORED_FOR_GENERATION[:3]
     return {k: v for k, v in obj.items() if k not in ignored}
 
 
-def _deletion_errors(before: JsonObject, sent: JsonObject) -> Iterator[FieldError]:
+def _deletion_timestamp_errors(before: JsonObject, metadata: JsonObject) -> Iterator[FieldError]:
     """A deletion is asked for by DELETE alone."""
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
-        if name not in before and sent.get(name) is not None:
-            error = invalid_value(f"metadata.{name}", sent[name], "field is immutable")
+        if name not in before and metadata.get(name) is not None:
+            error = invalid_value(f"metadata.{name}", metadata[name], "field is immutable")
             # The real server checks the metadata twice.
             yield from (error, error)
 
 
-def _update_errors(kind: Kind, old: JsonObject, new: JsonObject, subresource: str) -> Iterator[FieldError]:
+def _update_errors(kind: ServedKind, old: JsonObject, new: JsonObject, subresource: str) -> Iterator[FieldError]:
     found = [
-        *check_metadata(kind.resource.kind, new["metadata"], custom=kind.custom),
-        *check_finalizers(old["metadata"], new["metadata"]),
+        *validate_metadata(kind.resource.kind, new["metadata"], custom=kind.is_custom),
+        *validate_finalizer_update(old["metadata"], new["metadata"]),
     ]
     yield from found
-    yield from custom_errors(kind, new, old, subresource, found)
-    if not kind.custom:
+    yield from custom_resource_errors(kind, new, old, subresource, found)
+    if not kind.is_custom:
         if kind.resource == CRD and not subresource:
             yield from definition_errors(new, old)
-        yield from check_unchanged(kind.resource.kind, old, new)
-        yield from check_content(kind.resource.kind, new)
+        yield from validate_immutable_fields(kind.resource.kind, old, new)
+        yield from validate_content(kind.resource.kind, new)
         if subresource == "finalize":
-            yield from finalizer_errors(list_at(map_at(new, "spec"), "finalizers"), "spec.finalizers", exact=True)
+            yield from finalizer_errors(
+                get_array(get_object(new, "spec"), "finalizers"), "spec.finalizers", indexed_paths=True
+            )
 
 
-def _refuse(kind: Kind, obj: JsonObject, errors: Any) -> None:
+def _raise_if_invalid(kind: ServedKind, obj: JsonObject, errors: Any) -> None:
     found = list(errors)
     if found:
-        resource = kind.resource if kind.kept_in is None else kind.resource._replace(group=kind.kept_in.group)
+        resource = (
+            kind.resource
+            if kind.storage_collection is None
+            else kind.resource._replace(group=kind.storage_collection.group)
+        )
         raise failures.invalid(resource, obj["metadata"].get("name", ""), found)

@@ -14,36 +14,38 @@ from steersman.client.transport import HttpRequest
 from steersman.errors import ApiError, StatusCause
 from steersman.meta import ApiResource
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.access.authorization import Attributes, User
-from steersman_testing.apiserver.access.tokens import Tokens
-from steersman_testing.apiserver.admission.webhooks import Change
-from steersman_testing.apiserver.deletion import Deletion
+from steersman_testing.apiserver.access.authorization import AuthorizationAttributes, RequestUser
+from steersman_testing.apiserver.access.tokens import TokenAuthenticator
+from steersman_testing.apiserver.admission.webhooks import AdmissionObjects
+from steersman_testing.apiserver.deletion import DeletionHandler
 from steersman_testing.apiserver.fields.shapes import BuiltinShape
-from steersman_testing.apiserver.kinds import GroupResource, Kind
-from steersman_testing.apiserver.logs import Logs
-from steersman_testing.apiserver.options import WriteOptions, checked_deletion
-from steersman_testing.apiserver.requests.routes import Route, no_status
-from steersman_testing.apiserver.requests.selectors import label_matcher, selector_text
-from steersman_testing.apiserver.scales import Scales
-from steersman_testing.apiserver.storage import Stored
-from steersman_testing.apiserver.token_requests import TokenRequests
-from steersman_testing.apiserver.values import JsonObject, clone, list_at, map_at, section
-from steersman_testing.apiserver.verbs import Verbs, attempt_of
+from steersman_testing.apiserver.kinds import GroupResource, ServedKind
+from steersman_testing.apiserver.logs import PodLogs
+from steersman_testing.apiserver.options import WriteOptions, validate_delete_options
+from steersman_testing.apiserver.requests.routes import Route, status_not_found
+from steersman_testing.apiserver.requests.selectors import label_matcher, label_selector_text
+from steersman_testing.apiserver.scales import ScaleHandler
+from steersman_testing.apiserver.storage import StoredObject
+from steersman_testing.apiserver.token_requests import TokenRequestHandler
+from steersman_testing.apiserver.values import JsonObject, clone, ensure_map, get_array, get_object
+from steersman_testing.apiserver.verbs import Verbs, admission_attributes
 
-_EVICTION = Kind(resource=ApiResource("policy", "v1", "Eviction", "eviction"), shape=BuiltinShape(("Eviction",)))
-_BUDGETS = GroupResource("policy", "poddisruptionbudgets")
-_MARK = {
+_EVICTION = ServedKind(
+    resource=ApiResource("policy", "v1", "Eviction", "eviction"), shape=BuiltinShape(("Eviction",))
+)
+_POD_DISRUPTION_BUDGETS = GroupResource("policy", "poddisruptionbudgets")
+_DISRUPTION_TARGET = {
     "type": "DisruptionTarget",
     "status": "True",
     "lastProbeTime": None,
     "reason": "EvictionByEvictionAPI",
     "message": "Eviction API: evicting",
 }
-_STARTED = ("Pending", "Succeeded", "Failed")
+_UNPROTECTED_PHASES = ("Pending", "Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
-class Subresources:
+class SubresourceHandler:
     """Answers requests to subresources other than status.
 
     Attributes:
@@ -52,134 +54,143 @@ class Subresources:
     """
 
     verbs: Verbs
-    deletion: Deletion
-    tokens: Tokens
-    logs: Logs = field(default_factory=Logs)
+    deletion_handler: DeletionHandler
+    token_authenticator: TokenAuthenticator
+    pod_logs: PodLogs = field(default_factory=PodLogs)
 
-    def answer(self, route: Route, request: HttpRequest, user: User) -> tuple[int, bytes]:
+    def handle(self, route: Route, request: HttpRequest, user: RequestUser) -> tuple[int, bytes]:
         """The answer's code and body for ``user``.
 
         Raises:
             ApiError: the real server would refuse, or this one does not imitate it.
         """
-        answer = self._answer(route, request, user)
-        if answer is None:
-            raise self._refusal(route, request.method, user)
-        return answer()
+        operation = self._find_operation(route, request, user)
+        if operation is None:
+            raise self._unsupported_error(route, request.method, user)
+        return operation()
 
-    def stream(self, route: Route, request: HttpRequest, user: User) -> list[str]:
+    def stream(self, route: Route, request: HttpRequest, user: RequestUser) -> list[str]:
         """The lines of a log, which is all that comes in lines. Changes nothing, and raises as ``answer``."""
         if (route.subresource, route.kind.resource.plural, request.method) == ("log", "pods", "GET"):
             return self._log_lines(route, request.query) or []
         if route.subresource == "status" and not route.kind.has_status:
-            raise no_status(self.verbs.kinds, route)
-        if route.subresource == "status" or self._answer(route, request, user) is not None:
-            raise failures.refused_here(f"streaming {request.path}")
-        raise self._refusal(route, request.method, user)
+            raise status_not_found(self.verbs.kinds, route)
+        if route.subresource == "status" or self._find_operation(route, request, user) is not None:
+            raise failures.not_implemented(f"streaming {request.path}")
+        raise self._unsupported_error(route, request.method, user)
 
-    def _answer(self, route: Route, request: HttpRequest, user: User) -> Callable[[], tuple[int, bytes]] | None:
+    def _find_operation(
+        self, route: Route, request: HttpRequest, user: RequestUser
+    ) -> Callable[[], tuple[int, bytes]] | None:
         """What answers a request; None where nothing does."""
         match route.subresource, route.kind.resource.plural, request.method:
             case "scale", _, "GET" if route.kind.scale is not None:
-                return lambda: (200, Scales(self.verbs).read(route))
+                return lambda: (200, ScaleHandler(self.verbs).read(route))
             case "scale", _, ("PUT" | "PATCH") if route.kind.scale is not None:
-                return lambda: (200, Scales(self.verbs).write(route, request, user))
+                return lambda: (200, ScaleHandler(self.verbs).write(route, request, user))
             case "eviction", "pods", "POST":
                 return lambda: (201, self._evict(route, request, user))
             case "token", "serviceaccounts", "POST":
-                return lambda: (201, TokenRequests(self.verbs, self.tokens).create(route, request, user))
+                return lambda: (
+                    201,
+                    TokenRequestHandler(self.verbs, self.token_authenticator).create(route, request, user),
+                )
             case "finalize", "namespaces", "PUT":
                 version = route.kind.resource.api_version
-                return lambda: (200, self.verbs.update(route, request, user).encoded(version))
+                return lambda: (200, self.verbs.update(route, request, user).to_json(version))
             case "log", "pods", "GET":
-                return lambda: self._log(route, request.query)
+                return lambda: self._log_response(route, request.query)
             case _:
                 return None
 
-    def _refusal(self, route: Route, method: str, user: User) -> ApiError:
+    def _unsupported_error(self, route: Route, method: str, user: RequestUser) -> ApiError:
         """Why ``method`` on a subresource cannot be answered."""
         match route.subresource, route.kind.resource.plural, method:
             case ("exec" | "attach" | "portforward") as streamed, "pods", "GET":
-                self._check_streaming(route, user)
-                return failures.refused_here(f"the subresource pods/{streamed}")
+                self._check_create_allowed(route, user)
+                return failures.not_implemented(f"the subresource pods/{streamed}")
             case ("scale", _, _) if route.kind.scale is not None:
                 verb = {"POST": "create"}.get(method, method.lower())
-                return failures.method_not_allowed(route.kind.resource if route.kind.custom else None, verb)
+                return failures.method_not_allowed(route.kind.resource if route.kind.is_custom else None, verb)
             case ("eviction" | "log", "pods", _) | ("token", "serviceaccounts", _) | ("finalize", "namespaces", _):
                 return failures.method_not_allowed()
             case "scale", _, _:
-                return _no_scale(route)
+                return _scale_not_found(route)
             case other, plural, _:
-                return failures.refused_here(f"the subresource {plural}/{other}")
+                return failures.not_implemented(f"the subresource {plural}/{other}")
 
-    def _log(self, route: Route, query: Mapping[str, str]) -> tuple[int, bytes]:
+    def _log_response(self, route: Route, query: Mapping[str, str]) -> tuple[int, bytes]:
         lines = self._log_lines(route, query)
         return (204, b"") if lines is None else (200, "".join(f"{line}\n" for line in lines).encode())
 
     def _log_lines(self, route: Route, query: Mapping[str, str]) -> list[str] | None:
         """The lines of a pod's log that ``query`` asks for; None where there is no log yet. Raises ApiError."""
-        return self.logs.read(route, self.verbs.get(route), query)
+        return self.pod_logs.select_lines(route, self.verbs.get(route), query)
 
-    def _check_streaming(self, route: Route, user: User) -> None:
+    def _check_create_allowed(self, route: Route, user: RequestUser) -> None:
         """Who streams by GET, as WebSockets do, must have the right to create, too."""
-        if not self.verbs.authorizer.decide(user, Attributes.of("create", route)).allowed:
-            raise self.verbs.authorizer.refusal(failures.forbidden(route.kind.resource, route.name, ""))
+        if not self.verbs.authorizer.decide(user, AuthorizationAttributes.of("create", route)).allowed:
+            raise self.verbs.authorizer.record_denial(failures.forbidden(route.kind.resource, route.name, ""))
 
     # Eviction
 
-    def _evict(self, route: Route, request: HttpRequest, user: User) -> bytes:
-        asked = WriteOptions.of(request, user)
-        sent = self.verbs.incoming.sent(_EVICTION, _in_v1(request), asked, name="", namespace=route.namespace)
-        attempt = attempt_of(route, "CREATE", asked, route.name, _EVICTION.resource)
-        body = self.verbs.admission.mutate(attempt, Change(sent, None), clone)
+    def _evict(self, route: Route, request: HttpRequest, user: RequestUser) -> bytes:
+        write_options = WriteOptions.of(request, user)
+        eviction = self.verbs.body_decoder.decode(
+            _EVICTION, _as_policy_v1(request), write_options, name="", namespace=route.namespace
+        )
+        attributes = admission_attributes(route, "CREATE", write_options, route.name, _EVICTION.resource)
+        body = self.verbs.admission.mutate(attributes, AdmissionObjects(eviction, None), clone)
         if body["metadata"].get("name") != route.name:
             raise failures.bad_request("name in URL does not match name in Eviction object")
-        dry_run = _is_dry_run(map_at(body, "deleteOptions"), asked)
-        self.verbs.admission.validate(attempt, Change(body, None))
+        dry_run = _is_dry_run(get_object(body, "deleteOptions"), write_options)
+        self.verbs.admission.validate(attributes, AdmissionObjects(body, None))
         pod = self.verbs.get(route)
-        phase = map_at(pod.object, "status").get("phase")
-        if phase not in _STARTED and not pod.is_deleting:
-            self._take_from_budget(pod, dry_run=dry_run)
-        options = {**map_at(body, "deleteOptions"), **({"dryRun": ["All"]} if asked.dry_run else {})}
-        self.deletion.check_preconditions(route.kind.resource, pod, options)
+        phase = get_object(pod.object, "status").get("phase")
+        if phase not in _UNPROTECTED_PHASES and not pod.is_deleting:
+            self._consume_budget(pod, dry_run=dry_run)
+        options = {**get_object(body, "deleteOptions"), **({"dryRun": ["All"]} if write_options.dry_run else {})}
+        self.deletion_handler.check_preconditions(route.kind.resource, pod, options)
         if not dry_run:
-            pod = self._mark(pod)
-        self.deletion.remove(pod, checked_deletion(options))
+            pod = self._set_disruption_target(pod)
+        self.deletion_handler.remove(pod, validate_delete_options(options))
         return msgspec.json.encode(
             {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
         )
 
-    def _mark(self, pod: Stored) -> Stored:
+    def _set_disruption_target(self, pod: StoredObject) -> StoredObject:
         """``pod`` with the condition that tells who has ended it, for what is left of its time."""
-        marked: JsonObject = clone(pod.object)
-        status = section(marked, "status")
-        others = [c for c in list_at(status, "conditions") if c.get("type") != _MARK["type"]]
-        status["conditions"] = [*others, {**_MARK, "lastTransitionTime": self.verbs.writer.timestamp()}]
-        return self.verbs.writer.replace(pod, marked, pod.managers)
+        updated: JsonObject = clone(pod.object)
+        status = ensure_map(updated, "status")
+        others = [c for c in get_array(status, "conditions") if c.get("type") != _DISRUPTION_TARGET["type"]]
+        status["conditions"] = [*others, {**_DISRUPTION_TARGET, "lastTransitionTime": self.verbs.writer.timestamp()}]
+        return self.verbs.writer.replace(pod, updated, pod.managers)
 
-    def _take_from_budget(self, pod: Stored, *, dry_run: bool) -> None:
-        budgets = [b for b in self.verbs.storage.list(_BUDGETS, pod.key.namespace) if _covers(b, pod)]
+    def _consume_budget(self, pod: StoredObject, *, dry_run: bool) -> None:
+        budgets = [
+            b for b in self.verbs.storage.list(_POD_DISRUPTION_BUDGETS, pod.key.namespace) if _budget_selects(b, pod)
+        ]
         if not budgets:
             return
         if len(budgets) > 1:
-            raise failures.untyped(
+            raise failures.unclassified_error(
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
             )
         (budget,) = budgets
-        status = map_at(budget.object, "status")
-        if not _is_ready(pod) and _allows_unhealthy(budget.object, status):
+        status = get_object(budget.object, "status")
+        if not _is_ready(pod) and _allows_unhealthy_eviction(budget.object, status):
             return
         _check_budget(budget, status)
         if dry_run:
             return
-        changed: JsonObject = clone(budget.object)
-        left = section(changed, "status")
-        left["disruptionsAllowed"] -= 1
-        section(left, "disruptedPods")[pod.key.name] = self.verbs.writer.timestamp()
-        self.verbs.writer.replace(budget, changed, budget.managers)
+        updated: JsonObject = clone(budget.object)
+        updated_status = ensure_map(updated, "status")
+        updated_status["disruptionsAllowed"] -= 1
+        ensure_map(updated_status, "disruptedPods")[pod.key.name] = self.verbs.writer.timestamp()
+        self.verbs.writer.replace(budget, updated, budget.managers)
 
 
-def _in_v1(request: HttpRequest) -> HttpRequest:
+def _as_policy_v1(request: HttpRequest) -> HttpRequest:
     """The request, whose body may be of ``policy/v1beta1``: of evictions that is the same."""
     body = request.body or b""
     if b"policy/v1beta1" not in body:
@@ -187,50 +198,50 @@ def _in_v1(request: HttpRequest) -> HttpRequest:
     return msgspec.structs.replace(request, body=body.replace(b'"policy/v1beta1"', b'"policy/v1"', 1))
 
 
-def _is_dry_run(options: JsonObject, asked: WriteOptions) -> bool:
+def _is_dry_run(options: JsonObject, write_options: WriteOptions) -> bool:
     """Whether the query or the body says so. Raises ApiError: 400, both say something, and not the same."""
-    told: list[str] = options.get("dryRun") or []
-    if told and asked.dry_run and told != ["All"]:
-        shown = " ".join(told)
-        text = f"Non-matching dry-run options in request and content: [All] and [{shown}]"
+    body_dry_run: list[str] = options.get("dryRun") or []
+    if body_dry_run and write_options.dry_run and body_dry_run != ["All"]:
+        formatted = " ".join(body_dry_run)
+        text = f"Non-matching dry-run options in request and content: [All] and [{formatted}]"
         raise failures.bad_request(text)
-    return asked.dry_run or bool(told)
+    return write_options.dry_run or bool(body_dry_run)
 
 
-def _no_scale(route: Route) -> ApiError:
-    if route.kind.custom:
+def _scale_not_found(route: Route) -> ApiError:
+    if route.kind.is_custom:
         return failures.not_found(route.kind.resource, route.name)
     return failures.unknown_resource()
 
 
-def _covers(budget: Stored, pod: Stored) -> bool:
-    selector = map_at(budget.object, "spec").get("selector")
+def _budget_selects(budget: StoredObject, pod: StoredObject) -> bool:
+    selector = get_object(budget.object, "spec").get("selector")
     if selector is None:
         return False
-    matches = label_matcher(selector_text(selector))
+    matches = label_matcher(label_selector_text(selector))
     return matches is None or matches(pod.object)
 
 
-def _is_ready(pod: Stored) -> bool:
-    conditions = list_at(map_at(pod.object, "status"), "conditions")
+def _is_ready(pod: StoredObject) -> bool:
+    conditions = get_array(get_object(pod.object, "status"), "conditions")
     return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
-def _allows_unhealthy(budget: JsonObject, status: JsonObject) -> bool:
-    if map_at(budget, "spec").get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+def _allows_unhealthy_eviction(budget: JsonObject, status: JsonObject) -> bool:
+    if get_object(budget, "spec").get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     desired: int = status.get("desiredHealthy", 0)
     return desired > 0 and status.get("currentHealthy", 0) >= desired
 
 
-def _check_budget(budget: Stored, status: JsonObject) -> None:
+def _check_budget(budget: StoredObject, status: JsonObject) -> None:
     name = budget.key.name
     if status.get("observedGeneration", 0) < budget.object["metadata"].get("generation", 1):
         text = f"The disruption budget {name} is still being processed by the server."
-        raise failures.disruption_refused(StatusCause(message=text, reason="DisruptionBudget"), retry_after=10)
+        raise failures.eviction_blocked(StatusCause(message=text, reason="DisruptionBudget"), retry_after=10)
     if status.get("disruptionsAllowed", 0) <= 0:
         desired, current = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
         text = f"The disruption budget {name} does not allow evicting pods currently"
         if current <= desired:
             text = f"The disruption budget {name} needs {desired} healthy pods and has {current} currently"
-        raise failures.disruption_refused(StatusCause(message=text, reason="DisruptionBudget"))
+        raise failures.eviction_blocked(StatusCause(message=text, reason="DisruptionBudget"))

@@ -15,24 +15,24 @@ import msgspec
 from steersman.client.transport import HttpRequest
 from steersman.meta import ApiResource, ObjectKey
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.access.authorization import User
-from steersman_testing.apiserver.access.tokens import AUDIENCE, Tokens
+from steersman_testing.apiserver.access.authorization import RequestUser
+from steersman_testing.apiserver.access.tokens import DEFAULT_AUDIENCE, TokenAuthenticator
 from steersman_testing.apiserver.failures import FieldError, invalid_value
 from steersman_testing.apiserver.fields.shapes import BuiltinShape
-from steersman_testing.apiserver.kinds import GroupResource, Kind
+from steersman_testing.apiserver.kinds import GroupResource, ServedKind
 from steersman_testing.apiserver.options import WriteOptions
 from steersman_testing.apiserver.requests.routes import Route
-from steersman_testing.apiserver.storage import Stored
-from steersman_testing.apiserver.values import JsonObject, list_at, map_at
-from steersman_testing.apiserver.verbs import Verbs, attempt_of
+from steersman_testing.apiserver.storage import StoredObject
+from steersman_testing.apiserver.values import JsonObject, get_array, get_object
+from steersman_testing.apiserver.verbs import Verbs, admission_attributes
 
-_TOKEN_REQUEST = Kind(
+_TOKEN_REQUEST = ServedKind(
     resource=ApiResource("authentication.k8s.io", "v1", "TokenRequest", "token"),
     shape=BuiltinShape(("TokenRequest",)),
 )
-_SHORTEST = 600
-_LONGEST = 2**32
-_BOUND = {
+_MIN_EXPIRATION_SECONDS = 600
+_MAX_EXPIRATION_SECONDS = 2**32
+_BINDABLE_KINDS = {
     "Pod": ApiResource("", "v1", "Pod", "pods"),
     "Secret": ApiResource("", "v1", "Secret", "secrets"),
     "Node": ApiResource("", "v1", "Node", "nodes", False),
@@ -40,80 +40,86 @@ _BOUND = {
 
 
 @dataclass(frozen=True, slots=True)
-class TokenRequests:
+class TokenRequestHandler:
     """Gives out tokens."""
 
     verbs: Verbs
-    tokens: Tokens
+    token_authenticator: TokenAuthenticator
 
-    def create(self, route: Route, request: HttpRequest, user: User) -> bytes:
+    def create(self, route: Route, request: HttpRequest, user: RequestUser) -> bytes:
         """A new token for the service account of ``route``, as JSON.
 
         Raises:
             ApiError: the real server would refuse; 501, a webhook would have to be asked.
         """
         options = WriteOptions.of(request, user)
-        sent = self.verbs.incoming.sent(_TOKEN_REQUEST, request, options, name="", namespace=route.namespace)
-        account = self.verbs.get(route)
-        self.verbs.admission.check_unasked(attempt_of(route, "CREATE", options, route.name))
-        spec = map_at(sent, "spec")
+        token_request = self.verbs.body_decoder.decode(
+            _TOKEN_REQUEST, request, options, name="", namespace=route.namespace
+        )
+        service_account = self.verbs.get(route)
+        self.verbs.admission.reject_if_webhooks_match(admission_attributes(route, "CREATE", options, route.name))
+        spec = get_object(token_request, "spec")
         seconds = 3600 if spec.get("expirationSeconds") is None else spec["expirationSeconds"]
-        _check(sent, route.name, seconds)
-        bound = spec.get("boundObjectRef")
-        target = None if bound is None else self._target(bound, account)
-        audiences: list[str] = list_at(spec, "audiences") or [AUDIENCE]
+        _validate(token_request, route.name, seconds)
+        bound_reference = spec.get("boundObjectRef")
+        target = None if bound_reference is None else self._bound_object(bound_reference, service_account)
+        audiences: list[str] = get_array(spec, "audiences") or [DEFAULT_AUDIENCE]
         runtime = self.verbs.runtime
-        expires = runtime.clock.now() + timedelta(seconds=seconds)
-        token = self.tokens.issue(account, tuple(audiences), expires, runtime.random.getrandbits(128), target)
-        meta = account.object["metadata"]
+        expires_at = runtime.clock.now() + timedelta(seconds=seconds)
+        token = self.token_authenticator.issue(
+            service_account, tuple(audiences), expires_at, runtime.random.getrandbits(128), target
+        )
+        meta = service_account.object["metadata"]
         names = ("name", "namespace", "uid", "creationTimestamp")
-        labels = {n: sent["metadata"][n] for n in ("labels", "annotations") if sent["metadata"].get(n)}
-        answer = {
+        sent_metadata = {
+            n: token_request["metadata"][n] for n in ("labels", "annotations") if token_request["metadata"].get(n)
+        }
+        response = {
             "kind": _TOKEN_REQUEST.resource.kind,
             "apiVersion": _TOKEN_REQUEST.resource.api_version,
-            "metadata": {**{n: meta[n] for n in names}, **labels},
-            "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": bound},
+            "metadata": {**{n: meta[n] for n in names}, **sent_metadata},
+            "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": bound_reference},
             "status": {"token": token, "expirationTimestamp": self.verbs.writer.timestamp(seconds)},
         }
-        return msgspec.json.encode(answer)
+        return msgspec.json.encode(response)
 
-    def _target(self, bound: JsonObject, account: Stored) -> Stored:
+    def _bound_object(self, reference: JsonObject, service_account: StoredObject) -> StoredObject:
         """The object that the token shall die with."""
-        kind, version, name = (bound.get(n) or "" for n in ("kind", "apiVersion", "name"))
+        kind, version, name = (reference.get(n) or "" for n in ("kind", "apiVersion", "name"))
         group, _, number = version.rpartition("/")
-        resource = _BOUND.get(kind)
+        resource = _BINDABLE_KINDS.get(kind)
         if resource is None or group:
             raise failures.bad_request(f"cannot bind token to object of type {group}/{number}, Kind={kind}")
         if not name:
             raise failures.bad_request("Name parameter required.")
-        place = ObjectKey(account.key.namespace if resource.namespaced else "", name)
-        found = self.verbs.storage.get(GroupResource(resource.group, resource.plural), place)
+        key = ObjectKey(service_account.key.namespace if resource.namespaced else "", name)
+        found = self.verbs.storage.get(GroupResource(resource.group, resource.plural), key)
         if found is None:
             raise failures.not_found(resource, name)
-        user = map_at(found.object, "spec").get("serviceAccountName") or ""
-        if kind == "Pod" and user != account.key.name:
+        user = get_object(found.object, "spec").get("serviceAccountName") or ""
+        if kind == "Pod" and user != service_account.key.name:
             raise failures.bad_request(
-                f'cannot bind token for serviceaccount "{account.key.name}" to pod running with different '
+                f'cannot bind token for serviceaccount "{service_account.key.name}" to pod running with different '
                 "serviceaccount name."
             )
-        if (uid := bound.get("uid")) and uid != found.uid:
-            raise failures.unbound(resource, name, uid)
+        if (uid := reference.get("uid")) and uid != found.uid:
+            raise failures.token_binding_conflict(resource, name, uid)
         return found
 
 
-def _check(sent: JsonObject, account: str, seconds: int) -> None:
-    errors = list(_errors(seconds))
+def _validate(token_request: JsonObject, service_account: str, seconds: int) -> None:
+    errors = list(_expiration_errors(seconds))
     if errors:
         raise failures.invalid(_TOKEN_REQUEST.resource, "", errors)
-    name = sent["metadata"].get("name")
-    if name and name != account:
+    name = token_request["metadata"].get("name")
+    if name and name != service_account:
         error = invalid_value("metadata.name", name, "must match the service account name if specified")
-        raise failures.invalid(_TOKEN_REQUEST.resource, account, [error])
+        raise failures.invalid(_TOKEN_REQUEST.resource, service_account, [error])
 
 
-def _errors(seconds: int) -> Iterator[FieldError]:
+def _expiration_errors(seconds: int) -> Iterator[FieldError]:
     path = "spec.expirationSeconds"
-    if seconds < _SHORTEST:
+    if seconds < _MIN_EXPIRATION_SECONDS:
         yield invalid_value(path, seconds, "may not specify a duration less than 10 minutes")
-    if seconds > _LONGEST:
+    if seconds > _MAX_EXPIRATION_SECONDS:
         yield invalid_value(path, seconds, "may not specify a duration larger than 2^32 seconds")

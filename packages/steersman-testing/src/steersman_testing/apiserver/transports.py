@@ -8,11 +8,11 @@ from contextlib import AbstractAsyncContextManager, aclosing
 
 from steersman.client.transport import HttpRequest, HttpResponse
 from steersman.errors import ConnectionFailed
-from steersman_testing.apiserver.storage import Broken
-from steersman_testing.apiserver.watching import Watch
+from steersman_testing.apiserver.storage import WatchBroken
+from steersman_testing.apiserver.watches import Watch
 
 
-class UserTransport:
+class AuthenticatedTransport:
     """The server, for one user."""
 
     def __init__(
@@ -35,7 +35,7 @@ class UserTransport:
         """Does nothing, as the server's own."""
 
 
-async def unbroken(watch: Watch, request: HttpRequest) -> AsyncGenerator[bytes, None]:
+async def watch_lines(watch: Watch, request: HttpRequest) -> AsyncGenerator[bytes, None]:
     """The lines of ``watch``, until a test breaks it, or it is silent for too long: ConnectionFailed."""
     async with aclosing(watch.events()) as events:
         try:
@@ -45,13 +45,13 @@ async def unbroken(watch: Watch, request: HttpRequest) -> AsyncGenerator[bytes, 
                 if line is None:
                     return
                 yield line
-        except Broken:
+        except WatchBroken:
             raise ConnectionFailed(f"{request.method} {request.path}: the watch was broken by the test") from None
         except TimeoutError:
             raise ConnectionFailed(f"{request.method} {request.path}: silent for {request.timeout} s") from None
 
 
-async def each(lines: Iterable[str]) -> AsyncGenerator[bytes, None]:
+async def encode_lines(lines: Iterable[str]) -> AsyncGenerator[bytes, None]:
     """``lines``, as they come over a connection."""
     for line in lines:
         yield line.encode()

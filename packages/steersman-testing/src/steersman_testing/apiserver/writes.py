@@ -9,76 +9,85 @@ from typing import Literal
 
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime
-from steersman_testing.apiserver.definitions.acceptance import marked_for_deletion
-from steersman_testing.apiserver.fields.ownership import Managers, Owned
-from steersman_testing.apiserver.kinds import DEFINITIONS, NAMESPACES, GroupResource, Kind
-from steersman_testing.apiserver.storage import Storage, Stored
-from steersman_testing.apiserver.values import JsonObject, same
+from steersman_testing.apiserver.definitions.status import mark_for_deletion
+from steersman_testing.apiserver.fields.managed_fields import ManagedFields, VersionedSet
+from steersman_testing.apiserver.kinds import DEFINITIONS, NAMESPACES, GroupResource, ServedKind
+from steersman_testing.apiserver.storage import Storage, StoredObject
+from steersman_testing.apiserver.values import JsonObject, json_equal
 
-Propagation = Literal["Background", "Foreground", "Orphan"]
+DeletionPropagation = Literal["Background", "Foreground", "Orphan"]
 
-FOREGROUND = "foregroundDeletion"
-ORPHAN = "orphan"
+FOREGROUND_FINALIZER = "foregroundDeletion"
+ORPHAN_FINALIZER = "orphan"
 _EVENTS = GroupResource("", "events")
 JOBS = GroupResource("batch", "jobs")
-_OF_PROPAGATION = {"Foreground": FOREGROUND, "Orphan": ORPHAN}
+_FINALIZER_OF_PROPAGATION = {"Foreground": FOREGROUND_FINALIZER, "Orphan": ORPHAN_FINALIZER}
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class StorageWriter:
     """Stores, replaces and deletes objects. ``stored`` is called after each creation and change that was kept."""
 
     storage: Storage
     runtime: Runtime
-    stored: Callable[[Stored], None]
+    on_stored: Callable[[StoredObject], None]
 
     def timestamp(self, seconds: int = 0) -> str:
         """The time ``seconds`` from now, as the API writes it."""
-        moment = self.runtime.clock.now() + timedelta(seconds=seconds)
+        time = self.runtime.clock.now() + timedelta(seconds=seconds)
         # Twice as fast as strftime, and every write asks for it.
-        return f"{moment.isoformat()[:19]}Z"
+        return f"{time.isoformat()[:19]}Z"
 
-    def create(self, kind: Kind, obj: JsonObject, managers: Managers, *, dry_run: bool = False) -> Stored:
+    def create(
+        self, kind: ServedKind, obj: JsonObject, managers: ManagedFields, *, dry_run: bool = False
+    ) -> StoredObject:
         """Stores a new object."""
         meta = obj["metadata"]
         key = ObjectKey(meta.get("namespace", ""), meta["name"])
         if dry_run:
-            return Stored(kind.collection, key, obj, managers, self.storage.version)
+            return StoredObject(kind.collection, key, obj, managers, self.storage.version)
         created = self.storage.put(kind.collection, key, obj, managers)
-        self.stored(created)
+        self.on_stored(created)
         return created
 
-    def replace(self, old: Stored, obj: JsonObject, managers: Managers, *, dry_run: bool = False) -> Stored:
+    def replace(
+        self, old: StoredObject, obj: JsonObject, managers: ManagedFields, *, dry_run: bool = False
+    ) -> StoredObject:
         """Stores ``obj`` in place of ``old``; does nothing where nothing changes, and removes what is finalized."""
-        if same(obj, old.object) and _same_owners(managers, old.managers):
+        if json_equal(obj, old.object) and _same_managers(managers, old.managers):
             return old
-        candidate = Stored(old.collection, old.key, obj, managers, old.version)
+        candidate = StoredObject(old.collection, old.key, obj, managers, old.version)
         if dry_run:
             return candidate
-        if candidate.is_deleting and not held(candidate):
+        if candidate.is_deleting and not must_stay(candidate):
             # The answer tells the version from before; the event of the removal tells the newer one.
             self.storage.remove(old.collection, old.key)
             return candidate
         replaced = self.storage.put(old.collection, old.key, obj, managers)
-        self.stored(replaced)
+        self.on_stored(replaced)
         return replaced
 
     def delete(
-        self, old: Stored, propagation: Propagation | None = None, *, grace: int | None = None, dry_run: bool = False
-    ) -> tuple[Stored, bool]:
+        self,
+        old: StoredObject,
+        propagation: DeletionPropagation | None = None,
+        *,
+        grace: int | None = None,
+        dry_run: bool = False,
+    ) -> tuple[StoredObject, bool]:
         """Removes ``old``, or marks it where something holds it; tells whether it is gone."""
         if old.collection == DEFINITIONS and not old.is_deleting:
-            marked = marked_for_deletion(old.object, self.timestamp())
+            marked = mark_for_deletion(old.object, self.timestamp())
             return self.replace(old, marked, old.managers, dry_run=dry_run), False
         finalizers = _finalizers_for_deletion(old, propagation)
         period = _grace_period(old, grace)
         meta: JsonObject = {**old.object["metadata"], "finalizers": finalizers}
         if not finalizers:
             del meta["finalizers"]
-        waiting = bool(finalizers) or period > 0 or old.collection == NAMESPACES
-        if not waiting:
+        stays = bool(finalizers) or period > 0 or old.collection == NAMESPACES
+        if not stays:
             removed = old if dry_run else self.storage.remove(old.collection, old.key)
-            return (self._ended(removed) if old.collection == ("", "pods") else removed), True
+            return (self._terminated_pod(removed) if old.collection == ("", "pods") else removed), True
         if not old.is_deleting:
             meta["deletionTimestamp"] = self.timestamp(period)
             if old.collection != NAMESPACES:
@@ -93,50 +102,56 @@ class Writer:
             obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
         return self.replace(old, obj, old.managers, dry_run=dry_run), False
 
-    def _ended(self, pod: Stored) -> Stored:
+    def _terminated_pod(self, pod: StoredObject) -> StoredObject:
         """What a deletion without delay answers of a pod, which is marked for the moment."""
         meta: JsonObject = {**pod.object["metadata"], "deletionGracePeriodSeconds": 0}
         if not pod.is_deleting:
             meta |= {"deletionTimestamp": self.timestamp(), "generation": meta.get("generation", 0) + 1}
-        return Stored(pod.collection, pod.key, {**pod.object, "metadata": meta}, pod.managers, pod.version)
+        return StoredObject(pod.collection, pod.key, {**pod.object, "metadata": meta}, pod.managers, pod.version)
 
 
-def held(stored: Stored) -> bool:
+def must_stay(stored: StoredObject) -> bool:
     """Whether a deleted object must stay for now: finalizers, a grace period, or a namespace's content."""
     meta = stored.object["metadata"]
-    in_use = stored.collection == NAMESPACES and bool(stored.object.get("spec", {}).get("finalizers"))
-    return bool(stored.finalizers) or in_use or meta.get("deletionGracePeriodSeconds", 0) > 0
+    has_namespace_finalizers = stored.collection == NAMESPACES and bool(
+        stored.object.get("spec", {}).get("finalizers")
+    )
+    return bool(stored.finalizers) or has_namespace_finalizers or meta.get("deletionGracePeriodSeconds", 0) > 0
 
 
-def _finalizers_for_deletion(old: Stored, propagation: Propagation | None) -> list[str]:
+def _finalizers_for_deletion(old: StoredObject, propagation: DeletionPropagation | None) -> list[str]:
     finalizers = list(old.finalizers)
     if old.collection == _EVENTS:
         # They are nobody's owners.
-        return [f for f in finalizers if f not in (FOREGROUND, ORPHAN)]
-    if propagation is None and old.collection == JOBS and not {FOREGROUND, ORPHAN} & set(finalizers):
+        return [f for f in finalizers if f not in (FOREGROUND_FINALIZER, ORPHAN_FINALIZER)]
+    if (
+        propagation is None
+        and old.collection == JOBS
+        and not {FOREGROUND_FINALIZER, ORPHAN_FINALIZER} & set(finalizers)
+    ):
         propagation = "Orphan"
     if propagation is not None:
-        wanted = _OF_PROPAGATION.get(propagation)
-        finalizers = [f for f in finalizers if f not in (FOREGROUND, ORPHAN) or f == wanted]
-        if wanted is not None and wanted not in finalizers:
-            finalizers.append(wanted)
+        finalizer = _FINALIZER_OF_PROPAGATION.get(propagation)
+        finalizers = [f for f in finalizers if f not in (FOREGROUND_FINALIZER, ORPHAN_FINALIZER) or f == finalizer]
+        if finalizer is not None and finalizer not in finalizers:
+            finalizers.append(finalizer)
     return finalizers
 
 
-def _grace_period(old: Stored, wanted: int | None) -> int:
+def _grace_period(old: StoredObject, requested: int | None) -> int:
     """Seconds; more than 0 only for a pod that runs on some node, whose kubelet ends the deletion."""
     spec = old.object.get("spec", {})
     phase = old.object.get("status", {}).get("phase")
     if old.collection != ("", "pods") or not spec.get("nodeName") or phase in ("Succeeded", "Failed"):
         return 0
-    return int(spec.get("terminationGracePeriodSeconds", 30)) if wanted is None else wanted
+    return int(spec.get("terminationGracePeriodSeconds", 30)) if requested is None else requested
 
 
-def _same_owners(left: Managers, right: Managers) -> bool:
+def _same_managers(left: ManagedFields, right: ManagedFields) -> bool:
     if left is right:
         return True
-    return _untimed(left) == _untimed(right)
+    return _without_times(left) == _without_times(right)
 
 
-def _untimed(managers: Managers) -> dict[object, Owned]:
+def _without_times(managers: ManagedFields) -> dict[object, VersionedSet]:
     return {k: o._replace(time="") for k, o in managers.items()}

@@ -15,8 +15,8 @@ Needs the extra ``steersman[testing]``.
 
 from steersman_testing.envtest.binaries import find_binaries
 from steersman_testing.envtest.control_plane import ControlPlane
-from steersman_testing.envtest.environment import Envtest, User
-from steersman_testing.envtest.second import SecondApiServer
-from steersman_testing.envtest.webhooks import WebhookServing
+from steersman_testing.envtest.environment import AuthenticatedUser, Envtest
+from steersman_testing.envtest.second_apiserver import SecondApiServer
+from steersman_testing.envtest.webhooks import LocalWebhookServing
 
-__all__ = ["ControlPlane", "Envtest", "SecondApiServer", "User", "WebhookServing", "find_binaries"]
+__all__ = ["AuthenticatedUser", "ControlPlane", "Envtest", "LocalWebhookServing", "SecondApiServer", "find_binaries"]

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from steersman.errors import ConfigurationError
 
-NEEDED = ("etcd", "kube-apiserver")
-_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+REQUIRED_BINARIES = ("etcd", "kube-apiserver")
+_GO_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def find_binaries(assets: str | os.PathLike[str] | None = None, *, version: str = "") -> Path:
@@ -30,22 +30,22 @@ def find_binaries(assets: str | os.PathLike[str] | None = None, *, version: str 
         ConfigurationError: nothing was found, a program is missing, or none is of ``version``; says what to do.
     """
     if assets:
-        return _told(Path(assets), version, "")
-    if named := os.environ.get("KUBEBUILDER_ASSETS"):
-        return _told(Path(named), version, "KUBEBUILDER_ASSETS: ")
-    stored, built = setup_envtest_store(), Path(_xdg("XDG_CACHE_HOME", ".cache"), "steersman", "binaries")
-    found = [*_stored(stored), *_built(built)]
+        return _check_directory(Path(assets), version, "")
+    if from_environment := os.environ.get("KUBEBUILDER_ASSETS"):
+        return _check_directory(Path(from_environment), version, "KUBEBUILDER_ASSETS: ")
+    store, builds = setup_envtest_store(), Path(_xdg("XDG_CACHE_HOME", ".cache"), "steersman", "binaries")
+    found = [*_store_directories(store), *_devcluster_directories(builds)]
     for directory in found:
-        if not version or _is_of(directory, version):
+        if not version or _has_version(directory, version):
             return directory
     if found:
-        there = ", ".join(sorted({_version_of(d) for d in found}))
+        available = ", ".join(sorted({_detect_version(d) for d in found}))
         raise ConfigurationError(
-            f"there is no Kubernetes {version} in {stored} or {built}, only {there}: "
+            f"there is no Kubernetes {version} in {store} or {builds}, only {available}: "
             f"run `setup-envtest use {version}`"
         )
     raise ConfigurationError(
-        f"etcd and kube-apiserver were not found: neither in setup-envtest's store, {stored}, nor in {built}. "
+        f"etcd and kube-apiserver were not found: neither in setup-envtest's store, {store}, nor in {builds}. "
         f"Run `setup-envtest use{' ' + version if version else ''}` or `python -m devcluster build` in a checkout of "
         "Steersman, or set KUBEBUILDER_ASSETS to a directory that has both"
     )
@@ -62,20 +62,22 @@ def _xdg(variable: str, default: str) -> Path:
     return Path(os.environ.get(variable) or Path.home() / default)
 
 
-def _told(directory: Path, version: str, by: str) -> Path:
+def _check_directory(directory: Path, version: str, origin: str) -> Path:
     if not directory.is_dir():
-        raise ConfigurationError(f"{by}{directory} is not a directory; it should have {' and '.join(NEEDED)}")
-    for name in NEEDED:
+        raise ConfigurationError(
+            f"{origin}{directory} is not a directory; it should have {' and '.join(REQUIRED_BINARIES)}"
+        )
+    for name in REQUIRED_BINARIES:
         if not (directory / name).exists():
-            raise ConfigurationError(f"{by}{directory} has no {name}: point KUBEBUILDER_ASSETS at a complete set")
-    if version and not _is_of(directory, version):
-        raise ConfigurationError(f"{by}{directory} has Kubernetes {_version_of(directory)}, not {version}")
+            raise ConfigurationError(f"{origin}{directory} has no {name}: point KUBEBUILDER_ASSETS at a complete set")
+    if version and not _has_version(directory, version):
+        raise ConfigurationError(f"{origin}{directory} has Kubernetes {_detect_version(directory)}, not {version}")
     return directory.resolve()
 
 
-def _stored(store: Path) -> list[Path]:
+def _store_directories(store: Path) -> list[Path]:
     """The complete sets for this machine, the newest version first."""
-    machine = _MACHINES.get(platform.machine(), platform.machine())
+    machine = _GO_ARCHITECTURES.get(platform.machine(), platform.machine())
     pattern = re.compile(rf"(\d+)\.(\d+)\.(\d+)(-\w[\w.]*)?-{sys.platform}-{machine}")
     versions: list[tuple[tuple[int, int, int, bool, str], Path]] = []
     for directory in store.glob(f"*-{sys.platform}-{machine}"):
@@ -86,28 +88,28 @@ def _stored(store: Path) -> list[Path]:
     return [directory for _, directory in sorted(versions, reverse=True)]
 
 
-def _built(builds: Path) -> list[Path]:
+def _devcluster_directories(builds: Path) -> list[Path]:
     found = [d for d in builds.glob("*/bin") if _is_complete(d)]
     return sorted(found, key=lambda d: d.stat().st_mtime, reverse=True)
 
 
 def _is_complete(directory: Path) -> bool:
-    return all((directory / name).exists() for name in NEEDED)
+    return all((directory / name).exists() for name in REQUIRED_BINARIES)
 
 
-def _is_of(directory: Path, version: str) -> bool:
-    wanted = version.removeprefix("v").removesuffix(".x")
-    return f"{_version_of(directory)}.".startswith(f"{wanted}.")
+def _has_version(directory: Path, version: str) -> bool:
+    prefix = version.removeprefix("v").removesuffix(".x")
+    return f"{_detect_version(directory)}.".startswith(f"{prefix}.")
 
 
-def _version_of(directory: Path) -> str:
+def _detect_version(directory: Path) -> str:
     """Such as ``1.36.2``: as its directory in the store is called, or as the program says."""
     if found := re.match(r"\d+\.\d+\.\d+", directory.name):
         return found[0]
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [directory / "kube-apiserver", "--version"], capture_output=True, text=True, check=True, timeout=30
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise ConfigurationError(f"{directory / 'kube-apiserver'} does not tell its version: {error}") from None
-    return done.stdout.strip().rpartition(" v")[2]
+    return completed.stdout.strip().rpartition(" v")[2]

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _LIFETIME = timedelta(days=7)
-_SIGNING = x509.KeyUsage(
+_CA_KEY_USAGE = x509.KeyUsage(
     digital_signature=True,
     key_cert_sign=True,
     crl_sign=True,
@@ -27,43 +27,43 @@ _SIGNING = x509.KeyUsage(
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class IssuedKeyPair:
     """A certificate and its private key."""
 
     certificate: bytes
     key: bytes
 
 
-def new_key() -> bytes:
+def generate_key() -> bytes:
     """A private key of its own, as service account tokens are signed with."""
-    return _pem(ec.generate_private_key(ec.SECP256R1()))
+    return _key_to_pem(ec.generate_private_key(ec.SECP256R1()))
 
 
-class Authority:
+class CertificateAuthority:
     """Signs the server's certificate and those of its users."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = _subject("envtest", ())
+        self._issuer_name = _subject_name("envtest", ())
         constraints = x509.BasicConstraints(ca=True, path_length=None)
-        self.certificate = self._sign(self._name, self._key, [(constraints, True), (_SIGNING, True)])
+        self.certificate = self._sign(self._issuer_name, self._key, [(constraints, True), (_CA_KEY_USAGE, True)])
 
-    def server(self, names: Sequence[str], addresses: Sequence[str]) -> Pair:
+    def issue_server(self, names: Sequence[str], addresses: Sequence[str]) -> IssuedKeyPair:
         """For a server that is reached under ``names`` and IP ``addresses``."""
         alternatives = x509.SubjectAlternativeName(
             [*(x509.DNSName(n) for n in names), *(x509.IPAddress(ipaddress.ip_address(a)) for a in addresses)]
         )
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
-        return self._issue(_subject(names[0], ()), [(alternatives, False), (usage, False)])
+        return self._issue(_subject_name(names[0], ()), [(alternatives, False), (usage, False)])
 
-    def client(self, user: str, groups: Sequence[str]) -> Pair:
+    def issue_client(self, user: str, groups: Sequence[str]) -> IssuedKeyPair:
         """For ``user``, a member of ``groups``: the certificate's common name and organisations."""
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
-        return self._issue(_subject(user, groups), [(usage, False)])
+        return self._issue(_subject_name(user, groups), [(usage, False)])
 
-    def _issue(self, subject: x509.Name, extensions: list[tuple[x509.ExtensionType, bool]]) -> Pair:
+    def _issue(self, subject: x509.Name, extensions: list[tuple[x509.ExtensionType, bool]]) -> IssuedKeyPair:
         key = ec.generate_private_key(ec.SECP256R1())
-        return Pair(self._sign(subject, key, extensions), _pem(key))
+        return IssuedKeyPair(self._sign(subject, key, extensions), _key_to_pem(key))
 
     def _sign(
         self,
@@ -75,7 +75,7 @@ class Authority:
         builder = (
             x509.CertificateBuilder()
             .subject_name(subject)
-            .issuer_name(self._name)
+            .issuer_name(self._issuer_name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(hours=1))
@@ -91,11 +91,11 @@ class Authority:
         return builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
-def _subject(name: str, groups: Sequence[str]) -> x509.Name:
+def _subject_name(name: str, groups: Sequence[str]) -> x509.Name:
     organisations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, g) for g in groups]
     return x509.Name([*organisations, x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _key_to_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL
     return key.private_bytes(encoding, form, serialization.NoEncryption())

@@ -17,12 +17,12 @@ from steersman.client.credentials import ClientCertificate
 from steersman.errors import SteersmanError
 from steersman_testing.envtest.directory import EnvironmentDirectory
 from steersman_testing.envtest.etcd import EtcdConnection
-from steersman_testing.envtest.kubeconfig import kubeconfig_of
+from steersman_testing.envtest.kubeconfig import build_kubeconfig
 from steersman_testing.envtest.ports import reserve_port
 from steersman_testing.envtest.process import ServerProcess
-from steersman_testing.envtest.second import SecondApiServer
+from steersman_testing.envtest.second_apiserver import SecondApiServer
 
-ADMINISTRATORS = "system:masters"
+ADMIN_GROUP = "system:masters"
 _POLL_INTERVAL = 0.05
 # etcd wants the form of host and port even here; it makes sockets of these names in its working directory.
 _ETCD_SOCKET = "unix://etcd:0"
@@ -39,40 +39,42 @@ class ControlPlane:
     """
 
     def __init__(self, binaries: Path, arguments: Mapping[str, str], home: EnvironmentDirectory) -> None:
-        from steersman_testing.envtest.certificates import Authority, new_key
+        from steersman_testing.envtest.certificates import CertificateAuthority, generate_key
 
         self._binaries = binaries
         self._arguments = arguments
         self._home = home
         self.directory = home.path
-        self._reservation = reserve_port(socket.SO_REUSEPORT)
-        self._port: int = self._reservation.getsockname()[1]
+        self._port_reservation = reserve_port(socket.SO_REUSEPORT)
+        self._port: int = self._port_reservation.getsockname()[1]
         self.server = f"https://127.0.0.1:{self._port}"
-        self._authority = Authority()
-        self.config = self.user("envtest", [ADMINISTRATORS])
+        self._authority = CertificateAuthority()
+        self.config = self.config_for_user("envtest", [ADMIN_GROUP])
         self._etcd: ServerProcess | None = None
         self._apiserver: ServerProcess | None = None
-        pair = self._authority.server(["localhost", "kubernetes", "kubernetes.default"], ["127.0.0.1", "10.0.0.1"])
+        pair = self._authority.issue_server(
+            ["localhost", "kubernetes", "kubernetes.default"], ["127.0.0.1", "10.0.0.1"]
+        )
         home.write("ca.crt", self._authority.certificate)
         home.write("apiserver.crt", pair.certificate)
         home.write("apiserver.key", pair.key)
-        home.write("service-accounts.key", new_key())
+        home.write("service-accounts.key", generate_key())
 
     @property
     def pids(self) -> tuple[int, ...]:
         """The ids of the processes that run."""
-        return tuple(p.pid for p in (self._etcd, self._apiserver) if p is not None and not p.ended)
+        return tuple(p.pid for p in (self._etcd, self._apiserver) if p is not None and not p.has_exited)
 
-    def user(self, name: str, groups: Sequence[str]) -> ClusterConfig:
+    def config_for_user(self, name: str, groups: Sequence[str]) -> ClusterConfig:
         """How ``name``, a member of ``groups``, connects: with a client certificate."""
-        pair = self._authority.client(name, groups)
+        pair = self._authority.issue_client(name, groups)
         credentials = ClientCertificate(pair.certificate, pair.key)
         return ClusterConfig(server=self.server, ca=self._authority.certificate, credentials=credentials)
 
-    def begin(self) -> None:
+    def spawn(self) -> None:
         """Starts etcd and kube-apiserver; ``wait_until_ready`` waits for them."""
         self._etcd = ServerProcess(self._etcd_command(), self.directory / "etcd.log")
-        self.begin_apiserver()
+        self.spawn_apiserver()
 
     def stop(self) -> None:
         """Ends both. May be called again."""
@@ -80,7 +82,7 @@ class ControlPlane:
             if process is not None:
                 # Nothing of this is kept, so there is nothing to shut down in order.
                 process.kill()
-        self._reservation.close()
+        self._port_reservation.close()
 
     def kill_apiserver(self) -> None:
         """Kills kube-apiserver, as a crash does. Its port stays ours: connections are refused."""
@@ -93,10 +95,10 @@ class ControlPlane:
         Raises:
             SteersmanError: it did not start within ``timeout`` seconds.
         """
-        self.begin_apiserver()
+        self.spawn_apiserver()
         self.wait_until_ready(timeout)
 
-    def begin_apiserver(self) -> None:
+    def spawn_apiserver(self) -> None:
         """As ``start_apiserver``, without waiting: what a client meets while the server comes up can be seen."""
         self._apiserver = ServerProcess(
             self.apiserver_command(self._port, _ETCD_SOCKET), self.directory / "kube-apiserver.log"
@@ -122,7 +124,7 @@ class ControlPlane:
         """
         if self._apiserver is None:
             raise SteersmanError("kube-apiserver does not run")
-        self._apiserver.freeze()
+        self._apiserver.pause()
         try:
             yield
         finally:
@@ -199,39 +201,39 @@ class ControlPlane:
         Raises:
             SteersmanError: not within ``timeout`` seconds, or a process ended; says what it said last.
         """
-        trust = ssl.create_default_context(cafile=str(self.directory / "ca.crt"))
-        self._load_identity(trust)
+        tls_context = ssl.create_default_context(cafile=str(self.directory / "ca.crt"))
+        self._load_identity(tls_context)
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             for process in (self._etcd, self._apiserver):
-                if process is not None and process.ended:
-                    raise SteersmanError(f"{process.log.stem} ended at once:\n{process.last_words()}")
-            if self._is_ready(trust, port or self._port):
+                if process is not None and process.has_exited:
+                    raise SteersmanError(f"{process.log.stem} ended at once:\n{process.log_tail()}")
+            if self._is_ready(tls_context, port or self._port):
                 return
             time.sleep(_POLL_INTERVAL)
-        words = self._apiserver.last_words() if self._apiserver is not None else ""
-        raise SteersmanError(f"kube-apiserver was not ready after {timeout:.0f} s:\n{words}")
+        log_tail = self._apiserver.log_tail() if self._apiserver is not None else ""
+        raise SteersmanError(f"kube-apiserver was not ready after {timeout:.0f} s:\n{log_tail}")
 
-    def _load_identity(self, trust: ssl.SSLContext) -> None:
+    def _load_identity(self, tls_context: ssl.SSLContext) -> None:
         identity = self.config.credentials.load()
         assert identity.certificate is not None and identity.key is not None
-        trust.load_cert_chain(
+        tls_context.load_cert_chain(
             self._home.write("admin.crt", identity.certificate), self._home.write("admin.key", identity.key)
         )
 
-    def _is_ready(self, trust: ssl.SSLContext, port: int) -> bool:
-        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=trust)
+    def _is_ready(self, tls_context: ssl.SSLContext, port: int) -> bool:
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=tls_context)
         with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
             # The default namespace is among the last things that the server makes for itself.
-            return all(_answers(connection, p) for p in ("/readyz", "/api/v1/namespaces/default"))
+            return all(_responds_ok(connection, p) for p in ("/readyz", "/api/v1/namespaces/default"))
         return False
 
     def write_kubeconfig(self, name: str, config: ClusterConfig) -> Path:
         """A kubeconfig file that says what ``config`` says."""
-        return self._home.write(f"{name}.kubeconfig", kubeconfig_of(config, name))
+        return self._home.write(f"{name}.kubeconfig", build_kubeconfig(config, name))
 
 
-def _answers(connection: http.client.HTTPSConnection, path: str) -> bool:
+def _responds_ok(connection: http.client.HTTPSConnection, path: str) -> bool:
     connection.request("GET", path)
     response = connection.getresponse()
     response.read()

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 _PREFIX = "steersman-envtest-"
-_LOCK = "in-use"
+_LOCK_FILE = "in-use"
 
 
 class EnvironmentDirectory:
@@ -24,13 +24,13 @@ class EnvironmentDirectory:
     """
 
     def __init__(self) -> None:
-        _remove_abandoned(Path(tempfile.gettempdir()))
+        _remove_stale(Path(tempfile.gettempdir()))
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
         # Under its name only once it is locked: a lock that is free says that nobody lives here any more.
-        new = self.path / f"{_LOCK}.new"
+        new = self.path / f"{_LOCK_FILE}.new"
         self._lock = os.open(new, os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        new.rename(self.path / _LOCK)
+        new.rename(self.path / _LOCK_FILE)
 
     def write(self, name: str, content: bytes) -> Path:
         """A file that only we may read."""
@@ -47,13 +47,13 @@ class EnvironmentDirectory:
             self._lock = -1
 
 
-def _remove_abandoned(temporary: Path) -> None:
-    for lock in temporary.glob(f"{_PREFIX}*/{_LOCK}"):
+def _remove_stale(temporary: Path) -> None:
+    for lock in temporary.glob(f"{_PREFIX}*/{_LOCK_FILE}"):
         # Others' directories cannot be opened, and those in use are locked.
         with contextlib.suppress(OSError):
-            found = os.open(lock, os.O_RDWR)
+            descriptor = os.open(lock, os.O_RDWR)
             try:
-                fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(lock.parent, ignore_errors=True)
             finally:
-                os.close(found)
+                os.close(descriptor)

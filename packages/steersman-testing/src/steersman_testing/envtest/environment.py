@@ -24,12 +24,12 @@ from steersman.observability.logging import get_logger
 from steersman_testing.envtest.binaries import find_binaries
 from steersman_testing.envtest.control_plane import ControlPlane
 from steersman_testing.envtest.directory import EnvironmentDirectory
-from steersman_testing.envtest.installation import Installation
-from steersman_testing.envtest.kubeconfig import kubeconfig_of
-from steersman_testing.envtest.namespaces import make_namespace, remove_namespace
-from steersman_testing.envtest.rights import Rights, RoleLike
-from steersman_testing.envtest.webhooks import WebhookServing, prepare_serving
-from steersman_testing.manifests import Source
+from steersman_testing.envtest.installer import ResourceInstaller
+from steersman_testing.envtest.kubeconfig import build_kubeconfig
+from steersman_testing.envtest.namespaces import create_namespace, delete_namespace
+from steersman_testing.envtest.user_rbac import RoleReference, UserRbac
+from steersman_testing.envtest.webhooks import LocalWebhookServing, prepare_local_serving
+from steersman_testing.manifests import ManifestSource
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LOOPBACK = "127.0.0.1"
-_UNLIMITED = "system:masters"
-_LONGEST_COMMON_NAME = 64
-_PATIENCE = 60.0
+_MASTERS_GROUP = "system:masters"
+_MAX_COMMON_NAME_LENGTH = 64
+_CLEANUP_TIMEOUT_SECONDS = 60.0
 
 log = get_logger("envtest")
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class AuthenticatedUser:
     """Somebody who may do what RBAC says and nothing else. Made by ``Envtest.user``.
 
     Attributes:
@@ -82,11 +82,11 @@ class Envtest:
         self._home = home
         self._control_plane = control_plane
         self._webhook_host = webhook_host
-        self._reservation: socket.socket | None = None
-        self._owner = os.getpid()
+        self._webhook_port_reservation: socket.socket | None = None
+        self._owner_pid = os.getpid()
         self.directory = home.path
         self.config = config
-        self.kubeconfig = home.write("admin.kubeconfig", kubeconfig_of(config, "admin"))
+        self.kubeconfig = home.write("admin.kubeconfig", build_kubeconfig(config, "admin"))
 
     @staticmethod
     def start(
@@ -122,13 +122,13 @@ class Envtest:
             atexit.register(environment.stop)
             return environment
         binaries = find_binaries(assets, version=version)
-        _check_extra()
+        _require_cryptography()
         home = EnvironmentDirectory()
         control_plane = ControlPlane(binaries, arguments or {}, home)
         environment = Envtest(home, control_plane.config, control_plane, webhook_host)
         atexit.register(environment.stop)
         try:
-            control_plane.begin()
+            control_plane.spawn()
             control_plane.wait_until_ready(timeout)
         except BaseException:
             environment.stop()
@@ -165,18 +165,20 @@ class Envtest:
         return self._control_plane
 
     @cached_property
-    def webhooks(self) -> WebhookServing:
+    def webhooks(self) -> LocalWebhookServing:
         """Where the API server calls webhooks: host, port and certificates for the server of the test.
 
         Raises:
             ConfigurationError: ``steersman[testing]`` is not installed.
         """
-        _check_extra()
-        serving, self._reservation = prepare_serving(self._home, self._webhook_host)
+        _require_cryptography()
+        serving, self._webhook_port_reservation = prepare_local_serving(self._home, self._webhook_host)
         return serving
 
     @asynccontextmanager
-    async def client(self, user: User | None = None, *, field_manager: str = "test") -> AsyncGenerator[Client]:
+    async def client(
+        self, user: AuthenticatedUser | None = None, *, field_manager: str = "test"
+    ) -> AsyncGenerator[Client]:
         """A client during the block.
 
         Args:
@@ -191,11 +193,11 @@ class Envtest:
         name: str,
         groups: Sequence[str] = (),
         *,
-        roles: Sequence[RoleLike] = (),
+        roles: Sequence[RoleReference] = (),
         rules: Sequence[Manifest] = (),
         namespace: str = "",
         allow_masters: bool = False,
-    ) -> User:
+    ) -> AuthenticatedUser:
         """A user, who from now on may do what this says, whatever former calls said of them.
 
         They have a client certificate of their own; the administrator acts as them in an existing cluster, and where
@@ -214,35 +216,35 @@ class Envtest:
             ValueError: a member of ``system:masters`` was not asked for expressly.
             ConfigurationError: there is no such ClusterRole, or a Role has no namespace.
         """
-        if _UNLIMITED in groups and not allow_masters:
+        if _MASTERS_GROUP in groups and not allow_masters:
             raise ValueError(
-                f"{name} would be a member of {_UNLIMITED} and pass every check, so that a test of rights says "
+                f"{name} would be a member of {_MASTERS_GROUP} and pass every check, so that a test of rights says "
                 "nothing: choose roles or rules, or say allow_masters=True"
             )
-        self._run(self._rights.set(name, roles, rules, namespace))
-        if self._control_plane is not None and len(name) <= _LONGEST_COMMON_NAME:
-            config = self._control_plane.user(name, groups)
+        self._run(self._user_rbac.replace(name, roles, rules, namespace))
+        if self._control_plane is not None and len(name) <= _MAX_COMMON_NAME_LENGTH:
+            config = self._control_plane.config_for_user(name, groups)
         else:
             config = replace(self.config, impersonate=Impersonation(user=name, groups=tuple(groups)))
         # Names may have characters that no file name has, and more of them.
         file = f"user-{hashlib.sha256(name.encode()).hexdigest()[:32]}.kubeconfig"
-        return User(name, tuple(groups), config, self._home.write(file, kubeconfig_of(config, name)))
+        return AuthenticatedUser(name, tuple(groups), config, self._home.write(file, build_kubeconfig(config, name)))
 
     @contextmanager
-    def namespace(self, words: str = "test") -> Generator[str]:
+    def namespace(self, name_prefix: str = "test") -> Generator[str]:
         """A new namespace during the block; gives its name, which begins with ``words``.
 
         At the end everything in it is deleted, finalizers or not, and so is the namespace. In an existing cluster the
         controller manager does that, and nobody waits for it.
         """
-        name = self._run(make_namespace(self._client, words))
+        name = self._run(create_namespace(self._client, name_prefix))
         try:
             yield name
         finally:
             discovery = self._discovery if self._control_plane is not None else None
-            self._run(remove_namespace(self._client, name, discovery))
+            self._run(delete_namespace(self._client, name, discovery))
 
-    def install_crds(self, *sources: Source) -> None:
+    def install_crds(self, *sources: ManifestSource) -> None:
         """Installs CustomResourceDefinitions and returns once the API server serves them.
 
         What is there already is changed. Conversion webhooks behind a service are called at ``webhooks`` instead.
@@ -255,9 +257,9 @@ class Envtest:
             ApiError: the server refuses one.
             SteersmanError: one is not served after half a minute; says what its conditions say.
         """
-        self._run(self._installation.crds(sources, lambda: self.webhooks))
+        self._run(self._installer.install_crds(sources, lambda: self.webhooks))
 
-    def install_webhooks(self, *sources: Source) -> None:
+    def install_webhooks(self, *sources: ManifestSource) -> None:
         """Installs MutatingWebhookConfigurations and ValidatingWebhookConfigurations.
 
         Webhooks behind a service are called at ``webhooks`` instead, under their path; those with a URL stay as they
@@ -271,7 +273,7 @@ class Envtest:
             ApiError: the server refuses one.
             SteersmanError: the API server does not heed them after half a minute.
         """
-        self._run(self._installation.webhooks(sources, self.webhooks))
+        self._run(self._installer.install_webhooks(sources, self.webhooks))
 
     def stop(self) -> None:
         """Ends what was started and removes the directory. May be called again, and in a forked process.
@@ -279,48 +281,48 @@ class Envtest:
         In an existing cluster it deletes what was installed and was not there before, definitions aside: objects of
         others would go with them.
         """
-        if os.getpid() != self._owner:
+        if os.getpid() != self._owner_pid:
             return
         atexit.unregister(self.stop)
         if self._control_plane is not None:
             self._control_plane.stop()
-        elif "_installation" in vars(self):
+        elif "_installer" in vars(self):
             try:
-                self._run(asyncio.wait_for(self._installation.remove(), _PATIENCE))
+                self._run(asyncio.wait_for(self._installer.uninstall(), _CLEANUP_TIMEOUT_SECONDS))
             except (SteersmanError, TimeoutError, RuntimeError) as error:
                 log.warning("not everything that was installed was deleted", server=self.server, error=str(error))
-        if "_administrator" in vars(self):
-            self._administrator.close()
-        if self._reservation is not None:
-            self._reservation.close()
+        if "_admin_client" in vars(self):
+            self._admin_client.close()
+        if self._webhook_port_reservation is not None:
+            self._webhook_port_reservation.close()
         self._home.remove()
 
     # What it does, it does as the administrator, on an event loop of its own: tests may run one, too.
 
     @cached_property
-    def _administrator(self) -> SyncClient:
+    def _admin_client(self) -> SyncClient:
         return SyncClient(self.config, field_manager="envtest")
 
     @property
     def _client(self) -> Client:
-        return self._administrator.client
+        return self._admin_client.client
 
     @cached_property
     def _discovery(self) -> Discovery:
         return Discovery(self._client)
 
     @cached_property
-    def _installation(self) -> Installation:
-        return Installation(self._client)
+    def _installer(self) -> ResourceInstaller:
+        return ResourceInstaller(self._client)
 
     @cached_property
-    def _rights(self) -> Rights:
-        return Rights(self._client, self._installation, aggregates=self._control_plane is None)
+    def _user_rbac(self) -> UserRbac:
+        return UserRbac(self._client, self._installer, has_aggregation=self._control_plane is None)
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self._administrator.run(coroutine)
+        return self._admin_client.run(coroutine)
 
 
-def _check_extra() -> None:
+def _require_cryptography() -> None:
     if find_spec("cryptography") is None:
         raise ConfigurationError("cryptography is missing: install steersman[testing]")

@@ -34,7 +34,7 @@ class EtcdConnection(http.client.HTTPConnection):
         """The answer to ``body``. Raises SteersmanError where etcd refuses."""
         self.request("POST", path, json.dumps(body))
         response = self.getresponse()
-        answer = json.loads(response.read())
+        document = json.loads(response.read())
         if response.status != http.client.OK:
-            raise SteersmanError(f"etcd refused {path}: {answer.get('message', answer)}")
-        return answer
+            raise SteersmanError(f"etcd refused {path}: {document.get('message', document)}")
+        return document

@@ -8,10 +8,10 @@ from typing import Any
 import yaml
 
 from steersman.client.cluster import ClusterConfig
-from steersman.client.credentials import pem
+from steersman.client.credentials import load_pem
 
 
-def kubeconfig_of(config: ClusterConfig, user: str) -> bytes:
+def build_kubeconfig(config: ClusterConfig, user: str) -> bytes:
     """A kubeconfig file that says what ``config`` says; who reads it needs no other file.
 
     It shows who we are now: of a token that a plugin gives or that somebody rotates, the present one.
@@ -38,7 +38,7 @@ def kubeconfig_of(config: ClusterConfig, user: str) -> bytes:
 def _cluster(config: ClusterConfig) -> dict[str, Any]:
     entry: dict[str, Any] = {"server": config.server}
     if config.ca is not None:
-        entry["certificate-authority-data"] = _text(pem(config.ca, "certificate authority"))
+        entry["certificate-authority-data"] = _base64(load_pem(config.ca, "certificate authority"))
     if config.insecure_skip_tls_verify:
         entry["insecure-skip-tls-verify"] = True
     if config.tls_server_name:
@@ -51,19 +51,19 @@ def _cluster(config: ClusterConfig) -> dict[str, Any]:
 def _user(config: ClusterConfig) -> dict[str, Any]:
     identity, entry = config.credentials.load(), dict[str, Any]()
     if identity.certificate is not None and identity.key is not None:
-        entry["client-certificate-data"] = _text(identity.certificate)
-        entry["client-key-data"] = _text(identity.key)
+        entry["client-certificate-data"] = _base64(identity.certificate)
+        entry["client-key-data"] = _base64(identity.key)
     scheme, _, value = (identity.authorization or "").partition(" ")
     if scheme == "Bearer":
         entry["token"] = value
     elif scheme == "Basic":
         entry["username"], _, entry["password"] = base64.b64decode(value).decode().partition(":")
-    if (other := config.impersonate) is not None:
-        entry["as"] = other.user
-        if other.groups:
-            entry["as-groups"] = list(other.groups)
+    if (impersonation := config.impersonate) is not None:
+        entry["as"] = impersonation.user
+        if impersonation.groups:
+            entry["as-groups"] = list(impersonation.groups)
     return entry
 
 
-def _text(content: bytes) -> str:
+def _base64(content: bytes) -> str:
     return base64.b64encode(content).decode()

@@ -11,20 +11,20 @@ from steersman.client import Client, Discovery, MergePatch
 from steersman.errors import InternalError, MethodNotAllowed, NotFound
 from steersman.meta import ApiResource, ObjectKey, ObjectMeta, metadata_only, unstructured
 
-_LONGEST_NAME = 63
-_AT_ONCE = 8
+_MAX_NAME_LENGTH = 63
+_MAX_CONCURRENT = 8
 
 
-async def make_namespace(client: Client, words: str) -> str:
+async def create_namespace(client: Client, name_prefix: str) -> str:
     """Creates a namespace whose name begins with what of ``words`` can be in a name, and returns the name."""
-    end = f"-{secrets.token_hex(4)}"
-    begin = re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-") or "test"
-    name = f"{begin[: _LONGEST_NAME - len(end)].rstrip('-')}{end}"
+    suffix = f"-{secrets.token_hex(4)}"
+    prefix = re.sub(r"[^a-z0-9]+", "-", name_prefix.lower()).strip("-") or "test"
+    name = f"{prefix[: _MAX_NAME_LENGTH - len(suffix)].rstrip('-')}{suffix}"
     await client.create(Namespace(metadata=ObjectMeta(name=name)))
     return name
 
 
-async def remove_namespace(client: Client, name: str, discovery: Discovery | None) -> None:
+async def delete_namespace(client: Client, name: str, discovery: Discovery | None) -> None:
     """Deletes a namespace.
 
     Args:
@@ -43,19 +43,19 @@ async def remove_namespace(client: Client, name: str, discovery: Discovery | Non
     if discovery is None:
         return
     await discovery.refresh()
-    turns = asyncio.Semaphore(_AT_ONCE)
+    semaphore = asyncio.Semaphore(_MAX_CONCURRENT)
 
-    async def empty(versions: list[ApiResource]) -> None:
-        async with turns:
-            await _empty(client, versions, name)
+    async def delete_limited(versions: list[ApiResource]) -> None:
+        async with semaphore:
+            await _delete_contents(client, versions, name)
 
     async with asyncio.TaskGroup() as tasks:
-        for versions in await _deletable(discovery):
-            tasks.create_task(empty(versions))
+        for versions in await _deletable_resources(discovery):
+            tasks.create_task(delete_limited(versions))
     await _finalize(client, key)
 
 
-async def _deletable(discovery: Discovery) -> list[list[ApiResource]]:
+async def _deletable_resources(discovery: Discovery) -> list[list[ApiResource]]:
     """What can be in a namespace, each in all of its versions."""
     found: dict[tuple[str, str], list[ApiResource]] = {}
     for served in await discovery.resources():
@@ -64,30 +64,30 @@ async def _deletable(discovery: Discovery) -> list[list[ApiResource]]:
     return list(found.values())
 
 
-async def _empty(client: Client, versions: list[ApiResource], namespace: str) -> None:
-    *others, last = versions
-    for resource in others:
+async def _delete_contents(client: Client, versions: list[ApiResource], namespace: str) -> None:
+    *alternatives, stored_version = versions
+    for resource in alternatives:
         try:
-            await _empty_in(client, resource, namespace)
+            await _delete_all(client, resource, namespace)
         except InternalError:
             # The webhook that converts has gone with the test. In the version that is stored nothing is converted.
             continue
         return
-    await _empty_in(client, last, namespace)
+    await _delete_all(client, stored_version, namespace)
 
 
-async def _empty_in(client: Client, resource: ApiResource, namespace: str) -> None:
+async def _delete_all(client: Client, resource: ApiResource, namespace: str) -> None:
     kind = metadata_only(resource)
     try:
         for obj in await client.delete_collection(kind, namespace=namespace, grace_period_seconds=0):
             if obj.metadata.finalizers:
-                await _release(client, kind.api_resource, obj.key)
+                await _remove_finalizers(client, kind.api_resource, obj.key)
     except (NotFound, MethodNotAllowed):
         # Its definition has just been deleted.
         return
 
 
-async def _release(client: Client, resource: ApiResource, key: ObjectKey) -> None:
+async def _remove_finalizers(client: Client, resource: ApiResource, key: ObjectKey) -> None:
     try:
         await client.patch(metadata_only(resource), key, MergePatch({"metadata": {"finalizers": None}}))
     except NotFound:
@@ -97,6 +97,6 @@ async def _release(client: Client, resource: ApiResource, key: ObjectKey) -> Non
 async def _finalize(client: Client, key: ObjectKey) -> None:
     """Says that nothing is left, which the namespace waits for."""
     kind = unstructured(Namespace.api_resource)
-    found = (await client.get(kind, key)).to_dict()
-    found["spec"]["finalizers"] = []
-    await client.update(kind.of(found), subresource="finalize")
+    document = (await client.get(kind, key)).to_dict()
+    document["spec"]["finalizers"] = []
+    await client.update(kind.of(document), subresource="finalize")

@@ -28,10 +28,10 @@ os.execv(command[0], command)
 """
 
 
-Process = subprocess.Popen[bytes]
+BytesPopen = subprocess.Popen[bytes]
 
 
-class _Starter:
+class _ProcessLauncher:
     """Starts processes from one thread that ends with the interpreter.
 
     To the kernel the parent of a process is the thread that started it. A server that a short-lived thread started,
@@ -40,37 +40,39 @@ class _Starter:
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
-        self._waiting: queue.SimpleQueue[tuple[Future[Process], Callable[[], Process]]] = queue.SimpleQueue()
+        self._start_requests: queue.SimpleQueue[tuple[Future[BytesPopen], Callable[[], BytesPopen]]] = (
+            queue.SimpleQueue()
+        )
         self._lock = threading.Lock()
 
-    def start(self, make: Callable[[], Process]) -> Process:
+    def start(self, factory: Callable[[], BytesPopen]) -> BytesPopen:
         with self._lock:
             # After a fork it is not there.
             if self._thread is None or not self._thread.is_alive():
-                self._waiting = queue.SimpleQueue()
+                self._start_requests = queue.SimpleQueue()
                 self._thread = threading.Thread(target=self._run, name="envtest-starter", daemon=True)
                 self._thread.start()
-        started: Future[Process] = Future()
-        self._waiting.put((started, make))
+        started: Future[BytesPopen] = Future()
+        self._start_requests.put((started, factory))
         return started.result()
 
     def _run(self) -> None:
         while True:
-            started, make = self._waiting.get()
+            started, factory = self._start_requests.get()
             try:
-                started.set_result(make())
+                started.set_result(factory())
             except BaseException as error:
                 started.set_exception(error)
 
 
-_starter = _Starter()
+_launcher = _ProcessLauncher()
 
 
 class ServerProcess:
     """One server program. ``log`` holds its output; it runs in the log's directory."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
-        def start() -> Process:
+        def start() -> BytesPopen:
             return subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), str(log), *command],
                 stdin=subprocess.DEVNULL,
@@ -82,7 +84,7 @@ class ServerProcess:
                 env={"PATH": os.environ.get("PATH", ""), "HOME": str(log.parent), "LANG": "C.UTF-8"},
             )
 
-        self._process = _starter.start(start)
+        self._process = _launcher.start(start)
         self.log = log
 
     @property
@@ -91,7 +93,7 @@ class ServerProcess:
         return self._process.pid
 
     @property
-    def ended(self) -> bool:
+    def has_exited(self) -> bool:
         """Whether it runs no more."""
         return self._process.poll() is not None
 
@@ -104,9 +106,9 @@ class ServerProcess:
         """Sends a signal; does nothing to a process that has ended."""
         self._process.send_signal(number)
 
-    def freeze(self) -> None:
+    def pause(self) -> None:
         """Stops it (SIGSTOP) until it gets SIGCONT; returns once it does nothing any more."""
-        if self.ended:
+        if self.has_exited:
             return
         self.signal(signal.SIGSTOP)
         if sys.platform == "linux":
@@ -115,7 +117,7 @@ class ServerProcess:
 
     def stop(self, grace: float) -> None:
         """Asks it to end, and kills it after ``grace`` seconds; at once with 0."""
-        if grace > 0 and not self.ended:
+        if grace > 0 and not self.has_exited:
             self._process.terminate()
             try:
                 self._process.wait(grace)
@@ -125,11 +127,11 @@ class ServerProcess:
 
     def kill(self) -> None:
         """Ends it without warning (SIGKILL)."""
-        if not self.ended:
+        if not self.has_exited:
             self._process.kill()
         self._process.wait()
 
-    def last_words(self, lines: int = 15) -> str:
+    def log_tail(self, lines: int = 15) -> str:
         """The end of its output."""
         try:
             text = self.log.read_text(errors="replace")

@@ -18,7 +18,7 @@ from steersman_testing.envtest.ports import reserve_port
 
 
 @dataclass(frozen=True, slots=True)
-class WebhookServing:
+class LocalWebhookServing:
     """What a webhook server needs to be called: it listens on ``host`` and ``port``, and shows ``certificate``.
 
     The port is nobody else's meanwhile. Who listens on it has to set SO_REUSEADDR, as asyncio's servers and Go's do.
@@ -57,43 +57,43 @@ class WebhookServing:
         return f"https://{host}:{self.port}/{path.removeprefix('/')}"
 
 
-def prepare_serving(home: EnvironmentDirectory, host: str) -> tuple[WebhookServing, socket.socket]:
+def prepare_local_serving(home: EnvironmentDirectory, host: str) -> tuple[LocalWebhookServing, socket.socket]:
     """Certificates in ``home`` and a port for a webhook server on ``host``; the port is reserved by the socket."""
-    from steersman_testing.envtest.certificates import Authority
+    from steersman_testing.envtest.certificates import CertificateAuthority
 
     directory = home.path / "webhooks"
     directory.mkdir(mode=0o700)
-    authority = Authority()
+    authority = CertificateAuthority()
     names, addresses = ["localhost"], ["127.0.0.1"]
     (addresses if _is_address(host) else names).append(host)
-    pair = authority.server(names, addresses)
+    pair = authority.issue_server(names, addresses)
     for name, content in (("tls.crt", pair.certificate), ("tls.key", pair.key), ("ca.crt", authority.certificate)):
         home.write(f"webhooks/{name}", content)
     reservation = reserve_port(socket.SO_REUSEADDR, socket.SO_REUSEPORT)
-    serving = WebhookServing(host, reservation.getsockname()[1], directory, authority.certificate)
+    serving = LocalWebhookServing(host, reservation.getsockname()[1], directory, authority.certificate)
     return serving, reservation
 
 
-def pointed(configuration: Manifest, serving: WebhookServing) -> Manifest:
+def redirect_webhooks(configuration: Manifest, serving: LocalWebhookServing) -> Manifest:
     """``configuration`` with its webhooks behind services called at ``serving``; those with a URL stay."""
     configuration = copy.deepcopy(configuration)
     for webhook in configuration.get("webhooks") or ():
-        webhook["clientConfig"] = _pointed(webhook["clientConfig"], serving)
+        webhook["clientConfig"] = _redirect(webhook["clientConfig"], serving)
     return configuration
 
 
-def pointed_conversion(crd: Manifest, serving: Callable[[], WebhookServing]) -> Manifest:
+def redirect_conversion(crd: Manifest, serving: Callable[[], LocalWebhookServing]) -> Manifest:
     """``crd`` with its conversion webhook, if it has one behind a service, called at ``serving``."""
     conversion: dict[str, Any] = crd["spec"].get("conversion") or {}
     if conversion.get("strategy") != "Webhook":
         return crd
     crd = copy.deepcopy(crd)
     webhook: dict[str, Any] = crd["spec"]["conversion"]["webhook"]
-    webhook["clientConfig"] = _pointed(webhook.get("clientConfig") or {}, serving())
+    webhook["clientConfig"] = _redirect(webhook.get("clientConfig") or {}, serving())
     return crd
 
 
-def _pointed(config: dict[str, Any], serving: WebhookServing) -> dict[str, Any]:
+def _redirect(config: dict[str, Any], serving: LocalWebhookServing) -> dict[str, Any]:
     if config.get("url"):
         return config
     service: dict[str, Any] = config.get("service") or {}

@@ -18,24 +18,30 @@ import yaml
 
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
 from steersman.errors import ApiError, ConfigurationError, ConnectionFailed
-from steersman_testing.apiserver.access.impersonation import Impersonated
+from steersman_testing.apiserver.access.impersonation import ImpersonatedUser
 from steersman_testing.apiserver.discovery.documents import content_type
 from steersman_testing.apiserver.failures import bad_request, body_too_large, internal, unauthorized
-from steersman_testing.apiserver.requests.parameters import flag
-from steersman_testing.apiserver.server import InMemoryApiServer, refusal
-from steersman_testing.serving.connection import BETWEEN, LONGEST_BODY, Connection, Message, Reply
+from steersman_testing.apiserver.requests.parameters import bool_parameter
+from steersman_testing.apiserver.server import InMemoryApiServer, error_response
+from steersman_testing.serving.server_connection import (
+    HEADER_VALUE_SEPARATOR,
+    MAX_BODY_BYTES,
+    ResponseWriter,
+    ServerConnection,
+    WireRequest,
+)
 
-NAME = "steersman-testing"
+CONTEXT_NAME = "steersman-testing"
 _LOOPBACK = "127.0.0.1"
 _APPLY = "application/apply-patch"
 # No secret: whoever shows no token is the administrator, too. But by TLS, kubectl asks who has none for a name.
-_ADMINISTRATOR = "administrator"
-_LONGEST_MANAGER = 128
-_LONGEST_WARNING = 256
-_MOST_OF_WARNINGS = 4096
-_IMPERSONATE = "impersonate-"
-_EXTRA = "extra-"
-_UNCACHED = ("Cache-Control", "no-cache, private")
+_ADMIN_TOKEN = "administrator"  # noqa: S105
+_MAX_FIELD_MANAGER_LENGTH = 128
+_MAX_WARNING_LENGTH = 256
+_MAX_TOTAL_WARNINGS_LENGTH = 4096
+_IMPERSONATE_PREFIX = "impersonate-"
+_EXTRA_PREFIX = "extra-"
+_NO_CACHE_HEADER = ("Cache-Control", "no-cache, private")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +54,28 @@ class ApiEndpoint:
     """
 
     url: str
-    authority: str = ""
+    ca_certificate: str = ""
 
     @property
     def kubeconfig(self) -> str:
         """A kubeconfig file, as YAML."""
         cluster: dict[str, Any] = {"server": self.url}
         user: dict[str, Any] = {}
-        if self.authority:
-            user["token"] = _ADMINISTRATOR
-            cluster["certificate-authority-data"] = base64.b64encode(self.authority.encode()).decode()
+        if self.ca_certificate:
+            user["token"] = _ADMIN_TOKEN
+            cluster["certificate-authority-data"] = base64.b64encode(self.ca_certificate.encode()).decode()
         document: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [{"name": NAME, "cluster": cluster}],
-            "users": [{"name": NAME, "user": user}],
-            "contexts": [{"name": NAME, "context": {"cluster": NAME, "user": NAME, "namespace": "default"}}],
-            "current-context": NAME,
+            "clusters": [{"name": CONTEXT_NAME, "cluster": cluster}],
+            "users": [{"name": CONTEXT_NAME, "user": user}],
+            "contexts": [
+                {
+                    "name": CONTEXT_NAME,
+                    "context": {"cluster": CONTEXT_NAME, "user": CONTEXT_NAME, "namespace": "default"},
+                }
+            ],
+            "current-context": CONTEXT_NAME,
         }
         return yaml.safe_dump(document, sort_keys=False)
 
@@ -85,33 +96,33 @@ async def serve(server: InMemoryApiServer, *, port: int = 0, tls: bool = False) 
     Raises:
         ConfigurationError: the port is in use, or TLS is asked for without ``steersman[testing]`` installed.
     """
-    context, authority = _certificates() if tls else (None, "")
-    connections: set[Connection] = set()
-    loop, front = asyncio.get_running_loop(), _Front(server)
+    context, ca_certificate = _server_tls_context() if tls else (None, "")
+    connections: set[ServerConnection] = set()
+    loop, dispatcher = asyncio.get_running_loop(), _Dispatcher(server)
     try:
         listener = await loop.create_server(
-            lambda: Connection(front.answer, connections), _LOOPBACK, port, ssl=context
+            lambda: ServerConnection(dispatcher.handle, connections), _LOOPBACK, port, ssl=context
         )
     except OSError as error:
         raise ConfigurationError(f"cannot listen on port {port}: {error.strerror}") from error
     scheme, port = "https" if tls else "http", listener.sockets[0].getsockname()[1]
     try:
-        yield ApiEndpoint(f"{scheme}://{_LOOPBACK}:{port}", authority)
+        yield ApiEndpoint(f"{scheme}://{_LOOPBACK}:{port}", ca_certificate)
     finally:
         listener.close()
-        ending = list(connections)
-        for connection in ending:
+        closing = list(connections)
+        for connection in closing:
             connection.stop()
-        await asyncio.gather(*(c.wait_closed() for c in ending))
+        await asyncio.gather(*(c.wait_closed() for c in closing))
 
 
-def _certificates() -> tuple[ssl.SSLContext, str]:
+def _server_tls_context() -> tuple[ssl.SSLContext, str]:
     try:
-        from steersman_testing.envtest.certificates import Authority
+        from steersman_testing.envtest.certificates import CertificateAuthority
     except ModuleNotFoundError as error:
         raise ConfigurationError(f"{error.name} is missing: install steersman[testing]") from error
-    authority = Authority()
-    pair = authority.server(["localhost", "kubernetes", "kubernetes.default"], [_LOOPBACK])
+    authority = CertificateAuthority()
+    pair = authority.issue_server(["localhost", "kubernetes", "kubernetes.default"], [_LOOPBACK])
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.set_alpn_protocols(["http/1.1"])
     # OpenSSL reads files only.
@@ -123,129 +134,133 @@ def _certificates() -> tuple[ssl.SSLContext, str]:
     return context, authority.certificate.decode()
 
 
-class _Front:
+class _Dispatcher:
     """Turns messages into requests of the server, and its answers into replies."""
 
     def __init__(self, server: InMemoryApiServer) -> None:
         self._server = server
 
-    async def answer(self, message: Message, reply: Reply) -> None:
-        if message.fault:
-            _send(reply, "", refusal(_unread(message)))
+    async def handle(self, request_message: WireRequest, writer: ResponseWriter) -> None:
+        if request_message.error:
+            _write_response(writer, "", error_response(_parse_error(request_message)))
             return
-        request = _request(message)
+        request = _to_http_request(request_message)
         try:
-            server = self._known(message.headers)
+            server = self._authenticate(request_message.headers)
             if _is_stream(request):
-                await _stream(server, request, reply)
+                await _write_stream(server, request, writer)
             else:
                 response = await server.request(request)
-                _send(reply, content_type(request, response.body), response)
+                _write_response(writer, content_type(request, response.body), response)
         except ApiError as error:
-            _send(reply, "", refusal(error))
+            _write_response(writer, "", error_response(error))
         except ConnectionFailed:
             # A test asked for it.
-            reply.abort()
+            writer.abort()
 
-    def _known(self, headers: Mapping[str, str]) -> Transport:
+    def _authenticate(self, headers: Mapping[str, str]) -> Transport:
         """The server as whoever asks meets it."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
-        acting = _impersonated(headers)
-        if not scheme or token.strip() == _ADMINISTRATOR:
-            return self._server if acting is None else self._server.as_identity(acting.user())
+        impersonated = _parse_impersonation(headers)
+        if not scheme or token.strip() == _ADMIN_TOKEN:
+            return self._server if impersonated is None else self._server.as_identity(impersonated.to_user())
         if scheme.lower() != "bearer":
             raise unauthorized()
-        return self._server.as_bearer(token.strip(), acting)
+        return self._server.as_bearer(token.strip(), impersonated)
 
 
-def _impersonated(headers: Mapping[str, str]) -> Impersonated | None:
+def _parse_impersonation(headers: Mapping[str, str]) -> ImpersonatedUser | None:
     """Whom the headers name to act as. Source: "Authenticating", "User impersonation"."""
-    named = {n.removeprefix(_IMPERSONATE): v for n, v in headers.items() if n.startswith(_IMPERSONATE)}
+    named = {n.removeprefix(_IMPERSONATE_PREFIX): v for n, v in headers.items() if n.startswith(_IMPERSONATE_PREFIX)}
     if not named:
         return None
     name = named.get("user", "")
     if not name:
         raise internal(f"requested {sorted(named)} without impersonating a user")
-    extra = {unquote(n.removeprefix(_EXTRA)): _each(v) for n, v in named.items() if n.startswith(_EXTRA)}
-    return Impersonated(name, _each(named.get("group", "")), extra, named.get("uid", ""))
+    extra = {
+        unquote(n.removeprefix(_EXTRA_PREFIX)): _header_values(v)
+        for n, v in named.items()
+        if n.startswith(_EXTRA_PREFIX)
+    }
+    return ImpersonatedUser(name, _header_values(named.get("group", "")), extra, named.get("uid", ""))
 
 
-def _each(values: str) -> tuple[str, ...]:
+def _header_values(values: str) -> tuple[str, ...]:
     """The values of a header."""
-    return tuple(v for v in values.split(BETWEEN) if v)
+    return tuple(v for v in values.split(HEADER_VALUE_SEPARATOR) if v)
 
 
-async def _stream(server: Transport, request: HttpRequest, reply: Reply) -> None:
+async def _write_stream(server: Transport, request: HttpRequest, writer: ResponseWriter) -> None:
     async with server.stream(request) as lines:
-        reply.begin(200, (("Content-Type", content_type(request, b"{")), _UNCACHED))
+        writer.start_stream(200, (("Content-Type", content_type(request, b"{")), _NO_CACHE_HEADER))
         async for line in lines:
-            await reply.part(line + b"\n")
-        reply.end()
+            await writer.write_chunk(line + b"\n")
+        writer.end_stream()
 
 
-def _send(reply: Reply, kind: str, response: HttpResponse) -> None:
-    fields = [("Content-Type", kind or _plain_or_json(response.body)), _UNCACHED]
-    fields += [("Warning", w) for w in _warnings(response.warnings)]
+def _write_response(writer: ResponseWriter, media_type: str, response: HttpResponse) -> None:
+    headers = [("Content-Type", media_type or _guess_media_type(response.body)), _NO_CACHE_HEADER]
+    headers += [("Warning", w) for w in _warning_headers(response.warnings)]
     if response.retry_after is not None:
-        fields.append(("Retry-After", str(math.ceil(response.retry_after))))
-    reply.send(response.status, fields, response.body)
+        headers.append(("Retry-After", str(math.ceil(response.retry_after))))
+    writer.send(response.status, headers, response.body)
 
 
-def _warnings(texts: Sequence[str]) -> Iterator[str]:
+def _warning_headers(texts: Sequence[str]) -> Iterator[str]:
     """Headers. What cannot be one is left out, and what is too much is cut, as the real server does.
 
     Source: ``k8s.io/apiserver/pkg/endpoints/filters/warning.go``.
     """
     texts = [t for t in texts if t.isprintable()]
-    left = _MOST_OF_WARNINGS
-    longest = left if sum(map(len, texts)) <= left else _LONGEST_WARNING
+    remaining = _MAX_TOTAL_WARNINGS_LENGTH
+    max_length = remaining if sum(map(len, texts)) <= remaining else _MAX_WARNING_LENGTH
     for text in texts:
-        if left <= 0:
+        if remaining <= 0:
             return
-        told = text[:longest]
-        left -= len(told)
-        yield '299 - "{}"'.format(told.replace("\\", r"\\").replace('"', r"\""))
+        truncated = text[:max_length]
+        remaining -= len(truncated)
+        yield '299 - "{}"'.format(truncated.replace("\\", r"\\").replace('"', r"\""))
 
 
-def _plain_or_json(body: bytes) -> str:
+def _guess_media_type(body: bytes) -> str:
     return "application/json" if body.startswith(b"{") else "text/plain; charset=utf-8"
 
 
-def _unread(message: Message) -> ApiError:
-    if message.fault == "too large":
-        return body_too_large(LONGEST_BODY)
+def _parse_error(message: WireRequest) -> ApiError:
+    if message.error == "too large":
+        return body_too_large(MAX_BODY_BYTES)
     return bad_request("this is not HTTP/1.1, or its header is too long")
 
 
-def _request(message: Message) -> HttpRequest:
+def _to_http_request(message: WireRequest) -> HttpRequest:
     path, _, text = message.target.decode("latin-1").partition("?")
     # Of several values the first counts.
     query = dict(reversed(parse_qsl(text, keep_blank_values=True)))
     method = "GET" if message.method == "HEAD" else message.method
     headers = message.headers
-    kind = headers.get("content-type", "application/json")
-    if method in ("POST", "PUT", "PATCH") and not query.get("fieldManager") and not kind.startswith(_APPLY):
-        query["fieldManager"] = _manager(headers)
+    media_type = headers.get("content-type", "application/json")
+    if method in ("POST", "PUT", "PATCH") and not query.get("fieldManager") and not media_type.startswith(_APPLY):
+        query["fieldManager"] = _default_field_manager(headers)
     return HttpRequest(
         method=method,
         path=path,
         query=query,
         body=message.body or None,
-        content_type=kind,
+        content_type=media_type,
         accept=headers.get("accept", "*/*"),
         timeout=math.inf,
     )
 
 
-def _manager(headers: Mapping[str, str]) -> str:
+def _default_field_manager(headers: Mapping[str, str]) -> str:
     """The real server takes what a client does not name from its User-Agent."""
-    named = headers.get("user-agent", "").partition("/")[0]
-    return "".join(c for c in named if c.isprintable())[:_LONGEST_MANAGER]
+    product = headers.get("user-agent", "").partition("/")[0]
+    return "".join(c for c in product if c.isprintable())[:_MAX_FIELD_MANAGER_LENGTH]
 
 
 def _is_stream(request: HttpRequest) -> bool:
     if request.method != "GET":
         return False
     if request.path.endswith("/log"):
-        return flag(request.query, "follow")
-    return flag(request.query, "watch")
+        return bool_parameter(request.query, "follow")
+    return bool_parameter(request.query, "watch")

@@ -21,10 +21,10 @@ goes back in time, which the cache guards against by itself.
 Sources: Sun et al., "Automatic Reliability Testing for Cluster Management Controllers" (Sieve), OSDI 2022.
 """
 
-from steersman_testing.simulation.faults import Fault, Plan
-from steersman_testing.simulation.points import fault_point
-from steersman_testing.simulation.report import Report
+from steersman_testing.simulation.fault_points import fault_point
+from steersman_testing.simulation.faults import Fault, FaultPlan
+from steersman_testing.simulation.report import SimulationReport
 from steersman_testing.simulation.simulate import SimulationFailed, simulate
 from steersman_testing.simulation.world import World
 
-__all__ = ["Fault", "Plan", "Report", "SimulationFailed", "World", "fault_point", "simulate"]
+__all__ = ["Fault", "FaultPlan", "SimulationFailed", "SimulationReport", "World", "fault_point", "simulate"]

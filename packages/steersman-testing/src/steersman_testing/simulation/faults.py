@@ -1,6 +1,6 @@
 """What is made to go wrong, as data: a plan is a text that a person can read and a test can replay.
 
-``crash-after:3`` ends the process right after the operator's third call; ``hold:websites:4+300`` holds back the watch
+``crash-after:3`` ends the process right after the operator's third call; ``delay-watch:websites:4+300`` holds back the watch
 of websites before its fourth event, for 300 seconds; several are joined by commas.
 """
 
@@ -13,13 +13,23 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 CallFault = Literal[
-    "crash-before", "crash-after", "lost", "timeout", "error", "409", "429", "500", "touch", "lease", "late"
+    "crash-before",
+    "crash-after",
+    "lost",
+    "timeout",
+    "error",
+    "409",
+    "429",
+    "500",
+    "concurrent-write",
+    "lease",
+    "delayed-write",
 ]
-EventFault = Literal["hold", "miss", "break", "down"]
+EventFault = Literal["delay-watch", "relist", "disconnect", "crash-on-event"]
 CALL_FAULTS: tuple[str, ...] = get_args(CallFault)
 EVENT_FAULTS: tuple[str, ...] = get_args(EventFault)
 
-MEANINGS: Mapping[str, str] = {
+FAULT_DESCRIPTIONS: Mapping[str, str] = {
     "crash-before": "the process is killed before call {at}",
     "crash-after": "the process is killed after call {at}: it was carried out, and nobody read the answer",
     "lost": "call {at} is carried out, its answer is lost",
@@ -28,20 +38,22 @@ MEANINGS: Mapping[str, str] = {
     "409": "call {at} is refused as a conflict",
     "429": "call {at} is refused: too many requests",
     "500": "call {at} is refused: internal error",
-    "touch": "another actor writes the same object just before call {at}",
+    "concurrent-write": "another actor writes the same object just before call {at}",
     "lease": "another replica takes the lease while call {at} is under way",
-    "late": "call {at} is on its way while another replica takes over",
-    "hold": "the watch of {resource} is held back before its event {at}",
-    "miss": "the watch of {resource} is lost before its event {at}, and comes back by a new list",
-    "break": "the watch of {resource} breaks before its event {at}",
-    "down": "the process is killed before event {at} of {resource}",
+    "delayed-write": "call {at} is on its way while another replica takes over",
+    "delay-watch": "the watch of {resource} is held back before its event {at}",
+    "relist": "the watch of {resource} is lost before its event {at}, and comes back by a new list",
+    "disconnect": "the watch of {resource} breaks before its event {at}",
+    "crash-on-event": "the process is killed before event {at} of {resource}",
 }
 
-LATE = 25.0
+DELAYED_WRITE_SECONDS = 25.0
 """Seconds after which a request arrives that another replica has overtaken: it leads after 15 to 20."""
-_OVERTAKEN = 20.0
+_MIN_DELAYED_WRITE_SECONDS = 20.0
 
-_FAULT = re.compile(r"(?P<kind>[a-z0-9-]+):(?:(?P<resource>[^:+,]+):)?(?P<at>\d+)(?:\+(?P<seconds>\d+(?:\.\d+)?))?")
+_FAULT_PATTERN = re.compile(
+    r"(?P<kind>[a-z0-9-]+):(?:(?P<resource>[^:+,]+):)?(?P<at>\d+)(?:\+(?P<seconds>\d+(?:\.\d+)?))?"
+)
 
 
 class Fault(Struct, frozen=True, order=True):
@@ -65,11 +77,11 @@ class Fault(Struct, frozen=True, order=True):
 
     def describe(self) -> str:
         """For people."""
-        text = MEANINGS[self.kind].format(at=self.at, resource=self.resource)
+        text = FAULT_DESCRIPTIONS[self.kind].format(at=self.at, resource=self.resource)
         return f"{text}, for {self.seconds:g} s" if self.seconds else text
 
 
-class Plan(Struct, frozen=True):
+class FaultPlan(Struct, frozen=True):
     """The faults of one run; empty for the run without any."""
 
     faults: tuple[Fault, ...] = ()
@@ -78,41 +90,43 @@ class Plan(Struct, frozen=True):
         return ",".join(str(fault) for fault in self.faults)
 
     @property
-    def takes_the_lease(self) -> bool:
+    def needs_leader_election(self) -> bool:
         """Whether the run needs leader election."""
-        return any(fault.kind in ("lease", "late") for fault in self.faults)
+        return any(fault.kind in ("lease", "delayed-write") for fault in self.faults)
 
-    def without(self, fault: Fault) -> Plan:
+    def without(self, fault: Fault) -> FaultPlan:
         """The same plan, less one fault."""
-        return Plan(tuple(other for other in self.faults if other != fault))
+        return FaultPlan(tuple(other for other in self.faults if other != fault))
 
     @classmethod
-    def of(cls, faults: Iterable[Fault]) -> Plan:
+    def from_faults(cls, faults: Iterable[Fault]) -> FaultPlan:
         """A plan in the one order that it is written in; each call and each event has one fault at most."""
-        places = {(fault.resource, fault.at): fault for fault in sorted(faults)}
-        return cls(tuple(sorted(places.values(), key=lambda f: (f.resource, f.at))))
+        by_place = {(fault.resource, fault.at): fault for fault in sorted(faults)}
+        return cls(tuple(sorted(by_place.values(), key=lambda f: (f.resource, f.at))))
 
     @classmethod
-    def parse(cls, text: str) -> Plan:
+    def parse(cls, text: str) -> FaultPlan:
         """Reads what ``str`` wrote.
 
         Raises:
             ValueError: it is no plan; says which part.
         """
-        return cls.of(_parse(part.strip()) for part in text.split(",") if part.strip())
+        return cls.from_faults(_parse_fault(part.strip()) for part in text.split(",") if part.strip())
 
 
-def _parse(text: str) -> Fault:
-    found = _FAULT.fullmatch(text)
-    if found is None or found["kind"] not in MEANINGS:
-        raise ValueError(f"{text!r} is no fault; one is written as crash-after:3 or hold:websites:4+300")
+def _parse_fault(text: str) -> Fault:
+    found = _FAULT_PATTERN.fullmatch(text)
+    if found is None or found["kind"] not in FAULT_DESCRIPTIONS:
+        raise ValueError(f"{text!r} is no fault; one is written as crash-after:3 or delay-watch:websites:4+300")
     kind, resource = found["kind"], found["resource"] or ""
     if (kind in EVENT_FAULTS) != bool(resource):
         needs = (
             "names the resource whose watch it is" if kind in EVENT_FAULTS else "is at a call and names no resource"
         )
         raise ValueError(f"{text!r}: {kind} {needs}")
-    seconds = float(found["seconds"] or (LATE if kind == "late" else 0))
-    if kind == "late" and seconds < _OVERTAKEN:
-        raise ValueError(f"{text!r}: another replica leads after {_OVERTAKEN:g} s, and only then is the call late")
+    seconds = float(found["seconds"] or (DELAYED_WRITE_SECONDS if kind == "delayed-write" else 0))
+    if kind == "delayed-write" and seconds < _MIN_DELAYED_WRITE_SECONDS:
+        raise ValueError(
+            f"{text!r}: another replica leads after {_MIN_DELAYED_WRITE_SECONDS:g} s, and only then is the call late"
+        )
     return Fault(kind, int(found["at"]), resource, seconds)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 
-class Report(Struct, frozen=True):
+class SimulationReport(Struct, frozen=True):
     """A sweep in which nothing went wrong.
 
     Attributes:
@@ -23,7 +23,7 @@ class Report(Struct, frozen=True):
     seconds: float = 0.0
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether every fault was tried at every place that it fits."""
         return dict(self.tried) == dict(self.places)
 

@@ -15,25 +15,25 @@ from steersman.client.transport import HttpRequest
 from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.meta import ApiResource, Object
 from steersman_testing.apiserver import InMemoryApiServer
-from steersman_testing.generated_names import ever_generated
+from steersman_testing.generated_names import generated_prefixes_in_history
 from steersman_testing.simulation import state
-from steersman_testing.simulation.faults import Fault, Plan
-from steersman_testing.simulation.journal import Actor, Entry, Journal, Sort, digest_of
-from steersman_testing.simulation.process import Process
-from steersman_testing.simulation.requests import ELECTION, PASSING, object_path
-from steersman_testing.simulation.state import Adjust, State
-from steersman_testing.simulation.user import UserTransport
-from steersman_testing.virtual_clock import MOST_TURNS, virtual_runtime
+from steersman_testing.simulation.actor_transport import ActorTransport
+from steersman_testing.simulation.faults import Fault, FaultPlan
+from steersman_testing.simulation.process import SimulatedProcess
+from steersman_testing.simulation.request_info import ELECTION_LEASE_NAME, IGNORED_RESOURCES, object_path
+from steersman_testing.simulation.state import AdjustFunction, StateSnapshot
+from steersman_testing.simulation.trace import Actor, CallKind, Trace, TraceEntry, short_digest
+from steersman_testing.virtual_clock import MAX_LOOP_ITERATIONS, virtual_runtime
 
 W = TypeVar("W")
 
-RESTART_SECONDS = 1.0
+RESTART_DELAY_SECONDS = 1.0
 # Faults that last longer do not keep the scenario from going on: what happens meanwhile is missed.
-_LONG = 30.0
-_CRASHES = 20
+_LONG_FAULT_SECONDS = 30.0
+_MAX_CRASHES = 20
 
 
-class Setting(Struct, Generic[W], frozen=True):
+class SimulationConfig(Struct, Generic[W], frozen=True):
     """What is simulated; the same for every run.
 
     Attributes:
@@ -48,7 +48,7 @@ class Setting(Struct, Generic[W], frozen=True):
         observe: gives the state of the outside world, in mappings, sequences and plain values, for comparison.
         adjust: takes out of an object what may differ between runs.
         seed: of all random numbers.
-        most_turns: see ``run_virtual``.
+        max_loop_iterations: see ``run_virtual``.
     """
 
     setup: Callable[[Manager, W], None]
@@ -60,12 +60,12 @@ class Setting(Struct, Generic[W], frozen=True):
     invariants: tuple[Callable[[Any], None], ...] = ()
     options: ManagerOptions = field(default_factory=ManagerOptions)
     observe: Callable[[W], Any] | None = None
-    adjust: Adjust | None = None
+    adjust: AdjustFunction | None = None
     seed: int = 0
-    most_turns: int | None = MOST_TURNS
+    max_loop_iterations: int | None = MAX_LOOP_ITERATIONS
 
 
-class Run(Generic[W]):
+class SimulationRun(Generic[W]):
     """The simulated world while it runs.
 
     Attributes:
@@ -77,55 +77,57 @@ class Run(Generic[W]):
         restarted_at: how many entries the journal had when all was done and the operator was started once more.
     """
 
-    def __init__(self, setting: Setting[W], plan: Plan, clock: Any, most_requests: int) -> None:
-        self.setting = setting
+    def __init__(self, config: SimulationConfig[W], plan: FaultPlan, clock: Any, max_requests: int) -> None:
+        self.config = config
         self.plan = plan
         self.clock = clock
-        self.server = InMemoryApiServer(virtual_runtime(setting.seed))
-        self.server.register(*setting.kinds)
-        self.server.load(*setting.manifests)
-        self.outside = setting.outside()
-        self.client = Client(UserTransport(self, "user"), field_manager="user")
-        self.journal = Journal()
-        self.processes: list[Process] = []
-        self.sights: list[State | None] = []
-        self.looks: list[int] = []
+        self.server = InMemoryApiServer(virtual_runtime(config.seed))
+        self.server.register(*config.kinds)
+        self.server.load(*config.manifests)
+        self.outside = config.outside()
+        self.client = Client(ActorTransport(self, "user"), field_manager="user")
+        self.trace = Trace()
+        self.processes: list[SimulatedProcess] = []
+        self.snapshots: list[StateSnapshot | None] = []
+        self.snapshot_versions: list[int] = []
         self.violations: list[str] = []
-        self.restarted_at = 0
-        self.in_force: list[Fault] = []
-        self.struck: list[Fault] = []
+        self.idle_restart_index = 0
+        self.active_faults: list[Fault] = []
+        self.injected: list[Fault] = []
         self.world: Any = None
-        self._most_requests = most_requests
-        self._requests: Counter[str] = Counter()
-        self._late: list[asyncio.Future[None]] = []
-        self._events: Counter[str] = Counter()
-        self._calls = 0
-        self._started = 0
-        self._crashes = 0
-        self._held: dict[str, asyncio.Event] = {}
-        self._lost: set[str] = set()
-        self._broken = asyncio.Event()
-        self._by_call = {fault.at: fault for fault in plan.faults if not fault.resource}
-        self._by_event = {(fault.resource, fault.at): fault for fault in plan.faults if fault.resource}
+        self._max_requests = max_requests
+        self._request_counts: Counter[str] = Counter()
+        self._delayed_writes: list[asyncio.Future[None]] = []
+        self._event_counts: Counter[str] = Counter()
+        self._call_count = 0
+        self._process_count = 0
+        self._crash_count = 0
+        self._delayed_watches: dict[str, asyncio.Event] = {}
+        self._relisting_watches: set[str] = set()
+        self._violated = asyncio.Event()
+        self._faults_by_call = {fault.at: fault for fault in plan.faults if not fault.resource}
+        self._faults_by_event = {(fault.resource, fault.at): fault for fault in plan.faults if fault.resource}
 
     # Processes
 
     def start_process(self) -> None:
         """Starts the operator, as its Deployment would."""
-        self._started += 1
-        process = Process(self, self.setting.seed + self._started, self.clock)
+        self._process_count += 1
+        process = SimulatedProcess(self, self.config.seed + self._process_count, self.clock)
         # What a process remembers beyond its end is nothing: the manager and all that setup makes are new.
         manager = Manager(process, self._options(), process.runtime)
-        self.setting.setup(manager, self.outside)
+        self.config.setup(manager, self.outside)
         self.processes.append(process)
-        process.start(manager, self._ended)
+        process.start(manager, self._on_process_exit)
 
     def _options(self) -> ManagerOptions:
-        election = LeaderElection(name=ELECTION, namespace="default", identity=f"process-{self._started}")
+        election = LeaderElection(
+            name=ELECTION_LEASE_NAME, namespace="default", identity=f"process-{self._process_count}"
+        )
         return dataclasses.replace(
-            self.setting.options,
-            instance=f"{self.setting.options.instance}-{self._started}",
-            leader_election=election if self.plan.takes_the_lease else None,
+            self.config.options,
+            instance=f"{self.config.options.instance}-{self._process_count}",
+            leader_election=election if self.plan.needs_leader_election else None,
             graceful_shutdown_timeout=0.0,
         )
 
@@ -134,192 +136,199 @@ class Run(Generic[W]):
         for process in self.processes:
             process.kill()
         self.processes.clear()
-        self.note("world", "the operator is started once more, with nothing to do")
+        self.record("world", "the operator is started once more, with nothing to do")
         self.start_process()
 
-    def _ended(self, process: Process, error: BaseException | None) -> None:
+    def _on_process_exit(self, process: SimulatedProcess, error: BaseException | None) -> None:
         self.processes.remove(process)
-        self.note("world", f"the operator's process ended: {type(error).__name__}: {error}")
-        self._crashes += 1
-        if self._crashes > _CRASHES:
-            self.violate(f"the operator's process ends by itself again and again: {error}")
+        self.record("world", f"the operator's process ended: {type(error).__name__}: {error}")
+        self._crash_count += 1
+        if self._crash_count > _MAX_CRASHES:
+            self.record_violation(f"the operator's process ends by itself again and again: {error}")
             return
-        self._restart_after(RESTART_SECONDS)
+        self._restart_after(RESTART_DELAY_SECONDS)
 
-    def killed(self, process: Process, fault: Fault) -> None:
+    def on_process_killed(self, process: SimulatedProcess, fault: Fault) -> None:
         """See ``Surroundings``."""
-        self.note("fault", fault.describe())
+        self.record("fault", fault.describe())
         self.processes.remove(process)
-        self._restart_after(fault.seconds or RESTART_SECONDS, fault)
+        self._restart_after(fault.seconds or RESTART_DELAY_SECONDS, fault)
 
     def _restart_after(self, seconds: float, fault: Fault | None = None) -> None:
-        window = fault or Fault("down", 0, seconds=seconds)
-        self.in_force.append(window)
+        outage = fault or Fault("crash-on-event", 0, seconds=seconds)
+        self.active_faults.append(outage)
 
         def start() -> None:
-            self.in_force.remove(window)
-            self.note("world", "the operator is started anew")
+            self.active_faults.remove(outage)
+            self.record("world", "the operator is started anew")
             self.start_process()
 
         asyncio.get_running_loop().call_later(seconds, start)
 
-    def lease_taken(self, process: Process) -> None:
+    def on_lease_taken(self, process: SimulatedProcess) -> None:
         """See ``Surroundings``."""
-        self.note("fault", "another replica waits for the lease, which this one cannot renew any more")
-        process.renews = False
+        self.record("fault", "another replica waits for the lease, which this one cannot renew any more")
+        process.renews_lease = False
         self.start_process()
 
-    def delay(self, fault: Fault, arrive: Callable[[], Awaitable[object]]) -> None:
+    def delay_write(self, fault: Fault, deliver: Callable[[], Awaitable[object]]) -> None:
         """See ``Surroundings``."""
-        self.in_force.append(fault)
+        self.active_faults.append(fault)
 
-        async def late() -> None:
+        async def deliver_late() -> None:
             try:
                 await asyncio.sleep(fault.seconds)
-                self.note("fault", f"call {fault.at} arrives")
-                await arrive()
+                self.record("fault", f"call {fault.at} arrives")
+                await deliver()
             except Exception as error:
-                self.violate(f"call {fault.at}, which was on its way, fails: {type(error).__name__}: {error}")
+                self.record_violation(
+                    f"call {fault.at}, which was on its way, fails: {type(error).__name__}: {error}"
+                )
             finally:
-                self.in_force.remove(fault)
+                self.active_faults.remove(fault)
 
-        self._late.append(asyncio.create_task(late(), name=f"call {fault.at} on its way"))
+        self._delayed_writes.append(asyncio.create_task(deliver_late(), name=f"call {fault.at} on its way"))
 
     # Calls and events
 
-    def ask(self, text: str) -> None:
+    def count_request(self, text: str) -> None:
         """See ``Surroundings``."""
-        self._requests[" ".join(text.split()[:2])] += 1
-        if self.requests == self._most_requests:
-            ((most, times),) = self._requests.most_common(1)
-            self.violate(f"more than {self._most_requests} requests, {times} of them: {most}")
+        self._request_counts[" ".join(text.split()[:2])] += 1
+        if self.request_count == self._max_requests:
+            ((busiest, times),) = self._request_counts.most_common(1)
+            self.record_violation(f"more than {self._max_requests} requests, {times} of them: {busiest}")
 
     @property
-    def requests(self) -> int:
+    def request_count(self) -> int:
         """How many requests and effects there were, but for those of leader election."""
-        return self._requests.total()
+        return self._request_counts.total()
 
-    def strike(self, fault: Fault) -> None:
+    def record_injected(self, fault: Fault) -> None:
         """See ``Surroundings``."""
-        self.struck.append(fault)
+        self.injected.append(fault)
 
-    def begin(self, text: str, sort: Sort, body: bytes | None) -> tuple[Entry, Fault | None]:
+    def begin_call(self, text: str, call_kind: CallKind, body: bytes | None) -> tuple[TraceEntry, Fault | None]:
         """See ``Surroundings``."""
-        self._calls += 1
-        self.ask(text)
-        entry = Entry(self.clock.monotonic(), "operator", text, "", self._calls, digest_of(body), sort)
-        return self.journal.add(entry), self._by_call.get(self._calls)
+        self._call_count += 1
+        self.count_request(text)
+        entry = TraceEntry(
+            self.clock.monotonic(), "operator", text, "", self._call_count, short_digest(body), call_kind
+        )
+        return self.trace.add(entry), self._faults_by_call.get(self._call_count)
 
-    def event(self, resource: str) -> Fault | None:
+    def begin_event(self, resource: str) -> Fault | None:
         """See ``Surroundings``."""
-        self._events[resource] += 1
-        fault = self._by_event.get((resource, self._events[resource]))
+        self._event_counts[resource] += 1
+        fault = self._faults_by_event.get((resource, self._event_counts[resource]))
         if fault is None:
             return None
-        self.strike(fault)
-        if fault.kind in ("hold", "miss"):
-            self._hold_back(fault)
-        elif fault.kind == "break":
-            self.note("fault", fault.describe())
+        self.record_injected(fault)
+        if fault.kind in ("delay-watch", "relist"):
+            self._delay_watch(fault)
+        elif fault.kind == "disconnect":
+            self.record("fault", fault.describe())
         return fault
 
     @property
-    def events(self) -> dict[str, int]:
+    def event_counts(self) -> dict[str, int]:
         """How many events each watch gave."""
-        return dict(self._events)
+        return dict(self._event_counts)
 
-    def _hold_back(self, fault: Fault) -> None:
+    def _delay_watch(self, fault: Fault) -> None:
         """Old views do not end with a connection: another watch of the same server is as old."""
-        self.note("fault", fault.describe())
-        self.in_force.append(fault)
-        opened = self._held[fault.resource] = asyncio.Event()
+        self.record("fault", fault.describe())
+        self.active_faults.append(fault)
+        released = self._delayed_watches[fault.resource] = asyncio.Event()
 
-        def go_on() -> None:
-            self.in_force.remove(fault)
-            self._held.pop(fault.resource, None)
-            if fault.kind == "miss":
-                self._lost.add(fault.resource)
-            self.note("world", f"the watch of {fault.resource} goes on")
-            opened.set()
+        def release() -> None:
+            self.active_faults.remove(fault)
+            self._delayed_watches.pop(fault.resource, None)
+            if fault.kind == "relist":
+                self._relisting_watches.add(fault.resource)
+            self.record("world", f"the watch of {fault.resource} goes on")
+            released.set()
 
-        asyncio.get_running_loop().call_later(fault.seconds, go_on)
+        asyncio.get_running_loop().call_later(fault.seconds, release)
 
-    async def passes(self, resource: str) -> bool:
+    async def wait_for_watch(self, resource: str) -> bool:
         """See ``Surroundings``."""
-        while (opened := self._held.get(resource)) is not None:
-            await opened.wait()
-        lost = resource in self._lost
-        self._lost.discard(resource)
-        return not lost
+        while (released := self._delayed_watches.get(resource)) is not None:
+            await released.wait()
+        must_relist = resource in self._relisting_watches
+        self._relisting_watches.discard(resource)
+        return not must_relist
 
-    def touch(self, request: HttpRequest) -> bool:
+    def write_concurrently(self, request: HttpRequest) -> bool:
         """See ``Surroundings``: an annotation, which nobody's work depends on, but which makes a new version."""
         path = object_path(request)
-        body = b'{"metadata":{"annotations":{"%s":"%d"}}}' % (state.TOUCHED.encode(), self._calls)
+        body = b'{"metadata":{"annotations":{"%s":"%d"}}}' % (
+            state.CONCURRENT_WRITE_ANNOTATION.encode(),
+            self._call_count,
+        )
         patch = HttpRequest(method="PATCH", path=path, body=body, content_type="application/merge-patch+json")
-        status = self.server.answer(patch).status
-        done = status < 400
-        self.note("fault" if done else "world", f"another actor writes the same object: {status}")
-        return done
+        status = self.server.handle(patch).status
+        succeeded = status < 400
+        self.record("fault" if succeeded else "world", f"another actor writes the same object: {status}")
+        return succeeded
 
     # What is seen
 
-    def note(self, actor: Actor, text: str, outcome: str = "") -> Entry:
+    def record(self, actor: Actor, text: str, outcome: str = "") -> TraceEntry:
         """Keeps what happened beside the operator's calls."""
-        return self.journal.add(Entry(self.clock.monotonic(), actor, text, outcome))
+        return self.trace.add(TraceEntry(self.clock.monotonic(), actor, text, outcome))
 
-    def changed(self) -> None:
+    def check_invariants(self) -> None:
         """See ``Surroundings``."""
-        for invariant in self.setting.invariants:
+        for invariant in self.config.invariants:
             try:
                 invariant(self.world)
             except AssertionError as error:
                 name = getattr(invariant, "__name__", repr(invariant))
-                self.violate(f"{name} does not hold: {error}".rstrip(": "))
+                self.record_violation(f"{name} does not hold: {error}".rstrip(": "))
             except Exception as error:
                 name = getattr(invariant, "__name__", repr(invariant))
-                self.violate(f"the invariant {name} fails: {type(error).__name__}: {error}")
+                self.record_violation(f"the invariant {name} fails: {type(error).__name__}: {error}")
 
-    def violate(self, text: str) -> None:
+    def record_violation(self, text: str) -> None:
         """Ends the run: ``text`` says what must not be."""
-        self.note("world", f"✗ {text}")
+        self.record("world", f"✗ {text}")
         self.violations.append(text)
-        self._broken.set()
+        self._violated.set()
 
-    async def broken(self) -> None:
+    async def wait_for_violation(self) -> None:
         """Returns at the first violation."""
-        await self._broken.wait()
+        await self._violated.wait()
 
-    def changes(self) -> int:
+    def change_count(self) -> int:
         """How often something has changed but Leases and Events."""
-        return self.server.changes(exclude=PASSING)
+        return self.server.change_count(exclude=IGNORED_RESOURCES)
 
     @property
-    def blocked(self) -> bool:
+    def has_short_fault(self) -> bool:
         """Whether a fault is in force that will be over in a moment."""
-        return any(fault.seconds <= _LONG for fault in self.in_force)
+        return any(fault.seconds <= _LONG_FAULT_SECONDS for fault in self.active_faults)
 
-    def look(self) -> None:
+    def take_snapshot(self) -> None:
         """Keeps the state that all has come to; for comparison only where no fault is in force."""
-        self.note("world", "all is quiet")
-        self.sights.append(None if self.in_force else self.state())
-        self.looks.append(self.server.resource_version)
+        self.record("world", "all is quiet")
+        self.snapshots.append(None if self.active_faults else self.comparable_state())
+        self.snapshot_versions.append(self.server.resource_version)
 
-    def state(self) -> State:
+    def comparable_state(self) -> StateSnapshot:
         """What is comparable of the state as it is now."""
-        generated = ever_generated(self.server.history())
-        seen = state.snapshot(self.server.manifests(), self.setting.adjust, generated)
-        if self.setting.observe is None:
-            return seen
-        return {**seen, "the outside": to_builtins(self.setting.observe(self.outside))}
+        generated = generated_prefixes_in_history(self.server.history())
+        snapshot = state.snapshot(self.server.manifests(), self.config.adjust, generated)
+        if self.config.observe is None:
+            return snapshot
+        return {**snapshot, "the outside": to_builtins(self.config.observe(self.outside))}
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Ends all processes, and what is still on its way."""
         for process in self.processes:
             process.kill()
-        for late in self._late:
-            late.cancel()
+        for delayed in self._delayed_writes:
+            delayed.cancel()
 
-    def managers(self) -> Sequence[Manager]:
+    def running_managers(self) -> Sequence[Manager]:
         """Those that run."""
         return [process.manager for process in self.processes if process.manager is not None]

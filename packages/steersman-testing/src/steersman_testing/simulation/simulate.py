@@ -10,16 +10,16 @@ from typing import Any, TypeVar, overload
 
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ApiResource, Object
-from steersman.observability.logging import silence
-from steersman_testing.simulation.faults import Plan
-from steersman_testing.simulation.outcome import Outcome, findings, run_once
-from steersman_testing.simulation.report import Report
-from steersman_testing.simulation.run import Setting
-from steersman_testing.simulation.state import Adjust
-from steersman_testing.simulation.story import tell
-from steersman_testing.simulation.sweep import chosen, random_plans, single_faults
+from steersman.observability.logging import suppress_logs
+from steersman_testing.simulation.failure_report import format_failure
+from steersman_testing.simulation.fault_space import random_plans, select_evenly, single_faults
+from steersman_testing.simulation.faults import FaultPlan
+from steersman_testing.simulation.report import SimulationReport
+from steersman_testing.simulation.run import SimulationConfig
+from steersman_testing.simulation.run_result import RunResult, find_problems, run_once
+from steersman_testing.simulation.state import AdjustFunction
 from steersman_testing.simulation.world import World
-from steersman_testing.virtual_clock import MOST_TURNS
+from steersman_testing.virtual_clock import MAX_LOOP_ITERATIONS
 
 W = TypeVar("W")
 Scenario = Callable[[World[Any]], Awaitable[None]]
@@ -35,11 +35,11 @@ class SimulationFailed(AssertionError):
         outcome: the run in which it is seen.
     """
 
-    def __init__(self, outcome: Outcome, found: Sequence[str]) -> None:
-        super().__init__(tell(outcome, found))
-        self.plan = outcome.plan
-        self.found = tuple(found)
-        self.outcome = outcome
+    def __init__(self, result: RunResult, problems: Sequence[str]) -> None:
+        super().__init__(format_failure(result, problems))
+        self.plan = result.plan
+        self.problems = tuple(problems)
+        self.result = result
 
 
 class Simulation:
@@ -49,47 +49,47 @@ class Simulation:
         SimulationFailed: the scenario goes wrong without any fault.
     """
 
-    def __init__(self, setting: Setting[Any]) -> None:
-        self._setting = setting
-        self.reference = run_once(setting, Plan())
-        if found := findings(self.reference, None):
-            raise SimulationFailed(self.reference, found)
+    def __init__(self, config: SimulationConfig[Any]) -> None:
+        self._config = config
+        self.reference = run_once(config, FaultPlan())
+        if problems := find_problems(self.reference, None):
+            raise SimulationFailed(self.reference, problems)
 
-    def check(self, plan: Plan) -> Outcome:
+    def check(self, plan: FaultPlan) -> RunResult:
         """Runs the scenario under ``plan``.
 
         Raises:
             SimulationFailed: something is wrong; with the fewest faults of the plan that show it.
         """
-        outcome = run_once(self._setting, plan, self.reference)
-        if not (found := findings(outcome, self.reference)):
-            return outcome
+        result = run_once(self._config, plan, self.reference)
+        if not (problems := find_problems(result, self.reference)):
+            return result
         for fault in plan.faults if len(plan.faults) > 1 else ():
             self.check(plan.without(fault))
-        raise SimulationFailed(outcome, found)
+        raise SimulationFailed(result, problems)
 
     def replay(self, text: str) -> None:
         """Runs the scenario under the plan that ``text`` tells; see ``simulate``."""
-        plan = Plan.parse(text)
-        outcome = self.check(plan)
-        if missed := [str(fault) for fault in plan.faults if fault not in outcome.struck]:
-            calls, events = len(outcome.journal.calls), sum(outcome.events.values())
+        plan = FaultPlan.parse(text)
+        result = self.check(plan)
+        if not_injected := [str(fault) for fault in plan.faults if fault not in result.injected]:
+            calls, events = len(result.trace.calls), sum(result.event_counts.values())
             raise ValueError(
-                f"{', '.join(missed)} never struck: nothing it could do came at its place among {calls} calls and "
+                f"{', '.join(not_injected)} was not injected: nothing it could do came at its place among {calls} calls and "
                 f"{events} events, so that this replay proves nothing; the operator or the scenario has changed"
             )
 
-    def sweep(self, random_runs: int, most: int | None) -> Report:
+    def sweep(self, random_runs: int, max_places: int | None) -> SimulationReport:
         """Tries every fault at every place, then several at random; see ``simulate``."""
-        begun = time.monotonic()
+        started = time.monotonic()
         places = list(single_faults(self.reference))
         tried: Counter[str] = Counter()
-        for fault in chosen(places, most, self._setting.seed):
-            tried[fault.kind] += len(self.check(Plan((fault,))).struck)
-        for plan in itertools.islice(random_plans(self.reference, self._setting.seed), random_runs):
+        for fault in select_evenly(places, max_places, self._config.seed):
+            tried[fault.kind] += len(self.check(FaultPlan((fault,))).injected)
+        for plan in itertools.islice(random_plans(self.reference, self._config.seed), random_runs):
             self.check(plan)
-        found = Counter(fault.kind for fault in places)
-        return Report(dict(tried), dict(found), random_runs, time.monotonic() - begun)
+        place_counts = Counter(fault.kind for fault in places)
+        return SimulationReport(dict(tried), dict(place_counts), random_runs, time.monotonic() - started)
 
 
 @overload
@@ -102,13 +102,13 @@ def simulate(
     actors: Sequence[Scenario] = (),
     invariants: Sequence[Invariant] = (),
     options: ManagerOptions | None = None,
-    adjust: Adjust | None = None,
+    adjust: AdjustFunction | None = None,
     seed: int = 0,
-    most_turns: int | None = MOST_TURNS,
+    max_loop_iterations: int | None = MAX_LOOP_ITERATIONS,
     random_runs: int = 50,
-    most: int | None = None,
+    max_places: int | None = None,
     replay: str = "",
-) -> Report: ...
+) -> SimulationReport: ...
 
 
 @overload
@@ -123,13 +123,13 @@ def simulate(
     actors: Sequence[Callable[[World[W]], Awaitable[None]]] = (),
     invariants: Sequence[Callable[[World[W]], None]] = (),
     options: ManagerOptions | None = None,
-    adjust: Adjust | None = None,
+    adjust: AdjustFunction | None = None,
     seed: int = 0,
-    most_turns: int | None = MOST_TURNS,
+    max_loop_iterations: int | None = MAX_LOOP_ITERATIONS,
     random_runs: int = 50,
-    most: int | None = None,
+    max_places: int | None = None,
     replay: str = "",
-) -> Report: ...
+) -> SimulationReport: ...
 
 
 def simulate(
@@ -143,13 +143,13 @@ def simulate(
     actors: Sequence[Callable[[World[Any]], Awaitable[None]]] = (),
     invariants: Sequence[Callable[[World[Any]], None]] = (),
     options: ManagerOptions | None = None,
-    adjust: Adjust | None = None,
+    adjust: AdjustFunction | None = None,
     seed: int = 0,
-    most_turns: int | None = MOST_TURNS,
+    max_loop_iterations: int | None = MAX_LOOP_ITERATIONS,
     random_runs: int = 50,
-    most: int | None = None,
+    max_places: int | None = None,
     replay: str = "",
-) -> Report:
+) -> SimulationReport:
     """Plays ``scenario`` with the operator that ``setup`` makes: once without faults, then under every fault.
 
     The operator is the real one, on the in-memory API server and in virtual time, so that a run takes milliseconds
@@ -169,10 +169,10 @@ def simulate(
         options: the manager's.
         adjust: takes out of an object, in wire form, what may differ between runs; None leaves the object out.
         seed: of all random numbers.
-        most_turns: of the event loop within 10 ms of virtual time, beyond which the operator goes round in circles;
+        max_loop_iterations: of the event loop within 10 ms of virtual time, beyond which the operator goes round in circles;
             None for no limit.
         random_runs: how many runs have several faults.
-        most: at most so many places are tried, evenly spread by ``seed``; None for all, 0 for none.
+        max_places: at most so many places are tried, evenly spread by ``seed``; None for all, 0 for none.
         replay: the faults of one run, as a story names them; nothing else is run, and its logs are shown.
 
     Raises:
@@ -182,7 +182,7 @@ def simulate(
 
     Source: Sun et al., "Automatic Reliability Testing for Cluster Management Controllers" (Sieve), OSDI 2022.
     """
-    described = Setting(
+    described = SimulationConfig(
         setup=setup if outside is not None else lambda manager, _: setup(manager),
         scenario=scenario,
         outside=outside or (lambda: None),
@@ -194,12 +194,12 @@ def simulate(
         observe=observe,
         adjust=adjust,
         seed=seed,
-        most_turns=most_turns,
+        max_loop_iterations=max_loop_iterations,
     )
-    with silence():
+    with suppress_logs():
         simulation = Simulation(described)
     if replay:
         simulation.replay(replay)
-        return Report()
-    with silence():
-        return simulation.sweep(random_runs, most)
+        return SimulationReport()
+    with suppress_logs():
+        return simulation.sweep(random_runs, max_places)

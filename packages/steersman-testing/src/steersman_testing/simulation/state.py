@@ -7,23 +7,29 @@ from functools import partial
 from typing import Any, cast
 
 from steersman_testing.apiserver.values import JsonObject
-from steersman_testing.comparable import TIME, VOLATILE, group_kind, named_apart, told_map
-from steersman_testing.generated_names import GeneratedNames, tell
+from steersman_testing.generated_names import GeneratedNames, label_generated_names
+from steersman_testing.normalization import (
+    SERVER_SET_METADATA,
+    TIMESTAMP_PATTERN,
+    group_kind,
+    merge_fields,
+    with_unique_names,
+)
 
-State = Mapping[str, Any]
+StateSnapshot = Mapping[str, Any]
 """By the name of an object (``deployments.apps default/web``), its content."""
-Adjust = Callable[[JsonObject], JsonObject | None]
+AdjustFunction = Callable[[JsonObject], JsonObject | None]
 """Takes out of an object what may differ between runs; None leaves the object out altogether."""
 
 # Made by the server or by nobody in particular, and of no matter to whether an operator works.
-_LEFT_OUT = frozenset({("events.k8s.io", "Event"), ("", "Event"), ("coordination.k8s.io", "Lease")})
-TOUCHED = "simulation.steersman.dev/touched"
+_IGNORED_KINDS = frozenset({("events.k8s.io", "Event"), ("", "Event"), ("coordination.k8s.io", "Lease")})
+CONCURRENT_WRITE_ANNOTATION = "simulation.steersman.dev/touched"
 """The annotation by which another actor of a simulation changes an object."""
 
 
 def snapshot(
-    objects: Iterable[JsonObject], adjust: Adjust | None = None, generated: Mapping[str, str] | None = None
-) -> State:
+    objects: Iterable[JsonObject], adjust: AdjustFunction | None = None, generated: Mapping[str, str] | None = None
+) -> StateSnapshot:
     """The comparable state of ``objects``, given in wire form.
 
     UIDs are told by the object that they belong to; times and assigned addresses by a placeholder; generated names by
@@ -33,18 +39,20 @@ def snapshot(
     Args:
         generated: the generated names so far, also of what is gone, with what they begin with.
     """
-    kept = [obj for obj in objects if group_kind(obj) not in _LEFT_OUT]
-    chosen = kept if adjust is None else [c for obj in kept if (c := adjust(obj)) is not None]
+    relevant = [obj for obj in objects if group_kind(obj) not in _IGNORED_KINDS]
+    adjusted = relevant if adjust is None else [c for obj in relevant if (c := adjust(obj)) is not None]
 
-    def telling(names: GeneratedNames) -> Callable[[JsonObject], JsonObject]:
-        return partial(_normalised, names=names, owners={obj["metadata"]["uid"]: _name(obj, names) for obj in kept})
+    def normalizer_for(names: GeneratedNames) -> Callable[[JsonObject], JsonObject]:
+        return partial(
+            _normalize, names=names, owners={obj["metadata"]["uid"]: _display_name(obj, names) for obj in relevant}
+        )
 
-    names = tell(chosen, telling, generated)
-    normalised = telling(names)
-    return named_apart((_name(obj, names), normalised(obj)) for obj in chosen)
+    names = label_generated_names(adjusted, normalizer_for, generated)
+    normalize = normalizer_for(names)
+    return with_unique_names((_display_name(obj, names), normalize(obj)) for obj in adjusted)
 
 
-def differences(expected: State, actual: State) -> Iterator[str]:
+def differences(expected: StateSnapshot, actual: StateSnapshot) -> Iterator[str]:
     """How ``actual`` differs from ``expected``, a line each, for people."""
     for name in sorted(expected.keys() | actual.keys()):
         if name not in actual:
@@ -55,54 +63,56 @@ def differences(expected: State, actual: State) -> Iterator[str]:
             yield from _differences(name, expected[name], actual[name])
 
 
-def _name(obj: JsonObject, names: GeneratedNames) -> str:
+def _display_name(obj: JsonObject, names: GeneratedNames) -> str:
     group, kind = group_kind(obj)
     full = f"{kind}.{group}" if group else kind
     metadata: JsonObject = obj["metadata"]
     place = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
-    return f"{full} {place}{names.text(metadata['name'])}"
+    return f"{full} {place}{names.replace_in(metadata['name'])}"
 
 
-def _normalised(obj: JsonObject, names: GeneratedNames, owners: Mapping[str, str]) -> JsonObject:
-    metadata: JsonObject = {k: v for k, v in obj["metadata"].items() if k not in VOLATILE}
-    annotations = {k: v for k, v in metadata.pop("annotations", {}).items() if k != TOUCHED}
+def _normalize(obj: JsonObject, names: GeneratedNames, owners: Mapping[str, str]) -> JsonObject:
+    metadata: JsonObject = {k: v for k, v in obj["metadata"].items() if k not in SERVER_SET_METADATA}
+    annotations = {k: v for k, v in metadata.pop("annotations", {}).items() if k != CONCURRENT_WRITE_ANNOTATION}
     if annotations:
         metadata["annotations"] = annotations
     rest = {k: v for k, v in obj.items() if k != "metadata"}
     if group_kind(obj) == ("", "Secret"):
         rest["data"] = dict.fromkeys(obj.get("data", {}), "(set)")
     if group_kind(obj) == ("", "Service"):
-        rest["spec"] = {k: _assigned(v) if k in ("clusterIP", "clusterIPs") else v for k, v in obj["spec"].items()}
-    return _Plain(names, owners, obj["metadata"].get("generation")).value({**rest, "metadata": metadata})
+        rest["spec"] = {
+            k: _mask_address(v) if k in ("clusterIP", "clusterIPs") else v for k, v in obj["spec"].items()
+        }
+    return _Normalizer(names, owners, obj["metadata"].get("generation")).normalize({**rest, "metadata": metadata})
 
 
-def _assigned(address: Any) -> Any:
+def _mask_address(address: Any) -> Any:
     """The API server chooses an address, unless the Service is to have none."""
     return address if address in ("None", ["None"]) else "(assigned)"
 
 
-class _Plain:
+class _Normalizer:
     def __init__(self, names: GeneratedNames, owners: Mapping[str, str], generation: int | None) -> None:
         self._names, self._owners, self._generation = names, owners, generation
 
-    def value(self, value: Any) -> Any:
+    def normalize(self, value: Any) -> Any:
         if isinstance(value, dict):
             fields = cast("JsonObject", value).items()
-            return told_map((self._names.text(k), self._field(k, v)) for k, v in fields)
+            return merge_fields((self._names.replace_in(k), self._normalize_field(k, v)) for k, v in fields)
         if isinstance(value, list):
             items = cast("list[Any]", value)
-            return self._names.items(items, [self.value(inner) for inner in items])
+            return self._names.sort_generated(items, [self.normalize(inner) for inner in items])
         if isinstance(value, str):
             if value in self._owners:
                 return f"(uid of {self._owners[value]})"
-            return "(time)" if TIME.fullmatch(value) else self._names.text(value)
+            return "(time)" if TIMESTAMP_PATTERN.fullmatch(value) else self._names.replace_in(value)
         return value
 
-    def _field(self, key: str, value: Any) -> Any:
-        return _observed(value, self._generation) if key == "observedGeneration" else self.value(value)
+    def _normalize_field(self, key: str, value: Any) -> Any:
+        return _compare_generation(value, self._generation) if key == "observedGeneration" else self.normalize(value)
 
 
-def _observed(value: Any, generation: int | None) -> Any:
+def _compare_generation(value: Any, generation: int | None) -> Any:
     if generation is None:
         return value
     return "(current)" if value == generation else "(not current)"
@@ -113,9 +123,9 @@ def _differences(path: str, expected: Any, actual: Any) -> Iterator[str]:
         return
     if isinstance(expected, dict) and isinstance(actual, dict):
         wanted, found = cast("JsonObject", expected), cast("JsonObject", actual)
-        joint = "." if " ." in path else " ."
+        separator = "." if " ." in path else " ."
         for key in sorted(wanted.keys() | found.keys()):
-            yield from _differences(f"{path}{joint}{key}", wanted.get(key, _ABSENT), found.get(key, _ABSENT))
+            yield from _differences(f"{path}{separator}{key}", wanted.get(key, _ABSENT), found.get(key, _ABSENT))
         return
     if isinstance(expected, list) and isinstance(actual, list):
         items, others = cast("list[Any]", expected), cast("list[Any]", actual)
@@ -123,7 +133,7 @@ def _differences(path: str, expected: Any, actual: Any) -> Iterator[str]:
             for place, (one, other) in enumerate(zip(items, others, strict=True)):
                 yield from _differences(f"{path}[{place}]", one, other)
             return
-    yield f"{path}: {_shown(actual)}, not {_shown(expected)}"
+    yield f"{path}: {_shorten(actual)}, not {_shorten(expected)}"
 
 
 class _Absent:
@@ -134,6 +144,6 @@ class _Absent:
 _ABSENT = _Absent()
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 100 else f"{text[:97]}..."

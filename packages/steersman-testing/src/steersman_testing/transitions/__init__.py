@@ -16,37 +16,37 @@ Source: Gu et al., "Acto: Automatic End-to-End Testing for Operation Correctness
 SOSP 2023.
 """
 
-from steersman_testing.transitions.changes import Change, Edit, Story
-from steersman_testing.transitions.cluster import ClusterPatience, on_cluster
-from steersman_testing.transitions.exploration import Report, TransitionFailed, Unwell, explore
+from steersman_testing.transitions.cluster_system import ClusterSettleOptions, on_cluster
+from steersman_testing.transitions.exploration import ExplorationReport, TransitionFailed, UnhealthyStart, explore
+from steersman_testing.transitions.exploration_plan import Coverage
 from steersman_testing.transitions.hints import Budget, Hints
-from steersman_testing.transitions.memory import InMemorySystem, Patience, in_memory
-from steersman_testing.transitions.oracles import Finding
-from steersman_testing.transitions.plan import Coverage
-from steersman_testing.transitions.states import normalised
-from steersman_testing.transitions.system import Observation, System, Systems
-from steersman_testing.transitions.walk import Failure
+from steersman_testing.transitions.memory_system import InMemorySystem, SettleOptions, in_memory
+from steersman_testing.transitions.observed_state import normalize_state
+from steersman_testing.transitions.oracles import OracleFinding
+from steersman_testing.transitions.spec_changes import ChangeSequence, FieldEdit, SpecChange
+from steersman_testing.transitions.system_under_test import Observation, SystemFactory, SystemUnderTest
+from steersman_testing.transitions.trial import ExplorationFailure
 
 __all__ = [
     "Budget",
-    "Change",
-    "ClusterPatience",
+    "ChangeSequence",
+    "ClusterSettleOptions",
     "Coverage",
-    "Edit",
-    "Failure",
-    "Finding",
+    "ExplorationFailure",
+    "ExplorationReport",
+    "FieldEdit",
     "Hints",
     "InMemorySystem",
     "Observation",
-    "Patience",
-    "Report",
-    "Story",
-    "System",
-    "Systems",
+    "OracleFinding",
+    "SettleOptions",
+    "SpecChange",
+    "SystemFactory",
+    "SystemUnderTest",
     "TransitionFailed",
-    "Unwell",
+    "UnhealthyStart",
     "explore",
     "in_memory",
-    "normalised",
+    "normalize_state",
     "on_cluster",
 ]

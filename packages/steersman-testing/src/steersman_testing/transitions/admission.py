@@ -7,25 +7,25 @@ from typing import Any
 import msgspec
 
 from steersman.client import FieldValidation, HttpRequest
-from steersman.errors import ApiError, Status, error_from_status
+from steersman.errors import ApiError, ApiStatus, error_from_status
 from steersman_testing.apiserver import InMemoryApiServer
 from steersman_testing.apiserver.values import JsonObject
-from steersman_testing.transitions.subject import Subject
+from steersman_testing.transitions.kind_under_test import KindUnderTest
 
 _NAMESPACE = "default"
 
 
-class Admission:
+class AdmissionChecker:
     """Judges documents by schema and rules, without storing them.
 
     Args:
         subject: the kind.
     """
 
-    def __init__(self, subject: Subject) -> None:
-        self._subject = subject
+    def __init__(self, target: KindUnderTest) -> None:
+        self._target = target
         self._server = InMemoryApiServer()
-        self._server.load(subject.definition)
+        self._server.load(target.definition)
         self._current: tuple[JsonObject, JsonObject] | None = None
 
     def update(self, current: JsonObject, document: JsonObject, validation: FieldValidation = "Strict") -> JsonObject:
@@ -34,34 +34,34 @@ class Admission:
         Raises:
             ApiError: it is refused.
         """
-        stored = self._stored(current)
-        body = self._subject.manifest(document, _NAMESPACE)
+        stored = self._ensure_current(current)
+        body = self._target.manifest(document, _NAMESPACE)
         body["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
         query = {"dryRun": "All", "fieldValidation": validation}
-        return self._subject.content(self._send("PUT", self._path(named=True), body, query))
+        return self._target.desired_content(self._send("PUT", self._path(named=True), body, query))
 
-    def refusal(self, current: JsonObject | None, document: JsonObject) -> ApiError | None:
+    def rejection(self, current: JsonObject | None, document: JsonObject) -> ApiError | None:
         """Why ``document`` is refused, as a new object or in place of ``current``; None if it is taken."""
         try:
             if current is None:
-                self._post(document, dry_run=True)
+                self._create(document, dry_run=True)
             else:
                 self.update(current, document)
         except ApiError as error:
             return error
         return None
 
-    def _stored(self, document: JsonObject) -> JsonObject:
+    def _ensure_current(self, document: JsonObject) -> JsonObject:
         if self._current is None or self._current[0] != document:
             if self._current is not None:
                 self._send("DELETE", self._path(named=True), {}, {})
                 self._current = None
-            self._current = (document, self._post(document, dry_run=False))
+            self._current = (document, self._create(document, dry_run=False))
         return self._current[1]
 
-    def _post(self, document: JsonObject, *, dry_run: bool) -> JsonObject:
+    def _create(self, document: JsonObject, *, dry_run: bool) -> JsonObject:
         query = {"fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
-        body = self._subject.manifest(document, _NAMESPACE)
+        body = self._target.manifest(document, _NAMESPACE)
         if dry_run and self._current is not None:
             # There is one of this name already; another name would be another object to the rules.
             self._send("DELETE", self._path(named=True), {}, {})
@@ -69,15 +69,15 @@ class Admission:
         return self._send("POST", self._path(named=False), body, query)
 
     def _path(self, *, named: bool) -> str:
-        key = self._subject.key(_NAMESPACE)
+        key = self._target.key(_NAMESPACE)
         if named:
-            return self._subject.resource.path(key)
-        return self._subject.resource.path(None, namespace=key.namespace)
+            return self._target.resource.path(key)
+        return self._target.resource.path(None, namespace=key.namespace)
 
     def _send(self, method: str, path: str, body: JsonObject, query: dict[str, str]) -> JsonObject:
         request = HttpRequest(method=method, path=path, query=query, body=msgspec.json.encode(body))
-        response = self._server.answer(request)
+        response = self._server.handle(request)
         if response.status >= 400:
-            raise error_from_status(msgspec.json.decode(response.body, type=Status))
+            raise error_from_status(msgspec.json.decode(response.body, type=ApiStatus))
         decoded: Any = msgspec.json.decode(response.body)
         return decoded

@@ -10,19 +10,19 @@ from typing import Any
 from steersman.errors import ApiError, SteersmanError
 from steersman.meta import Resource
 from steersman_testing.apiserver.values import JsonObject
-from steersman_testing.transitions.changes import Change, Story
-from steersman_testing.transitions.drafts import Drafts
+from steersman_testing.transitions.exploration_plan import Coverage, ExplorationPlan
 from steersman_testing.transitions.hints import Budget, Hints
-from steersman_testing.transitions.oracles import ailments, healthy
-from steersman_testing.transitions.plan import Coverage, Plan
-from steersman_testing.transitions.references import References
-from steersman_testing.transitions.shrinking import smallest
-from steersman_testing.transitions.subject import Subject
-from steersman_testing.transitions.system import Systems
-from steersman_testing.transitions.walk import Failure, Walk
+from steersman_testing.transitions.input_model import InputModel
+from steersman_testing.transitions.kind_under_test import KindUnderTest
+from steersman_testing.transitions.oracles import healthy_conditions, unhealthy_reasons
+from steersman_testing.transitions.reference_states import ReferenceStates
+from steersman_testing.transitions.shrinking import shrink
+from steersman_testing.transitions.spec_changes import ChangeSequence, SpecChange
+from steersman_testing.transitions.system_under_test import SystemFactory
+from steersman_testing.transitions.trial import ExplorationFailure, Trial
 
 
-class Unwell(SteersmanError, RuntimeError):
+class UnhealthyStart(SteersmanError, RuntimeError):
     """The first object is not well, so nothing can be learnt from what comes after it."""
 
 
@@ -33,13 +33,13 @@ class TransitionFailed(AssertionError):
         report: of the whole exploration.
     """
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: ExplorationReport) -> None:
         super().__init__("\n\n".join(str(f) for f in report.failures))
         self.report = report
 
 
 @dataclass(slots=True)
-class Report:
+class ExplorationReport:
     """What came of an exploration.
 
     Attributes:
@@ -54,7 +54,7 @@ class Report:
     changes: int = 0
     references: int = 0
     seconds: float = 0.0
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[ExplorationFailure, ...] = ()
 
     def check(self) -> None:
         """Raises TransitionFailed where there are failures."""
@@ -69,13 +69,13 @@ class Report:
 
 async def explore(
     kind: type[Resource[Any, Any]] | Mapping[str, Any],
-    systems: Systems,
+    system_factory: SystemFactory,
     hints: Hints | None = None,
     *,
     seed: int = 0,
     budget: Budget | None = None,
     replay: str = "",
-) -> Report:
+) -> ExplorationReport:
     """Changes objects of ``kind`` in all the ways that users do, and judges what the operator makes of each change.
 
     The changes come in rounds: each field set or altered, removed, each of its constraints violated, its name
@@ -97,11 +97,11 @@ async def explore(
     Source: Gu et al., "Acto: Automatic End-to-End Testing for Operation Correctness of Cloud System Management",
     SOSP 2023.
     """
-    drafts = Drafts(Subject.of(kind), hints or Hints(), seed)
-    exploration = _Exploration(drafts, systems, hints or Hints(), budget or Budget(), seed)
-    await exploration.prepare()
+    model = InputModel(KindUnderTest.from_kind(kind), hints or Hints(), seed)
+    exploration = _Exploration(model, system_factory, hints or Hints(), budget or Budget(), seed)
+    await exploration.learn_healthy_state()
     if replay:
-        await exploration.replay(Story.of(replay))
+        await exploration.replay(ChangeSequence.from_replay(replay))
     else:
         await exploration.run()
     report = exploration.report
@@ -110,94 +110,104 @@ async def explore(
 
 
 class _Exploration:
-    def __init__(self, drafts: Drafts, systems: Systems, hints: Hints, budget: Budget, seed: int) -> None:
-        self._drafts = drafts
-        self._systems = systems
+    def __init__(
+        self, model: InputModel, system_factory: SystemFactory, hints: Hints, budget: Budget, seed: int
+    ) -> None:
+        self._model = model
+        self._system_factory = system_factory
         self._hints = hints
         self._budget = budget
-        self._plan = Plan(drafts, seed)
-        self._start: JsonObject = drafts.start()
-        self._references = References(systems, hints, {})
+        self._plan = ExplorationPlan(model, seed)
+        self._start: JsonObject = model.initial_document()
+        self._references = ReferenceStates(system_factory, hints, {})
         self._seen: set[tuple[object, ...]] = set()
-        self._begun = time.monotonic()
-        self.report = Report(self._plan.coverage)
+        self._started = time.monotonic()
+        self.report = ExplorationReport(self._plan.coverage)
 
-    async def prepare(self) -> None:
+    async def learn_healthy_state(self) -> None:
         """Learns from a first object what healthy looks like."""
         try:
-            first = (await self._references.of(self._start)).observation
+            first = (await self._references.get(self._start)).observation
         except ApiError:
             # The first walk tells.
             return
         if first.crashed or not first.settled:
             return
-        wrong = ailments(first, self._hints)
-        if wrong:
-            raise Unwell(f"{Story(self._start)}\nthis object is not well, give Hints(start=…): {'; '.join(wrong)}")
-        self._references = References(self._systems, self._hints, healthy(first.object, self._hints))
+        reasons = unhealthy_reasons(first, self._hints)
+        if reasons:
+            raise UnhealthyStart(
+                f"{ChangeSequence(self._start)}\nthis object is not well, give Hints(start=…): {'; '.join(reasons)}"
+            )
+        self._references = ReferenceStates(
+            self._system_factory, self._hints, healthy_conditions(first.object, self._hints)
+        )
 
     @property
     def seconds(self) -> float:
         """Real time since it began."""
-        return time.monotonic() - self._begun
+        return time.monotonic() - self._started
 
     async def run(self) -> None:
         """Walks until the budget is spent or there is nothing left to do."""
-        while self._left():
+        while self._has_budget():
             before = self.report.changes
-            failure = await self._walk()
+            failure = await self._run_trial()
             if failure is not None:
-                await self._keep(failure)
-            self.report.references = self._references.made
+                await self._record_failure(failure)
+            self.report.references = self._references.created
             if self.report.changes == before:
                 return
 
-    def _left(self) -> bool:
+    def _has_budget(self) -> bool:
         budget, report = self._budget, self.report
         in_time = budget.seconds is None or self.seconds < budget.seconds
         return in_time and report.changes < budget.changes and len(report.failures) < budget.failures
 
-    async def _walk(self) -> Failure | None:
-        async with self._systems() as system:
-            walk = Walk(system, self._references, self._hints, self._start)
-            if failure := await walk.begin():
+    async def _run_trial(self) -> ExplorationFailure | None:
+        async with self._system_factory() as system:
+            trial = Trial(system, self._references, self._hints, self._start)
+            if failure := await trial.create():
                 return failure
-            for _ in range(self._budget.walk):
-                change = self._plan.next(walk.document) if self._left() else None
+            for _ in range(self._budget.changes_per_trial):
+                change = self._plan.next(trial.document) if self._has_budget() else None
                 if change is None:
                     break
                 self.report.changes += 1
-                if failure := await walk.step(change):
+                if failure := await trial.apply_change(change):
                     return failure
-                if walk.in_error:
+                if trial.in_error:
                     self.report.changes += 1
-                    if failure := await walk.step(self._drafts.way_back(walk.document, walk.good)):
+                    if failure := await trial.apply_change(
+                        self._model.rollback_change(trial.document, trial.last_good)
+                    ):
                         return failure
-            return await walk.step(Change("again"))
+            return await trial.apply_change(SpecChange("again"))
 
-    async def _keep(self, failure: Failure) -> None:
+    async def _record_failure(self, failure: ExplorationFailure) -> None:
         """Makes a new failure small; the same one again is passed over."""
         if failure.finding.signature in self._seen:
             return
         self._seen.add(failure.finding.signature)
-        small = await smallest(failure, self._play, self._drafts, first=self._start, runs=self._budget.shrinking)
-        self._seen.add(small.finding.signature)
-        self.report.failures = (*self.report.failures, small)
+        shrunk = await shrink(
+            failure, self._replay, self._model, initial=self._start, remaining_runs=self._budget.shrink_runs
+        )
+        self._seen.add(shrunk.finding.signature)
+        self.report.failures = (*self.report.failures, shrunk)
 
-    async def _play(self, story: Story) -> Failure | None:
-        async with self._systems() as system:
-            walk = Walk(system, self._references, self._hints, story.start)
-            if failure := await walk.begin():
+    async def _replay(self, sequence: ChangeSequence) -> ExplorationFailure | None:
+        async with self._system_factory() as system:
+            trial = Trial(system, self._references, self._hints, sequence.start)
+            if failure := await trial.create():
                 return failure
-            for change in story.changes:
-                if failure := await walk.step(change):
+            for change in sequence.changes:
+                if failure := await trial.apply_change(change):
                     return failure
             return None
 
-    async def replay(self, story: Story) -> None:
+    async def replay(self, sequence: ChangeSequence) -> None:
         """Does what ``story`` tells."""
-        failure = await self._play(story)
-        self.report.changes = len(story.changes)
-        self.report.references = self._references.made
+        failure = await self._replay(sequence)
+        self.report.changes = len(sequence.changes)
+        self.report.references = self._references.created
         if failure is not None:
             self.report.failures = (failure,)

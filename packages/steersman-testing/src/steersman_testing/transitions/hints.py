@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-Values = Mapping[str, Sequence[Any]]
+FieldValues = Mapping[str, Sequence[Any]]
 """Values by the path of a field, such as ``{"spec.version": ["16", "17"]}``."""
 
 
@@ -29,10 +29,10 @@ class Hints(Struct, frozen=True, kw_only=True):
     """
 
     start: Mapping[str, Any] | None = None
-    examples: Values = {}
-    bad: Values = {}
-    leave: Sequence[str] = ()
-    refusals: Sequence[str] = ()
+    examples: FieldValues = {}
+    bad: FieldValues = {}
+    exclude: Sequence[str] = ()
+    rejection_reasons: Sequence[str] = ()
     conditions: Sequence[str] = ()
     ignore: Sequence[str] = ()
 
@@ -52,5 +52,5 @@ class Budget(Struct, frozen=True, kw_only=True):
     changes: int = 300
     seconds: float | None = None
     failures: int = 3
-    walk: int = 12
-    shrinking: int = 60
+    changes_per_trial: int = 12
+    shrink_runs: int = 60

@@ -6,15 +6,28 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 
 from steersman_testing.apiserver.values import MISSING, JsonObject
-from steersman_testing.transitions.changes import REFUSED, Change, Edit, Story, leaves_of
-from steersman_testing.transitions.drafts import Drafts
-from steersman_testing.transitions.paths import get, with_value
-from steersman_testing.transitions.walk import Failure
+from steersman_testing.transitions.document_paths import get_value, with_value
+from steersman_testing.transitions.input_model import InputModel
+from steersman_testing.transitions.spec_changes import (
+    REJECTED_KINDS,
+    ChangeSequence,
+    FieldEdit,
+    SpecChange,
+    leaf_paths,
+)
+from steersman_testing.transitions.trial import ExplorationFailure
 
-Play = Callable[[Story], Awaitable["Failure | None"]]
+ReplayFunction = Callable[[ChangeSequence], Awaitable["ExplorationFailure | None"]]
 
 
-async def smallest(failure: Failure, play: Play, drafts: Drafts, *, first: JsonObject, runs: int) -> Failure:
+async def shrink(
+    failure: ExplorationFailure,
+    replay: ReplayFunction,
+    model: InputModel,
+    *,
+    initial: JsonObject,
+    remaining_runs: int,
+) -> ExplorationFailure:
     """The smallest failure of the same kind that was found in ``runs`` runs.
 
     Args:
@@ -25,84 +38,84 @@ async def smallest(failure: Failure, play: Play, drafts: Drafts, *, first: JsonO
         runs: how many stories may be played.
     """
     tried = {failure.replay}
-    found: Failure | None = failure
-    while found is not None:
-        failure, found = found, None
-        for story in _smaller(failure.story, drafts, first):
-            if story.replay in tried or not is_possible(story, drafts):
+    smaller: ExplorationFailure | None = failure
+    while smaller is not None:
+        failure, smaller = smaller, None
+        for sequence in _candidates(failure.sequence, model, initial):
+            if sequence.replay in tried or not is_feasible(sequence, model):
                 continue
-            if runs <= 0:
+            if remaining_runs <= 0:
                 return failure
-            tried.add(story.replay)
-            runs -= 1
-            played = await play(story)
-            if played is not None and played.finding.signature == failure.finding.signature:
-                found = played
+            tried.add(sequence.replay)
+            remaining_runs -= 1
+            replayed = await replay(sequence)
+            if replayed is not None and replayed.finding.signature == failure.finding.signature:
+                smaller = replayed
                 break
     return failure
 
 
-def is_possible(story: Story, drafts: Drafts) -> bool:
+def is_feasible(sequence: ChangeSequence, model: InputModel) -> bool:
     """Whether the API server does with each change what its kind says."""
     try:
-        documents = story.documents()
+        documents = sequence.documents()
     except ValueError:
         return False
-    if drafts.admission.refusal(None, story.start) is not None:
+    if model.admission.rejection(None, sequence.start) is not None:
         return False
-    for before, change, after in zip(documents, story.changes, documents[1:], strict=False):
-        if not change.fits(before) or not drafts.is_possible(before, change):
+    for before, change, after in zip(documents, sequence.changes, documents[1:], strict=False):
+        if not change.is_applicable(before) or not model.is_feasible(before, change):
             return False
-        if change.kind == "rollback" and (before == after or drafts.admission.refusal(before, after) is not None):
+        if change.kind == "rollback" and (before == after or model.admission.rejection(before, after) is not None):
             return False
     return True
 
 
-def _smaller(story: Story, drafts: Drafts, first: JsonObject) -> Iterator[Story]:
+def _candidates(sequence: ChangeSequence, model: InputModel, initial: JsonObject) -> Iterator[ChangeSequence]:
     """Smaller stories, the ones that promise most first."""
-    yield from _shorter(story, first)
-    for position, change in enumerate(story.changes):
-        for simpler in _simpler(change, drafts):
-            changes = list(story.changes)
+    yield from _shorter_sequences(sequence, initial)
+    for position, change in enumerate(sequence.changes):
+        for simpler in _simpler_changes(change, model):
+            changes = list(sequence.changes)
             changes[position] = simpler
-            yield replace(story, changes=tuple(changes))
-    for path in leaves_of(story.start):
+            yield replace(sequence, changes=tuple(changes))
+    for path in leaf_paths(sequence.start):
         if len(path) > 1:
-            yield replace(story, start=with_value(story.start, path, MISSING))
-        if get(first, path) not in (MISSING, get(story.start, path)):
-            yield replace(story, start=with_value(story.start, path, get(first, path)))
+            yield replace(sequence, start=with_value(sequence.start, path, MISSING))
+        if get_value(initial, path) not in (MISSING, get_value(sequence.start, path)):
+            yield replace(sequence, start=with_value(sequence.start, path, get_value(initial, path)))
 
 
-def _shorter(story: Story, first: JsonObject) -> Iterator[Story]:
-    documents, changes = story.documents(), story.changes
+def _shorter_sequences(sequence: ChangeSequence, initial: JsonObject) -> Iterator[ChangeSequence]:
+    documents, changes = sequence.documents(), sequence.changes
     for kept in range(len(changes)):
         # The last changes alone: on the simplest object, and on one that has been like that from the beginning.
         last = changes[len(changes) - kept :]
-        yield Story(first, last)
-        yield Story(documents[len(changes) - kept], last)
+        yield ChangeSequence(initial, last)
+        yield ChangeSequence(documents[len(changes) - kept], last)
     for position in range(len(changes)):
-        yield replace(story, changes=(*changes[:position], *changes[position + 1 :]))
+        yield replace(sequence, changes=(*changes[:position], *changes[position + 1 :]))
 
 
-def _simpler(change: Change, drafts: Drafts) -> Iterator[Change]:
+def _simpler_changes(change: SpecChange, model: InputModel) -> Iterator[SpecChange]:
     if len(change.edits) > 1:
         for position in range(len(change.edits)):
             kept = (*change.edits[:position], *change.edits[position + 1 :])
             kind = "alter" if len(kept) == 1 and change.kind == "several" else change.kind
             yield replace(change, kind=kind, edits=kept, paths=())
-    if change.kind in REFUSED or change.kind == "bad":
+    if change.kind in REJECTED_KINDS or change.kind == "bad":
         # These values are what they are.
         return
-    properties = {p.path: p for p in drafts.properties}
+    properties = {p.path: p for p in model.properties}
     for position, edit in enumerate(change.edits):
         prop = properties.get(edit.path)
         if prop is None or edit.value is MISSING:
             continue
-        for value in drafts.good(prop):
+        for value in model.valid_values(prop):
             if value.value == edit.value:
                 # What comes after is no simpler.
                 break
-            edits = (*change.edits[:position], Edit(edit.path, value.value), *change.edits[position + 1 :])
+            edits = (*change.edits[:position], FieldEdit(edit.path, value.value), *change.edits[position + 1 :])
             yield replace(change, edits=edits, label=value.label if change.kind == "boundary" else "")
     if change.kind == "recreate" and change.edits:
         yield replace(change, edits=())

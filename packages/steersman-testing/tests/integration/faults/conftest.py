@@ -1,4 +1,4 @@
-"""Beacons that change, and an operator for them, in a process of its own."""
+"""Gadgets that change, and an operator for them, in a process of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from framework_support.churn import Churn
-from framework_support.fault_scale import Scale, StartOperator, chosen_scale
+from framework_support.fault_scale import FaultScale, StartOperator, chosen_scale
 from framework_support.operator_process import OperatorProcess
 from steersman.client import Client, connect
 from steersman_testing.envtest import Envtest
@@ -27,21 +27,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def scale() -> Scale:
+def scale() -> FaultScale:
     return chosen_scale()
 
 
 @pytest.fixture(scope="module")
-def forgetful() -> Generator[Envtest]:
+def uncached_envtest() -> Generator[Envtest]:
     """An API server that reads everything from etcd, and so forgets what etcd forgets."""
     with Envtest.start(arguments={"watch-cache": "false"}) as environment:
         yield environment
 
 
 @pytest.fixture
-async def churn(scale: Scale, request: pytest.FixtureRequest) -> AsyncGenerator[Churn]:
-    """Beacons in a namespace of the test's own, on the API server that the test asks for."""
-    name = "forgetful" if "forgetful" in request.fixturenames else "envtest"
+async def churn(scale: FaultScale, request: pytest.FixtureRequest) -> AsyncGenerator[Churn]:
+    """Gadgets in a namespace of the test's own, on the API server that the test asks for."""
+    name = "uncached_envtest" if "uncached_envtest" in request.fixturenames else "envtest"
     envtest: Envtest = request.getfixturevalue(name)
     test = cast("pytest.Item", request.node)  # pyright: ignore[reportUnknownMemberType]
     words = re.sub(r"[^a-z0-9]+", "-", test.name.lower()).strip("-")
@@ -51,7 +51,7 @@ async def churn(scale: Scale, request: pytest.FixtureRequest) -> AsyncGenerator[
         await made.install()
         await made.create()
         yield made
-        await made.clear()
+        await made.delete_all()
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from framework_support.churn import Churn
-from framework_support.fault_proxy import FaultProxy, Seen
-from framework_support.fault_scale import Scale, StartOperator
-from framework_support.figures import report
+from framework_support.fault_measurements import write_measurements
+from framework_support.fault_proxy import FaultProxy, ProxiedRequest
+from framework_support.fault_scale import FaultScale, StartOperator
 from framework_support.operator_process import OperatorProcess
 from steersman.api.coordination_v1 import Lease, LeaseSpec
 from steersman.meta import ObjectKey
@@ -30,71 +30,78 @@ class Replica:
     process: OperatorProcess
     proxy: FaultProxy
 
-    async def takes_over(self, seconds: float) -> Seen:
+    async def wait_until_leading(self, seconds: float) -> ProxiedRequest:
         """Its first write of an object."""
         await self.process.wait_for_log("became the leader", seconds)
         return await self.proxy.first_write(seconds)
 
-    async def ends(self) -> float:
+    async def wait_until_exited(self) -> float:
         """When it ended by itself, in monotonic seconds; as a failure, so that it is started again."""
-        assert await self.process.wait_until_ended() > 0
+        assert await self.process.wait_until_exited() > 0
         return time.monotonic()
 
 
-async def test_it_is_frozen_and_thaws(
-    envtest: Envtest, churn: Churn, operator: StartOperator, scale: Scale, tmp_path: Path
+async def test_frozen_leader_is_replaced_and_ends(
+    envtest: Envtest, churn: Churn, operator: StartOperator, scale: FaultScale, tmp_path: Path
 ) -> None:
-    async with _pair(envtest, operator, scale, tmp_path) as (leader, standby):
-        await churn.settled()
-        async with churn.changing():
-            await churn.round()
+    async with _start_replicas(envtest, operator, scale, tmp_path) as (leader, standby):
+        await churn.wait_until_converged()
+        async with churn.running():
+            await churn.wait_for_round()
             leader.process.signal(signal.SIGSTOP)
-            frozen = time.monotonic()
+            paused_at = time.monotonic()
             former = await _lease(churn)
-            first = await standby.takes_over(10 * scale.lease)
+            first = await standby.wait_until_leading(10 * scale.lease)
             lease = await _lease(churn)
-            await churn.round()
+            await churn.wait_for_round()
             leader.process.signal(signal.SIGCONT)
-            thawed = time.monotonic()
-            ended = await leader.ends()
-            await churn.round()
-        took = await churn.settled()
-        assert _begun_after(first.at, leader) == []
+            resumed_at = time.monotonic()
+            ended = await leader.wait_until_exited()
+            await churn.wait_for_round()
+        elapsed = await churn.wait_until_converged()
+        assert _first_write_after(first.received_at, leader) == []
         assert standby.process.exit_code is None
         assert former.renew_time is not None
         assert lease.acquire_time is not None
         fresh = (lease.acquire_time - former.renew_time).total_seconds() < scale.lease
         assert not fresh, "taken over while the lease was fresh"
-        await report(
-            "leader frozen", churn, standby.process, takeover=first.at - frozen, end=ended - thawed, recovery=took
+        await write_measurements(
+            "leader frozen",
+            churn,
+            standby.process,
+            takeover=first.received_at - paused_at,
+            end=ended - resumed_at,
+            recovery=elapsed,
         )
 
 
-async def test_it_is_not_heard_for_a_while(
-    envtest: Envtest, churn: Churn, operator: StartOperator, scale: Scale, tmp_path: Path
+async def test_leader_unreachable_is_replaced(
+    envtest: Envtest, churn: Churn, operator: StartOperator, scale: FaultScale, tmp_path: Path
 ) -> None:
-    async with _pair(envtest, operator, scale, tmp_path) as (leader, standby):
-        await churn.settled()
-        async with churn.changing():
-            await churn.round()
-            with leader.proxy.deaf():
+    async with _start_replicas(envtest, operator, scale, tmp_path) as (leader, standby):
+        await churn.wait_until_converged()
+        async with churn.running():
+            await churn.wait_for_round()
+            with leader.proxy.dropped_inbound_packets():
                 cut = time.monotonic()
                 # Writes of objects, beside the renewal of the Lease: begun in time, and still on their way.
-                await _until(lambda: leader.proxy.waiting_sockets() > 3, scale.lease)
-                first, ended = await asyncio.gather(standby.takes_over(10 * scale.lease), leader.ends())
-                await churn.round()
+                await _until(lambda: leader.proxy.unacknowledged_sockets() > 3, scale.lease)
+                first, ended = await asyncio.gather(
+                    standby.wait_until_leading(10 * scale.lease), leader.wait_until_exited()
+                )
+                await churn.wait_for_round()
             # What the dead leader's kernel still holds back would arrive now.
-            await _until(lambda: leader.proxy.waiting_sockets() == 0, 90)
-            await churn.round()
-        took = await churn.settled()
-        assert _begun_after(first.at, leader) == []
+            await _until(lambda: leader.proxy.unacknowledged_sockets() == 0, 90)
+            await churn.wait_for_round()
+        elapsed = await churn.wait_until_converged()
+        assert _first_write_after(first.received_at, leader) == []
         assert standby.process.exit_code is None
-        figures = {"takeover": first.at - cut, "end": ended - cut, "recovery": took}
-        await report("leader not heard", churn, standby.process, **figures)
+        figures = {"takeover": first.received_at - cut, "end": ended - cut, "recovery": elapsed}
+        await write_measurements("leader not heard", churn, standby.process, **figures)
 
 
 async def _lease(churn: Churn) -> LeaseSpec:
-    return (await churn.client.get(Lease, ObjectKey(churn.namespace, "beacons"))).spec
+    return (await churn.client.get(Lease, ObjectKey(churn.namespace, "gadgets"))).spec
 
 
 async def _until(condition: Callable[[], bool], seconds: float) -> None:
@@ -104,8 +111,8 @@ async def _until(condition: Callable[[], bool], seconds: float) -> None:
 
 
 @asynccontextmanager
-async def _pair(
-    envtest: Envtest, operator: StartOperator, scale: Scale, directory: Path
+async def _start_replicas(
+    envtest: Envtest, operator: StartOperator, scale: FaultScale, directory: Path
 ) -> AsyncGenerator[tuple[Replica, Replica]]:
     """The leader, and one that stands by with warm caches."""
     lease = f"--lease={scale.lease}"
@@ -120,6 +127,6 @@ async def _pair(
                 yield Replica(leader, one), Replica(standby, other)
 
 
-def _begun_after(moment: float, replica: Replica) -> list[Seen]:
+def _first_write_after(moment: float, replica: Replica) -> list[ProxiedRequest]:
     """All that the replica began to write after ``moment``, Leases included."""
-    return [seen for seen in replica.proxy.seen if seen.is_write and seen.at >= moment]
+    return [seen for seen in replica.proxy.requests if seen.is_write and seen.received_at >= moment]

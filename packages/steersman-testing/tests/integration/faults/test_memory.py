@@ -5,28 +5,28 @@ from __future__ import annotations
 import asyncio
 
 from framework_support.churn import Churn
-from framework_support.fault_scale import Scale, StartOperator
-from framework_support.figures import report
+from framework_support.fault_measurements import write_measurements
+from framework_support.fault_scale import FaultScale, StartOperator
 from steersman_testing.envtest import Envtest
 
 SAMPLES = 20
-WARM = 6
+WARMUP_SAMPLES = 6
 
 
-async def test_memory_is_flat(envtest: Envtest, churn: Churn, operator: StartOperator, scale: Scale) -> None:
+async def test_memory_is_flat(envtest: Envtest, churn: Churn, operator: StartOperator, scale: FaultScale) -> None:
     async with operator(envtest.kubeconfig) as process:
-        await churn.settled()
+        await churn.wait_until_converged()
         churn.rate = float("inf")
         curve: list[float] = []
-        async with churn.changing():
-            begun = churn.total
+        async with churn.running():
+            started = churn.total
             for sample in range(SAMPLES):
-                goal = begun + scale.hour * (sample + 1) // SAMPLES
+                goal = started + scale.hourly_changes * (sample + 1) // SAMPLES
                 while churn.total < goal:
                     await asyncio.sleep(0.02)
                 curve.append(round(process.rss_mib(), 2))
-        await churn.settled()
-        warm, end = max(curve[:WARM]), process.rss_mib()
+        await churn.wait_until_converged()
+        warm, end = max(curve[:WARMUP_SAMPLES]), process.rss_mib()
         # Measured in an hour: nothing. Sixty bytes a change, as holes in the heap once cost, exceed this.
         assert end < warm * 1.02 + 1, curve
-        await report("an hour of changes", churn, process, warm=warm, end=end, curve=curve)
+        await write_measurements("an hour of changes", churn, process, warm=warm, end=end, curve=curve)

@@ -49,8 +49,8 @@ from apiserver_cases import (
     watches,
     workloads,
 )
-from apiserver_cases.api import MERE_CRDS, Api, Case
-from apiserver_cases.gaps import DIFFERENTLY_ANSWERED, NOT_IMITATED_YET
+from apiserver_cases.api import BASE_CRDS, Api, Case
+from apiserver_cases.gaps import KNOWN_DIFFERENCES, NOT_IMPLEMENTED
 
 _MODULES = (
     crud,
@@ -104,6 +104,6 @@ CASES: dict[str, Case] = {
     if name.startswith("case_")
 }
 
-CRDS = [*MERE_CRDS, rules.CRD, schemas.CRD, subresources.CRD, versions.CRD, expressions.CRD, tables.CRD]
+CRDS = [*BASE_CRDS, rules.CRD, schemas.CRD, subresources.CRD, versions.CRD, expressions.CRD, tables.CRD]
 
-__all__ = ["CASES", "CRDS", "DIFFERENTLY_ANSWERED", "NOT_IMITATED_YET", "Api", "Case"]
+__all__ = ["CASES", "CRDS", "KNOWN_DIFFERENCES", "NOT_IMPLEMENTED", "Api", "Case"]

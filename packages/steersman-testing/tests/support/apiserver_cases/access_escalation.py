@@ -3,37 +3,54 @@
 from __future__ import annotations
 
 from apiserver_cases.api import Api, Json
-from apiserver_cases.roles import RBAC, RBAC_PATH, binding, grant, role, rule, until_allowed, user
+from apiserver_cases.roles import (
+    RBAC,
+    RBAC_PATH,
+    binding_manifest,
+    grant_in_namespace,
+    policy_rule,
+    role_manifest,
+    user_subject,
+    wait_until_allowed,
+)
 
-_MANAGE = rule("get create update patch", "roles rolebindings", RBAC)
-_MISSING = "is attempting to grant RBAC permissions not currently held:\n"
+_MANAGE_ROLES = policy_rule("get create update patch", "roles rolebindings", RBAC)
+_ESCALATION_ERROR = "is attempting to grant RBAC permissions not currently held:\n"
 
 
-async def _kate(api: Api, *rules: Json) -> Api:
+async def _limited_admin(api: Api, *rules: Json) -> Api:
     """Somebody who may manage roles in the namespace, and do what ``rules`` say."""
-    await grant(api, user("kate"), _MANAGE, *rules)
+    await grant_in_namespace(api, user_subject("kate"), _MANAGE_ROLES, *rules)
     return api.as_user("kate", "makers")
 
 
 async def case_a_role_of_what_one_has(api: Api) -> None:
-    kate = await _kate(api, rule("get list", "configmaps"), rule("get", "secrets", resourceNames=["a"]))
-    (await kate.create("roles", role("some", rule("get", "configmaps")))).ok()
-    (await kate.create("roles", role("named", rule("get", "configmaps", resourceNames=["x"])))).ok()
-    (await kate.create("roles", role("same", rule("get", "secrets", resourceNames=["a"])))).ok()
-    refused = await kate.create("roles", role("more", rule("get", "secrets")))
-    refused.refused(403, "Forbidden")
+    kate = await _limited_admin(
+        api, policy_rule("get list", "configmaps"), policy_rule("get", "secrets", resourceNames=["a"])
+    )
+    (await kate.create("roles", role_manifest("some", policy_rule("get", "configmaps")))).expect_success()
+    (
+        await kate.create("roles", role_manifest("named", policy_rule("get", "configmaps", resourceNames=["x"])))
+    ).expect_success()
+    (
+        await kate.create("roles", role_manifest("same", policy_rule("get", "secrets", resourceNames=["a"])))
+    ).expect_success()
+    refused = await kate.create("roles", role_manifest("more", policy_rule("get", "secrets")))
+    refused.expect_error(403, "Forbidden")
     assert refused.message == (
         'roles.rbac.authorization.k8s.io "more" is forbidden: user "kate" (groups=["makers" "system:authenticated"]) '
-        + _MISSING
+        + _ESCALATION_ERROR
         + '{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}'
     )
     assert refused.body["details"] == {"name": "more", "group": RBAC, "kind": "roles"}
 
 
 async def case_what_is_missing_is_listed(api: Api) -> None:
-    kate = await _kate(api)
-    wide = rule("get delete", "configmaps pods/status", "core apps", resourceNames=["b", "a"])
-    refused = (await kate.create("roles", role("wide", wide, rule("*", "*", "*")))).refused(403, "Forbidden")
+    kate = await _limited_admin(api)
+    wide = policy_rule("get delete", "configmaps pods/status", "core apps", resourceNames=["b", "a"])
+    refused = (await kate.create("roles", role_manifest("wide", wide, policy_rule("*", "*", "*")))).expect_error(
+        403, "Forbidden"
+    )
     lines = refused.message.split("\n")[1:]
     assert lines == sorted(lines)
     assert lines == [
@@ -50,85 +67,101 @@ async def case_what_is_missing_is_listed(api: Api) -> None:
 
 
 async def case_a_role_is_not_widened_either(api: Api) -> None:
-    kate = await _kate(api, rule("get", "configmaps"))
-    (await kate.create("roles", role("r", rule("get", "configmaps")))).ok()
-    (await kate.put("roles", role("r", rule("get", "secrets")))).refused(403, "Forbidden", _MISSING)
-    patch = {"rules": [rule("delete", "configmaps")]}
-    (await kate.merge("roles", "r", patch)).refused(403, "Forbidden", _MISSING)
-    applied = {"apiVersion": f"{RBAC}/v1", "kind": "Role", **role("r", rule("delete", "configmaps"))}
-    (await kate.apply("roles", applied, force=True)).refused(403, "Forbidden", _MISSING)
+    kate = await _limited_admin(api, policy_rule("get", "configmaps"))
+    (await kate.create("roles", role_manifest("r", policy_rule("get", "configmaps")))).expect_success()
+    (await kate.put("roles", role_manifest("r", policy_rule("get", "secrets")))).expect_error(
+        403, "Forbidden", _ESCALATION_ERROR
+    )
+    patch = {"rules": [policy_rule("delete", "configmaps")]}
+    (await kate.merge("roles", "r", patch)).expect_error(403, "Forbidden", _ESCALATION_ERROR)
+    applied = {"apiVersion": f"{RBAC}/v1", "kind": "Role", **role_manifest("r", policy_rule("delete", "configmaps"))}
+    (await kate.apply("roles", applied, force=True)).expect_error(403, "Forbidden", _ESCALATION_ERROR)
     # Who may put and create makes a new one by PUT, judged alike.
-    (await kate.put("roles", role("new", rule("get", "secrets")))).refused(403, "Forbidden", _MISSING)
-    (await kate.put("roles", role("new", rule("get", "configmaps")))).ok()
+    (await kate.put("roles", role_manifest("new", policy_rule("get", "secrets")))).expect_error(
+        403, "Forbidden", _ESCALATION_ERROR
+    )
+    (await kate.put("roles", role_manifest("new", policy_rule("get", "configmaps")))).expect_success()
 
 
 async def case_a_role_that_grants_too_much_already(api: Api) -> None:
-    kate = await _kate(api)
-    (await api.create("roles", role("r", rule("get", "secrets")))).ok()
-    (await kate.merge("roles", "r", {"metadata": {"labels": {"a": "b"}}})).refused(403, "Forbidden", _MISSING)
-    (await kate.merge("roles", "r", {"metadata": {"finalizers": ["x.dev/y"]}})).ok()
-    (await api.merge("roles", "r", {"metadata": {"finalizers": []}})).ok()
+    kate = await _limited_admin(api)
+    (await api.create("roles", role_manifest("r", policy_rule("get", "secrets")))).expect_success()
+    (await kate.merge("roles", "r", {"metadata": {"labels": {"a": "b"}}})).expect_error(
+        403, "Forbidden", _ESCALATION_ERROR
+    )
+    (await kate.merge("roles", "r", {"metadata": {"finalizers": ["x.dev/y"]}})).expect_success()
+    (await api.merge("roles", "r", {"metadata": {"finalizers": []}})).expect_success()
 
 
 async def case_the_verb_escalate(api: Api) -> None:
-    kate = await _kate(api, rule("escalate", "roles", RBAC, resourceNames=["r"]))
-    (await api.create("roles", role("r"))).ok()
-    (await kate.put("roles", role("r", rule("get", "secrets")))).ok()
-    (await kate.create("roles", role("q", rule("get", "secrets")))).refused(403, "Forbidden", _MISSING)
+    kate = await _limited_admin(api, policy_rule("escalate", "roles", RBAC, resourceNames=["r"]))
+    (await api.create("roles", role_manifest("r"))).expect_success()
+    (await kate.put("roles", role_manifest("r", policy_rule("get", "secrets")))).expect_success()
+    (await kate.create("roles", role_manifest("q", policy_rule("get", "secrets")))).expect_error(
+        403, "Forbidden", _ESCALATION_ERROR
+    )
 
 
 async def case_a_binding_to_what_one_has(api: Api) -> None:
-    kate = await _kate(api, rule("get", "configmaps"))
-    (await api.create("roles", role("little", rule("get", "configmaps")))).ok()
-    (await api.create("roles", role("much", rule("get", "secrets")))).ok()
-    (await kate.create("rolebindings", binding("little", "little", user("liz")))).ok()
-    refused = await kate.create("rolebindings", binding("much", "much", user("liz")))
-    refused.refused(403, "Forbidden")
+    kate = await _limited_admin(api, policy_rule("get", "configmaps"))
+    (await api.create("roles", role_manifest("little", policy_rule("get", "configmaps")))).expect_success()
+    (await api.create("roles", role_manifest("much", policy_rule("get", "secrets")))).expect_success()
+    (await kate.create("rolebindings", binding_manifest("little", "little", user_subject("liz")))).expect_success()
+    refused = await kate.create("rolebindings", binding_manifest("much", "much", user_subject("liz")))
+    refused.expect_error(403, "Forbidden")
     assert refused.message == (
         'rolebindings.rbac.authorization.k8s.io "much" is forbidden: user "kate" (groups=["makers" '
-        '"system:authenticated"]) ' + _MISSING + '{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}'
+        '"system:authenticated"]) ' + _ESCALATION_ERROR + '{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}'
     )
-    admin = binding("admin", "cluster-admin", user("liz"), kind="ClusterRole")
+    admin = binding_manifest("admin", "cluster-admin", user_subject("liz"), kind="ClusterRole")
     paths = '{NonResourceURLs:["*"], Verbs:["*"]}'
     missing = '{APIGroups:["*"], Resources:["*"], Verbs:["*"]}\n' + paths
-    assert (await kate.create("rolebindings", admin)).refused(403, "Forbidden").message.endswith(_MISSING + missing)
+    assert (
+        (await kate.create("rolebindings", admin))
+        .expect_error(403, "Forbidden")
+        .message.endswith(_ESCALATION_ERROR + missing)
+    )
 
 
 async def case_the_verb_bind(api: Api) -> None:
-    kate = await _kate(api, rule("bind", "roles", RBAC, resourceNames=["much"]))
+    kate = await _limited_admin(api, policy_rule("bind", "roles", RBAC, resourceNames=["much"]))
     for name in ("much", "other"):
-        (await api.create("roles", role(name, rule("get", "secrets")))).ok()
-    (await kate.create("rolebindings", binding("much", "much", user("liz")))).ok()
-    (await kate.create("rolebindings", binding("other", "other", user("liz")))).refused(403, "Forbidden", _MISSING)
+        (await api.create("roles", role_manifest(name, policy_rule("get", "secrets")))).expect_success()
+    (await kate.create("rolebindings", binding_manifest("much", "much", user_subject("liz")))).expect_success()
+    (await kate.create("rolebindings", binding_manifest("other", "other", user_subject("liz")))).expect_error(
+        403, "Forbidden", _ESCALATION_ERROR
+    )
 
 
 async def case_a_binding_to_no_role(api: Api) -> None:
-    kate = await _kate(api)
+    kate = await _limited_admin(api)
     for kind in ("Role", "ClusterRole"):
-        refused = await kate.create("rolebindings", binding("b", "nowhere", user("liz"), kind=kind))
-        refused.refused(404, "NotFound")
+        refused = await kate.create("rolebindings", binding_manifest("b", "nowhere", user_subject("liz"), kind=kind))
+        refused.expect_error(404, "NotFound")
         assert refused.message == 'rolebindings.rbac.authorization.k8s.io "nowhere" not found', refused.body
-    (await api.create("rolebindings", binding("b", "nowhere", user("liz")))).ok()
+    (await api.create("rolebindings", binding_manifest("b", "nowhere", user_subject("liz")))).expect_success()
 
 
 async def case_cluster_roles(api: Api) -> None:
     name = f"maker-{api.namespace}"
-    manage = rule("create", "clusterroles clusterrolebindings", RBAC)
-    (await api.call("POST", f"{RBAC_PATH}/clusterroles", role(name, manage))).ok()
-    bound = binding(name, name, user(name), kind="ClusterRole")
-    (await api.call("POST", f"{RBAC_PATH}/clusterrolebindings", bound)).ok()
-    await until_allowed(api, user(name), manage)
+    manage = policy_rule("create", "clusterroles clusterrolebindings", RBAC)
+    (await api.call("POST", f"{RBAC_PATH}/clusterroles", role_manifest(name, manage))).expect_success()
+    bound = binding_manifest(name, name, user_subject(name), kind="ClusterRole")
+    (await api.call("POST", f"{RBAC_PATH}/clusterrolebindings", bound)).expect_success()
+    await wait_until_allowed(api, user_subject(name), manage)
     maker = api.as_user(name)
     paths = {"metadata": {"name": "x"}, "rules": [{"nonResourceURLs": ["/metrics", "/x/*"], "verbs": ["get"]}]}
-    refused = (await maker.call("POST", f"{RBAC_PATH}/clusterroles", paths)).refused(403, "Forbidden")
+    refused = (await maker.call("POST", f"{RBAC_PATH}/clusterroles", paths)).expect_error(403, "Forbidden")
     assert refused.message.split("\n")[1:] == [
         '{NonResourceURLs:["/metrics"], Verbs:["get"]}',
         '{NonResourceURLs:["/x/*"], Verbs:["get"]}',
     ]
     selector = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
     aggregated: Json = {"metadata": {"name": "x"}, "aggregationRule": selector, "rules": []}
-    refused = (await maker.call("POST", f"{RBAC_PATH}/clusterroles", aggregated)).refused(403, "Forbidden")
+    refused = (await maker.call("POST", f"{RBAC_PATH}/clusterroles", aggregated)).expect_error(403, "Forbidden")
     because = "must have cluster-admin privileges to use the aggregationRule"
     assert refused.message == f'clusterroles.rbac.authorization.k8s.io "x" is forbidden: {because}'
-    everything = binding(f"{name}-2", "cluster-admin", user("liz"), kind="ClusterRole")
-    (await maker.call("POST", f"{RBAC_PATH}/clusterrolebindings", everything)).refused(403, "Forbidden", _MISSING)
+    everything = binding_manifest(f"{name}-2", "cluster-admin", user_subject("liz"), kind="ClusterRole")
+    (await maker.call("POST", f"{RBAC_PATH}/clusterrolebindings", everything)).expect_error(
+        403, "Forbidden", _ESCALATION_ERROR
+    )

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver_cases.api import Api, Json, Reply, told
-from apiserver_cases.roles import binding, grant, rule, until, user
+from apiserver_cases.api import Api, ApiResponse, Json, error_cases
+from apiserver_cases.roles import binding_manifest, grant_in_namespace, policy_rule, poll, user_subject
 
-_ACCESS = "/apis/authorization.k8s.io/v1"
-_IDENTITY = "/apis/authentication.k8s.io/v1"
+_AUTHORIZATION_PATH = "/apis/authorization.k8s.io/v1"
+_AUTHENTICATION_PATH = "/apis/authentication.k8s.io/v1"
 
 
-async def _ask(api: Api, kind: str, spec: Json, namespace: str = "") -> Reply:
-    below = f"/namespaces/{namespace}" if namespace else ""
+async def _post_review(api: Api, kind: str, spec: Json, namespace: str = "") -> ApiResponse:
+    namespace_path = f"/namespaces/{namespace}" if namespace else ""
     body: Json = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
-    return await api.call("POST", f"{_ACCESS}{below}/{kind.lower()}s", body)
+    return await api.call("POST", f"{_AUTHORIZATION_PATH}{namespace_path}/{kind.lower()}s", body)
 
 
-def _wants(api: Api, verb: str = "list", resource: str = "configmaps", **more: Any) -> Json:
+def _review_spec(api: Api, verb: str = "list", resource: str = "configmaps", **more: Any) -> Json:
     return {"resourceAttributes": {"namespace": api.namespace, "verb": verb, "resource": resource, **more}}
 
 
@@ -29,63 +29,75 @@ async def case_who_am_i(api: Api) -> None:
         (api.as_user("jane", "a", "b"), {"username": "jane", "groups": ["a", "b", "system:authenticated"]}),
         (api.as_user("system:serviceaccount:x:bot"), {"username": "system:serviceaccount:x:bot", "groups": groups}),
     ):
-        found = (await sender.call("POST", f"{_IDENTITY}/selfsubjectreviews", body)).ok()
+        found = (await sender.call("POST", f"{_AUTHENTICATION_PATH}/selfsubjectreviews", body)).expect_success()
         assert found.body["status"] == {"userInfo": expected}
 
 
 async def case_who_may(api: Api) -> None:
-    await grant(api, user("jane"), rule("list", "configmaps"))
-    allowed = (await _ask(api, "SubjectAccessReview", {"user": "jane", **_wants(api)})).ok().body["status"]
+    await grant_in_namespace(api, user_subject("jane"), policy_rule("list", "configmaps"))
+    allowed = (
+        (await _post_review(api, "SubjectAccessReview", {"user": "jane", **_review_spec(api)}))
+        .expect_success()
+        .body["status"]
+    )
     because = f'RBAC: allowed by RoleBinding "granted/{api.namespace}" of Role "granted" to User "jane"'
     assert allowed == {"allowed": True, "reason": because}
     for spec in (
-        {"user": "kate", **_wants(api)},
-        {"user": "jane", **_wants(api, "get")},
-        {"user": "jane", **_wants(api, group="apps")},
+        {"user": "kate", **_review_spec(api)},
+        {"user": "jane", **_review_spec(api, "get")},
+        {"user": "jane", **_review_spec(api, group="apps")},
     ):
-        assert (await _ask(api, "SubjectAccessReview", spec)).ok().body["status"] == {"allowed": False}
+        assert (await _post_review(api, "SubjectAccessReview", spec)).expect_success().body["status"] == {
+            "allowed": False
+        }
 
 
 async def case_why_a_service_account_may(api: Api) -> None:
     account = {"kind": "ServiceAccount", "name": "bot", "namespace": api.namespace}
-    await grant(api, account, rule("list", "configmaps"))
-    spec = {"user": f"system:serviceaccount:{api.namespace}:bot", **_wants(api)}
-    status = (await _ask(api, "SubjectAccessReview", spec)).ok().body["status"]
+    await grant_in_namespace(api, account, policy_rule("list", "configmaps"))
+    spec = {"user": f"system:serviceaccount:{api.namespace}:bot", **_review_spec(api)}
+    status = (await _post_review(api, "SubjectAccessReview", spec)).expect_success().body["status"]
     whom = f'ServiceAccount "bot/{api.namespace}"'
     assert status["reason"] == f'RBAC: allowed by RoleBinding "granted/{api.namespace}" of Role "granted" to {whom}'
 
 
 async def case_groups_are_those_of_the_question(api: Api) -> None:
-    masters = {"user": "jane", "groups": ["system:masters"], **_wants(api)}
-    assert (await _ask(api, "SubjectAccessReview", masters)).ok().body["status"] == {"allowed": True}
+    masters = {"user": "jane", "groups": ["system:masters"], **_review_spec(api)}
+    assert (await _post_review(api, "SubjectAccessReview", masters)).expect_success().body["status"] == {
+        "allowed": True
+    }
     path = {"nonResourceAttributes": {"verb": "get", "path": "/apis/apps"}}
-    alone = (await _ask(api, "SubjectAccessReview", {"user": "jane", **path})).ok().body["status"]
+    alone = (await _post_review(api, "SubjectAccessReview", {"user": "jane", **path})).expect_success().body["status"]
     assert alone == {"allowed": False}
     member = {"user": "jane", "groups": ["system:authenticated"], **path}
     because = (
         'ClusterRoleBinding "system:discovery" of ClusterRole "system:discovery" to Group "system:authenticated"'
     )
     expected = {"allowed": True, "reason": f"RBAC: allowed by {because}"}
-    assert (await _ask(api, "SubjectAccessReview", member)).ok().body["status"] == expected
+    assert (await _post_review(api, "SubjectAccessReview", member)).expect_success().body["status"] == expected
 
 
 async def case_may_i(api: Api) -> None:
-    await grant(api, user("jane"), rule("list", "configmaps"))
+    await grant_in_namespace(api, user_subject("jane"), policy_rule("list", "configmaps"))
     kind = "SelfSubjectAccessReview"
-    assert (await _ask(api.as_user("jane"), kind, _wants(api))).ok().body["status"]["allowed"]
-    assert (await _ask(api.as_user("kate"), kind, _wants(api))).ok().body["status"] == {"allowed": False}
-    assert (await _ask(api, kind, _wants(api))).ok().body["status"] == {"allowed": True}
-    (await _ask(api.as_user("kate"), "SubjectAccessReview", {"user": "jane", **_wants(api)})).refused(
-        403, "Forbidden"
+    assert (
+        (await _post_review(api.as_user("jane"), kind, _review_spec(api))).expect_success().body["status"]["allowed"]
     )
+    assert (await _post_review(api.as_user("kate"), kind, _review_spec(api))).expect_success().body["status"] == {
+        "allowed": False
+    }
+    assert (await _post_review(api, kind, _review_spec(api))).expect_success().body["status"] == {"allowed": True}
+    (
+        await _post_review(api.as_user("kate"), "SubjectAccessReview", {"user": "jane", **_review_spec(api)})
+    ).expect_error(403, "Forbidden")
 
 
 async def case_may_somebody_here(api: Api) -> None:
     kind = "LocalSubjectAccessReview"
-    found = (await _ask(api, kind, {"user": "jane", **_wants(api)}, api.namespace)).ok()
+    found = (await _post_review(api, kind, {"user": "jane", **_review_spec(api)}, api.namespace)).expect_success()
     assert found.body["status"] == {"allowed": False}
     elsewhere = {"user": "jane", "resourceAttributes": {"namespace": "default", "verb": "get", "resource": "pods"}}
-    refused = (await _ask(api, kind, elsewhere, api.namespace)).refused(422, "Invalid")
+    refused = (await _post_review(api, kind, elsewhere, api.namespace)).expect_error(422, "Invalid")
     path = "spec.resourceAttributes.namespace"
     assert refused.message == (
         f'.authorization.k8s.io "" is invalid: {path}: Invalid value: "default": must match metadata.namespace'
@@ -93,24 +105,28 @@ async def case_may_somebody_here(api: Api) -> None:
 
 
 async def case_questions_that_are_none(api: Api) -> None:
-    neither = (await _ask(api, "SubjectAccessReview", {"user": "jane"})).refused(422, "Invalid")
+    neither = (await _post_review(api, "SubjectAccessReview", {"user": "jane"})).expect_error(422, "Invalid")
     text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
     assert neither.message.endswith(f"spec.resourceAttributes: Invalid value: null: {text}")
     assert neither.causes() == [("spec.resourceAttributes", "FieldValueInvalid")]
     path = {"nonResourceAttributes": {"verb": "get", "path": "/x"}}
-    both = (await _ask(api, "SubjectAccessReview", {"user": "jane", **_wants(api), **path})).refused(422, "Invalid")
+    both = (
+        await _post_review(api, "SubjectAccessReview", {"user": "jane", **_review_spec(api), **path})
+    ).expect_error(422, "Invalid")
     text = 'Invalid value: {"Path":"/x","Verb":"get"}: cannot be specified in combination with resourceAttributes'
     assert both.message.endswith(f"spec.nonResourceAttributes: {text}")
-    nobody = (await _ask(api, "SubjectAccessReview", _wants(api))).refused(422, "Invalid")
+    nobody = (await _post_review(api, "SubjectAccessReview", _review_spec(api))).expect_error(422, "Invalid")
     assert nobody.message.endswith('spec.user: Invalid value: "": at least one of user or group must be specified')
-    local = await _ask(api, "LocalSubjectAccessReview", {"user": "jane", **path}, api.namespace)
-    local.refused(422, "Invalid", "disallowed on this kind of request")
+    local = await _post_review(api, "LocalSubjectAccessReview", {"user": "jane", **path}, api.namespace)
+    local.expect_error(422, "Invalid", "disallowed on this kind of request")
 
 
 async def case_what_may_i(api: Api) -> None:
-    first, second = rule("list", "configmaps"), rule("get", "secrets", resourceNames=["a"])
-    await grant(api, user("jane"), first, second)
-    found = (await _ask(api.as_user("jane"), "SelfSubjectRulesReview", {"namespace": api.namespace})).ok()
+    first, second = policy_rule("list", "configmaps"), policy_rule("get", "secrets", resourceNames=["a"])
+    await grant_in_namespace(api, user_subject("jane"), first, second)
+    found = (
+        await _post_review(api.as_user("jane"), "SelfSubjectRulesReview", {"namespace": api.namespace})
+    ).expect_success()
     status = found.body["status"]
     assert first in status["resourceRules"] and second in status["resourceRules"]
     assert {"verbs": ["create"], "apiGroups": ["authentication.k8s.io"], "resources": ["selfsubjectreviews"]} in (
@@ -120,51 +136,52 @@ async def case_what_may_i(api: Api) -> None:
         status["nonResourceRules"]
     )
     assert status["incomplete"] is False
-    (await _ask(api.as_user("jane"), "SelfSubjectRulesReview", {})).refused(
+    (await _post_review(api.as_user("jane"), "SelfSubjectRulesReview", {})).expect_error(
         400, "BadRequest", "no namespace on request"
     )
 
 
 async def case_what_may_i_with_a_missing_role(api: Api) -> None:
-    (await api.create("rolebindings", binding("b", "nowhere", user("jane")))).ok()
+    (await api.create("rolebindings", binding_manifest("b", "nowhere", user_subject("jane")))).expect_success()
     question = {"namespace": api.namespace}
-    found = await until(
-        lambda: _ask(api.as_user("jane"), "SelfSubjectRulesReview", question),
-        lambda r: "evaluationError" in r.ok().body["status"],
+    found = await poll(
+        lambda: _post_review(api.as_user("jane"), "SelfSubjectRulesReview", question),
+        lambda r: "evaluationError" in r.expect_success().body["status"],
     )
     assert found.body["status"]["evaluationError"] == 'role.rbac.authorization.k8s.io "nowhere" not found'
 
 
-async def _asked_about(api: Api, spec: Json) -> Reply:
+async def _post_token_review(api: Api, spec: Json) -> ApiResponse:
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
-    return await api.call("POST", f"{_IDENTITY}/tokenreviews", body)
+    return await api.call("POST", f"{_AUTHENTICATION_PATH}/tokenreviews", body)
 
 
 async def review_token(api: Api, spec: Json) -> Json:
     """The status of a TokenReview."""
-    return (await _asked_about(api, spec)).ok().body["status"]
+    return (await _post_token_review(api, spec)).expect_success().body["status"]
 
 
-async def dies(api: Api, token: str, why: str) -> None:
+async def wait_until_token_invalid(api: Api, token: str, reason: str) -> None:
     """Waits until ``token`` is nobody's: the real server watches what it hangs on, and remembers answers for 10 s."""
-    error = f"[invalid bearer token, {why}]"
-    refused = await until(
-        lambda: _asked_about(api, {"token": token}), lambda r: error in r.ok().body["status"].get("error", "")
+    error = f"[invalid bearer token, {reason}]"
+    refused = await poll(
+        lambda: _post_token_review(api, {"token": token}),
+        lambda r: error in r.expect_success().body["status"].get("error", ""),
     )
     assert refused.body["status"] == {"user": {}, "error": error}
 
 
-async def _issue(api: Api, *audiences: str) -> tuple[str, str]:
+async def _issue_token(api: Api, *audiences: str) -> tuple[str, str]:
     """A token of the account ``bot``, and the account's UID."""
-    account = (await api.create("serviceaccounts", {"metadata": {"name": "bot"}})).ok()
+    account = (await api.create("serviceaccounts", {"metadata": {"name": "bot"}})).expect_success()
     spec = {"audiences": list(audiences)} if audiences else {}
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-    issued = (await api.call("POST", api.path("serviceaccounts", "bot", "token"), asked)).ok()
+    token_request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    issued = (await api.call("POST", api.path("serviceaccounts", "bot", "token"), token_request)).expect_success()
     return issued.body["status"]["token"], account.metadata["uid"]
 
 
 async def case_who_holds_a_token(api: Api) -> None:
-    token, uid = await _issue(api)
+    token, uid = await _issue_token(api)
     status = await review_token(api, {"token": token})
     extra = status["user"].pop("extra")
     assert list(extra) == ["authentication.kubernetes.io/credential-id"]
@@ -177,7 +194,7 @@ async def case_who_holds_a_token(api: Api) -> None:
 
 
 async def case_a_token_for_somebody_else(api: Api) -> None:
-    token, _ = await _issue(api, "vault", "till")
+    token, _ = await _issue_token(api, "vault", "till")
     assert (await review_token(api, {"token": token, "audiences": ["till", "x"]}))["audiences"] == ["till"]
     refused = await review_token(api, {"token": token, "audiences": ["x"]})
     text = 'token audiences ["vault" "till"] is invalid for the target audiences ["x"]'
@@ -187,29 +204,31 @@ async def case_a_token_for_somebody_else(api: Api) -> None:
 async def case_a_token_of_nobody(api: Api) -> None:
     assert await review_token(api, {"token": "x"}) == {"user": {}, "error": "invalid bearer token"}
     body: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {}}
-    refused = await api.call("POST", f"{_IDENTITY}/tokenreviews", body)
-    refused.refused(400, "BadRequest", "token is required for TokenReview in authentication")
+    refused = await api.call("POST", f"{_AUTHENTICATION_PATH}/tokenreviews", body)
+    refused.expect_error(400, "BadRequest", "token is required for TokenReview in authentication")
 
 
 async def case_a_token_whose_account_is_gone(api: Api) -> None:
-    token, _ = await _issue(api)
-    (await api.delete("serviceaccounts", "bot")).ok()
-    await dies(api, token, 'serviceaccounts "bot" not found')
+    token, _ = await _issue_token(api)
+    (await api.delete("serviceaccounts", "bot")).expect_success()
+    await wait_until_token_invalid(api, token, 'serviceaccounts "bot" not found')
 
 
 async def case_selectors_in_questions(api: Api) -> None:
     kind, path = "SubjectAccessReview", "spec.resourceAttributes"
     requirement: Json = {"key": "a", "operator": "In", "values": ["b"]}
 
-    async def ask(selector: str, value: Json) -> Reply:
-        return await _ask(
-            api, kind, {"user": "kate", "resourceAttributes": {**_wants(api)["resourceAttributes"], selector: value}}
+    async def ask(selector: str, value: Json) -> ApiResponse:
+        return await _post_review(
+            api,
+            kind,
+            {"user": "kate", "resourceAttributes": {**_review_spec(api)["resourceAttributes"], selector: value}},
         )
 
     for selector in ("fieldSelector", "labelSelector"):
         fits: tuple[Json, ...] = ({"rawSelector": "a=b"}, {"requirements": [requirement]})
         for value in fits:
-            assert (await ask(selector, value)).ok().body["status"] == {"allowed": False}
+            assert (await ask(selector, value)).expect_success().body["status"] == {"allowed": False}
         mistakes: list[tuple[Json, str, str]] = [
             ({}, "requirements", "requirements or rawSelector is required"),
             ({"rawSelector": "a=b", "requirements": [requirement]}, "rawSelector", "same time as requirements"),
@@ -217,9 +236,13 @@ async def case_selectors_in_questions(api: Api) -> None:
             ({"requirements": [{**requirement, "operator": "Exists"}]}, "requirements[0].values", "may not be"),
         ]
         for value, where, text in mistakes:
-            refused = (await ask(selector, value)).refused(422, "Invalid", text)
+            refused = (await ask(selector, value)).expect_error(422, "Invalid", text)
             assert [field for field, _ in refused.causes()] == [f"{path}.{selector}.{where}"]
-        unread = (await ask(selector, {"requirements": [{**requirement, "operator": "Odd"}]})).ok().body["status"]
+        unread = (
+            (await ask(selector, {"requirements": [{**requirement, "operator": "Odd"}]}))
+            .expect_success()
+            .body["status"]
+        )
         assert unread == {"allowed": False, "evaluationError": f"{path}.{selector} ignored due to parse error"}
 
 
@@ -229,18 +252,20 @@ async def case_questions_about_what_there_is_not(api: Api) -> None:
         {"verb": ""},
         {"verb": "*", "resource": "*", "group": "*"},
     ):
-        spec: Json = {"user": "kate", **_wants(api)}
+        spec: Json = {"user": "kate", **_review_spec(api)}
         spec["resourceAttributes"] |= attributes
-        assert (await _ask(api, "SubjectAccessReview", spec)).ok().body["status"] == {"allowed": False}
+        assert (await _post_review(api, "SubjectAccessReview", spec)).expect_success().body["status"] == {
+            "allowed": False
+        }
     for path in ("/healthz", "x", ""):
         about = {"nonResourceAttributes": {"verb": "get", "path": path}}
-        (await _ask(api, "SubjectAccessReview", {"user": "kate", **about})).ok()
+        (await _post_review(api, "SubjectAccessReview", {"user": "kate", **about})).expect_success()
 
 
 async def case_questions_are_read_as_their_type(api: Api) -> None:
-    path = f"{_ACCESS}/subjectaccessreviews"
-    spec: Json = {"user": "u", **_wants(api)}
-    for body, text in told(
+    path = f"{_AUTHORIZATION_PATH}/subjectaccessreviews"
+    spec: Json = {"user": "u", **_review_spec(api)}
+    for body, text in error_cases(
         (None, "the object provided is unrecognized (must be of type SubjectAccessReview)"),
         ([], "json: cannot unmarshal array into Go value of type struct"),
         ({"kind": "Odd", "apiVersion": "authorization.k8s.io/v1"}, 'no kind "Odd" is registered for version'),
@@ -249,23 +274,25 @@ async def case_questions_are_read_as_their_type(api: Api) -> None:
         ({"spec": {**spec, "user": 1}}, "SubjectAccessReviewSpec.spec.user of type string"),
         ({"spec": {"resourceAttributes": "x"}}, "spec.resourceAttributes of type v1.ResourceAttributes"),
     ):
-        (await api.call("POST", path, body)).refused(400, "BadRequest", text)
+        (await api.call("POST", path, body)).expect_error(400, "BadRequest", text)
     odd = {"spec": {**spec, "odd": 1}}
-    assert "odd" not in (await api.call("POST", path, odd)).ok().body["spec"]
+    assert "odd" not in (await api.call("POST", path, odd)).expect_success().body["spec"]
     strict = await api.call("POST", path, odd, {"fieldValidation": "Strict"})
-    strict.refused(400, "BadRequest", 'strict decoding error: unknown field "spec.odd"')
-    (await api.call("POST", path, {"spec": spec}, {"dryRun": "Odd"})).refused(422, "Invalid", "dryRun")
+    strict.expect_error(400, "BadRequest", 'strict decoding error: unknown field "spec.odd"')
+    (await api.call("POST", path, {"spec": spec}, {"dryRun": "Odd"})).expect_error(422, "Invalid", "dryRun")
     named = await api.call("POST", path, {"spec": spec, "metadata": {"name": "x"}})
-    named.refused(422, "Invalid", "must be empty")
-    token = f"{_IDENTITY}/tokenreviews"
-    (await api.call("POST", token, {"spec": {"token": 1}})).refused(400, "BadRequest", "spec.token of type string")
-    (await api.call("POST", token, {"spec": {"token": "x", "audiences": "x"}})).refused(
+    named.expect_error(422, "Invalid", "must be empty")
+    token = f"{_AUTHENTICATION_PATH}/tokenreviews"
+    (await api.call("POST", token, {"spec": {"token": 1}})).expect_error(
+        400, "BadRequest", "spec.token of type string"
+    )
+    (await api.call("POST", token, {"spec": {"token": "x", "audiences": "x"}})).expect_error(
         400, "BadRequest", "audiences"
     )
     assert (await api.call("POST", token, {"spec": {"token": "x"}, "metadata": {"name": "n"}})).metadata[
         "name"
     ] == "n"
-    local = f"{_ACCESS}/namespaces/{api.namespace}/localsubjectaccessreviews"
+    local = f"{_AUTHORIZATION_PATH}/namespaces/{api.namespace}/localsubjectaccessreviews"
     elsewhere = await api.call("POST", local, {"spec": spec, "metadata": {"namespace": "other"}})
-    elsewhere.refused(400, "BadRequest", "the namespace of the provided object does not match")
-    (await api.call("GET", f"{path}/x")).refused(404, "NotFound", "could not find the requested resource")
+    elsewhere.expect_error(400, "BadRequest", "the namespace of the provided object does not match")
+    (await api.call("GET", f"{path}/x")).expect_error(404, "NotFound", "could not find the requested resource")

@@ -10,32 +10,32 @@ import pytest
 from apiserver_cases.api import Api, Json, config_map, deployment
 from apiserver_cases.roles import (
     RBAC_PATH,
-    binding,
-    denied,
-    grant,
-    group,
-    role,
-    rule,
-    until,
-    until_allowed,
-    user,
+    binding_manifest,
+    denial_message,
+    grant_in_namespace,
+    group_subject,
+    policy_rule,
+    poll,
+    role_manifest,
+    user_subject,
+    wait_until_allowed,
 )
 from steersman.errors import ApiError
 
 _APPLY = "application/apply-patch+yaml"
 
 
-def _refusal(text: str, kind: str, group: str = "", name: str = "") -> Json:
+def _forbidden_status(text: str, kind: str, group: str = "", name: str = "") -> Json:
     """A whole Status."""
     subject = f"{kind}.{group}" if group else kind
-    named = f'{subject} "{name}"' if name else subject
+    resource = f'{subject} "{name}"' if name else subject
     details = {"name": name, "group": group, "kind": kind}
     return {
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": "Failure",
-        "message": f"{named} is forbidden: {text}",
+        "message": f"{resource} is forbidden: {text}",
         "reason": "Forbidden",
         "details": {k: v for k, v in details.items() if v},
         "code": 403,
@@ -68,7 +68,9 @@ async def case_without_a_role_nothing_is_allowed(api: Api) -> None:
         content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
         reply = await jane.call(method, path, body, query, content_type)
         _, resource, of, _ = asked
-        assert reply.body == _refusal(denied("jane", *asked), resource.partition("/")[0], of, name), path
+        assert reply.body == _forbidden_status(
+            denial_message("jane", *asked), resource.partition("/")[0], of, name
+        ), path
 
 
 async def case_a_watch_is_refused_before_it_begins(api: Api) -> None:
@@ -76,186 +78,213 @@ async def case_a_watch_is_refused_before_it_begins(api: Api) -> None:
         await api.as_user("jane").events("pods", 1)
     where = f'in the namespace "{api.namespace}"'
     assert refusal.value.code == 403
-    assert refusal.value.status.message == f"pods is forbidden: {denied('jane', 'watch', 'pods', '', where)}"
+    assert refusal.value.status.message == f"pods is forbidden: {denial_message('jane', 'watch', 'pods', '', where)}"
 
 
 async def case_paths_that_are_no_resources(api: Api) -> None:
     jane = api.as_user("jane")
     for path in ("/api", "/api/v1", "/apis", "/apis/apps/v1", "/version"):
-        (await jane.call("GET", path)).ok()
+        (await jane.call("GET", path)).expect_success()
     refused = await jane.call("GET", "/metrics")
-    refused.refused(403, "Forbidden")
+    refused.expect_error(403, "Forbidden")
     assert refused.message == 'forbidden: User "jane" cannot get path "/metrics"'
     assert not refused.body.get("details")
-    (await jane.call("POST", "/version", {})).refused(403, "Forbidden", 'User "jane" cannot post path "/version"')
+    (await jane.call("POST", "/version", {})).expect_error(
+        403, "Forbidden", 'User "jane" cannot post path "/version"'
+    )
 
 
 async def case_verbs_are_told_apart(api: Api) -> None:
-    await grant(api, user("jane"), rule("get create", "configmaps"))
+    await grant_in_namespace(api, user_subject("jane"), policy_rule("get create", "configmaps"))
     jane = api.as_user("jane")
-    (await jane.create("configmaps", config_map("a"))).ok()
-    (await jane.get("configmaps", "a")).ok()
-    (await jane.list("configmaps")).refused(403, "Forbidden")
-    (await jane.put("configmaps", config_map("a", {"k": "v"}))).refused(403, "Forbidden")
-    (await jane.merge("configmaps", "a", {"data": {"k": "v"}})).refused(403, "Forbidden")
-    (await jane.delete("configmaps", "a")).refused(403, "Forbidden")
-    (await jane.call("DELETE", jane.path("configmaps"))).refused(403, "Forbidden")
-    (await jane.create("secrets", {"metadata": {"name": "a"}})).refused(403, "Forbidden")
+    (await jane.create("configmaps", config_map("a"))).expect_success()
+    (await jane.get("configmaps", "a")).expect_success()
+    (await jane.list("configmaps")).expect_error(403, "Forbidden")
+    (await jane.put("configmaps", config_map("a", {"k": "v"}))).expect_error(403, "Forbidden")
+    (await jane.merge("configmaps", "a", {"data": {"k": "v"}})).expect_error(403, "Forbidden")
+    (await jane.delete("configmaps", "a")).expect_error(403, "Forbidden")
+    (await jane.call("DELETE", jane.path("configmaps"))).expect_error(403, "Forbidden")
+    (await jane.create("secrets", {"metadata": {"name": "a"}})).expect_error(403, "Forbidden")
 
 
 async def case_resource_names(api: Api) -> None:
-    await grant(api, user("jane"), rule("get list watch create delete", "configmaps", resourceNames=["mine"]))
+    await grant_in_namespace(
+        api, user_subject("jane"), policy_rule("get list watch create delete", "configmaps", resourceNames=["mine"])
+    )
     jane = api.as_user("jane")
     for name in ("mine", "other"):
-        (await api.create("configmaps", config_map(name))).ok()
-    (await jane.get("configmaps", "mine")).ok()
-    (await jane.get("configmaps", "other")).refused(403, "Forbidden")
-    (await jane.list("configmaps")).refused(403, "Forbidden")
-    listed = (await jane.list("configmaps", fieldSelector="metadata.name=mine")).ok()
+        (await api.create("configmaps", config_map(name))).expect_success()
+    (await jane.get("configmaps", "mine")).expect_success()
+    (await jane.get("configmaps", "other")).expect_error(403, "Forbidden")
+    (await jane.list("configmaps")).expect_error(403, "Forbidden")
+    listed = (await jane.list("configmaps", fieldSelector="metadata.name=mine")).expect_success()
     assert [i["metadata"]["name"] for i in listed.body["items"]] == ["mine"]
     (event,) = await jane.events("configmaps", 1, fieldSelector="metadata.name=mine")
     assert event["type"] == "ADDED"
     # The name of what is created is not in the path, so no name fits.
-    (await jane.create("configmaps", config_map("mine"))).refused(403, "Forbidden")
-    (await jane.delete("configmaps", "mine")).ok()
+    (await jane.create("configmaps", config_map("mine"))).expect_error(403, "Forbidden")
+    (await jane.delete("configmaps", "mine")).expect_success()
 
 
 async def case_subresources_are_apart(api: Api) -> None:
-    await grant(api, user("jane"), rule("patch", "deployments/status", "apps"))
-    await grant(api, user("kate"), rule("patch", "deployments", "apps"), name="main")
-    await grant(api, user("liz"), rule("get", "*/scale", "apps"), name="scale")
-    (await api.create("deployments", deployment("web"))).ok()
+    await grant_in_namespace(api, user_subject("jane"), policy_rule("patch", "deployments/status", "apps"))
+    await grant_in_namespace(api, user_subject("kate"), policy_rule("patch", "deployments", "apps"), name="main")
+    await grant_in_namespace(api, user_subject("liz"), policy_rule("get", "*/scale", "apps"), name="scale")
+    (await api.create("deployments", deployment("web"))).expect_success()
     status, main = {"status": {"replicas": 1}}, {"spec": {"replicas": 2}}
-    (await api.as_user("jane").merge("deployments", "web", status, "status")).ok()
-    (await api.as_user("jane").merge("deployments", "web", main)).refused(403, "Forbidden")
-    (await api.as_user("kate").merge("deployments", "web", main)).ok()
-    (await api.as_user("kate").merge("deployments", "web", status, "status")).refused(403, "Forbidden")
-    (await api.as_user("liz").get("deployments", "web", "scale")).ok()
-    (await api.as_user("liz").get("deployments", "web")).refused(403, "Forbidden")
+    (await api.as_user("jane").merge("deployments", "web", status, "status")).expect_success()
+    (await api.as_user("jane").merge("deployments", "web", main)).expect_error(403, "Forbidden")
+    (await api.as_user("kate").merge("deployments", "web", main)).expect_success()
+    (await api.as_user("kate").merge("deployments", "web", status, "status")).expect_error(403, "Forbidden")
+    (await api.as_user("liz").get("deployments", "web", "scale")).expect_success()
+    (await api.as_user("liz").get("deployments", "web")).expect_error(403, "Forbidden")
 
 
 async def case_wildcards(api: Api) -> None:
-    await grant(api, user("jane"), rule("*", "*", "*"))
+    await grant_in_namespace(api, user_subject("jane"), policy_rule("*", "*", "*"))
     jane = api.as_user("jane")
-    (await jane.create("deployments", deployment("web"))).ok()
-    (await jane.get("deployments", "web", "status")).ok()
-    (await jane.call("DELETE", jane.path("deployments"))).ok()
-    (await jane.call("GET", "/api/v1/nodes")).refused(403, "Forbidden")
+    (await jane.create("deployments", deployment("web"))).expect_success()
+    (await jane.get("deployments", "web", "status")).expect_success()
+    (await jane.call("DELETE", jane.path("deployments"))).expect_success()
+    (await jane.call("GET", "/api/v1/nodes")).expect_error(403, "Forbidden")
 
 
 async def case_api_groups_are_apart(api: Api) -> None:
-    await grant(api, user("jane"), rule("list", "deployments", "extensions"))
-    (await api.as_user("jane").list("deployments")).refused(403, "Forbidden")
+    await grant_in_namespace(api, user_subject("jane"), policy_rule("list", "deployments", "extensions"))
+    (await api.as_user("jane").list("deployments")).expect_error(403, "Forbidden")
 
 
 async def case_the_namespace_itself_is_in_its_own_namespace(api: Api) -> None:
-    await grant(api, user("jane"), rule("get", "namespaces"))
-    (await api.as_user("jane").call("GET", f"/api/v1/namespaces/{api.namespace}")).ok()
-    (await api.as_user("jane").call("GET", "/api/v1/namespaces/default")).refused(403, "Forbidden")
+    await grant_in_namespace(api, user_subject("jane"), policy_rule("get", "namespaces"))
+    (await api.as_user("jane").call("GET", f"/api/v1/namespaces/{api.namespace}")).expect_success()
+    (await api.as_user("jane").call("GET", "/api/v1/namespaces/default")).expect_error(403, "Forbidden")
 
 
 async def case_groups(api: Api) -> None:
-    await grant(api, group(f"team-{api.namespace}"), rule("list", "configmaps"))
-    (await api.as_user("jane", "others", f"team-{api.namespace}").list("configmaps")).ok()
-    (await api.as_user("jane", "others").list("configmaps")).refused(403, "Forbidden")
-    await grant(api, group("system:authenticated"), rule("list", "secrets"), name="everybody")
-    (await api.as_user("jane").list("secrets")).ok()
+    await grant_in_namespace(api, group_subject(f"team-{api.namespace}"), policy_rule("list", "configmaps"))
+    (await api.as_user("jane", "others", f"team-{api.namespace}").list("configmaps")).expect_success()
+    (await api.as_user("jane", "others").list("configmaps")).expect_error(403, "Forbidden")
+    await grant_in_namespace(
+        api, group_subject("system:authenticated"), policy_rule("list", "secrets"), name="everybody"
+    )
+    (await api.as_user("jane").list("secrets")).expect_success()
 
 
 async def case_service_accounts(api: Api) -> None:
     account = {"kind": "ServiceAccount", "name": "bot", "namespace": api.namespace}
-    await grant(api, account, rule("list", "configmaps"))
+    await grant_in_namespace(api, account, policy_rule("list", "configmaps"))
     bot = api.as_user(f"system:serviceaccount:{api.namespace}:bot")
-    (await bot.list("configmaps")).ok()
-    (await api.as_user("system:serviceaccount:default:bot").list("configmaps")).refused(403, "Forbidden")
-    await grant(
-        api, group(f"system:serviceaccounts:{api.namespace}"), rule("list", "secrets"), name="all-of-the-namespace"
+    (await bot.list("configmaps")).expect_success()
+    (await api.as_user("system:serviceaccount:default:bot").list("configmaps")).expect_error(403, "Forbidden")
+    await grant_in_namespace(
+        api,
+        group_subject(f"system:serviceaccounts:{api.namespace}"),
+        policy_rule("list", "secrets"),
+        name="all-of-the-namespace",
     )
-    (await bot.list("secrets")).ok()
-    (await api.as_user("system:serviceaccount:default:bot").list("secrets")).refused(403, "Forbidden")
+    (await bot.list("secrets")).expect_success()
+    (await api.as_user("system:serviceaccount:default:bot").list("secrets")).expect_error(403, "Forbidden")
 
 
 async def case_a_cluster_role_in_one_namespace(api: Api) -> None:
     name = f"reader-{api.namespace}"
-    (await api.call("POST", f"{RBAC_PATH}/clusterroles", role(name, rule("list", "configmaps nodes")))).ok()
-    (await api.create("rolebindings", binding("reads", name, user("jane"), kind="ClusterRole"))).ok()
-    await until_allowed(api, user("jane"), rule("list", "configmaps"))
-    (await api.as_user("jane").list("configmaps")).ok()
-    (await api.as_user("jane").call("GET", "/api/v1/configmaps")).refused(403, "Forbidden")
-    (await api.as_user("jane").call("GET", "/api/v1/nodes")).refused(403, "Forbidden")
+    (
+        await api.call(
+            "POST", f"{RBAC_PATH}/clusterroles", role_manifest(name, policy_rule("list", "configmaps nodes"))
+        )
+    ).expect_success()
+    (
+        await api.create("rolebindings", binding_manifest("reads", name, user_subject("jane"), kind="ClusterRole"))
+    ).expect_success()
+    await wait_until_allowed(api, user_subject("jane"), policy_rule("list", "configmaps"))
+    (await api.as_user("jane").list("configmaps")).expect_success()
+    (await api.as_user("jane").call("GET", "/api/v1/configmaps")).expect_error(403, "Forbidden")
+    (await api.as_user("jane").call("GET", "/api/v1/nodes")).expect_error(403, "Forbidden")
 
 
 async def case_a_cluster_role_everywhere(api: Api) -> None:
     name = f"reader-{api.namespace}"
-    (await api.call("POST", f"{RBAC_PATH}/clusterroles", role(name, rule("list", "configmaps nodes")))).ok()
-    bound = binding(name, name, user(name), kind="ClusterRole")
-    (await api.call("POST", f"{RBAC_PATH}/clusterrolebindings", bound)).ok()
-    await until_allowed(api, user(name), rule("list", "configmaps"))
+    (
+        await api.call(
+            "POST", f"{RBAC_PATH}/clusterroles", role_manifest(name, policy_rule("list", "configmaps nodes"))
+        )
+    ).expect_success()
+    bound = binding_manifest(name, name, user_subject(name), kind="ClusterRole")
+    (await api.call("POST", f"{RBAC_PATH}/clusterrolebindings", bound)).expect_success()
+    await wait_until_allowed(api, user_subject(name), policy_rule("list", "configmaps"))
     for path in (api.path("configmaps"), "/api/v1/configmaps", "/api/v1/nodes"):
-        (await api.as_user(name).call("GET", path)).ok()
+        (await api.as_user(name).call("GET", path)).expect_success()
 
 
 async def case_a_binding_to_no_role_says_so(api: Api) -> None:
-    (await api.create("rolebindings", binding("a", "nowhere", user("jane")))).ok()
-    (await api.create("rolebindings", binding("b", "absent", user("jane"), kind="ClusterRole"))).ok()
+    (await api.create("rolebindings", binding_manifest("a", "nowhere", user_subject("jane")))).expect_success()
+    (
+        await api.create("rolebindings", binding_manifest("b", "absent", user_subject("jane"), kind="ClusterRole"))
+    ).expect_success()
     roles = (
         'role.rbac.authorization.k8s.io "nowhere" not found',
         'clusterrole.rbac.authorization.k8s.io "absent" not',
     )
-    refused = await until(
+    refused = await poll(
         lambda: api.as_user("jane").list("configmaps"), lambda r: all(text in r.message for text in roles)
     )
-    assert "RBAC: [" in refused.refused(403, "Forbidden").message
+    assert "RBAC: [" in refused.expect_error(403, "Forbidden").message
 
 
 async def case_a_role_that_is_taken_away(api: Api) -> None:
-    await grant(api, user("jane"), rule("list", "configmaps"))
-    (await api.as_user("jane").list("configmaps")).ok()
-    (await api.delete("rolebindings", "granted")).ok()
-    await until(lambda: api.as_user("jane").list("configmaps"), lambda r: r.code == 403)
+    await grant_in_namespace(api, user_subject("jane"), policy_rule("list", "configmaps"))
+    (await api.as_user("jane").list("configmaps")).expect_success()
+    (await api.delete("rolebindings", "granted")).expect_success()
+    await poll(lambda: api.as_user("jane").list("configmaps"), lambda r: r.code == 403)
 
 
 async def case_to_create_by_apply_or_put_takes_create_too(api: Api) -> None:
-    await grant(api, user("jane"), rule("patch update", "configmaps leases", "core coordination.k8s.io"))
+    await grant_in_namespace(
+        api, user_subject("jane"), policy_rule("patch update", "configmaps leases", "core coordination.k8s.io")
+    )
     jane, where = api.as_user("jane"), f'in the namespace "{api.namespace}"'
     refused = await jane.apply("configmaps", config_map("new") | {"apiVersion": "v1"})
-    assert refused.body == _refusal(denied("jane", "create", "configmaps", "", where), "configmaps", "", "new")
+    assert refused.body == _forbidden_status(
+        denial_message("jane", "create", "configmaps", "", where), "configmaps", "", "new"
+    )
     put = await jane.put("leases", {"metadata": {"name": "new"}})
-    text = denied("jane", "create", "leases", "coordination.k8s.io", where)
-    assert put.body == _refusal(text, "leases", "coordination.k8s.io", "new")
-    (await jane.merge("configmaps", "new", {})).refused(404, "NotFound")
-    (await api.create("configmaps", config_map("new"))).ok()
-    (await jane.apply("configmaps", config_map("new", {"k": "v"}) | {"apiVersion": "v1"})).ok()
+    text = denial_message("jane", "create", "leases", "coordination.k8s.io", where)
+    assert put.body == _forbidden_status(text, "leases", "coordination.k8s.io", "new")
+    (await jane.merge("configmaps", "new", {})).expect_error(404, "NotFound")
+    (await api.create("configmaps", config_map("new"))).expect_success()
+    (await jane.apply("configmaps", config_map("new", {"k": "v"}) | {"apiVersion": "v1"})).expect_success()
 
 
 async def case_what_is_refused_is_refused_first(api: Api) -> None:
     """No malformed body, missing object or unknown namespace is told to who may not ask."""
     jane = api.as_user("jane")
-    (await jane.call("POST", jane.path("configmaps"), [])).refused(403, "Forbidden")
-    (await jane.call("GET", "/api/v1/namespaces/none/configmaps")).refused(403, "Forbidden")
-    (await jane.list("configmaps", labelSelector="a in")).refused(403, "Forbidden")
+    (await jane.call("POST", jane.path("configmaps"), [])).expect_error(403, "Forbidden")
+    (await jane.call("GET", "/api/v1/namespaces/none/configmaps")).expect_error(403, "Forbidden")
+    (await jane.list("configmaps", labelSelector="a in")).expect_error(403, "Forbidden")
 
 
 async def case_masters_may_do_everything(api: Api) -> None:
     root = api.as_user("jane", "system:masters")
-    (await root.create("configmaps", config_map("a"))).ok()
-    (await root.call("GET", "/api/v1/nodes")).ok()
+    (await root.create("configmaps", config_map("a"))).expect_success()
+    (await root.call("GET", "/api/v1/nodes")).expect_success()
 
 
 async def case_a_service_accounts_token(api: Api) -> None:
-    (await api.create("serviceaccounts", {"metadata": {"name": "bot"}})).ok()
+    (await api.create("serviceaccounts", {"metadata": {"name": "bot"}})).expect_success()
     asked: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    issued = (await api.call("POST", api.path("serviceaccounts", "bot", "token"), asked)).ok()
+    issued = (await api.call("POST", api.path("serviceaccounts", "bot", "token"), asked)).expect_success()
     bot = api.as_bearer(issued.body["status"]["token"])
     name = f"system:serviceaccount:{api.namespace}:bot"
     where = f'in the namespace "{api.namespace}"'
-    assert (await bot.list("pods")).message == f"pods is forbidden: {denied(name, 'list', 'pods', '', where)}"
-    await grant(api, {"kind": "ServiceAccount", "name": "bot", "namespace": api.namespace}, rule("list", "pods"))
-    (await bot.list("pods")).ok()
+    assert (await bot.list("pods")).message == f"pods is forbidden: {denial_message(name, 'list', 'pods', '', where)}"
+    await grant_in_namespace(
+        api, {"kind": "ServiceAccount", "name": "bot", "namespace": api.namespace}, policy_rule("list", "pods")
+    )
+    (await bot.list("pods")).expect_success()
 
 
 async def case_an_unknown_token(api: Api) -> None:
-    refused = (await api.as_bearer("nobody-knows-me").list("pods")).refused(401, "Unauthorized")
+    refused = (await api.as_bearer("nobody-knows-me").list("pods")).expect_error(401, "Unauthorized")
     assert json.dumps(refused.body, sort_keys=True) == json.dumps(
         {
             "kind": "Status",

@@ -8,24 +8,24 @@ import json
 from typing import Any
 
 from apiserver_cases.api import Api, Json, config_map, deployment, widget
-from apiserver_cases.backends import NOWHERE
+from apiserver_cases.backends import UNREACHABLE_URL
 from apiserver_cases.hooks import (
-    EVERYTHING,
+    MATCH_ALL_RULE,
     PATH,
-    Hook,
-    allowed,
-    configured,
-    denied,
-    forgotten,
-    installed,
-    patched,
-    served,
-    webhook,
+    WebhookStub,
+    allow_response,
+    deny_response,
+    installed_configuration,
+    patch_response,
+    served_webhook,
+    wait_until_removed,
+    wait_until_served,
+    webhook_manifest,
 )
 from steersman.client import HttpRequest
 
 
-def _failing(text: str) -> Json:
+def _internal_error_status(text: str) -> Json:
     """A whole Status."""
     return {
         "kind": "Status",
@@ -39,13 +39,13 @@ def _failing(text: str) -> Json:
     }
 
 
-async def _create(api: Api, response: Json, *, mutating: bool = False) -> tuple[Json, str]:
+async def _create_with_hook(api: Api, response: Json, *, mutating: bool = False) -> tuple[Json, str]:
     """What creating a ConfigMap is answered where the webhook says ``response``, and the webhook's name."""
-    hook = Hook(lambda _: response)
-    async with configured(api, hook, mutating=mutating) as name:
-        made = await api.create("configmaps", config_map("x", {"k": "v"}))
+    hook = WebhookStub(lambda _: response)
+    async with served_webhook(api, hook, mutating=mutating) as name:
+        created = await api.create("configmaps", config_map("x", {"k": "v"}))
     assert hook.requests
-    return made.body, name
+    return created.body, name
 
 
 async def case_refusals(api: Api) -> None:
@@ -53,30 +53,30 @@ async def case_refusals(api: Api) -> None:
     full = {"reason": "Conflict", "code": 409, "details": {"name": "x", "kind": "y"}}
     answers: list[tuple[Json, str, Json]] = [
         ({"allowed": False}, "denied the request without explanation", {"code": 400}),
-        (denied("no way"), "denied the request: no way", {"code": 400}),
+        (deny_response("no way"), "denied the request: no way", {"code": 400}),
         ({"allowed": False, "status": {"reason": "Sad"}}, "denied the request: Sad", {"reason": "Sad", "code": 400}),
-        (denied("no", **full), "denied the request: no", full),
-        (denied("no", code=200), "denied the request: no", {"code": 400}),
-        (denied("no", code=422), "denied the request: no", {"code": 422}),
-        (denied("no", status="Success"), "denied the request: no", {"code": 400}),
+        (deny_response("no", **full), "denied the request: no", full),
+        (deny_response("no", code=200), "denied the request: no", {"code": 400}),
+        (deny_response("no", code=422), "denied the request: no", {"code": 422}),
+        (deny_response("no", status="Success"), "denied the request: no", {"code": 400}),
     ]
-    hook = Hook()
+    hook = WebhookStub()
     for mutating in (False, True):
-        async with configured(api, hook, mutating=mutating, name=f"a{mutating}".lower()) as name:
+        async with served_webhook(api, hook, mutating=mutating, name=f"a{mutating}".lower()) as name:
             for response, text, more in answers:
-                hook.answer = lambda _, response=response: response
+                hook.respond = lambda _, response=response: response
                 made = await api.create("configmaps", config_map("x"))
                 assert made.body == status | {"message": f'admission webhook "{name}" {text}'} | more
-    (await api.get("configmaps", "x")).refused(404, "NotFound")
+    (await api.get("configmaps", "x")).expect_error(404, "NotFound")
 
 
 async def case_a_refused_update(api: Api) -> None:
-    (await api.create("configmaps", config_map("x", {"k": "v"}))).ok()
-    async with configured(api, Hook(lambda _: denied("stay"))):
+    (await api.create("configmaps", config_map("x", {"k": "v"}))).expect_success()
+    async with served_webhook(api, WebhookStub(lambda _: deny_response("stay"))):
         assert (await api.merge("configmaps", "x", {"data": {"k": "w"}})).code == 400
         assert (await api.delete("configmaps", "x")).code == 400
         assert (await api.call("DELETE", api.path("configmaps"))).code == 400
-    assert (await api.get("configmaps", "x")).ok().body["data"] == {"k": "v"}
+    assert (await api.get("configmaps", "x")).expect_success().body["data"] == {"k": "v"}
 
 
 async def case_a_mutation(api: Api) -> None:
@@ -85,7 +85,7 @@ async def case_a_mutation(api: Api) -> None:
         {"op": "replace", "path": "/data/k", "value": "w"},
         {"op": "add", "path": "/metadata/labels", "value": {"a": "b"}},
     ]
-    body, _ = await _create(api, patched(*operations), mutating=True)
+    body, _ = await _create_with_hook(api, patch_response(*operations), mutating=True)
     assert body["data"] == {"k": "w", "added": "1"}
     assert body["metadata"]["labels"] == {"a": "b"}
     # What a webhook adds belongs to nobody.
@@ -94,43 +94,48 @@ async def case_a_mutation(api: Api) -> None:
 
 
 async def case_a_mutated_update(api: Api) -> None:
-    (await api.create("configmaps", config_map("x", {"k": "v"}))).ok()
-    async with configured(
-        api, Hook(lambda _: patched({"op": "add", "path": "/data/z", "value": "1"})), mutating=True
+    (await api.create("configmaps", config_map("x", {"k": "v"}))).expect_success()
+    async with served_webhook(
+        api, WebhookStub(lambda _: patch_response({"op": "add", "path": "/data/z", "value": "1"})), mutating=True
     ):
-        changed = (await api.merge("configmaps", "x", {"data": {"k": "w"}})).ok()
-        same = (await api.merge("configmaps", "x", {"data": {"k": "w"}})).ok()
+        changed = (await api.merge("configmaps", "x", {"data": {"k": "w"}})).expect_success()
+        same = (await api.merge("configmaps", "x", {"data": {"k": "w"}})).expect_success()
     assert changed.body["data"] == {"k": "w", "z": "1"}
-    assert same.version == changed.version
+    assert same.resource_version == changed.resource_version
 
 
 async def case_a_mutation_is_validated(api: Api) -> None:
-    hook = Hook(lambda _: patched({"op": "replace", "path": "/spec/size", "value": 5000}))
-    async with configured(api, hook, mutating=True):
-        (await api.create("widgets", widget("w"))).refused(422, "Invalid", "spec.size in body should be less than")
+    hook = WebhookStub(lambda _: patch_response({"op": "replace", "path": "/spec/size", "value": 5000}))
+    async with served_webhook(api, hook, mutating=True):
+        (await api.create("widgets", widget("w"))).expect_error(
+            422, "Invalid", "spec.size in body should be less than"
+        )
 
 
 async def case_a_mutation_makes_it_valid(api: Api) -> None:
-    hook = Hook(lambda _: patched({"op": "replace", "path": "/spec/size", "value": 50}))
-    async with configured(api, hook, mutating=True):
-        made = (await api.create("widgets", widget("w", {"size": 5000}))).ok()
+    hook = WebhookStub(lambda _: patch_response({"op": "replace", "path": "/spec/size", "value": 50}))
+    async with served_webhook(api, hook, mutating=True):
+        made = (await api.create("widgets", widget("w", {"size": 5000}))).expect_success()
     assert made.body["spec"]["size"] == 50
 
 
 async def case_a_mutation_is_pruned_and_defaulted(api: Api) -> None:
     spec = {"size": 2, "unknown": 1, "parts": [{"name": "a"}]}
-    hook = Hook(lambda _: patched({"op": "replace", "path": "/spec", "value": spec}))
-    async with configured(api, hook, mutating=True):
-        made = (await api.create("widgets", widget("w"))).ok()
+    hook = WebhookStub(lambda _: patch_response({"op": "replace", "path": "/spec", "value": spec}))
+    async with served_webhook(api, hook, mutating=True):
+        made = (await api.create("widgets", widget("w"))).expect_success()
     expected = {"size": 2, "mode": "safe", "rollout": {"pace": "slow"}, "parts": [{"name": "a", "weight": 1}]}
     assert made.body["spec"] == expected
 
 
 async def case_no_mutation(api: Api) -> None:
-    for response in (patched(), {"allowed": True, "patchType": "Merge", "patch": base64.b64encode(b"[]").decode()}):
-        body, _ = await _create(api, response, mutating=True)
+    for response in (
+        patch_response(),
+        {"allowed": True, "patchType": "Merge", "patch": base64.b64encode(b"[]").decode()},
+    ):
+        body, _ = await _create_with_hook(api, response, mutating=True)
         assert body["data"] == {"k": "v"}
-        (await api.delete("configmaps", "x")).ok()
+        (await api.delete("configmaps", "x")).expect_success()
 
 
 async def case_patches_that_do_not_fit(api: Api) -> None:
@@ -139,16 +144,16 @@ async def case_patches_that_do_not_fit(api: Api) -> None:
         ({"op": "remove", "path": "/none"}, f"error in remove for path: '/none': {missing}"),
         ({"op": "test", "path": "/metadata/name", "value": "y"}, "testing value /metadata/name failed: test failed"),
     ]
-    hook = Hook()
-    async with configured(api, hook, mutating=True):
+    hook = WebhookStub()
+    async with served_webhook(api, hook, mutating=True):
         for operation, text in answers:
-            hook.answer = lambda _, operation=operation: patched(operation)
-            assert (await api.create("configmaps", config_map("x"))).body == _failing(text)
+            hook.respond = lambda _, operation=operation: patch_response(operation)
+            assert (await api.create("configmaps", config_map("x"))).body == _internal_error_status(text)
 
 
 async def case_another_kind(api: Api) -> None:
-    hook = Hook(lambda _: patched({"op": "replace", "path": "/kind", "value": "Secret"}))
-    async with configured(api, hook, mutating=True):
+    hook = WebhookStub(lambda _: patch_response({"op": "replace", "path": "/kind", "value": "Secret"}))
+    async with served_webhook(api, hook, mutating=True):
         refused = await api.create("configmaps", config_map("x"))
     text = "converting (v1.Secret) to (core.ConfigMap): unknown conversion"
     assert (refused.code, refused.message) == (500, text), refused.body
@@ -156,27 +161,27 @@ async def case_another_kind(api: Api) -> None:
 
 async def case_another_namespace(api: Api) -> None:
     operation = {"op": "replace", "path": "/metadata/namespace", "value": "default"}
-    body, _ = await _create(api, patched(operation), mutating=True)
+    body, _ = await _create_with_hook(api, patch_response(operation), mutating=True)
     text = "the namespace of the provided object does not match the namespace sent on the request"
     assert (body["code"], body["message"]) == (400, text)
 
 
 async def case_another_name(api: Api) -> None:
-    body, _ = await _create(
-        api, patched({"op": "replace", "path": "/metadata/name", "value": "other"}), mutating=True
+    body, _ = await _create_with_hook(
+        api, patch_response({"op": "replace", "path": "/metadata/name", "value": "other"}), mutating=True
     )
     assert body["metadata"]["name"] == "other"
-    (await api.get("configmaps", "other")).ok()
+    (await api.get("configmaps", "other")).expect_success()
 
 
 async def case_a_mutated_deletion(api: Api) -> None:
-    (await api.create("configmaps", config_map("x"))).ok()
-    async with configured(
-        api, Hook(lambda _: patched({"op": "add", "path": "/data", "value": {}})), mutating=True
+    (await api.create("configmaps", config_map("x"))).expect_success()
+    async with served_webhook(
+        api, WebhookStub(lambda _: patch_response({"op": "add", "path": "/data", "value": {}})), mutating=True
     ) as name:
         refused = await api.delete("configmaps", "x")
     because = "attempted to modify the object, which is not supported for this operation"
-    assert refused.body == _failing(f'admission webhook "{name}" {because}')
+    assert refused.body == _internal_error_status(f'admission webhook "{name}" {because}')
 
 
 async def case_malformed_answers(api: Api) -> None:
@@ -185,135 +190,141 @@ async def case_malformed_answers(api: Api) -> None:
     wanted = "admission.k8s.io/v1, Kind=AdmissionReview"
     common: list[tuple[Json, str]] = [
         ({"whole": names}, "webhook response was absent"),
-        (allowed(uid="x"), 'expected response.uid="{uid}", got "x"'),
+        (allow_response(uid="x"), 'expected response.uid="{uid}", got "x"'),
     ]
     validating = [
         *common,
-        (allowed(patch=patch), "validating webhook may not return response.patch"),
-        (allowed(patchType="JSONPatch"), "validating webhook may not return response.patchType"),
+        (allow_response(patch=patch), "validating webhook may not return response.patch"),
+        (allow_response(patchType="JSONPatch"), "validating webhook may not return response.patchType"),
     ]
     mutating = [
         *common,
-        (allowed(patch=patch), "webhook returned response.patch but not response.patchType"),
-        (allowed(patchType="JSONPatch"), "webhook returned response.patchType but not response.patch"),
+        (allow_response(patch=patch), "webhook returned response.patch but not response.patchType"),
+        (allow_response(patchType="JSONPatch"), "webhook returned response.patchType but not response.patch"),
     ]
     for kind, answers in (("mutating", mutating), ("validating", validating)):
-        hook = Hook()
-        async with configured(api, hook, mutating=kind == "mutating", name=kind) as name:
+        hook = WebhookStub()
+        async with served_webhook(api, hook, mutating=kind == "mutating", name=kind) as name:
             for response, text in answers:
-                hook.answer = lambda _, response=response: response
+                hook.respond = lambda _, response=response: response
                 made = await api.create("configmaps", config_map("x"))
                 problem = text.replace("{uid}", hook.requests[-1]["uid"])
                 expected = f'failed calling webhook "{name}": received invalid webhook response: {problem}'
-                assert made.body == _failing(expected)
+                assert made.body == _internal_error_status(expected)
 
             def bare(request: Json) -> Json:
                 return {"whole": {"response": {"uid": request["uid"], "allowed": True}}}
 
-            hook.answer = bare
+            hook.respond = bare
             made = await api.create("configmaps", config_map("x"))
             problem = f"received invalid webhook response: expected webhook response of {wanted}, got /, Kind="
-            assert made.body == _failing(f'failed calling webhook "{name}": {problem}')
+            assert made.body == _internal_error_status(f'failed calling webhook "{name}": {problem}')
 
 
 async def case_a_patch_that_is_none(api: Api) -> None:
-    response = allowed(patchType="JSONPatch", patch=base64.b64encode(b"{").decode())
-    body, name = await _create(api, response, mutating=True)
+    response = allow_response(patchType="JSONPatch", patch=base64.b64encode(b"{").decode())
+    body, name = await _create_with_hook(api, response, mutating=True)
     text = "received undecodable patch in webhook response: unexpected end of JSON input"
-    assert body == _failing(f'failed calling webhook "{name}": {text}')
+    assert body == _internal_error_status(f'failed calling webhook "{name}": {text}')
 
 
 async def case_a_malformed_answer_is_ignored(api: Api) -> None:
     for mutating in (False, True):
-        hook = Hook(lambda _: allowed(uid="x"))
-        async with configured(api, hook, mutating=mutating, failurePolicy="Ignore"):
-            (await api.create("configmaps", config_map("x"))).ok()
+        hook = WebhookStub(lambda _: allow_response(uid="x"))
+        async with served_webhook(api, hook, mutating=mutating, failurePolicy="Ignore"):
+            (await api.create("configmaps", config_map("x"))).expect_success()
         assert hook.requests
-        (await api.delete("configmaps", "x")).ok()
+        (await api.delete("configmaps", "x")).expect_success()
 
 
 async def case_a_refusal_is_not_ignored(api: Api) -> None:
-    async with configured(api, Hook(lambda _: denied("no")), failurePolicy="Ignore"):
+    async with served_webhook(api, WebhookStub(lambda _: deny_response("no")), failurePolicy="Ignore"):
         assert (await api.create("configmaps", config_map("x"))).code == 400
 
 
 async def case_an_unreachable_webhook(api: Api) -> None:
     """Those that are ignored come first: the real server takes several configurations at once, or none."""
-    hook = Hook()
-    rules = [EVERYTHING | {"resources": ["secrets"]}]
-    strict = webhook(api, {"url": NOWHERE}, "b", rules=rules)
-    lax = webhook(api, {"url": NOWHERE}, "c", rules=[_rule(resources=["services"])], failurePolicy="Ignore")
+    hook = WebhookStub()
+    rules = [MATCH_ALL_RULE | {"resources": ["secrets"]}]
+    strict = webhook_manifest(api, {"url": UNREACHABLE_URL}, "b", rules=rules)
+    lax = webhook_manifest(
+        api, {"url": UNREACHABLE_URL}, "c", rules=[_rule_with(resources=["services"])], failurePolicy="Ignore"
+    )
     config = await api.serve_webhook(hook)
     for mutating in (False, True):
-        async with installed(api, webhook(api, config), strict, lax, mutating=mutating):
-            await served(api, hook)
+        async with installed_configuration(api, webhook_manifest(api, config), strict, lax, mutating=mutating):
+            await wait_until_served(api, hook)
             refused = await api.create("secrets", {"metadata": {"name": "s"}})
             service = {"metadata": {"generateName": "s-"}, "spec": {"ports": [{"port": 1}]}}
-            (await api.create("services", service)).ok()
+            (await api.create("services", service)).expect_success()
         call = 'Post "https://127.0.0.1:1/review?timeout=10s": dial tcp 127.0.0.1:1: connect: connection refused'
         text = f'failed calling webhook "{strict["name"]}": failed to call webhook: {call}'
-        assert refused.body == _failing(text)
-        await forgotten(api, hook)
+        assert refused.body == _internal_error_status(text)
+        await wait_until_removed(api, hook)
 
 
 async def case_a_webhook_that_is_too_slow(api: Api) -> None:
     never = asyncio.Event()
     specs: list[Json] = []
     for name, resources, policy in (("b", "secrets", "Fail"), ("c", "services", "Ignore")):
-        hook = Hook(gate=never)
+        hook = WebhookStub(gate=never)
         config = await api.serve_webhook(hook)
-        rules = [EVERYTHING | {"resources": [resources]}]
-        specs.append(webhook(api, config, name, rules=rules, timeoutSeconds=1, failurePolicy=policy))
-    ready = Hook()
-    async with installed(api, webhook(api, await api.serve_webhook(ready)), *specs):
-        await served(api, ready)
+        rules = [MATCH_ALL_RULE | {"resources": [resources]}]
+        specs.append(webhook_manifest(api, config, name, rules=rules, timeoutSeconds=1, failurePolicy=policy))
+    ready = WebhookStub()
+    async with installed_configuration(api, webhook_manifest(api, await api.serve_webhook(ready)), *specs):
+        await wait_until_served(api, ready)
         refused = await api.create("secrets", {"metadata": {"name": "s"}})
-        (await api.create("services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}})).ok()
+        (await api.create("services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}})).expect_success()
     call = f'Post "{specs[0]["clientConfig"]["url"]}?timeout=1s": context deadline exceeded'
-    assert refused.body == _failing(f'failed calling webhook "{specs[0]["name"]}": failed to call webhook: {call}')
+    assert refused.body == _internal_error_status(
+        f'failed calling webhook "{specs[0]["name"]}": failed to call webhook: {call}'
+    )
 
 
 async def case_a_scale_is_judged_and_changed(api: Api) -> None:
-    (await api.create("deployments", deployment("d"))).ok()
+    (await api.create("deployments", deployment("d"))).expect_success()
     scale: Json = {"spec": {"replicas": 3}}
-    async with configured(api, Hook(lambda _: denied("enough"))):
+    async with served_webhook(api, WebhookStub(lambda _: deny_response("enough"))):
         assert (await api.merge("deployments", "d", scale, "scale")).code == 400
     assert (await api.get("deployments", "d")).body["spec"]["replicas"] == 1
-    fewer = patched({"op": "replace", "path": "/spec/replicas", "value": 2})
-    async with configured(api, Hook(lambda _: fewer), mutating=True):
-        (await api.merge("deployments", "d", scale, "scale")).ok()
+    fewer = patch_response({"op": "replace", "path": "/spec/replicas", "value": 2})
+    async with served_webhook(api, WebhookStub(lambda _: fewer), mutating=True):
+        (await api.merge("deployments", "d", scale, "scale")).expect_success()
     assert (await api.get("deployments", "d")).body["spec"]["replicas"] == 2
 
 
 async def case_an_eviction_is_judged(api: Api) -> None:
     pod: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
-    (await api.create("pods", pod)).ok()
+    (await api.create("pods", pod)).expect_success()
     body: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
-    async with configured(api, Hook(lambda _: denied("stay"))) as name:
+    async with served_webhook(api, WebhookStub(lambda _: deny_response("stay"))) as name:
         refused = await api.call("POST", api.path("pods", "p", "eviction"), body)
     assert (refused.code, refused.message) == (400, f'admission webhook "{name}" denied the request: stay')
-    (await api.get("pods", "p")).ok()
+    (await api.get("pods", "p")).expect_success()
 
 
 async def case_no_such_service(api: Api) -> None:
-    hook = Hook()
+    hook = WebhookStub()
     service = {"service": {"name": "gone", "namespace": api.namespace, "path": "/review"}}
-    spec = webhook(api, service, "b", rules=[EVERYTHING | {"resources": ["secrets"]}], timeoutSeconds=3)
+    spec = webhook_manifest(api, service, "b", rules=[MATCH_ALL_RULE | {"resources": ["secrets"]}], timeoutSeconds=3)
     config = await api.serve_webhook(hook)
-    async with installed(api, webhook(api, config), spec):
-        await served(api, hook)
+    async with installed_configuration(api, webhook_manifest(api, config), spec):
+        await wait_until_served(api, hook)
         refused = await api.create("secrets", {"metadata": {"name": "s"}})
     call = f'Post "https://gone.{api.namespace}.svc:443/review?timeout=3s": service "gone" not found'
-    assert refused.body == _failing(f'failed calling webhook "{spec["name"]}": failed to call webhook: {call}')
+    assert refused.body == _internal_error_status(
+        f'failed calling webhook "{spec["name"]}": failed to call webhook: {call}'
+    )
 
 
 async def case_warnings(api: Api) -> None:
-    response = allowed(warnings=["careful", 'a "quoted" one', "careful"], auditAnnotations={"a": "b"})
-    async with configured(api, Hook(lambda _: response)):
+    response = allow_response(warnings=["careful", 'a "quoted" one', "careful"], auditAnnotations={"a": "b"})
+    async with served_webhook(api, WebhookStub(lambda _: response)):
         body = json.dumps(config_map("x")).encode()
         request = HttpRequest(method="POST", path=api.path("configmaps"), body=body)
         assert (await api.transport.request(request)).warnings == ("careful", 'a "quoted" one')
-    async with configured(api, Hook(lambda _: {**response, "allowed": False}), name="b"):
+    async with served_webhook(api, WebhookStub(lambda _: {**response, "allowed": False}), name="b"):
         refused = await api.transport.request(request)
         assert (refused.status, refused.warnings) == (400, ("careful", 'a "quoted" one'))
 
@@ -329,10 +340,10 @@ async def case_what_a_configuration_is_completed_by(api: Api) -> None:
     for plural, more in (("mutating", {"reinvocationPolicy": "Never"}), ("validating", {})):
         path = f"{PATH}/{plural}webhookconfigurations"
         body: Json = {"metadata": {"name": f"a-{api.namespace}"}, "webhooks": [spec]}
-        made = (await api.call("POST", path, body, {"dryRun": "All"})).ok()
+        made = (await api.call("POST", path, body, {"dryRun": "All"})).expect_success()
         (found,) = made.body["webhooks"]
         body["webhooks"] = [spec | {"namespaceSelector": None, "timeoutSeconds": None}]
-        assert (await api.call("POST", path, body, {"dryRun": "All"})).ok().body["webhooks"] == [found]
+        assert (await api.call("POST", path, body, {"dryRun": "All"})).expect_success().body["webhooks"] == [found]
         assert found == spec | more | {
             "clientConfig": {"service": {"name": "s", "namespace": api.namespace, "port": 443}},
             "rules": [spec["rules"][0] | {"scope": "*"}],
@@ -344,13 +355,13 @@ async def case_what_a_configuration_is_completed_by(api: Api) -> None:
         }
 
 
-def _rule(**fields: Any) -> Json:
-    return EVERYTHING | fields
+def _rule_with(**fields: Any) -> Json:
+    return MATCH_ALL_RULE | fields
 
 
 async def case_malformed_configurations(api: Api) -> None:
     config = {"url": "https://127.0.0.1:1/"}
-    good = webhook(api, config)
+    good = webhook_manifest(api, config)
     broken: list[tuple[dict[str, Any], str]] = [
         ({"sideEffects": "Some"}, 'sideEffects: Unsupported value: "Some": supported values: "None", "NoneOnDryRun"'),
         ({"sideEffects": None}, "sideEffects: Required value: must specify one of None, NoneOnDryRun"),
@@ -381,32 +392,32 @@ async def case_malformed_configurations(api: Api) -> None:
         ),
         ({"failurePolicy": "X"}, 'failurePolicy: Unsupported value: "X": supported values: "Fail", "Ignore"'),
         ({"matchPolicy": "X"}, 'matchPolicy: Unsupported value: "X": supported values: "Equivalent", "Exact"'),
-        ({"rules": [_rule(operations=[])]}, "rules[0].operations: Required value"),
+        ({"rules": [_rule_with(operations=[])]}, "rules[0].operations: Required value"),
         (
-            {"rules": [_rule(operations=["MOVE"])]},
+            {"rules": [_rule_with(operations=["MOVE"])]},
             (
                 'rules[0].operations[0]: Unsupported value: "MOVE": supported values: "*", "CONNECT", "CREATE", '
                 '"DELETE", "UPDATE"'
             ),
         ),
         (
-            {"rules": [_rule(operations=["*", "CREATE"])]},
+            {"rules": [_rule_with(operations=["*", "CREATE"])]},
             (
                 'rules[0].operations: Invalid value: ["*","CREATE"]: '
                 "if '*' is present, must not specify other operations"
             ),
         ),
-        ({"rules": [_rule(apiGroups=[])]}, "rules[0].apiGroups: Required value"),
+        ({"rules": [_rule_with(apiGroups=[])]}, "rules[0].apiGroups: Required value"),
         (
-            {"rules": [_rule(apiVersions=["*", "v1"])]},
+            {"rules": [_rule_with(apiVersions=["*", "v1"])]},
             (
                 'rules[0].apiVersions: Invalid value: ["*","v1"]: '
                 "if '*' is present, must not specify other API versions"
             ),
         ),
-        ({"rules": [_rule(resources=[])]}, "rules[0].resources: Required value"),
+        ({"rules": [_rule_with(resources=[])]}, "rules[0].resources: Required value"),
         (
-            {"rules": [_rule(scope="Here")]},
+            {"rules": [_rule_with(scope="Here")]},
             'rules[0].scope: Unsupported value: "Here": supported values: "*", "Cluster", "Namespaced"',
         ),
         ({"matchConditions": [{"name": "a"}]}, "matchConditions[0].expression: Required value"),
@@ -424,32 +435,32 @@ async def case_malformed_configurations(api: Api) -> None:
     for fields, text in broken:
         spec = {k: v for k, v in {**good, **fields}.items() if v is not None}
         body: Json = {"metadata": {"name": f"a-{api.namespace}"}, "webhooks": [spec]}
-        refused = (await api.call("POST", path, body, {"dryRun": "All"})).refused(422, "Invalid")
+        refused = (await api.call("POST", path, body, {"dryRun": "All"})).expect_error(422, "Invalid")
         named = f'ValidatingWebhookConfiguration.admissionregistration.k8s.io "a-{api.namespace}" is invalid'
         assert refused.message == f"{named}: webhooks[0].{text}", refused.message
 
 
 async def case_an_eviction_is_changed(api: Api) -> None:
     pod: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
-    (await api.create("pods", pod)).ok()
+    (await api.create("pods", pod)).expect_success()
     body: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
-    tried = patched({"op": "add", "path": "/deleteOptions", "value": {"dryRun": ["All"]}})
-    hook = Hook(lambda request: tried if request.get("subResource") == "eviction" else allowed())
-    async with configured(api, hook, mutating=True):
+    tried = patch_response({"op": "add", "path": "/deleteOptions", "value": {"dryRun": ["All"]}})
+    hook = WebhookStub(lambda request: tried if request.get("subResource") == "eviction" else allow_response())
+    async with served_webhook(api, hook, mutating=True):
         assert (await api.call("POST", api.path("pods", "p", "eviction"), body)).code == 201
-    assert "deletionTimestamp" not in (await api.get("pods", "p")).ok().metadata
+    assert "deletionTimestamp" not in (await api.get("pods", "p")).expect_success().metadata
 
 
 async def case_applied_nulls_beside_a_webhook(api: Api) -> None:
     wrong, fine = widget("a", {"size": None}), widget("a", {"size": 1, "note": None})
-    async with configured(api, Hook()):
-        (await api.apply("widgets", wrong)).refused(422, "Invalid", "spec.size")
-        (await api.apply("widgets", fine)).ok()
-        (await api.apply("widgets", wrong)).refused(422, "Invalid", "spec.size")
-    async with configured(
+    async with served_webhook(api, WebhookStub()):
+        (await api.apply("widgets", wrong)).expect_error(422, "Invalid", "spec.size")
+        (await api.apply("widgets", fine)).expect_success()
+        (await api.apply("widgets", wrong)).expect_error(422, "Invalid", "spec.size")
+    async with served_webhook(
         api,
-        Hook(lambda _: patched({"op": "add", "path": "/metadata/labels", "value": {"l": "1"}})),
+        WebhookStub(lambda _: patch_response({"op": "add", "path": "/metadata/labels", "value": {"l": "1"}})),
         mutating=True,
         name="b",
     ):
-        (await api.apply("widgets", widget("b", {"size": None}))).refused(422, "Invalid", "spec.size")
+        (await api.apply("widgets", widget("b", {"size": None}))).expect_error(422, "Invalid", "spec.size")

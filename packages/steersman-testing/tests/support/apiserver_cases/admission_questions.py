@@ -5,17 +5,28 @@ from __future__ import annotations
 from typing import Any
 
 from apiserver_cases.api import Api, Json, config_map, deployment, widget
-from apiserver_cases.hooks import EVERYTHING, Hook, allowed, configured, installed, patched, served, webhook
+from apiserver_cases.hooks import (
+    MATCH_ALL_RULE,
+    WebhookStub,
+    allow_response,
+    installed_configuration,
+    patch_response,
+    served_webhook,
+    wait_until_served,
+    webhook_manifest,
+)
 
 
-def _rule(**fields: Any) -> Json:
-    return {**EVERYTHING, **fields}
+def _rule_with(**fields: Any) -> Json:
+    return {**MATCH_ALL_RULE, **fields}
 
 
 async def case_a_creation(api: Api) -> None:
-    first, second = Hook(), Hook()
-    async with configured(api, first, mutating=True), configured(api, second, name="b"):
-        made = (await api.as_user("jane", "system:masters").create("configmaps", config_map("x", {"k": "v"}))).ok()
+    first, second = WebhookStub(), WebhookStub()
+    async with served_webhook(api, first, mutating=True), served_webhook(api, second, name="b"):
+        made = (
+            await api.as_user("jane", "system:masters").create("configmaps", config_map("x", {"k": "v"}))
+        ).expect_success()
     (mutating,), (validating,) = first.requests, second.requests
     kind = {"group": "", "version": "v1", "kind": "ConfigMap"}
     resource = {"group": "", "version": "v1", "resource": "configmaps"}
@@ -46,13 +57,13 @@ async def case_a_creation(api: Api) -> None:
 
 
 async def case_an_update(api: Api) -> None:
-    before = (await api.create("configmaps", config_map("x", {"k": "v"}))).ok()
-    first, second = Hook(), Hook()
-    async with configured(api, first, mutating=True), configured(api, second, name="b"):
-        (await api.put("configmaps", config_map("x", {"k": "w"}), fieldManager="me")).ok()
-        (await api.merge("configmaps", "x", {"data": {"k": "u"}})).ok()
-        (await api.merge("configmaps", "x", {"data": {"k": "u"}})).ok()
-    assert first.asked == second.asked == ["UPDATE x"] * 3
+    before = (await api.create("configmaps", config_map("x", {"k": "v"}))).expect_success()
+    first, second = WebhookStub(), WebhookStub()
+    async with served_webhook(api, first, mutating=True), served_webhook(api, second, name="b"):
+        (await api.put("configmaps", config_map("x", {"k": "w"}), fieldManager="me")).expect_success()
+        (await api.merge("configmaps", "x", {"data": {"k": "u"}})).expect_success()
+        (await api.merge("configmaps", "x", {"data": {"k": "u"}})).expect_success()
+    assert first.operations == second.operations == ["UPDATE x"] * 3
     put, merge, void = first.requests
     assert put["options"] == {"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me"}
     # A PUT is shown as it was sent, a patch as what it makes.
@@ -60,20 +71,20 @@ async def case_an_update(api: Api) -> None:
     assert merge["object"]["metadata"]["uid"] == before.metadata["uid"]
     for request in (put, second.requests[0]):
         assert request["oldObject"]["data"] == {"k": "v"}
-        assert request["oldObject"]["metadata"]["resourceVersion"] == before.version
+        assert request["oldObject"]["metadata"]["resourceVersion"] == before.resource_version
         assert request["object"]["data"] == {"k": "w"}
     late = second.requests[0]["object"]["metadata"]
     assert late["uid"] == before.metadata["uid"]
-    assert late["resourceVersion"] == before.version
+    assert late["resourceVersion"] == before.resource_version
     assert void["object"]["data"] == void["oldObject"]["data"] == {"k": "u"}
 
 
 async def case_a_deletion(api: Api) -> None:
-    made = (await api.create("configmaps", config_map("x", {"k": "v"}))).ok()
-    first, second = Hook(), Hook()
-    async with configured(api, first, mutating=True), configured(api, second, name="b"):
-        (await api.delete("configmaps", "x", {"propagationPolicy": "Background"})).ok()
-        (await api.delete("configmaps", "x")).refused(404, "NotFound")
+    made = (await api.create("configmaps", config_map("x", {"k": "v"}))).expect_success()
+    first, second = WebhookStub(), WebhookStub()
+    async with served_webhook(api, first, mutating=True), served_webhook(api, second, name="b"):
+        (await api.delete("configmaps", "x", {"propagationPolicy": "Background"})).expect_success()
+        (await api.delete("configmaps", "x")).expect_error(404, "NotFound")
     for hook in (first, second):
         (request,) = hook.requests
         assert (request["operation"], request["name"], request["object"]) == ("DELETE", "x", None)
@@ -87,23 +98,23 @@ async def case_a_deletion(api: Api) -> None:
 
 async def case_a_deletion_of_many(api: Api) -> None:
     for name in ("x", "y"):
-        (await api.create("configmaps", config_map(name, labels={"of": "these"}))).ok()
-    hook = Hook()
-    async with configured(api, hook):
+        (await api.create("configmaps", config_map(name, labels={"of": "these"}))).expect_success()
+    hook = WebhookStub()
+    async with served_webhook(api, hook):
         path = api.path("configmaps")
-        (await api.call("DELETE", path, None, {"labelSelector": "of=these"})).ok()
+        (await api.call("DELETE", path, None, {"labelSelector": "of=these"})).expect_success()
     # Each is asked about alone; the name is not that of the request.
-    assert hook.asked == ["DELETE", "DELETE"]
+    assert hook.operations == ["DELETE", "DELETE"]
     assert sorted(r["oldObject"]["metadata"]["name"] for r in hook.requests) == ["x", "y"]
 
 
 async def case_an_apply(api: Api) -> None:
-    hook = Hook()
+    hook = WebhookStub()
     body = {"apiVersion": "v1", **config_map("x", {"k": "v"})}
-    async with configured(api, hook):
-        (await api.apply("configmaps", body)).ok()
-        (await api.apply("configmaps", {**body, "data": {"k": "w"}})).ok()
-    assert hook.asked == ["CREATE x", "UPDATE x"]
+    async with served_webhook(api, hook):
+        (await api.apply("configmaps", body)).expect_success()
+        (await api.apply("configmaps", {**body, "data": {"k": "w"}})).expect_success()
+    assert hook.operations == ["CREATE x", "UPDATE x"]
     options = [r["options"] for r in hook.requests]
     assert [(o["kind"], o["fieldManager"]) for o in options] == [
         ("CreateOptions", "tester"),
@@ -112,16 +123,16 @@ async def case_an_apply(api: Api) -> None:
 
 
 async def case_a_creation_by_put(api: Api) -> None:
-    hook = Hook()
-    async with configured(api, hook):
-        (await api.put("leases", {"metadata": {"name": "x"}})).ok()
-    assert hook.asked == ["CREATE x"]
+    hook = WebhookStub()
+    async with served_webhook(api, hook):
+        (await api.put("leases", {"metadata": {"name": "x"}})).expect_success()
+    assert hook.operations == ["CREATE x"]
 
 
 async def case_a_generated_name(api: Api) -> None:
-    first, second = Hook(), Hook()
-    async with configured(api, first, mutating=True), configured(api, second, name="b"):
-        made = (await api.create("configmaps", {"metadata": {"generateName": "x-"}})).ok()
+    first, second = WebhookStub(), WebhookStub()
+    async with served_webhook(api, first, mutating=True), served_webhook(api, second, name="b"):
+        made = (await api.create("configmaps", {"metadata": {"generateName": "x-"}})).expect_success()
     assert "name" not in first.requests[0]
     assert "name" not in first.requests[0]["object"]["metadata"]
     name = made.metadata["name"]
@@ -130,20 +141,20 @@ async def case_a_generated_name(api: Api) -> None:
 
 
 async def case_a_dry_run(api: Api) -> None:
-    hook = Hook()
-    async with configured(api, hook):
-        (await api.create("configmaps", config_map("x"), dryRun="All")).ok()
+    hook = WebhookStub()
+    async with served_webhook(api, hook):
+        (await api.create("configmaps", config_map("x"), dryRun="All")).expect_success()
     (request,) = hook.requests
     assert request["dryRun"] is True
     assert request["options"]["dryRun"] == ["All"]
 
 
 async def case_defaults_come_before(api: Api) -> None:
-    hook = Hook()
-    async with configured(api, hook, mutating=True):
-        (await api.create("secrets", {"metadata": {"name": "s"}, "stringData": {"a": "b"}})).ok()
-        (await api.create("widgets", widget("w", {"size": 1, "unknown": 1}))).ok()
-        (await api.create("deployments", deployment("d"))).ok()
+    hook = WebhookStub()
+    async with served_webhook(api, hook, mutating=True):
+        (await api.create("secrets", {"metadata": {"name": "s"}, "stringData": {"a": "b"}})).expect_success()
+        (await api.create("widgets", widget("w", {"size": 1, "unknown": 1}))).expect_success()
+        (await api.create("deployments", deployment("d"))).expect_success()
     secret, custom, workload = (r["object"] for r in hook.requests)
     assert (secret["type"], secret["data"]) == ("Opaque", {"a": "Yg=="})
     assert custom["spec"] == {"size": 1, "mode": "safe", "rollout": {"pace": "slow"}}
@@ -151,45 +162,45 @@ async def case_defaults_come_before(api: Api) -> None:
 
 
 async def case_validation_comes_between(api: Api) -> None:
-    first, second = Hook(), Hook()
-    async with configured(api, first, mutating=True), configured(api, second, name="b"):
-        (await api.create("widgets", widget("w", {"size": 1000}))).refused(422, "Invalid")
-    assert (first.asked, second.asked) == (["CREATE w"], [])
+    first, second = WebhookStub(), WebhookStub()
+    async with served_webhook(api, first, mutating=True), served_webhook(api, second, name="b"):
+        (await api.create("widgets", widget("w", {"size": 1000}))).expect_error(422, "Invalid")
+    assert (first.operations, second.operations) == (["CREATE w"], [])
 
 
 async def case_what_exists_is_noticed_last(api: Api) -> None:
-    (await api.create("configmaps", config_map("x"))).ok()
-    first, second = Hook(), Hook()
-    async with configured(api, first, mutating=True), configured(api, second, name="b"):
-        (await api.create("configmaps", config_map("x"))).refused(409, "AlreadyExists")
-    assert first.asked == second.asked == ["CREATE x"]
+    (await api.create("configmaps", config_map("x"))).expect_success()
+    first, second = WebhookStub(), WebhookStub()
+    async with served_webhook(api, first, mutating=True), served_webhook(api, second, name="b"):
+        (await api.create("configmaps", config_map("x"))).expect_error(409, "AlreadyExists")
+    assert first.operations == second.operations == ["CREATE x"]
 
 
 async def case_what_is_missing_is_noticed_first(api: Api) -> None:
-    hook = Hook()
-    async with configured(api, hook, mutating=True):
-        (await api.put("configmaps", config_map("x"))).refused(404, "NotFound")
-        (await api.merge("configmaps", "x", {})).refused(404, "NotFound")
-    assert hook.asked == []
+    hook = WebhookStub()
+    async with served_webhook(api, hook, mutating=True):
+        (await api.put("configmaps", config_map("x"))).expect_error(404, "NotFound")
+        (await api.merge("configmaps", "x", {})).expect_error(404, "NotFound")
+    assert hook.operations == []
 
 
 async def case_a_conflict_comes_between(api: Api) -> None:
-    (await api.create("configmaps", config_map("x"))).ok()
-    first, second = Hook(), Hook()
-    async with configured(api, first, mutating=True), configured(api, second, name="b"):
-        (await api.put("configmaps", config_map("x", {"k": "v"}, resourceVersion="1"))).refused(409, "Conflict")
-    assert (first.asked, second.asked) == (["UPDATE x"], [])
+    (await api.create("configmaps", config_map("x"))).expect_success()
+    first, second = WebhookStub(), WebhookStub()
+    async with served_webhook(api, first, mutating=True), served_webhook(api, second, name="b"):
+        (await api.put("configmaps", config_map("x", {"k": "v"}, resourceVersion="1"))).expect_error(409, "Conflict")
+    assert (first.operations, second.operations) == (["UPDATE x"], [])
 
 
 async def case_status(api: Api) -> None:
-    (await api.create("widgets", widget("w"))).ok()
-    everything, main = Hook(), Hook()
-    rules = [_rule(resources=["widgets"])]
+    (await api.create("widgets", widget("w"))).expect_success()
+    everything, main = WebhookStub(), WebhookStub()
+    rules = [_rule_with(resources=["widgets"])]
     async with (
-        configured(api, everything),
-        configured(api, main, name="b", rules=[_rule(resources=["configmaps"]), *rules]),
+        served_webhook(api, everything),
+        served_webhook(api, main, name="b", rules=[_rule_with(resources=["configmaps"]), *rules]),
     ):
-        (await api.merge("widgets", "w", {"status": {"ready": 1}}, "status")).ok()
+        (await api.merge("widgets", "w", {"status": {"ready": 1}}, "status")).expect_success()
     assert main.requests == []
     (request,) = everything.requests
     assert (request["subResource"], request["requestSubResource"]) == ("status", "status")
@@ -198,10 +209,10 @@ async def case_status(api: Api) -> None:
 
 
 async def case_a_scale(api: Api) -> None:
-    made = (await api.create("deployments", deployment("d"))).ok()
-    hook = Hook()
-    async with configured(api, hook):
-        (await api.merge("deployments", "d", {"spec": {"replicas": 3}}, "scale")).ok()
+    made = (await api.create("deployments", deployment("d"))).expect_success()
+    hook = WebhookStub()
+    async with served_webhook(api, hook):
+        (await api.merge("deployments", "d", {"spec": {"replicas": 3}}, "scale")).expect_success()
     (request,) = hook.requests
     assert request["kind"] == request["requestKind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
     assert request["resource"] == {"group": "apps", "version": "v1", "resource": "deployments"}
@@ -212,16 +223,16 @@ async def case_a_scale(api: Api) -> None:
         assert shown["spec"] == {"replicas": replicas}
         assert shown["status"] == {"replicas": 0, "selector": "app=d"}
         assert shown["metadata"]["uid"] == made.metadata["uid"]
-        assert shown["metadata"]["resourceVersion"] == made.version
+        assert shown["metadata"]["resourceVersion"] == made.resource_version
 
 
 async def case_an_eviction(api: Api) -> None:
     pod: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
-    (await api.create("pods", pod)).ok()
-    hook = Hook()
+    (await api.create("pods", pod)).expect_success()
+    hook = WebhookStub()
     body: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
-    async with configured(api, hook):
-        (await api.call("POST", api.path("pods", "p", "eviction"), body)).ok()
+    async with served_webhook(api, hook):
+        (await api.call("POST", api.path("pods", "p", "eviction"), body)).expect_success()
     # The deletion that follows from it is not asked about.
     (request,) = hook.requests
     assert request["kind"] == {"group": "policy", "version": "v1", "kind": "Eviction"}
@@ -231,54 +242,56 @@ async def case_an_eviction(api: Api) -> None:
 
 
 async def case_rules(api: Api) -> None:
-    (await api.create("widgets", widget("w"))).ok()
-    probe = _rule(resources=["configmaps"], operations=["CREATE"])
+    (await api.create("widgets", widget("w"))).expect_success()
+    probe = _rule_with(resources=["configmaps"], operations=["CREATE"])
     hooks: list[tuple[Json, list[str]]] = [
-        (_rule(resources=["widgets"], operations=["UPDATE", "DELETE"]), ["UPDATE w", "DELETE w"]),
-        (_rule(resources=["widgets"], operations=["CREATE"]), []),
-        (_rule(resources=["widgets/status"]), ["UPDATE w"]),
-        (_rule(resources=["widgets/*"]), ["UPDATE w", "UPDATE w", "DELETE w"]),
-        (_rule(resources=["*/status"]), ["UPDATE w"]),
-        (_rule(resources=["*"], apiGroups=["cases.steersman.dev"]), ["UPDATE w", "DELETE w"]),
-        (_rule(resources=["widgets"], apiGroups=["apps"]), []),
-        (_rule(resources=["widgets"], apiVersions=["v2"]), []),
-        (_rule(resources=["widgets"], scope="Namespaced"), ["UPDATE w", "DELETE w"]),
-        (_rule(resources=["widgets"], scope="Cluster"), []),
+        (_rule_with(resources=["widgets"], operations=["UPDATE", "DELETE"]), ["UPDATE w", "DELETE w"]),
+        (_rule_with(resources=["widgets"], operations=["CREATE"]), []),
+        (_rule_with(resources=["widgets/status"]), ["UPDATE w"]),
+        (_rule_with(resources=["widgets/*"]), ["UPDATE w", "UPDATE w", "DELETE w"]),
+        (_rule_with(resources=["*/status"]), ["UPDATE w"]),
+        (_rule_with(resources=["*"], apiGroups=["cases.steersman.dev"]), ["UPDATE w", "DELETE w"]),
+        (_rule_with(resources=["widgets"], apiGroups=["apps"]), []),
+        (_rule_with(resources=["widgets"], apiVersions=["v2"]), []),
+        (_rule_with(resources=["widgets"], scope="Namespaced"), ["UPDATE w", "DELETE w"]),
+        (_rule_with(resources=["widgets"], scope="Cluster"), []),
     ]
-    listening = [Hook() for _ in hooks]
+    listening = [WebhookStub() for _ in hooks]
     specs = [
-        webhook(api, await api.serve_webhook(hook), f"w{n}", rules=[rule, probe])
+        webhook_manifest(api, await api.serve_webhook(hook), f"w{n}", rules=[rule, probe])
         for n, (hook, (rule, _)) in enumerate(zip(listening, hooks, strict=True))
     ]
-    async with installed(api, *specs):
+    async with installed_configuration(api, *specs):
         for hook in listening:
-            await served(api, hook)
-        (await api.merge("widgets", "w", {"spec": {"size": 2}})).ok()
-        (await api.merge("widgets", "w", {"status": {"ready": 1}}, "status")).ok()
-        (await api.delete("widgets", "w")).ok()
+            await wait_until_served(api, hook)
+        (await api.merge("widgets", "w", {"spec": {"size": 2}})).expect_success()
+        (await api.merge("widgets", "w", {"status": {"ready": 1}}, "status")).expect_success()
+        (await api.delete("widgets", "w")).expect_success()
     for hook, (rule, expected) in zip(listening, hooks, strict=True):
-        assert hook.asked == expected, f"{rule}: asked {[one.get('subResource', '') for one in hook.requests]}"
+        assert hook.operations == expected, f"{rule}: asked {[one.get('subResource', '') for one in hook.requests]}"
 
 
 async def case_labels_of_the_object(api: Api) -> None:
-    hook = Hook()
+    hook = WebhookStub()
     selector = {"matchExpressions": [{"key": "ignored", "operator": "DoesNotExist"}], "matchLabels": {"team": "a"}}
     config = await api.serve_webhook(hook)
-    async with installed(api, webhook(api, config), webhook(api, config, "b", objectSelector=selector)):
-        await served(api, hook)
+    async with installed_configuration(
+        api, webhook_manifest(api, config), webhook_manifest(api, config, "b", objectSelector=selector)
+    ):
+        await wait_until_served(api, hook)
         # Both are asked under the same URL: the second about objects with the labels.
-        (await api.create("configmaps", config_map("none"))).ok()
-        (await api.create("configmaps", config_map("worn", labels={"team": "a"}))).ok()
-        (await api.create("configmaps", config_map("but", labels={"team": "a", "ignored": ""}))).ok()
+        (await api.create("configmaps", config_map("none"))).expect_success()
+        (await api.create("configmaps", config_map("worn", labels={"team": "a"}))).expect_success()
+        (await api.create("configmaps", config_map("but", labels={"team": "a", "ignored": ""}))).expect_success()
         # Before or after is enough.
-        (await api.merge("configmaps", "worn", {"metadata": {"labels": None}})).ok()
-        (await api.merge("configmaps", "none", {"metadata": {"labels": {"team": "a"}}})).ok()
-    counted = {name: hook.asked.count(name) for name in sorted(set(hook.asked))}
+        (await api.merge("configmaps", "worn", {"metadata": {"labels": None}})).expect_success()
+        (await api.merge("configmaps", "none", {"metadata": {"labels": {"team": "a"}}})).expect_success()
+    counted = {name: hook.operations.count(name) for name in sorted(set(hook.operations))}
     assert counted == {"CREATE but": 1, "CREATE none": 1, "CREATE worn": 2, "UPDATE none": 2, "UPDATE worn": 2}
 
 
 async def case_labels_of_the_namespace(api: Api) -> None:
-    here, elsewhere = Hook(), Hook()
+    here, elsewhere = WebhookStub(), WebhookStub()
     name = "kubernetes.io/metadata.name"
     other = {
         "matchExpressions": [
@@ -287,18 +300,21 @@ async def case_labels_of_the_namespace(api: Api) -> None:
         ]
     }
     config = await api.serve_webhook(elsewhere)
-    async with configured(api, here), installed(api, webhook(api, config, "b", namespaceSelector=other), name="b"):
-        (await api.create("configmaps", config_map("x"))).ok()
-    assert (here.asked, elsewhere.asked) == (["CREATE x"], [])
+    async with (
+        served_webhook(api, here),
+        installed_configuration(api, webhook_manifest(api, config, "b", namespaceSelector=other), name="b"),
+    ):
+        (await api.create("configmaps", config_map("x"))).expect_success()
+    assert (here.operations, elsewhere.operations) == (["CREATE x"], [])
 
 
 async def case_the_namespace_itself(api: Api) -> None:
-    hook = Hook()
-    rules = [_rule(resources=["namespaces"]), _rule(resources=["configmaps"])]
-    async with configured(api, hook, rules=rules):
+    hook = WebhookStub()
+    rules = [_rule_with(resources=["namespaces"]), _rule_with(resources=["configmaps"])]
+    async with served_webhook(api, hook, rules=rules):
         path = f"/api/v1/namespaces/{api.namespace}"
         labels = {"metadata": {"labels": {"a": "b"}}}
-        (await api.call("PATCH", path, labels, {}, "application/merge-patch+json")).ok()
+        (await api.call("PATCH", path, labels, {}, "application/merge-patch+json")).expect_success()
     (request,) = hook.requests
     assert (request["name"], request["namespace"]) == (api.namespace, api.namespace)
 
@@ -312,42 +328,46 @@ async def case_match_conditions(api: Api) -> None:
             "expression": "object.metadata.name.startsWith('x') || request.operation == 'DELETE'",
         },
     ]
-    hook = Hook()
+    hook = WebhookStub()
     config = await api.serve_webhook(hook)
     jane = api.as_user("jane", "system:masters")
-    specs = webhook(api, config), webhook(api, config, "b", matchConditions=conditions)
-    async with installed(api, *specs):
-        await served(api, hook)
-        (await jane.create("configmaps", config_map("x", {"k": "v"}))).ok()
-        (await jane.create("configmaps", config_map("y", {"k": "v"}))).ok()
-        (await jane.create("configmaps", config_map("xx"))).ok()
-        (await api.create("configmaps", config_map("xy", {"k": "v"}))).ok()
-    counted = {name: hook.asked.count(name) for name in sorted(set(hook.asked))}
+    specs = webhook_manifest(api, config), webhook_manifest(api, config, "b", matchConditions=conditions)
+    async with installed_configuration(api, *specs):
+        await wait_until_served(api, hook)
+        (await jane.create("configmaps", config_map("x", {"k": "v"}))).expect_success()
+        (await jane.create("configmaps", config_map("y", {"k": "v"}))).expect_success()
+        (await jane.create("configmaps", config_map("xx"))).expect_success()
+        (await api.create("configmaps", config_map("xy", {"k": "v"}))).expect_success()
+    counted = {name: hook.operations.count(name) for name in sorted(set(hook.operations))}
     assert counted == {"CREATE x": 2, "CREATE xx": 1, "CREATE xy": 1, "CREATE y": 1}
 
 
 async def case_a_match_condition_that_fails(api: Api) -> None:
     broken = [{"name": "broken", "expression": "object.data.missing == 'x'"}]
-    hook, strict, lax = Hook(), Hook(), Hook()
+    hook, strict, lax = WebhookStub(), WebhookStub(), WebhookStub()
     specs = [
-        webhook(api, await api.serve_webhook(hook), "a", rules=[_rule(resources=["configmaps"])]),
-        webhook(
-            api, await api.serve_webhook(strict), "b", matchConditions=broken, rules=[_rule(resources=["secrets"])]
+        webhook_manifest(api, await api.serve_webhook(hook), "a", rules=[_rule_with(resources=["configmaps"])]),
+        webhook_manifest(
+            api,
+            await api.serve_webhook(strict),
+            "b",
+            matchConditions=broken,
+            rules=[_rule_with(resources=["secrets"])],
         ),
-        webhook(
+        webhook_manifest(
             api,
             await api.serve_webhook(lax),
             "c",
             matchConditions=broken,
-            rules=[_rule(resources=["services"])],
+            rules=[_rule_with(resources=["services"])],
             failurePolicy="Ignore",
         ),
     ]
-    async with installed(api, *specs):
-        await served(api, hook)
+    async with installed_configuration(api, *specs):
+        await wait_until_served(api, hook)
         refused = await api.create("secrets", {"metadata": {"name": "s"}, "data": {"a": "Yg=="}})
-        (await api.create("services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}})).ok()
-    refused.refused(403, "Forbidden")
+        (await api.create("services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}})).expect_success()
+    refused.expect_error(403, "Forbidden")
     assert refused.message == (
         "secrets \"s\" is forbidden: expression 'object.data.missing == 'x'' resulted in error: no such key: missing"
     )
@@ -355,55 +375,60 @@ async def case_a_match_condition_that_fails(api: Api) -> None:
 
 
 async def case_webhook_configurations_are_not_asked_about(api: Api) -> None:
-    hook = Hook()
+    hook = WebhookStub()
     async with (
-        configured(
+        served_webhook(
             api,
             hook,
             namespaceSelector={},
             rules=[
-                EVERYTHING | {"apiGroups": ["admissionregistration.k8s.io"]},
-                _rule(apiGroups=[""], resources=["configmaps"]),
+                MATCH_ALL_RULE | {"apiGroups": ["admissionregistration.k8s.io"]},
+                _rule_with(apiGroups=[""], resources=["configmaps"]),
             ],
         ),
-        installed(
-            api, webhook(api, {"url": "https://127.0.0.1:1/"}, "b", rules=[_rule(resources=["none"])]), name="b"
+        installed_configuration(
+            api,
+            webhook_manifest(api, {"url": "https://127.0.0.1:1/"}, "b", rules=[_rule_with(resources=["none"])]),
+            name="b",
         ),
     ):
         pass
-    assert hook.asked == []
+    assert hook.operations == []
 
 
 async def case_who_mutates_first(api: Api) -> None:
     order: list[str] = []
 
-    def noted(name: str) -> Hook:
+    def noted(name: str) -> WebhookStub:
         def answer(_: Json) -> Json:
             order.append(name)
-            return allowed()
+            return allow_response()
 
-        return Hook(answer)
+        return WebhookStub(answer)
 
     first, second, third = noted("b.2"), noted("b.1"), noted("a")
-    specs = [webhook(api, await api.serve_webhook(h), n) for h, n in ((second, "b1"), (first, "b2"))]
-    async with installed(api, *specs, mutating=True, name="b"), configured(api, third, mutating=True, name="a"):
+    specs = [webhook_manifest(api, await api.serve_webhook(h), n) for h, n in ((second, "b1"), (first, "b2"))]
+    async with (
+        installed_configuration(api, *specs, mutating=True, name="b"),
+        served_webhook(api, third, mutating=True, name="a"),
+    ):
         for hook in (first, second):
-            await served(api, hook)
-        (await api.create("configmaps", config_map("x"))).ok()
+            await wait_until_served(api, hook)
+        (await api.create("configmaps", config_map("x"))).expect_success()
     # By the name of the configuration, and by position in it.
     assert order == ["a", "b.1", "b.2"]
 
 
 async def case_each_sees_what_those_before_it_did(api: Api) -> None:
-    add = patched({"op": "add", "path": "/data", "value": {"first": "1"}})
-    more = patched({"op": "add", "path": "/data/second", "value": "2"})
-    first, second, last = Hook(lambda _: add), Hook(lambda _: more), Hook()
+    add = patch_response({"op": "add", "path": "/data", "value": {"first": "1"}})
+    more = patch_response({"op": "add", "path": "/data/second", "value": "2"})
+    first, second, last = WebhookStub(lambda _: add), WebhookStub(lambda _: more), WebhookStub()
     async with (
-        configured(api, first, mutating=True),
-        configured(api, second, mutating=True, name="b"),
-        configured(api, last, name="c"),
+        served_webhook(api, first, mutating=True),
+        served_webhook(api, second, mutating=True, name="b"),
+        served_webhook(api, last, name="c"),
     ):
-        made = (await api.create("configmaps", config_map("x"))).ok()
+        made = (await api.create("configmaps", config_map("x"))).expect_success()
     assert "data" not in first.requests[0]["object"]
     assert second.requests[0]["object"]["data"] == {"first": "1"}
     assert made.body["data"] == last.requests[0]["object"]["data"] == {"first": "1", "second": "2"}
@@ -412,15 +437,15 @@ async def case_each_sees_what_those_before_it_did(api: Api) -> None:
 
 async def case_reinvocation(api: Api) -> None:
     def label(_: Json) -> Json:
-        return patched({"op": "add", "path": "/metadata/labels", "value": {"a": "b"}})
+        return patch_response({"op": "add", "path": "/metadata/labels", "value": {"a": "b"}})
 
-    again, once, change = Hook(), Hook(), Hook(label)
+    again, once, change = WebhookStub(), WebhookStub(), WebhookStub(label)
     async with (
-        configured(api, again, mutating=True, name="a", reinvocationPolicy="IfNeeded"),
-        configured(api, once, mutating=True, name="b"),
-        configured(api, change, mutating=True, name="c", reinvocationPolicy="IfNeeded"),
+        served_webhook(api, again, mutating=True, name="a", reinvocationPolicy="IfNeeded"),
+        served_webhook(api, once, mutating=True, name="b"),
+        served_webhook(api, change, mutating=True, name="c", reinvocationPolicy="IfNeeded"),
     ):
-        (await api.create("configmaps", config_map("x"))).ok()
+        (await api.create("configmaps", config_map("x"))).expect_success()
     assert [len(h.requests) for h in (again, once, change)] == [2, 1, 1]
     assert [r["object"]["metadata"].get("labels") for r in again.requests] == [None, {"a": "b"}]
     assert again.requests[0]["uid"] != again.requests[1]["uid"]

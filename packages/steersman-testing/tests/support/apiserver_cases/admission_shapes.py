@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver_cases.api import Api, Json, config_map, told
-from apiserver_cases.hooks import Hook, allowed, configured, denied, shaped
+from apiserver_cases.api import Api, Json, config_map, error_cases
+from apiserver_cases.hooks import WebhookStub, allow_response, deny_response, raw_patch_response, served_webhook
 
 
 async def case_answers_are_read_as_their_type(api: Api) -> None:
-    hook = Hook()
+    hook = WebhookStub()
     inside = "Go struct field AdmissionResponse.response"
-    async with configured(api, hook, mutating=True):
-        for answer, text in told(
+    async with served_webhook(api, hook, mutating=True):
+        for answer, text in error_cases(
             ({"allowed": "yes"}, f"json: cannot unmarshal string into {inside}.allowed of type bool"),
             ({"allowed": True, "uid": 1}, f"json: cannot unmarshal number into {inside}.uid of type types.UID"),
             ({"allowed": True, "warnings": "x"}, f"{inside}.warnings of type []string"),
@@ -27,17 +27,19 @@ async def case_answers_are_read_as_their_type(api: Api) -> None:
             ),
             ({"allowed": False, "status": {"details": "x"}}, "Status.response.status.details of type v1.Status"),
         ):
-            hook.answer = lambda _, answer=answer: answer
+            hook.respond = lambda _, answer=answer: answer
             refused = await api.create("configmaps", config_map("a"), dryRun="All")
-            refused.refused(500, "InternalError", text)
-        hook.answer = lambda _: allowed(odd=1, status={"message": "fine", "code": 400}, auditAnnotations={"a": "b"})
-        (await api.create("configmaps", config_map("a"), dryRun="All")).ok()
+            refused.expect_error(500, "InternalError", text)
+        hook.respond = lambda _: allow_response(
+            odd=1, status={"message": "fine", "code": 400}, auditAnnotations={"a": "b"}
+        )
+        (await api.create("configmaps", config_map("a"), dryRun="All")).expect_success()
 
 
 async def case_answers_are_reviews(api: Api) -> None:
-    hook = Hook()
-    async with configured(api, hook):
-        for changes, text in told(
+    hook = WebhookStub()
+    async with served_webhook(api, hook):
+        for changes, text in error_cases(
             ({"kind": "Odd"}, 'no kind "Odd" is registered for version "admission.k8s.io/v1" in scheme'),
             ({"apiVersion": "v1"}, 'no kind "AdmissionReview" is registered for version "v1" in scheme'),
             ({"apiVersion": "a/b/c"}, "unexpected GroupVersion string: a/b/c"),
@@ -53,29 +55,31 @@ async def case_answers_are_reviews(api: Api) -> None:
                 names = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
                 return {"whole": {**names, "response": response, **changes}}
 
-            hook.answer = answer
-            (await api.create("configmaps", config_map("a"), dryRun="All")).refused(500, "InternalError", text)
+            hook.respond = answer
+            (await api.create("configmaps", config_map("a"), dryRun="All")).expect_error(500, "InternalError", text)
 
 
 async def case_the_code_of_a_refusal_is_one_of_refusals(api: Api) -> None:
-    hook = Hook()
-    async with configured(api, hook):
+    hook = WebhookStub()
+    async with served_webhook(api, hook):
         for code in (0, -1, 100, 200, 302, 399, 400):
-            hook.answer = lambda _, code=code: denied("m", code=code)
-            (await api.create("configmaps", config_map("a"))).refused(400, "", "denied the request: m")
+            hook.respond = lambda _, code=code: deny_response("m", code=code)
+            (await api.create("configmaps", config_map("a"))).expect_error(400, "", "denied the request: m")
         for code in (418, 500, 503, 600):
-            hook.answer = lambda _, code=code: denied("m", code=code, reason="Odd", odd=1)
+            hook.respond = lambda _, code=code: deny_response("m", code=code, reason="Odd", odd=1)
             refused = await api.create("configmaps", config_map("a"))
             assert (refused.code, refused.reason, refused.body["code"]) == (code, "Odd", code)
-        hook.answer = lambda _: {"allowed": False, "status": None}
-        (await api.create("configmaps", config_map("a"))).refused(400, "", "denied the request without explanation")
+        hook.respond = lambda _: {"allowed": False, "status": None}
+        (await api.create("configmaps", config_map("a"))).expect_error(
+            400, "", "denied the request without explanation"
+        )
 
 
 async def case_patches_of_another_shape(api: Api) -> None:
-    hook = Hook()
+    hook = WebhookStub()
     unread = "received undecodable patch in webhook response: json: cannot unmarshal"
-    async with configured(api, hook, mutating=True):
-        for patch, text in told(
+    async with served_webhook(api, hook, mutating=True):
+        for patch, text in error_cases(
             ({}, f"{unread} object into Go value of type jsonpatch.Patch"),
             ("x", f"{unread} string into Go value of type jsonpatch.Patch"),
             ([1], f"{unread} number into Go value of type jsonpatch.Operation"),
@@ -101,17 +105,17 @@ async def case_patches_of_another_shape(api: Api) -> None:
             ([{"op": "replace", "path": "/kind", "value": "Odd"}], 'no kind "Odd" is registered for version "v1"'),
             ([{"op": "replace", "path": "/kind", "value": 1}], "unmarshal number into Go struct field .kind of"),
         ):
-            hook.answer = lambda _, patch=patch: shaped(patch)
+            hook.respond = lambda _, patch=patch: raw_patch_response(patch)
             refused = await api.create("configmaps", config_map("a", {"k": "v"}), dryRun="All")
-            refused.refused(500, "InternalError", text)
-        hook.answer = lambda _: {**shaped([]), "patchType": ""}
+            refused.expect_error(500, "InternalError", text)
+        hook.respond = lambda _: {**raw_patch_response([]), "patchType": ""}
         refused = await api.create("configmaps", config_map("a"), dryRun="All")
-        refused.refused(500, "InternalError", 'webhook returned invalid response.patchType of ""')
+        refused.expect_error(500, "InternalError", 'webhook returned invalid response.patchType of ""')
 
 
 async def case_patches_that_the_server_forgives(api: Api) -> None:
-    hook = Hook()
-    async with configured(api, hook, mutating=True):
+    hook = WebhookStub()
+    async with served_webhook(api, hook, mutating=True):
         patches: list[Any] = [
             None,
             [],
@@ -123,10 +127,14 @@ async def case_patches_that_the_server_forgives(api: Api) -> None:
             [{"op": "add", "path": "/metadata/uid", "value": "x"}],
         ]
         for patch in patches:
-            hook.answer = lambda _, patch=patch: shaped(patch)
-            (await api.create("configmaps", config_map("a", {"k": "v"}), dryRun="All")).ok()
-        hook.answer = lambda _: shaped([{"op": "add", "path": "/metadata/labels", "value": {"a b": "c"}}])
-        (await api.create("configmaps", config_map("a"), dryRun="All")).refused(422, "Invalid", "metadata.labels")
-        hook.answer = lambda _: shaped([{"op": "remove", "path": "/metadata"}])
+            hook.respond = lambda _, patch=patch: raw_patch_response(patch)
+            (await api.create("configmaps", config_map("a", {"k": "v"}), dryRun="All")).expect_success()
+        hook.respond = lambda _: raw_patch_response(
+            [{"op": "add", "path": "/metadata/labels", "value": {"a b": "c"}}]
+        )
+        (await api.create("configmaps", config_map("a"), dryRun="All")).expect_error(
+            422, "Invalid", "metadata.labels"
+        )
+        hook.respond = lambda _: raw_patch_response([{"op": "remove", "path": "/metadata"}])
         refused = await api.create("configmaps", config_map("a"), dryRun="All")
-        refused.refused(422, "Invalid", "metadata.name: Required value: name or generateName is required")
+        refused.expect_error(422, "Invalid", "metadata.name: Required value: name or generateName is required")

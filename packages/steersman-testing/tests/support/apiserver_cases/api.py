@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from steersman.client import HttpRequest
 from steersman.client.transport import Transport
-from steersman_testing.apiserver.access.impersonation import Impersonated
+from steersman_testing.apiserver.access.impersonation import ImpersonatedUser
 
 Json = dict[str, Any]
 GROUP = "cases.steersman.dev"
@@ -18,7 +18,7 @@ AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ApiResponse:
     """An answer: HTTP status and JSON."""
 
     code: int
@@ -37,15 +37,15 @@ class Reply:
         return self.body["metadata"]
 
     @property
-    def version(self) -> str:
+    def resource_version(self) -> str:
         return self.metadata["resourceVersion"]
 
-    def ok(self) -> Reply:
+    def expect_success(self) -> ApiResponse:
         """Itself, if the request succeeded."""
         assert self.code < 300, self.body
         return self
 
-    def refused(self, code: int, reason: str, text: str = "") -> Reply:
+    def expect_error(self, code: int, reason: str, text: str = "") -> ApiResponse:
         """Itself, if the request was refused just so, with ``text`` in the message."""
         assert (self.code, self.reason) == (code, reason), self.body
         assert text in self.message, self.message
@@ -64,7 +64,7 @@ class Backend(Protocol):
         """The server as a user meets it, who is impersonated."""
         ...
 
-    def as_bearer(self, token: str, acting: Impersonated | None = None) -> Transport:
+    def as_bearer(self, token: str, impersonate: ImpersonatedUser | None = None) -> Transport:
         """The server as who shows a bearer token meets it, and wants to act as somebody."""
         ...
 
@@ -89,10 +89,10 @@ class Api:
         assert self.backend is not None
         return replace(self, transport=self.backend.as_user(name, groups))
 
-    def as_bearer(self, token: str, acting: Impersonated | None = None) -> Api:
+    def as_bearer(self, token: str, impersonate: ImpersonatedUser | None = None) -> Api:
         """The same, as who shows ``token``, and wants to be ``acting``."""
         assert self.backend is not None
-        return replace(self, transport=self.backend.as_bearer(token, acting))
+        return replace(self, transport=self.backend.as_bearer(token, impersonate))
 
     async def serve_webhook(self, handler: WebhookHandler) -> Json:
         """Serves a webhook, and gives its ``clientConfig``."""
@@ -125,7 +125,7 @@ class Api:
         query: dict[str, str] | None = None,
         content_type: str = "application/json",
         accept: str = "application/json",
-    ) -> Reply:
+    ) -> ApiResponse:
         """Sends a request; a ``body`` of bytes goes as it is."""
         encoded = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         request = HttpRequest(
@@ -139,34 +139,34 @@ class Api:
         )
         response = await self.transport.request(request)
         try:
-            return Reply(response.status, json.loads(response.body))
+            return ApiResponse(response.status, json.loads(response.body))
         except ValueError:
-            return Reply(response.status, {"message": response.body.decode()})
+            return ApiResponse(response.status, {"message": response.body.decode()})
 
-    async def create(self, plural: str, body: Json, **query: str) -> Reply:
+    async def create(self, plural: str, body: Json, **query: str) -> ApiResponse:
         return await self.call("POST", self.path(plural), body, query)
 
-    async def get(self, plural: str, name: str, subresource: str = "") -> Reply:
+    async def get(self, plural: str, name: str, subresource: str = "") -> ApiResponse:
         return await self.call("GET", self.path(plural, name, subresource))
 
-    async def put(self, plural: str, body: Json, subresource: str = "", **query: str) -> Reply:
+    async def put(self, plural: str, body: Json, subresource: str = "", **query: str) -> ApiResponse:
         return await self.call("PUT", self.path(plural, body["metadata"]["name"], subresource), body, query)
 
-    async def list(self, plural: str, **query: str) -> Reply:
+    async def list(self, plural: str, **query: str) -> ApiResponse:
         return await self.call("GET", self.path(plural), None, query)
 
-    async def delete(self, plural: str, name: str, options: Json | None = None, **query: str) -> Reply:
+    async def delete(self, plural: str, name: str, options: Json | None = None, **query: str) -> ApiResponse:
         return await self.call("DELETE", self.path(plural, name), options, query)
 
-    async def merge(self, plural: str, name: str, patch: Json, subresource: str = "", **query: str) -> Reply:
+    async def merge(self, plural: str, name: str, patch: Json, subresource: str = "", **query: str) -> ApiResponse:
         path = self.path(plural, name, subresource)
         return await self.call("PATCH", path, patch, query, "application/merge-patch+json")
 
-    async def strategic(self, plural: str, name: str, patch: Json) -> Reply:
+    async def strategic(self, plural: str, name: str, patch: Json) -> ApiResponse:
         content_type = "application/strategic-merge-patch+json"
         return await self.call("PATCH", self.path(plural, name), patch, {}, content_type)
 
-    async def json_patch(self, plural: str, name: str, *operations: Json) -> Reply:
+    async def json_patch(self, plural: str, name: str, *operations: Json) -> ApiResponse:
         return await self.call("PATCH", self.path(plural, name), list(operations), {}, "application/json-patch+json")
 
     async def apply(
@@ -178,7 +178,7 @@ class Api:
         force: bool = False,
         subresource: str = "",
         **query: str,
-    ) -> Reply:
+    ) -> ApiResponse:
         path = self.path(plural, body["metadata"]["name"], subresource)
         query = {"fieldManager": manager, "force": str(force).lower(), **query}
         return await self.call("PATCH", path, body, query, "application/apply-patch+yaml")
@@ -196,9 +196,9 @@ class Api:
         return found
 
 
-def told(*mistakes: tuple[Any, str]) -> tuple[tuple[Any, str], ...]:
+def error_cases(*values_and_errors: tuple[Any, str]) -> tuple[tuple[Any, str], ...]:
     """Mistakes of any type, each with what the server says of it."""
-    return mistakes
+    return values_and_errors
 
 
 Case = Callable[[Api], Awaitable[None]]
@@ -316,7 +316,7 @@ _WIDGET_STATUS = {
         },
     },
 }
-MERE_CRDS = [
+BASE_CRDS = [
     definition("Widget", {"spec": _WIDGET_SPEC, "status": _WIDGET_STATUS}, {"status": {}}),
     definition(
         "Gadget",

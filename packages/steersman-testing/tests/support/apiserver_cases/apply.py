@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver_cases.api import Api, Json, Reply, config_map, deployment, widget
+from apiserver_cases.api import Api, ApiResponse, Json, config_map, deployment, widget
 
 
-def managers(reply: Reply) -> dict[tuple[str, str, str], Json]:
+def fields_by_manager(response: ApiResponse) -> dict[tuple[str, str, str], Json]:
     """Fields by manager, operation and subresource."""
     return {
         (e["manager"], e["operation"], e.get("subresource", "")): e["fieldsV1"]
-        for e in reply.ok().metadata.get("managedFields", [])
+        for e in response.expect_success().metadata.get("managedFields", [])
     }
 
 
 async def case_apply_creates(api: Api) -> None:
     made = await api.apply("configmaps", config_map("a", {"k": "v"}, labels={"l": "1"}))
     assert made.code == 201
-    assert managers(made) == {
+    assert fields_by_manager(made) == {
         ("tester", "Apply", ""): {"f:data": {"f:k": {}}, "f:metadata": {"f:labels": {"f:l": {}}}}
     }
 
@@ -28,31 +28,31 @@ async def case_applying_the_same_again_changes_nothing(api: Api) -> None:
         made = await api.apply(plural, body)
         again = await api.apply(plural, body)
         assert again.code == 200
-        assert again.version == made.version
+        assert again.resource_version == made.resource_version
     made = await api.apply("widgets", widget("a"))
-    assert (await api.apply("widgets", widget("a"))).version == made.version
+    assert (await api.apply("widgets", widget("a"))).resource_version == made.resource_version
 
 
 async def case_what_is_no_longer_applied_is_removed(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1", "y": "1"}, labels={"l": "1"}))
-    changed = (await api.apply("configmaps", config_map("a", {"y": "1"}))).ok()
+    changed = (await api.apply("configmaps", config_map("a", {"y": "1"}))).expect_success()
     assert changed.body["data"] == {"y": "1"}
     assert "labels" not in changed.metadata
-    emptied = (await api.apply("configmaps", config_map("a"))).ok()
+    emptied = (await api.apply("configmaps", config_map("a"))).expect_success()
     assert "data" not in emptied.body
 
 
 async def case_others_fields_are_left_alone(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1"}), "one")
     await api.apply("configmaps", config_map("a", {"y": "2"}), "two")
-    changed = (await api.apply("configmaps", config_map("a"), "one")).ok()
+    changed = (await api.apply("configmaps", config_map("a"), "one")).expect_success()
     assert changed.body["data"] == {"y": "2"}
 
 
 async def case_a_shared_field_stays_until_its_last_owner_drops_it(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1"}), "one")
     shared = await api.apply("configmaps", config_map("a", {"x": "1"}), "two")
-    assert set(managers(shared)) == {("one", "Apply", ""), ("two", "Apply", "")}
+    assert set(fields_by_manager(shared)) == {("one", "Apply", ""), ("two", "Apply", "")}
     left = await api.apply("configmaps", config_map("a"), "one")
     assert left.body["data"] == {"x": "1"}
     gone = await api.apply("configmaps", config_map("a"), "two")
@@ -62,7 +62,7 @@ async def case_a_shared_field_stays_until_its_last_owner_drops_it(api: Api) -> N
 async def case_conflicts_name_field_and_manager(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1"}), "one")
     refused = await api.apply("configmaps", config_map("a", {"x": "2"}), "two")
-    refused.refused(409, "Conflict")
+    refused.expect_error(409, "Conflict")
     assert refused.message == 'Apply failed with 1 conflict: conflict with "one": .data.x'
     assert refused.body["details"]["causes"] == [
         {"reason": "FieldManagerConflict", "message": 'conflict with "one"', "field": ".data.x"}
@@ -93,15 +93,15 @@ async def case_conflicts_in_lists_name_the_item(api: Api) -> None:
 async def case_force_takes_the_field_over(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1", "y": "1"}), "one")
     forced = await api.apply("configmaps", config_map("a", {"x": "2"}), "two", force=True)
-    assert forced.ok().body["data"] == {"x": "2", "y": "1"}
-    assert managers(forced)["one", "Apply", ""] == {"f:data": {"f:y": {}}}
-    assert managers(forced)["two", "Apply", ""] == {"f:data": {"f:x": {}}}
+    assert forced.expect_success().body["data"] == {"x": "2", "y": "1"}
+    assert fields_by_manager(forced)["one", "Apply", ""] == {"f:data": {"f:y": {}}}
+    assert fields_by_manager(forced)["two", "Apply", ""] == {"f:data": {"f:x": {}}}
 
 
 async def case_updates_take_fields_over(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1", "y": "1"}))
     changed = await api.merge("configmaps", "a", {"data": {"x": "2"}}, fieldManager="editor")
-    assert managers(changed) == {
+    assert fields_by_manager(changed) == {
         ("tester", "Apply", ""): {"f:data": {"f:y": {}}},
         ("editor", "Update", ""): {"f:data": {"f:x": {}}},
     }
@@ -109,7 +109,7 @@ async def case_updates_take_fields_over(api: Api) -> None:
 
 async def case_creating_owns_everything_sent(api: Api) -> None:
     made = await api.create("widgets", widget("a", {"size": 3}, labels={"l": "1"}), fieldManager="maker")
-    found = managers(made)["maker", "Update", ""]
+    found = fields_by_manager(made)["maker", "Update", ""]
     assert found["f:metadata"] == {"f:labels": {".": {}, "f:l": {}}}
     assert "f:size" in found["f:spec"]
 
@@ -118,11 +118,11 @@ async def case_status_has_its_own_managers(api: Api) -> None:
     made = await api.apply("widgets", widget("a"))
     body: Json = {"apiVersion": made.body["apiVersion"], "kind": "Widget", "metadata": {"name": "a"}}
     written = await api.apply("widgets", {**body, "status": {"ready": 1}}, subresource="status")
-    assert written.ok().body["status"] == {"ready": 1}
-    assert managers(written)["tester", "Apply", "status"] == {"f:status": {"f:ready": {}}}
-    assert ("tester", "Apply", "") in managers(written)
+    assert written.expect_success().body["status"] == {"ready": 1}
+    assert fields_by_manager(written)["tester", "Apply", "status"] == {"f:status": {"f:ready": {}}}
+    assert ("tester", "Apply", "") in fields_by_manager(written)
     again = await api.apply("widgets", widget("a"))
-    assert again.version == written.version
+    assert again.resource_version == written.resource_version
 
 
 async def case_status_conditions_merge_by_type(api: Api) -> None:
@@ -134,61 +134,61 @@ async def case_status_conditions_merge_by_type(api: Api) -> None:
 
     await api.apply("widgets", conditions("Ready"), "one", subresource="status")
     both = await api.apply("widgets", conditions("Healthy"), "two", subresource="status")
-    assert {c["type"] for c in both.ok().body["status"]["conditions"]} == {"Ready", "Healthy"}
+    assert {c["type"] for c in both.expect_success().body["status"]["conditions"]} == {"Ready", "Healthy"}
     left = await api.apply("widgets", conditions(), "one", subresource="status")
-    assert [c["type"] for c in left.ok().body["status"]["conditions"]] == ["Healthy"]
+    assert [c["type"] for c in left.expect_success().body["status"]["conditions"]] == ["Healthy"]
 
 
 async def case_main_writes_do_not_own_status(api: Api) -> None:
     made = await api.apply("widgets", {**widget("a"), "status": {"ready": 9}})
-    assert "status" not in made.ok().body
-    assert "f:status" not in managers(made)["tester", "Apply", ""]
+    assert "status" not in made.expect_success().body
+    assert "f:status" not in fields_by_manager(made)["tester", "Apply", ""]
 
 
 async def case_apply_to_the_status_of_nothing_is_not_found(api: Api) -> None:
     refused = await api.apply("widgets", {**widget("none"), "status": {}}, subresource="status")
-    refused.refused(404, "NotFound", 'widgets.cases.steersman.dev "none" not found')
+    refused.expect_error(404, "NotFound", 'widgets.cases.steersman.dev "none" not found')
 
 
 async def case_apply_with_a_uid_does_not_create(api: Api) -> None:
     refused = await api.apply("configmaps", config_map("a", uid="other"))
     text = "uid mismatch: the provided object specified uid other, and no existing object was found"
-    refused.refused(409, "Conflict", text)
+    refused.expect_error(409, "Conflict", text)
 
 
 async def case_apply_with_another_uid_conflicts(api: Api) -> None:
     await api.apply("configmaps", config_map("a"))
     refused = await api.apply("configmaps", config_map("a", {"x": "1"}, uid="other"))
-    refused.refused(422, "Invalid", 'metadata.uid: Invalid value: "other": field is immutable')
+    refused.expect_error(422, "Invalid", 'metadata.uid: Invalid value: "other": field is immutable')
 
 
 async def case_apply_with_a_uid_to_a_custom_resource(api: Api) -> None:
     text = "uid mismatch: the provided object specified uid other, and no existing object was found"
     body = widget("a")
     claimed = {**body, "metadata": {**body["metadata"], "uid": "other"}}
-    (await api.apply("widgets", claimed)).refused(409, "Conflict", text)
+    (await api.apply("widgets", claimed)).expect_error(409, "Conflict", text)
     made = await api.apply("widgets", body)
     refused = await api.apply("widgets", claimed)
-    refused.refused(422, "Invalid", 'metadata.uid: Invalid value: "other": field is immutable')
+    refused.expect_error(422, "Invalid", 'metadata.uid: Invalid value: "other": field is immutable')
     assert {cause["field"] for cause in refused.body["details"]["causes"]} == {"metadata.uid"}
     claimed["metadata"]["uid"] = made.body["metadata"]["uid"]
-    assert (await api.apply("widgets", claimed)).ok().version == made.version
+    assert (await api.apply("widgets", claimed)).expect_success().resource_version == made.resource_version
 
 
 async def case_applying_the_status_of_a_custom_resource_takes_no_notice_of_the_uid(api: Api) -> None:
     made = await api.apply("widgets", widget("a"))
     body: Json = {"apiVersion": made.body["apiVersion"], "kind": "Widget", "metadata": {"name": "a", "uid": "other"}}
     written = await api.apply("widgets", {**body, "status": {"ready": 1}}, subresource="status")
-    assert written.ok().body["status"] == {"ready": 1}
-    body["metadata"] = {"name": "a", "resourceVersion": made.version}
+    assert written.expect_success().body["status"] == {"ready": 1}
+    body["metadata"] = {"name": "a", "resourceVersion": made.resource_version}
     refused = await api.apply("widgets", {**body, "status": {"ready": 2}}, subresource="status")
-    refused.refused(409, "Conflict", "the object has been modified")
+    refused.expect_error(409, "Conflict", "the object has been modified")
 
 
 async def case_apply_names_its_kind(api: Api) -> None:
     for change, shown in (({"kind": "Secret"}, "/v1, Kind=Secret"), ({"apiVersion": "v2"}, "/v2, Kind=ConfigMap")):
         refused = await api.apply("configmaps", {**config_map("a"), **change})
-        refused.refused(400, "BadRequest", f"invalid object type: {shown}")
+        refused.expect_error(400, "BadRequest", f"invalid object type: {shown}")
 
 
 async def case_applied_configurations_must_fit_the_schema(api: Api) -> None:
@@ -204,46 +204,51 @@ async def case_applied_configurations_must_fit_the_schema(api: Api) -> None:
         ),
     ):
         refused = await api.apply("widgets", widget("a", spec))
-        refused.refused(500, "")
+        refused.expect_error(500, "")
         assert refused.message.startswith(prefix + text)
 
 
 async def case_a_null_is_declared_but_not_stored(api: Api) -> None:
     made = await api.apply("widgets", widget("a", {"size": 1, "mode": None, "note": None}))
-    assert made.ok().body["spec"] == {"size": 1, "mode": "safe", "note": None, "rollout": {"pace": "slow"}}
-    assert managers(made)["tester", "Apply", ""] == {"f:spec": {"f:mode": {}, "f:note": {}, "f:size": {}}}
+    assert made.expect_success().body["spec"] == {
+        "size": 1,
+        "mode": "safe",
+        "note": None,
+        "rollout": {"pace": "slow"},
+    }
+    assert fields_by_manager(made)["tester", "Apply", ""] == {"f:spec": {"f:mode": {}, "f:note": {}, "f:size": {}}}
 
 
 async def case_what_the_server_fills_in_is_nobodys(api: Api) -> None:
     body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a"}}
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     made = await api.create("persistentvolumeclaims", {**body, "spec": spec}, fieldManager="maker")
-    assert "f:metadata" not in managers(made)["maker", "Update", ""]
+    assert "f:metadata" not in fields_by_manager(made)["maker", "Update", ""]
 
 
 async def case_a_dropped_part_of_a_defaulted_struct(api: Api) -> None:
     await api.apply("widgets", widget("a", {"size": 1, "rollout": {"pause": True}, "limits": {"a": 1}}))
     changed = await api.apply("widgets", widget("a", {"size": 1}))
-    assert changed.ok().body["spec"] == {"size": 1, "mode": "safe", "rollout": {"pace": "slow"}}
+    assert changed.expect_success().body["spec"] == {"size": 1, "mode": "safe", "rollout": {"pace": "slow"}}
 
 
 async def case_apply_with_an_old_version_conflicts(api: Api) -> None:
     made = await api.apply("configmaps", config_map("a", {"x": "1"}))
     await api.merge("configmaps", "a", {"data": {"y": "2"}})
-    refused = await api.apply("configmaps", config_map("a", {"x": "3"}, resourceVersion=made.version))
-    refused.refused(409, "Conflict", "the object has been modified")
+    refused = await api.apply("configmaps", config_map("a", {"x": "3"}, resourceVersion=made.resource_version))
+    refused.expect_error(409, "Conflict", "the object has been modified")
 
 
 async def case_apply_needs_a_manager(api: Api) -> None:
     path = api.path("configmaps", "a")
     refused = await api.call("PATCH", path, config_map("a"), {}, "application/apply-patch+yaml")
-    refused.refused(422, "Invalid", "fieldManager: Required value: is required for apply patch")
+    refused.expect_error(422, "Invalid", "fieldManager: Required value: is required for apply patch")
 
 
 async def case_apply_refuses_managed_fields(api: Api) -> None:
     made = await api.apply("configmaps", config_map("a", {"x": "1"}))
     refused = await api.apply("configmaps", made.body)
-    refused.refused(400, "BadRequest", "metadata.managedFields must be nil")
+    refused.expect_error(400, "BadRequest", "metadata.managedFields must be nil")
 
 
 async def case_list_items_belong_to_their_manager(api: Api) -> None:
@@ -252,9 +257,9 @@ async def case_list_items_belong_to_their_manager(api: Api) -> None:
 
     await api.apply("widgets", parts("x", "y"), "one")
     both = await api.apply("widgets", parts("z"), "two")
-    assert [p["name"] for p in both.ok().body["spec"]["parts"]] == ["x", "y", "z"]
+    assert [p["name"] for p in both.expect_success().body["spec"]["parts"]] == ["x", "y", "z"]
     left = await api.apply("widgets", parts("y"), "one")
-    assert [p["name"] for p in left.ok().body["spec"]["parts"]] == ["y", "z"]
+    assert [p["name"] for p in left.expect_success().body["spec"]["parts"]] == ["y", "z"]
 
 
 async def case_items_others_added_to_stay(api: Api) -> None:
@@ -262,7 +267,7 @@ async def case_items_others_added_to_stay(api: Api) -> None:
     await api.apply("widgets", widget("a", {"size": 1, "parts": [{**item, "weight": 5}]}), "one")
     await api.apply("widgets", widget("a", {"size": 1, "parts": [{**item, "colour": "red"}]}), "two")
     left = await api.apply("widgets", widget("a", {"size": 1}), "one")
-    assert left.ok().body["spec"]["parts"] == [{"name": "x", "weight": 1, "colour": "red"}]
+    assert left.expect_success().body["spec"]["parts"] == [{"name": "x", "weight": 1, "colour": "red"}]
 
 
 async def case_items_keep_the_order_applied(api: Api) -> None:
@@ -271,15 +276,15 @@ async def case_items_keep_the_order_applied(api: Api) -> None:
 
     await api.apply("widgets", parts("a", "b", "c"))
     turned = await api.apply("widgets", parts("c", "a", "b"))
-    assert [p["name"] for p in turned.ok().body["spec"]["parts"]] == ["c", "a", "b"]
+    assert [p["name"] for p in turned.expect_success().body["spec"]["parts"]] == ["c", "a", "b"]
 
 
 async def case_sets_merge_by_value(api: Api) -> None:
     await api.apply("widgets", widget("a", {"size": 1, "tags": ["x", "y"]}), "one")
     both = await api.apply("widgets", widget("a", {"size": 1, "tags": ["y", "z"]}), "two")
-    assert sorted(both.ok().body["spec"]["tags"]) == ["x", "y", "z"]
+    assert sorted(both.expect_success().body["spec"]["tags"]) == ["x", "y", "z"]
     left = await api.apply("widgets", widget("a", {"size": 1, "tags": []}), "one")
-    assert sorted(left.ok().body["spec"]["tags"]) == ["y", "z"]
+    assert sorted(left.expect_success().body["spec"]["tags"]) == ["y", "z"]
 
 
 async def case_other_lists_are_one_value(api: Api) -> None:
@@ -287,16 +292,16 @@ async def case_other_lists_are_one_value(api: Api) -> None:
     refused = await api.apply("widgets", widget("a", {"size": 1, "steps": ["z"]}), "two")
     assert refused.causes() == [(".spec.steps", "FieldManagerConflict")]
     forced = await api.apply("widgets", widget("a", {"size": 1, "steps": ["z"]}), "two", force=True)
-    assert forced.ok().body["spec"]["steps"] == ["z"]
+    assert forced.expect_success().body["spec"]["steps"] == ["z"]
 
 
 async def case_finalizers_and_owners_merge(api: Api) -> None:
     await api.apply("configmaps", config_map("a", finalizers=["example.com/one"]), "one")
     both = await api.apply("configmaps", config_map("a", finalizers=["example.com/two"]), "two")
-    assert sorted(both.ok().metadata["finalizers"]) == ["example.com/one", "example.com/two"]
+    assert sorted(both.expect_success().metadata["finalizers"]) == ["example.com/one", "example.com/two"]
     left = await api.apply("configmaps", config_map("a"), "one")
-    assert left.ok().metadata["finalizers"] == ["example.com/two"]
-    (await api.apply("configmaps", config_map("a"), "two")).ok()
+    assert left.expect_success().metadata["finalizers"] == ["example.com/two"]
+    (await api.apply("configmaps", config_map("a"), "two")).expect_success()
 
 
 async def case_containers_ports_and_environment_merge(api: Api) -> None:
@@ -313,11 +318,11 @@ async def case_containers_ports_and_environment_merge(api: Api) -> None:
 
     await api.apply("deployments", body(80, "A"), "one")
     both = await api.apply("deployments", body(81, "B"), "two")
-    found = both.ok().body["spec"]["template"]["spec"]["containers"][0]
+    found = both.expect_success().body["spec"]["template"]["spec"]["containers"][0]
     assert [p["containerPort"] for p in found["ports"]] == [80, 81]
     assert [e["name"] for e in found["env"]] == ["A", "B"]
     left = await api.apply("deployments", body(81, "B"), "one")
-    found = left.ok().body["spec"]["template"]["spec"]["containers"][0]
+    found = left.expect_success().body["spec"]["template"]["spec"]["containers"][0]
     assert [p["containerPort"] for p in found["ports"]] == [81]
 
 
@@ -326,20 +331,20 @@ async def case_a_dropped_struct_takes_its_defaults_along(api: Api) -> None:
     container = body["spec"]["template"]["spec"]["containers"][0]
     container["readinessProbe"] = {"exec": {"command": ["true"]}}
     made = await api.apply("deployments", body)
-    assert "readinessProbe" in made.ok().body["spec"]["template"]["spec"]["containers"][0]
+    assert "readinessProbe" in made.expect_success().body["spec"]["template"]["spec"]["containers"][0]
     del container["readinessProbe"]
     changed = await api.apply("deployments", body)
-    assert "readinessProbe" not in changed.ok().body["spec"]["template"]["spec"]["containers"][0]
+    assert "readinessProbe" not in changed.expect_success().body["spec"]["template"]["spec"]["containers"][0]
 
 
 async def case_an_autoscalers_field_is_left_alone(api: Api) -> None:
     await api.apply("deployments", deployment("a"))
     await api.merge("deployments", "a", {"spec": {"replicas": 5}}, fieldManager="autoscaler")
     again = await api.apply("deployments", deployment("a"))
-    assert again.ok().body["spec"]["replicas"] == 5
+    assert again.expect_success().body["spec"]["replicas"] == 5
 
 
 async def case_unapplied_defaults_come_back(api: Api) -> None:
     await api.apply("widgets", widget("a", {"size": 1, "mode": "fast"}))
     changed = await api.apply("widgets", widget("a", {"size": 1}))
-    assert changed.ok().body["spec"]["mode"] == "safe"
+    assert changed.expect_success().body["spec"]["mode"] == "safe"

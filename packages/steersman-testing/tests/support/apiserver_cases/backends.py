@@ -17,18 +17,18 @@ from urllib.parse import quote
 from aiohttp import web
 
 from apiserver_cases.api import Json, WebhookHandler
-from framework_support.certificates import Authority
-from framework_support.loopback import serving
+from framework_support.certificates import CertificateAuthority
+from framework_support.loopback_server import running_server
 from steersman.client import ClusterConfig, HttpTransport, Impersonation, StaticToken
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
 from steersman.errors import ConnectionFailed
 from steersman_testing import InMemoryApiServer
-from steersman_testing.apiserver.access.impersonation import Impersonated
+from steersman_testing.apiserver.access.impersonation import ImpersonatedUser
 
 HOST = "localhost"
-NOWHERE = "https://127.0.0.1:1/review"
+UNREACHABLE_URL = "https://127.0.0.1:1/review"
 """A URL at which nobody listens."""
-_INITIALIZING = b"storage is (re)initializing"
+_STORAGE_INITIALIZING = b"storage is (re)initializing"
 _WRITES = ("POST", "PUT", "PATCH")
 
 
@@ -38,13 +38,13 @@ class InMemoryBackend:
     def __init__(self, server: InMemoryApiServer) -> None:
         self._server = server
         self._ports = itertools.count(9443)
-        server.serve_webhook(NOWHERE, _unreachable)
+        server.serve_webhook(UNREACHABLE_URL, _fail_to_connect)
 
     def as_user(self, name: str, groups: tuple[str, ...]) -> Transport:
         return self._server.as_user(name, groups)
 
-    def as_bearer(self, token: str, acting: Impersonated | None = None) -> Transport:
-        return self._server.as_bearer(token, acting)
+    def as_bearer(self, token: str, impersonate: ImpersonatedUser | None = None) -> Transport:
+        return self._server.as_bearer(token, impersonate)
 
     async def serve_webhook(self, handler: WebhookHandler) -> Json:
         url = f"https://{HOST}:{next(self._ports)}/review"
@@ -52,7 +52,7 @@ class InMemoryBackend:
         return {"url": url}
 
 
-class Initialized:
+class RetryWhileInitializing:
     """A way to the real server that asks again while the storage of a kind is made anew: after a definition's schema
     has changed, and for no more than moments."""
 
@@ -60,7 +60,9 @@ class Initialized:
         self._transport = transport
 
     async def request(self, request: HttpRequest) -> HttpResponse:
-        while (response := await self._transport.request(request)).status == 429 and _INITIALIZING in response.body:
+        while (
+            response := await self._transport.request(request)
+        ).status == 429 and _STORAGE_INITIALIZING in response.body:
             await asyncio.sleep(0.1)
         return response
 
@@ -71,7 +73,7 @@ class Initialized:
         await self._transport.close()
 
 
-class Heard:
+class ReadYourWrites:
     """A way to the real server on which a write ends once the server's cache has heard of it.
 
     An update begins with the object as the cache has it. Where another is stored by then, the server begins anew with
@@ -84,10 +86,10 @@ class Heard:
     async def request(self, request: HttpRequest) -> HttpResponse:
         response = await self._transport.request(request)
         if response.status < 300 and request.method in _WRITES and "dryRun" not in request.query:
-            await self._hear(request, json.loads(response.body).get("metadata", {}))
+            await self._wait_for_cache(request, json.loads(response.body).get("metadata", {}))
         return response
 
-    async def _hear(self, request: HttpRequest, written: Json) -> None:
+    async def _wait_for_cache(self, request: HttpRequest, written: Json) -> None:
         if version := written.get("resourceVersion"):
             path = f"{request.path}/{quote(written['name'], safe='')}" if request.method == "POST" else request.path
             # It waits until the cache is not older.
@@ -110,35 +112,37 @@ class RealBackend:
     def as_user(self, name: str, groups: tuple[str, ...]) -> Transport:
         return self._open(replace(self._config, impersonate=Impersonation(user=name, groups=groups)))
 
-    def as_bearer(self, token: str, acting: Impersonated | None = None) -> Transport:
+    def as_bearer(self, token: str, impersonate: ImpersonatedUser | None = None) -> Transport:
         config = replace(self._config, credentials=StaticToken(token))
-        if acting is not None:
-            other = Impersonation(user=acting.name, uid=acting.uid, groups=acting.groups, extra=acting.extra)
-            config = replace(config, impersonate=other)
+        if impersonate is not None:
+            impersonation = Impersonation(
+                user=impersonate.name, uid=impersonate.uid, groups=impersonate.groups, extra=impersonate.extra
+            )
+            config = replace(config, impersonate=impersonation)
         return self._open(config)
 
     def _open(self, config: ClusterConfig) -> Transport:
         transport = HttpTransport(config)
         self._stack.push_async_callback(transport.close)
-        return Heard(transport)
+        return ReadYourWrites(transport)
 
     async def serve_webhook(self, handler: WebhookHandler) -> Json:
         async def respond(request: web.BaseRequest) -> web.StreamResponse:
             return web.json_response(await handler(await request.json()))
 
-        authority = Authority()
-        port = await self._stack.enter_async_context(serving(respond, _server_side(authority)))
-        bundle = base64.b64encode(authority.certificate).decode()
+        ca = CertificateAuthority()
+        port = await self._stack.enter_async_context(running_server(respond, _server_ssl_context(ca)))
+        bundle = base64.b64encode(ca.certificate).decode()
         return {"url": f"https://{HOST}:{port}/review", "caBundle": bundle}
 
 
-async def _unreachable(_: Json) -> Json:
+async def _fail_to_connect(_: Json) -> Json:
     raise ConnectionFailed("nobody listens")
 
 
-def _server_side(authority: Authority) -> ssl.SSLContext:
+def _server_ssl_context(ca: CertificateAuthority) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    certificate, key = authority.issue(HOST, names=[HOST])
+    certificate, key = ca.issue(HOST, names=[HOST])
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "server.pem"
         path.touch(mode=0o600)

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver_cases.api import GROUP, Api, Json, Reply, config_map, deployment, gadget, told, widget
+from apiserver_cases.api import GROUP, Api, ApiResponse, Json, config_map, deployment, error_cases, gadget, widget
 
 _APPLY = "application/apply-patch+yaml"
 _OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"}
-_NO_OBJECTS: tuple[Any, ...] = (0, [], False, "x")
+_NON_OBJECTS: tuple[Any, ...] = (0, [], False, "x")
 # By field: values that it cannot have, each with the type that is told.
-_WRONG: dict[str, tuple[tuple[Any, str], ...]] = {
-    "generateName": told((0, "string"), (False, "string"), ([], "string"), ({}, "string")),
-    "uid": told((0, "types.UID"), ({}, "types.UID")),
-    "labels": told((0, "map[string]string"), ([], "map[string]string"), ({"a": []}, "string")),
-    "finalizers": told((0, "[]string"), ({}, "[]string"), ([5], "string")),
-    "ownerReferences": told((False, "[]v1.OwnerReference"), ([5], "v1.OwnerReference"), ([{"uid": 5}], "types.UID")),
-    "managedFields": told(
+_TYPE_ERRORS: dict[str, tuple[tuple[Any, str], ...]] = {
+    "generateName": error_cases((0, "string"), (False, "string"), ([], "string"), ({}, "string")),
+    "uid": error_cases((0, "types.UID"), ({}, "types.UID")),
+    "labels": error_cases((0, "map[string]string"), ([], "map[string]string"), ({"a": []}, "string")),
+    "finalizers": error_cases((0, "[]string"), ({}, "[]string"), ([5], "string")),
+    "ownerReferences": error_cases(
+        (False, "[]v1.OwnerReference"), ([5], "v1.OwnerReference"), ([{"uid": 5}], "types.UID")
+    ),
+    "managedFields": error_cases(
         ({}, "[]v1.ManagedFieldsEntry"),
         ([5], "v1.ManagedFieldsEntry"),
         ([{"operation": 5}], "v1.ManagedFieldsOperationType"),
         ([{"time": 5}], "string"),
     ),
-    "generation": told(("x", "int64"), (False, "int64"), (1.5, "int64")),
-    "creationTimestamp": told((0, "string"), ([], "string")),
-    "deletionTimestamp": told((False, "string"), ({}, "string")),
-    "deletionGracePeriodSeconds": told(("x", "int64"), ([], "int64")),
+    "generation": error_cases(("x", "int64"), (False, "int64"), (1.5, "int64")),
+    "creationTimestamp": error_cases((0, "string"), ([], "string")),
+    "deletionTimestamp": error_cases((False, "string"), ({}, "string")),
+    "deletionGracePeriodSeconds": error_cases(("x", "int64"), ([], "int64")),
 }
 
 
@@ -33,66 +35,70 @@ def _bodies(name: str = "a") -> tuple[tuple[str, Json], ...]:
     return ("configmaps", config_map(name)), ("gadgets", gadget(name))
 
 
-def _with(body: Json, field: str, value: Any) -> Json:
+def _with_metadata(body: Json, field: str, value: Any) -> Json:
     return {**body, "metadata": {**body["metadata"], field: value}}
 
 
-async def _apply(api: Api, plural: str, body: Json, name: str = "a", **query: str) -> Reply:
+async def _apply(api: Api, plural: str, body: Json, name: str = "a", **query: str) -> ApiResponse:
     query = {"fieldManager": "tester", "dryRun": "All", **query}
     return await api.call("PATCH", api.path(plural, name), body, query, _APPLY)
 
 
 async def case_metadata_are_read_as_their_type(api: Api) -> None:
     for plural, body in _bodies():
-        for field, values in _WRONG.items():
+        for field, values in _TYPE_ERRORS.items():
             for value, wanted in values:
-                refused = await api.create(plural, _with(body, field, value), dryRun="All")
-                refused.refused(400, "BadRequest", f"of type {wanted}")
+                refused = await api.create(plural, _with_metadata(body, field, value), dryRun="All")
+                refused.expect_error(400, "BadRequest", f"of type {wanted}")
                 assert f".{field}" in refused.message
-        for value in _NO_OBJECTS:
+        for value in _NON_OBJECTS:
             refused = await api.create(plural, {**body, "metadata": value}, dryRun="All")
-            refused.refused(400, "BadRequest", "of type v1.ObjectMeta")
-        refused = await api.create(plural, _with(body, "creationTimestamp", "x"), dryRun="All")
-        refused.refused(
+            refused.expect_error(400, "BadRequest", "of type v1.ObjectMeta")
+        refused = await api.create(plural, _with_metadata(body, "creationTimestamp", "x"), dryRun="All")
+        refused.expect_error(
             400, "BadRequest", 'parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006"'
         )
 
 
 async def case_metadata_of_patches_are_read_as_their_type(api: Api) -> None:
     for plural, body in _bodies():
-        (await api.create(plural, body)).ok()
-        for field, values in _WRONG.items():
+        (await api.create(plural, body)).expect_success()
+        for field, values in _TYPE_ERRORS.items():
             for value, wanted in values:
                 # Of a patch, empty objects say that nothing changes.
                 if value != {}:
                     patch = {"metadata": {field: value}}
-                    (await api.merge(plural, "a", patch, dryRun="All")).refused(422, "Invalid", f"of type {wanted}")
+                    (await api.merge(plural, "a", patch, dryRun="All")).expect_error(
+                        422, "Invalid", f"of type {wanted}"
+                    )
 
 
 async def case_metadata_of_templates_are_read_as_their_type(api: Api) -> None:
-    for field, values in _WRONG.items():
+    for field, values in _TYPE_ERRORS.items():
         for value, wanted in values:
             body = deployment("a")
             body["spec"]["template"]["metadata"][field] = value
             text = f"of type {wanted}"
-            (await api.create("deployments", body, dryRun="All")).refused(400, "BadRequest", text)
+            (await api.create("deployments", body, dryRun="All")).expect_error(400, "BadRequest", text)
 
 
 async def case_metadata_have_unknown_fields_within(api: Api) -> None:
     for plural, body in _bodies():
-        odd = _with(body, "ownerReferences", [{**_OWNER, "odd": 1}])
+        odd = _with_metadata(body, "ownerReferences", [{**_OWNER, "odd": 1}])
         refused = await api.create(plural, odd, fieldValidation="Strict", dryRun="All")
-        refused.refused(400, "BadRequest", 'strict decoding error: unknown field "metadata.ownerReferences[0].odd"')
-        assert (await api.create(plural, odd, dryRun="All")).ok().metadata["ownerReferences"] == [_OWNER]
+        refused.expect_error(
+            400, "BadRequest", 'strict decoding error: unknown field "metadata.ownerReferences[0].odd"'
+        )
+        assert (await api.create(plural, odd, dryRun="All")).expect_success().metadata["ownerReferences"] == [_OWNER]
 
 
 async def case_nulls_within_metadata_are_empty(api: Api) -> None:
     for plural, body in _bodies():
-        made = await api.create(plural, _with(body, "labels", {"a": None}), dryRun="All")
-        assert made.ok().metadata["labels"] == {"a": ""}
+        made = await api.create(plural, _with_metadata(body, "labels", {"a": None}), dryRun="All")
+        assert made.expect_success().metadata["labels"] == {"a": ""}
         for field in ("finalizers", "ownerReferences"):
-            refused = await api.create(plural, _with(body, field, [None]), dryRun="All")
-            refused.refused(422, "Invalid", f"metadata.{field}")
+            refused = await api.create(plural, _with_metadata(body, field, [None]), dryRun="All")
+            refused.expect_error(422, "Invalid", f"metadata.{field}")
 
 
 async def case_applied_metadata_are_read_as_their_type(api: Api) -> None:
@@ -111,11 +117,11 @@ async def case_applied_metadata_are_read_as_their_type(api: Api) -> None:
     )
     for plural, body in _bodies():
         for field, value in wrong:
-            refused = await _apply(api, plural, _with(body, field, value))
-            refused.refused(500, "", "failed to create typed patch object (")
-        for value in _NO_OBJECTS:
+            refused = await _apply(api, plural, _with_metadata(body, field, value))
+            refused.expect_error(500, "", "failed to create typed patch object (")
+        for value in _NON_OBJECTS:
             refused = await _apply(api, plural, {**body, "metadata": value})
-            refused.refused(500, "", ".metadata: expected map, got ")
+            refused.expect_error(500, "", ".metadata: expected map, got ")
 
 
 async def case_nulls_of_applied_metadata_are_not_there(api: Api) -> None:
@@ -129,33 +135,39 @@ async def case_nulls_of_applied_metadata_are_not_there(api: Api) -> None:
             "managedFields",
             "uid",
         ):
-            (await _apply(api, plural, _with(body, field, None))).ok()
-        made = await _apply(api, plural, _with(body, "labels", {"a": None}))
-        assert made.ok().metadata["labels"] == {"a": ""}
+            (await _apply(api, plural, _with_metadata(body, field, None))).expect_success()
+        made = await _apply(api, plural, _with_metadata(body, "labels", {"a": None}))
+        assert made.expect_success().metadata["labels"] == {"a": ""}
 
 
 async def case_nobody_counts_the_generations_of_some_kinds(api: Api) -> None:
-    made = (await api.create("configmaps", config_map("a", generation=5))).ok()
+    made = (await api.create("configmaps", config_map("a", generation=5))).expect_success()
     assert made.metadata["generation"] == 5
-    changed = (await api.merge("configmaps", "a", {"metadata": {"generation": 7}, "data": {"k": "v"}})).ok()
+    changed = (
+        await api.merge("configmaps", "a", {"metadata": {"generation": 7}, "data": {"k": "v"}})
+    ).expect_success()
     assert changed.metadata["generation"] == 5
-    assert (await api.create("gadgets", {**gadget("a", spec={})} | {"metadata": {"name": "a", "generation": 5}})).ok()
+    assert (
+        await api.create("gadgets", {**gadget("a", spec={})} | {"metadata": {"name": "a", "generation": 5}})
+    ).expect_success()
 
 
 async def case_version_and_kind_are_texts(api: Api) -> None:
     for plural, body in _bodies():
-        (await api.create(plural, body)).ok()
+        (await api.create(plural, body)).expect_success()
         for field in ("apiVersion", "kind"):
-            for value, name in told((5, "number"), (True, "bool"), ([5], "array"), ({}, "object"), (0, "number")):
+            for value, name in error_cases(
+                (5, "number"), (True, "bool"), ([5], "array"), ({}, "object"), (0, "number")
+            ):
                 wrong = {**body, field: value}
                 text = "couldn't get version/kind; json parse error: json: cannot unmarshal "
                 text += f"{name} into Go struct field .{field} of type string"
-                (await api.create(plural, wrong, dryRun="All")).refused(400, "BadRequest", text)
-                (await api.put(plural, wrong, dryRun="All")).refused(400, "BadRequest", text)
-                (await api.merge(plural, "a", {field: value or [5]}, dryRun="All")).refused(422, "Invalid")
-                (await api.delete(plural, "no", {field: value})).refused(400, "BadRequest", text)
-                (await _apply(api, plural, wrong)).refused(400, "BadRequest", "invalid object type: ")
-        (await api.delete(plural, "no", {"apiVersion": "a/b/c"})).refused(
+                (await api.create(plural, wrong, dryRun="All")).expect_error(400, "BadRequest", text)
+                (await api.put(plural, wrong, dryRun="All")).expect_error(400, "BadRequest", text)
+                (await api.merge(plural, "a", {field: value or [5]}, dryRun="All")).expect_error(422, "Invalid")
+                (await api.delete(plural, "no", {field: value})).expect_error(400, "BadRequest", text)
+                (await _apply(api, plural, wrong)).expect_error(400, "BadRequest", "invalid object type: ")
+        (await api.delete(plural, "no", {"apiVersion": "a/b/c"})).expect_error(
             400, "BadRequest", "unexpected GroupVersion"
         )
 
@@ -163,16 +175,18 @@ async def case_version_and_kind_are_texts(api: Api) -> None:
 async def case_options_of_deletions_have_a_media_type(api: Api) -> None:
     path = api.path("configmaps", "no")
     for body in (b"null", b"{}", b"propagationPolicy: Foreground", b" "):
-        (await api.call("DELETE", path, body, None, "application/yaml")).refused(404, "NotFound")
-    (await api.call("DELETE", path, b"null")).refused(404, "NotFound")
+        (await api.call("DELETE", path, body, None, "application/yaml")).expect_error(404, "NotFound")
+    (await api.call("DELETE", path, b"null")).expect_error(404, "NotFound")
     for body in (b"5", b"[]", b'"x"'):
         for content_type in ("application/json", "application/yaml"):
             refused = await api.call("DELETE", path, body, None, content_type)
-            refused.refused(400, "BadRequest", "couldn't get version/kind; json parse error: json: cannot unmarshal ")
-    (await api.call("DELETE", path, b"a: b")).refused(
+            refused.expect_error(
+                400, "BadRequest", "couldn't get version/kind; json parse error: json: cannot unmarshal "
+            )
+    (await api.call("DELETE", path, b"a: b")).expect_error(
         400, "BadRequest", "couldn't get version/kind; json parse error"
     )
-    (await api.call("DELETE", path, b"{}", None, "text/plain")).refused(415, "UnsupportedMediaType")
+    (await api.call("DELETE", path, b"{}", None, "text/plain")).expect_error(415, "UnsupportedMediaType")
 
 
 async def case_repeated_keys_of_yaml_are_refused_in_strict_mode(api: Api) -> None:
@@ -185,14 +199,16 @@ async def case_repeated_keys_of_yaml_are_refused_in_strict_mode(api: Api) -> Non
             strict = {**query, "fieldValidation": "Strict"}
             sent = (text + repeated).encode()
             refused = await api.call("POST", api.path(plural), sent, strict, "application/yaml")
-            refused.refused(400, "BadRequest", f"strict decoding error: {said}")
-            (await api.call("POST", api.path(plural), sent, query, "application/yaml")).ok()
+            refused.expect_error(400, "BadRequest", f"strict decoding error: {said}")
+            (await api.call("POST", api.path(plural), sent, query, "application/yaml")).expect_success()
             refused = await api.call("PATCH", api.path(plural, "a"), sent, strict, _APPLY)
-            refused.refused(400, "BadRequest", f"error strict decoding YAML: error converting YAML to JSON: {said}")
-            (await api.call("PATCH", api.path(plural, "a"), sent, query, _APPLY)).ok()
+            refused.expect_error(
+                400, "BadRequest", f"error strict decoding YAML: error converting YAML to JSON: {said}"
+            )
+            (await api.call("PATCH", api.path(plural, "a"), sent, query, _APPLY)).expect_success()
 
 
-_SCALARS: dict[str, Any] = {
+_YAML_SCALARS: dict[str, Any] = {
     **dict.fromkeys(("y", "Y", "yes", "on", "TRUE"), True),
     **dict.fromkeys(("n", "N", "No", "off", "False"), False),
     **dict.fromkeys(("~", "null"), None),
@@ -210,40 +226,40 @@ _SCALARS: dict[str, Any] = {
 
 
 async def case_words_and_numbers_of_yaml(api: Api) -> None:
-    lines = [f"    k{n}: {word}" for n, word in enumerate(_SCALARS)]
+    lines = [f"    k{n}: {word}" for n, word in enumerate(_YAML_SCALARS)]
     head = [f"apiVersion: {GROUP}/v1", "kind: Widget", "metadata: {name: a}", "spec:", "  size: 1", "  free:"]
     text = "\n".join([*head, *lines, "    1: x", "    true: z", ""])
     made = await api.call("POST", api.path("widgets"), text.encode(), {}, "application/yaml")
-    found: Json = made.ok().body["spec"]["free"]
-    told = {word: found.get(f"k{n}") for n, word in enumerate(_SCALARS)}
-    assert told == {word: word if value == "" else value for word, value in _SCALARS.items()}
+    found: Json = made.expect_success().body["spec"]["free"]
+    told = {word: found.get(f"k{n}") for n, word in enumerate(_YAML_SCALARS)}
+    assert told == {word: word if value == "" else value for word, value in _YAML_SCALARS.items()}
     assert (found["1"], found["true"]) == ("x", "z")
 
 
 async def case_a_patch_cannot_take_the_version_away(api: Api) -> None:
-    (await api.create("configmaps", config_map("a"))).ok()
+    (await api.create("configmaps", config_map("a"))).expect_success()
     for patch in ({"apiVersion": None}, {"apiVersion": ""}, {"apiVersion": None, "kind": None}):
         refused = await api.merge("configmaps", "a", patch)
-        refused.refused(400, "BadRequest", "was undeterminable: name must be provided")
-    (await api.merge("configmaps", "a", {"kind": None})).ok()
+        refused.expect_error(400, "BadRequest", "was undeterminable: name must be provided")
+    (await api.merge("configmaps", "a", {"kind": None})).expect_success()
 
 
 async def case_applied_times_of_custom_resources_are_not_read(api: Api) -> None:
     for value in ("x", "", 5, True, "2020-01-01"):
         body = widget("a")
         body["metadata"]["creationTimestamp"] = value
-        assert (await api.apply("widgets", body)).ok().metadata["creationTimestamp"] != value
+        assert (await api.apply("widgets", body)).expect_success().metadata["creationTimestamp"] != value
 
 
 async def case_who_applies_a_time_of_deletion_owns_it(api: Api) -> None:
     for value in ("x", 5, None):
         body = widget("a")
         body["metadata"]["deletionTimestamp"] = value
-        made = (await api.apply("widgets", body)).ok()
+        made = (await api.apply("widgets", body)).expect_success()
         assert "deletionTimestamp" not in made.metadata
         (entry,) = made.metadata["managedFields"]
         assert entry["fieldsV1"]["f:metadata"] == {"f:deletionTimestamp": {}}
-        (await api.delete("widgets", "a")).ok()
+        (await api.delete("widgets", "a")).expect_success()
 
 
 async def case_applied_times_are_scalars(api: Api) -> None:
@@ -256,4 +272,4 @@ async def case_applied_times_are_scalars(api: Api) -> None:
             body = widget("a")
             body["metadata"][name] = value
             refused = await api.apply("widgets", body)
-            refused.refused(500, "", f".metadata.{name}: expected any scalar, got &{{{shown}}}")
+            refused.expect_error(500, "", f".metadata.{name}: expected any scalar, got &{{{shown}}}")

@@ -2,78 +2,84 @@
 
 from __future__ import annotations
 
-from apiserver_cases.api import Api, Json, Reply, config_map, widget
-from apiserver_cases.hooks import Hook, allowed, configured, denied
+from apiserver_cases.api import Api, ApiResponse, Json, config_map, widget
+from apiserver_cases.hooks import WebhookStub, allow_response, deny_response, served_webhook
 
 
-async def _delete(api: Api, plural: str, options: Json | None = None, **query: str) -> Reply:
+async def _delete_collection(api: Api, plural: str, options: Json | None = None, **query: str) -> ApiResponse:
     return await api.call("DELETE", api.path(plural), options, query)
 
 
 async def _names(api: Api, plural: str = "configmaps") -> list[str]:
-    return [i["metadata"]["name"] for i in (await api.list(plural)).ok().body["items"]]
+    return [i["metadata"]["name"] for i in (await api.list(plural)).expect_success().body["items"]]
 
 
 async def case_preconditions_hold_for_each(api: Api) -> None:
     made = await api.create("configmaps", config_map("a"))
     for name in "bc":
         await api.create("configmaps", config_map(name))
-    refused = await _delete(api, "configmaps", {"preconditions": {"uid": made.metadata["uid"]}})
-    refused.refused(409, "Conflict")
+    refused = await _delete_collection(api, "configmaps", {"preconditions": {"uid": made.metadata["uid"]}})
+    refused.expect_error(409, "Conflict")
     assert await _names(api) == ["b", "c"]
-    (await _delete(api, "configmaps", {"preconditions": {"uid": made.metadata["uid"]}})).refused(409, "Conflict")
+    (await _delete_collection(api, "configmaps", {"preconditions": {"uid": made.metadata["uid"]}})).expect_error(
+        409, "Conflict"
+    )
     assert await _names(api) == ["b", "c"]
 
 
 async def case_a_version_as_precondition(api: Api) -> None:
     await api.create("configmaps", config_map("a", finalizers=["example.com/hold"]))
     made = await api.create("configmaps", config_map("b"))
-    options = {"preconditions": {"resourceVersion": made.version}}
-    (await _delete(api, "configmaps", options)).refused(409, "Conflict")
-    (await _delete(api, "configmaps", options, fieldSelector="metadata.name=b")).ok()
+    options = {"preconditions": {"resourceVersion": made.resource_version}}
+    (await _delete_collection(api, "configmaps", options)).expect_error(409, "Conflict")
+    (await _delete_collection(api, "configmaps", options, fieldSelector="metadata.name=b")).expect_success()
     assert await _names(api) == ["a"]
-    (await api.merge("configmaps", "a", {"metadata": {"finalizers": None}})).ok()
+    (await api.merge("configmaps", "a", {"metadata": {"finalizers": None}})).expect_success()
 
 
 async def case_custom_resources_with_preconditions(api: Api) -> None:
     await api.create("widgets", widget("a", finalizers=["example.com/hold"]))
     await api.create("widgets", widget("b"))
-    (await _delete(api, "widgets", {"preconditions": {"uid": "other"}})).refused(409, "Conflict")
+    (await _delete_collection(api, "widgets", {"preconditions": {"uid": "other"}})).expect_error(409, "Conflict")
     assert "deletionTimestamp" not in (await api.get("widgets", "a")).metadata
-    (await _delete(api, "widgets", {"preconditions": {"uid": "other"}, "dryRun": ["All"]})).refused(409, "Conflict")
-    (await api.merge("widgets", "a", {"metadata": {"finalizers": None}})).ok()
+    (await _delete_collection(api, "widgets", {"preconditions": {"uid": "other"}, "dryRun": ["All"]})).expect_error(
+        409, "Conflict"
+    )
+    (await api.merge("widgets", "a", {"metadata": {"finalizers": None}})).expect_success()
 
 
-def _keeps_c(request: Json) -> Json:
+def _deny_deletion_of_c(request: Json) -> Json:
     before: Json = request.get("oldObject") or {"metadata": {}}
-    return denied() if before["metadata"].get("name") == "c" else allowed()
+    return deny_response() if before["metadata"].get("name") == "c" else allow_response()
 
 
 async def case_a_refusal_half_way_leaves_the_rest(api: Api) -> None:
-    hook = Hook(_keeps_c)
+    hook = WebhookStub(_deny_deletion_of_c)
     for name in "abcd":
         await api.create("configmaps", config_map(name))
-    async with configured(api, hook):
-        refused = await _delete(api, "configmaps")
-    refused.refused(400, "", "denied the request: no")
+    async with served_webhook(api, hook):
+        refused = await _delete_collection(api, "configmaps")
+    refused.expect_error(400, "", "denied the request: no")
     assert await _names(api) == ["c", "d"]
 
 
 async def case_a_broken_precondition_comes_before_webhooks(api: Api) -> None:
-    hook = Hook()
+    hook = WebhookStub()
     await api.create("configmaps", config_map("a"))
-    async with configured(api, hook):
-        (await _delete(api, "configmaps", {"preconditions": {"uid": "other"}})).refused(409, "Conflict")
+    async with served_webhook(api, hook):
+        (await _delete_collection(api, "configmaps", {"preconditions": {"uid": "other"}})).expect_error(
+            409, "Conflict"
+        )
         for preconditions in ({"uid": "other"}, {"resourceVersion": "1"}, {"uid": ""}, {"resourceVersion": ""}):
             refused = await api.delete("configmaps", "a", {"preconditions": preconditions})
-            refused.refused(409, "Conflict")
-    assert hook.asked == []
+            refused.expect_error(409, "Conflict")
+    assert hook.operations == []
 
 
 async def case_a_page_of_a_collection(api: Api) -> None:
     for name in "abc":
         await api.create("configmaps", config_map(name))
-    gone = (await _delete(api, "configmaps", limit="2")).ok()
+    gone = (await _delete_collection(api, "configmaps", limit="2")).expect_success()
     assert [i["metadata"]["name"] for i in gone.body["items"]] == ["a", "b"]
     assert await _names(api) == ["c"]
 
@@ -81,20 +87,22 @@ async def case_a_page_of_a_collection(api: Api) -> None:
 async def case_the_pages_of_a_collection_go_one_by_one(api: Api) -> None:
     for name in "abc":
         await api.create("widgets", widget(name))
-    first = (await _delete(api, "widgets", limit="2")).ok()
-    rest = (await _delete(api, "widgets", limit="2", **{"continue": first.metadata["continue"]})).ok()
+    first = (await _delete_collection(api, "widgets", limit="2")).expect_success()
+    rest = (
+        await _delete_collection(api, "widgets", limit="2", **{"continue": first.metadata["continue"]})
+    ).expect_success()
     assert [i["metadata"]["name"] for i in rest.body["items"]] == ["c"]
     assert await _names(api, "widgets") == []
-    (await _delete(api, "widgets", resourceVersion="99999999999")).refused(504, "Timeout")
-    (await _delete(api, "widgets", limit="x")).refused(400, "BadRequest")
+    (await _delete_collection(api, "widgets", resourceVersion="99999999999")).expect_error(504, "Timeout")
+    (await _delete_collection(api, "widgets", limit="x")).expect_error(400, "BadRequest")
 
 
 async def case_the_answer_tells_what_was(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"x": "1"}))
     await api.create("configmaps", config_map("b", finalizers=["example.com/hold"]))
-    gone = (await _delete(api, "configmaps")).ok()
+    gone = (await _delete_collection(api, "configmaps")).expect_success()
     assert [i.get("data") for i in gone.body["items"]] == [{"x": "1"}, None]
     assert "deletionTimestamp" not in gone.body["items"][1]["metadata"]
-    again = (await _delete(api, "configmaps", {"propagationPolicy": "Foreground"})).ok()
+    again = (await _delete_collection(api, "configmaps", {"propagationPolicy": "Foreground"})).expect_success()
     assert "deletionTimestamp" in again.body["items"][0]["metadata"]
-    (await api.merge("configmaps", "b", {"metadata": {"finalizers": None}})).ok()
+    (await api.merge("configmaps", "b", {"metadata": {"finalizers": None}})).expect_success()

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from apiserver_cases.api import Api, Json
-from apiserver_cases.waiting import until
+from apiserver_cases.waiting import wait_until_served
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _FIELDS = {"v1": ("watts", "integer"), "v2": ("power", "string")}
@@ -25,28 +25,28 @@ def _group(api: Api) -> str:
 
 
 def _path(api: Api, version: str, name: str = "") -> str:
-    path = f"/apis/{_group(api)}/{version}/namespaces/{api.namespace}/lamps"
+    path = f"/apis/{_group(api)}/{version}/namespaces/{api.namespace}/webapps"
     return f"{path}/{name}" if name else path
 
 
 def _lamp(api: Api, version: str, **spec: Any) -> Json:
-    return {"apiVersion": f"{_group(api)}/{version}", "kind": "Lamp", "metadata": {"name": "a"}, "spec": spec}
+    return {"apiVersion": f"{_group(api)}/{version}", "kind": "WebApp", "metadata": {"name": "a"}, "spec": spec}
 
 
 @asynccontextmanager
-async def _lamps(api: Api, conversion: Json) -> AsyncGenerator[None]:
-    """Serves lamps of two versions in a group of their own, during the block."""
-    name = f"lamps.{_group(api)}"
-    names = {"plural": "lamps", "kind": "Lamp"}
+async def _served_lamps(api: Api, conversion: Json) -> AsyncGenerator[None]:
+    """Serves webapps of two versions in a group of their own, during the block."""
+    name = f"webapps.{_group(api)}"
+    names = {"plural": "webapps", "kind": "WebApp"}
     spec = {"group": _group(api), "scope": "Namespaced", "names": names, "conversion": conversion}
     body = {"metadata": {"name": name}, "spec": {**spec, "versions": [_version("v1"), _version("v2")]}}
-    (await api.call("POST", _CRDS, body)).ok()
+    (await api.call("POST", _CRDS, body)).expect_success()
     try:
-        await until(api, _path(api, "v1"))
-        await until(api, _path(api, "v2"))
+        await wait_until_served(api, _path(api, "v1"))
+        await wait_until_served(api, _path(api, "v2"))
         yield
     finally:
-        (await api.call("DELETE", f"{_CRDS}/{name}")).ok()
+        (await api.call("DELETE", f"{_CRDS}/{name}")).expect_success()
 
 
 def _webhook(config: Json) -> Json:
@@ -66,45 +66,45 @@ async def _convert(review: Json) -> Json:
     return {"kind": review["kind"], "apiVersion": review["apiVersion"], "response": response}
 
 
-async def _refuse(review: Json) -> Json:
-    result = {"status": "Failure", "message": "no lamps today"}
+async def _fail_conversion(review: Json) -> Json:
+    result = {"status": "Failure", "message": "no webapps today"}
     response = {"uid": review["request"]["uid"], "result": result}
     return {"kind": review["kind"], "apiVersion": review["apiVersion"], "response": response}
 
 
 async def case_a_webhook_converts(api: Api) -> None:
-    async with _lamps(api, _webhook(await api.serve_webhook(_convert))):
-        made = (await api.call("POST", _path(api, "v2"), _lamp(api, "v2", power="60W"))).ok()
+    async with _served_lamps(api, _webhook(await api.serve_webhook(_convert))):
+        made = (await api.call("POST", _path(api, "v2"), _lamp(api, "v2", power="60W"))).expect_success()
         assert (made.body["apiVersion"], made.body["spec"]) == (f"{_group(api)}/v2", {"power": "60W"})
         assert made.metadata["generation"] == 1
-        read = (await api.call("GET", _path(api, "v1", "a"))).ok()
+        read = (await api.call("GET", _path(api, "v1", "a"))).expect_success()
         assert (read.body["apiVersion"], read.body["spec"]) == (f"{_group(api)}/v1", {"watts": 60})
-        assert read.version == made.version
+        assert read.resource_version == made.resource_version
         patch = {"spec": {"watts": 40}}
         path = _path(api, "v1", "a")
-        (await api.call("PATCH", path, patch, {}, "application/merge-patch+json")).ok()
-        listed = (await api.call("GET", _path(api, "v2"))).ok()
+        (await api.call("PATCH", path, patch, {}, "application/merge-patch+json")).expect_success()
+        listed = (await api.call("GET", _path(api, "v2"))).expect_success()
         assert [i["spec"] for i in listed.body["items"]] == [{"power": "40W"}]
         assert listed.body["items"][0]["metadata"]["generation"] == 2
-        (await api.call("DELETE", _path(api, "v2", "a"))).ok()
-        (await api.call("GET", _path(api, "v1", "a"))).refused(404, "NotFound")
+        (await api.call("DELETE", _path(api, "v2", "a"))).expect_success()
+        (await api.call("GET", _path(api, "v1", "a"))).expect_error(404, "NotFound")
 
 
 async def case_a_webhook_refuses_to_convert(api: Api) -> None:
-    async with _lamps(api, _webhook(await api.serve_webhook(_refuse))):
+    async with _served_lamps(api, _webhook(await api.serve_webhook(_fail_conversion))):
         refused = await api.call("POST", _path(api, "v2"), _lamp(api, "v2", power="60W"))
         assert refused.code == 500
-        text = f"conversion webhook for {_group(api)}/v2, Kind=Lamp failed: no lamps today"
+        text = f"conversion webhook for {_group(api)}/v2, Kind=WebApp failed: no webapps today"
         assert refused.message == text
-        (await api.call("POST", _path(api, "v1"), _lamp(api, "v1", watts=60))).ok()
+        (await api.call("POST", _path(api, "v1"), _lamp(api, "v1", watts=60))).expect_success()
         assert (await api.call("GET", _path(api, "v2", "a"))).code == 500
-        (await api.call("GET", _path(api, "v1", "a"))).ok()
+        (await api.call("GET", _path(api, "v1", "a"))).expect_success()
 
 
 async def case_versions_that_convert_to_nothing(api: Api) -> None:
     """Without conversion only the version is another, and what its schema does not know is gone."""
-    async with _lamps(api, {"strategy": "None"}):
-        (await api.call("POST", _path(api, "v1"), _lamp(api, "v1", watts=60))).ok()
-        read = (await api.call("GET", _path(api, "v2", "a"))).ok()
+    async with _served_lamps(api, {"strategy": "None"}):
+        (await api.call("POST", _path(api, "v1"), _lamp(api, "v1", watts=60))).expect_success()
+        read = (await api.call("GET", _path(api, "v2", "a"))).expect_success()
         assert (read.body["apiVersion"], read.body["spec"]) == (f"{_group(api)}/v2", {})
         assert (await api.call("GET", _path(api, "v1", "a"))).body["spec"] == {"watts": 60}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from apiserver_cases.api import GROUP, Api, Json, definition
-from apiserver_cases.waiting import served
+from apiserver_cases.waiting import create_and_wait
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _PLACE = "spec.validation.openAPIV3Schema.properties[spec]."
@@ -25,27 +25,27 @@ _ADVICE = (
 
 
 @cache
-def _table() -> Any:
+def _cost_table() -> Any:
     return json.loads((Path(__file__).parent / "answers" / "costs.json").read_text())
 
 
-async def _refusal(api: Api, properties: Json) -> list[list[str]]:
+async def _cost_errors(api: Api, properties: Json) -> list[list[str]]:
     """The path and the text of each error in a definition; all that speak of a budget give the same advice."""
     body = definition("Costly", {"spec": {"type": "object", "properties": properties}}, {})
-    refused = (await api.call("POST", _DEFINITIONS, body, {"dryRun": "All"})).refused(422, "Invalid")
-    causes: list[Json] = refused.body["details"]["causes"]
+    response = (await api.call("POST", _DEFINITIONS, body, {"dryRun": "All"})).expect_error(422, "Invalid")
+    causes: list[Json] = response.body["details"]["causes"]
     assert all(("budget" in c["message"]) == c["message"].endswith(_ADVICE) for c in causes)
     return sorted([c["field"], c["message"].removesuffix(_ADVICE)] for c in causes)
 
 
 async def case_what_many_rules_cost(api: Api) -> None:
-    expected: dict[str, list[Any]] = _table()["rules"]
+    expected: dict[str, list[Any]] = _cost_table()["rules"]
     properties: Json = {}
     for number, (rule, (times, _)) in enumerate(expected.items()):
-        items = {**_table()["self"], "x-kubernetes-validations": [{"rule": rule}]}
+        items = {**_cost_table()["self"], "x-kubernetes-validations": [{"rule": rule}]}
         properties[f"p{number}"] = {"type": "array", "maxItems": times, "items": items}
     told = dict.fromkeys(expected, "")
-    for place, text in await _refusal(api, properties):
+    for place, text in await _cost_errors(api, properties):
         if text.startswith(_RULE):
             number = re.search(r"properties\[p(\d+)\]", place)
             assert number is not None
@@ -54,9 +54,9 @@ async def case_what_many_rules_cost(api: Api) -> None:
 
 
 async def case_what_rules_cost_in_many_places(api: Api) -> None:
-    table: list[Json] = _table()["schemas"]
+    table: list[Json] = _cost_table()["schemas"]
     told: list[list[list[str]]] = [[] for _ in table]
-    for place, text in await _refusal(api, {f"s{n}": row["schema"] for n, row in enumerate(table)}):
+    for place, text in await _cost_errors(api, {f"s{n}": row["schema"] for n, row in enumerate(table)}):
         number = re.match(re.escape(_PLACE) + r"properties\[s(\d+)\]\.(.*)", place)
         # Which rules cost the most is told of other definitions.
         if number is not None and "contributed" not in text:
@@ -64,25 +64,27 @@ async def case_what_rules_cost_in_many_places(api: Api) -> None:
     assert told == [row["errors"] for row in table]
 
 
-_TWICE = "self.all(x, self.exists_one(y, x == y))"
+_NESTED_RULE = "self.all(x, self.exists_one(y, x == y))"
 
 
 async def case_rules_have_a_budget_on_each_object(api: Api) -> None:
     items = {"type": "array", "maxItems": 1500, "items": {"type": "integer"}}
-    ruled = {**items, "x-kubernetes-validations": [{"rule": _TWICE, "message": "twice"}]}
+    ruled = {**items, "x-kubernetes-validations": [{"rule": _NESTED_RULE, "message": "twice"}]}
     body = definition("Budgeted", {"spec": {"type": "object", "properties": {"items": ruled}}}, {})
-    path = await served(api, body)
+    path = await create_and_wait(api, body)
     names: Json = {"apiVersion": f"{GROUP}/v1", "kind": "Budgeted", "metadata": {"name": "a"}}
     few, many = ({**names, "spec": {"items": list(range(count))}} for count in (100, 1500))
-    (await api.call("POST", path, few, {"dryRun": "All"})).ok()
+    (await api.call("POST", path, few, {"dryRun": "All"})).expect_success()
     refused = await api.call("POST", path, many, {"dryRun": "All"})
-    refused.refused(
+    refused.expect_error(
         422, "Invalid", "no further validation rules will be run due to call cost exceeds limit for rule: twice"
     )
-    (await api.call("DELETE", f"{_DEFINITIONS}/{body['metadata']['name']}")).ok()
+    (await api.call("DELETE", f"{_DEFINITIONS}/{body['metadata']['name']}")).expect_success()
 
 
 async def case_what_the_rules_of_a_definition_cost_together(api: Api) -> None:
-    for row in _table()["totals"]:
-        told = [[place, text.removeprefix("Forbidden: ")] for place, text in await _refusal(api, row["properties"])]
+    for row in _cost_table()["totals"]:
+        told = [
+            [place, text.removeprefix("Forbidden: ")] for place, text in await _cost_errors(api, row["properties"])
+        ]
         assert told == row["errors"]

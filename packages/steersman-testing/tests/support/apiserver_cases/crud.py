@@ -8,12 +8,12 @@ from apiserver_cases.api import Api, Json, config_map, deployment, widget
 
 
 async def case_create_sets_the_servers_metadata(api: Api) -> None:
-    made = (await api.create("configmaps", config_map("a", {"k": "v"}))).ok()
+    made = (await api.create("configmaps", config_map("a", {"k": "v"}))).expect_success()
     assert made.code == 201
     assert made.metadata["namespace"] == api.namespace
     assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", made.metadata["uid"])
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", made.metadata["creationTimestamp"])
-    assert int(made.version) > 0
+    assert int(made.resource_version) > 0
     assert "generation" not in made.metadata
 
 
@@ -24,7 +24,7 @@ async def case_generation_starts_at_one(api: Api) -> None:
 
 async def case_users_cannot_set_what_the_server_sets(api: Api) -> None:
     body = widget("a", uid="mine", creationTimestamp="2001-01-01T00:00:00Z", generation=7, selfLink="x")
-    made = (await api.create("widgets", body)).ok()
+    made = (await api.create("widgets", body)).expect_success()
     assert made.metadata["uid"] != "mine"
     assert not made.metadata["creationTimestamp"].startswith("2001")
     assert made.metadata["generation"] == 1
@@ -33,7 +33,7 @@ async def case_users_cannot_set_what_the_server_sets(api: Api) -> None:
 async def case_names_are_generated(api: Api) -> None:
     body = config_map("")
     body["metadata"] = {"generateName": "job-"}
-    first, second = [(await api.create("configmaps", body)).ok() for _ in range(2)]
+    first, second = [(await api.create("configmaps", body)).expect_success() for _ in range(2)]
     assert re.fullmatch(r"job-[bcdfghjklmnpqrstvwxz2456789]{5}", first.metadata["name"])
     assert first.metadata["name"] != second.metadata["name"]
     assert first.metadata["generateName"] == "job-"
@@ -41,60 +41,64 @@ async def case_names_are_generated(api: Api) -> None:
 
 async def case_a_name_is_required(api: Api) -> None:
     refused = await api.create("configmaps", config_map(""))
-    refused.refused(422, "Invalid", 'ConfigMap "" is invalid: metadata.name: Required value')
+    refused.expect_error(422, "Invalid", 'ConfigMap "" is invalid: metadata.name: Required value')
     assert ("metadata.name", "FieldValueRequired") in refused.causes()
 
 
 async def case_names_are_checked(api: Api) -> None:
     refused = await api.create("configmaps", config_map("Not_Allowed"))
-    refused.refused(422, "Invalid", 'metadata.name: Invalid value: "Not_Allowed": a lowercase RFC 1123 subdomain')
+    refused.expect_error(
+        422, "Invalid", 'metadata.name: Invalid value: "Not_Allowed": a lowercase RFC 1123 subdomain'
+    )
 
 
 async def case_labels_are_checked(api: Api) -> None:
     refused = await api.create("configmaps", config_map("a", labels={"k": "-no-"}))
-    refused.refused(422, "Invalid", 'metadata.labels: Invalid value: "-no-": a valid label must be an empty string')
+    refused.expect_error(
+        422, "Invalid", 'metadata.labels: Invalid value: "-no-": a valid label must be an empty string'
+    )
     refused = await api.create("configmaps", config_map("a", labels={"k": "x" * 64}))
-    refused.refused(422, "Invalid", "must be no more than 63")
+    refused.expect_error(422, "Invalid", "must be no more than 63")
     refused = await api.create("configmaps", config_map("a", labels={"a/b/c": "x"}))
-    refused.refused(422, "Invalid", "metadata.labels")
+    refused.expect_error(422, "Invalid", "metadata.labels")
 
 
 async def case_owner_references_are_checked(api: Api) -> None:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": ""}
     refused = await api.create("configmaps", config_map("a", ownerReferences=[owner]))
-    refused.refused(422, "Invalid", 'metadata.ownerReferences.uid: Invalid value: "": must not be empty')
+    refused.expect_error(422, "Invalid", 'metadata.ownerReferences.uid: Invalid value: "": must not be empty')
     owners = [{**owner, "uid": u, "name": u, "controller": True} for u in ("u1", "u2")]
     refused = await api.create("configmaps", config_map("a", ownerReferences=owners))
-    refused.refused(422, "Invalid", "Only one reference can have Controller set to true")
+    refused.expect_error(422, "Invalid", "Only one reference can have Controller set to true")
 
 
 async def case_creating_twice_is_refused(api: Api) -> None:
-    (await api.create("configmaps", config_map("a"))).ok()
+    (await api.create("configmaps", config_map("a"))).expect_success()
     refused = await api.create("configmaps", config_map("a"))
-    refused.refused(409, "AlreadyExists", 'configmaps "a" already exists')
+    refused.expect_error(409, "AlreadyExists", 'configmaps "a" already exists')
     assert refused.body["details"] == {"name": "a", "kind": "configmaps"}
-    (await api.create("deployments", deployment("a"))).ok()
+    (await api.create("deployments", deployment("a"))).expect_success()
     refused = await api.create("deployments", deployment("a"))
-    refused.refused(409, "AlreadyExists", 'deployments.apps "a" already exists')
+    refused.expect_error(409, "AlreadyExists", 'deployments.apps "a" already exists')
     assert refused.body["details"] == {"name": "a", "group": "apps", "kind": "deployments"}
 
 
 async def case_a_version_cannot_be_set_on_creation(api: Api) -> None:
     refused = await api.create("configmaps", config_map("a", resourceVersion="5"))
-    refused.refused(500, "", "resourceVersion should not be set on objects to be created")
+    refused.expect_error(500, "", "resourceVersion should not be set on objects to be created")
 
 
 async def case_the_namespace_must_exist(api: Api) -> None:
     path = "/api/v1/namespaces/nowhere-to-be-found/configmaps"
     refused = await api.call("POST", path, config_map("a"))
-    refused.refused(404, "NotFound", 'namespaces "nowhere-to-be-found" not found')
+    refused.expect_error(404, "NotFound", 'namespaces "nowhere-to-be-found" not found')
     assert refused.body["details"] == {"name": "nowhere-to-be-found", "kind": "namespaces"}
 
 
 async def case_the_namespace_must_be_the_urls(api: Api) -> None:
     refused = await api.create("configmaps", config_map("a", namespace="other"))
     text = "the namespace of the provided object does not match the namespace sent on the request"
-    refused.refused(400, "BadRequest", text)
+    refused.expect_error(400, "BadRequest", text)
 
 
 async def case_the_kind_must_be_the_urls(api: Api) -> None:
@@ -103,32 +107,34 @@ async def case_the_kind_must_be_the_urls(api: Api) -> None:
         'Secret in version "v1" cannot be handled as a ConfigMap: converting (v1.Secret) to (core.ConfigMap): '
         "unknown conversion"
     )
-    refused.refused(400, "BadRequest", text)
+    refused.expect_error(400, "BadRequest", text)
     refused = await api.create("configmaps", {**config_map("a"), "apiVersion": "apps/v1"})
     text = (
         'ConfigMap in version "v1" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for version '
         '"apps/v1" in scheme'
     )
-    refused.refused(400, "BadRequest", text)
+    refused.expect_error(400, "BadRequest", text)
 
 
 async def case_the_kind_of_a_custom_resource_must_be_the_urls(api: Api) -> None:
     refused = await api.create("widgets", {**widget("a"), "kind": "Other"})
-    refused.refused(422, "Invalid", 'Other.cases.steersman.dev "a" is invalid: kind: Invalid value: "Other": must be')
+    refused.expect_error(
+        422, "Invalid", 'Other.cases.steersman.dev "a" is invalid: kind: Invalid value: "Other": must be'
+    )
     refused = await api.create("widgets", {**widget("a"), "apiVersion": "cases.steersman.dev/v2"})
     text = (
         "the API version in the data (cases.steersman.dev/v2) does not match the expected API version "
         "(cases.steersman.dev/v1)"
     )
-    refused.refused(400, "BadRequest", text)
+    refused.expect_error(400, "BadRequest", text)
     body = widget("a")
     del body["kind"]
     refused = await api.create("widgets", body)
-    refused.refused(400, "BadRequest", "unrecognized (must be of type Widget): Object 'Kind' is missing in '")
+    refused.expect_error(400, "BadRequest", "unrecognized (must be of type Widget): Object 'Kind' is missing in '")
 
 
 async def case_built_in_kinds_need_not_be_named(api: Api) -> None:
-    (await api.create("configmaps", {"metadata": {"name": "a"}})).ok()
+    (await api.create("configmaps", {"metadata": {"name": "a"}})).expect_success()
 
 
 async def case_what_is_not_there_is_not_found(api: Api) -> None:
@@ -138,9 +144,9 @@ async def case_what_is_not_there_is_not_found(api: Api) -> None:
             await api.delete(plural, "none"),
             await api.merge(plural, "none", {"metadata": {"labels": {"a": "b"}}}),
         ):
-            reply.refused(404, "NotFound", f'{named} "none" not found')
+            reply.expect_error(404, "NotFound", f'{named} "none" not found')
     refused = await api.put("configmaps", config_map("none"))
-    refused.refused(404, "NotFound", 'configmaps "none" not found')
+    refused.expect_error(404, "NotFound", 'configmaps "none" not found')
 
 
 async def case_unknown_resources_are_not_found(api: Api) -> None:
@@ -150,86 +156,88 @@ async def case_unknown_resources_are_not_found(api: Api) -> None:
         assert (reply.code, reply.message) == (404, "404 page not found\n")
     for path in ("/api/v1/unheardof", "/apis/apps/v1/unheardof"):
         reply = await api.call("GET", path)
-        reply.refused(404, "NotFound", "the server could not find the requested resource")
+        reply.expect_error(404, "NotFound", "the server could not find the requested resource")
 
 
 async def case_methods_must_fit(api: Api) -> None:
     refused = await api.call("PUT", api.path("configmaps"), config_map("a"))
-    refused.refused(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    refused.expect_error(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     refused = await api.call("POST", api.path("configmaps", "a"), config_map("a"))
-    refused.refused(405, "MethodNotAllowed")
+    refused.expect_error(405, "MethodNotAllowed")
     refused = await api.call("DELETE", api.path("widgets", "a", "status"))
     text = 'delete is not supported on resources of kind "widgets.cases.steersman.dev"'
-    refused.refused(405, "MethodNotAllowed", text)
+    refused.expect_error(405, "MethodNotAllowed", text)
 
 
 async def case_update_replaces(api: Api) -> None:
     made = await api.create("configmaps", config_map("a", {"x": "1", "y": "1"}, labels={"l": "1"}))
-    changed = (await api.put("configmaps", config_map("a", {"x": "2"}))).ok()
+    changed = (await api.put("configmaps", config_map("a", {"x": "2"}))).expect_success()
     assert changed.code == 200
     assert changed.body["data"] == {"x": "2"}
     assert "labels" not in changed.metadata
     assert changed.metadata["uid"] == made.metadata["uid"]
     assert changed.metadata["creationTimestamp"] == made.metadata["creationTimestamp"]
-    assert int(changed.version) > int(made.version)
+    assert int(changed.resource_version) > int(made.resource_version)
 
 
 async def case_update_with_an_old_version_conflicts(api: Api) -> None:
     made = await api.create("configmaps", config_map("a", {"x": "1"}))
-    (await api.put("configmaps", config_map("a", {"x": "2"}, resourceVersion=made.version))).ok()
-    refused = await api.put("configmaps", config_map("a", {"x": "3"}, resourceVersion=made.version))
-    refused.refused(409, "Conflict", 'Operation cannot be fulfilled on configmaps "a": the object has been modified')
+    (await api.put("configmaps", config_map("a", {"x": "2"}, resourceVersion=made.resource_version))).expect_success()
+    refused = await api.put("configmaps", config_map("a", {"x": "3"}, resourceVersion=made.resource_version))
+    refused.expect_error(
+        409, "Conflict", 'Operation cannot be fulfilled on configmaps "a": the object has been modified'
+    )
     assert refused.body["details"] == {"name": "a", "kind": "configmaps"}
 
 
 async def case_update_of_another_uid_conflicts(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"x": "1"}))
     refused = await api.put("configmaps", config_map("a", {"x": "3"}, uid="other"))
-    refused.refused(409, "Conflict", "Precondition failed: UID in precondition: other, UID in object meta: ")
+    refused.expect_error(409, "Conflict", "Precondition failed: UID in precondition: other, UID in object meta: ")
 
 
 async def case_update_of_another_name_is_refused(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     refused = await api.call("PUT", api.path("configmaps", "a"), config_map("b"))
-    refused.refused(400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)")
+    refused.expect_error(400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)")
 
 
 async def case_update_of_a_custom_resource_needs_a_version(api: Api) -> None:
     await api.create("widgets", widget("a"))
     refused = await api.put("widgets", widget("a", {"size": 2}))
-    refused.refused(422, "Invalid", "metadata.resourceVersion: Invalid value: ")
+    refused.expect_error(422, "Invalid", "metadata.resourceVersion: Invalid value: ")
     assert "must be specified for an update" in refused.message
 
 
 async def case_an_update_without_change_keeps_the_version(api: Api) -> None:
     made = await api.create("configmaps", config_map("a", {"x": "1"}))
-    same = (await api.put("configmaps", config_map("a", {"x": "1"}))).ok()
-    assert same.version == made.version
+    same = (await api.put("configmaps", config_map("a", {"x": "1"}))).expect_success()
+    assert same.resource_version == made.resource_version
     made = await api.create("deployments", deployment("a"))
-    same = (await api.put("deployments", made.body)).ok()
-    assert same.version == made.version
+    same = (await api.put("deployments", made.body)).expect_success()
+    assert same.resource_version == made.resource_version
 
 
 async def case_generation_counts_changes_of_the_spec(api: Api) -> None:
     made = await api.create("widgets", widget("a"))
     labelled = await api.merge("widgets", "a", {"metadata": {"labels": {"x": "y"}}})
     assert labelled.metadata["generation"] == 1
-    assert labelled.version != made.version
+    assert labelled.resource_version != made.resource_version
     resized = await api.merge("widgets", "a", {"spec": {"size": 2}})
     assert resized.metadata["generation"] == 2
-    (await api.create("deployments", deployment("a"))).ok()
+    (await api.create("deployments", deployment("a"))).expect_success()
     scaled = await api.merge("deployments", "a", {"spec": {"replicas": 3}})
     assert scaled.metadata["generation"] == 2
 
 
 async def case_status_is_written_apart(api: Api) -> None:
-    made = (await api.create("widgets", {**widget("a"), "status": {"ready": 5}})).ok()
+    made = (await api.create("widgets", {**widget("a"), "status": {"ready": 5}})).expect_success()
     assert "status" not in made.body
     body = {**made.body, "status": {"ready": 1}}
-    assert (await api.put("widgets", body)).ok().version == made.version
+    assert (await api.put("widgets", body)).expect_success().resource_version == made.resource_version
     body["spec"] = {"size": 99}
     body["metadata"] = {**made.metadata, "labels": {"x": "y"}}
-    written = (await api.put("widgets", body, "status")).ok()
+    written = (await api.put("widgets", body, "status")).expect_success()
     assert written.body["status"] == {"ready": 1}
     assert written.body["spec"]["size"] == 1
     assert "labels" not in written.metadata
@@ -238,10 +246,10 @@ async def case_status_is_written_apart(api: Api) -> None:
 
 
 async def case_status_of_built_in_kinds_is_written_apart(api: Api) -> None:
-    made = (await api.create("deployments", {**deployment("a"), "status": {"replicas": 5}})).ok()
+    made = (await api.create("deployments", {**deployment("a"), "status": {"replicas": 5}})).expect_success()
     assert made.body.get("status", {}) == {}
     changed = await api.merge("deployments", "a", {"spec": {"replicas": 2}, "status": {"replicas": 2}}, "status")
-    assert changed.ok().body["spec"]["replicas"] == 1
+    assert changed.expect_success().body["spec"]["replicas"] == 1
     assert changed.body["status"]["replicas"] == 2
     changed = await api.merge("deployments", "a", {"status": {"replicas": 9}})
     assert changed.body["status"]["replicas"] == 2
@@ -255,16 +263,16 @@ async def case_a_kind_without_status_subresource_has_no_such_path(api: Api) -> N
 
 async def case_options_are_checked(api: Api) -> None:
     refused = await api.create("configmaps", config_map("a"), dryRun="x")
-    refused.refused(422, "Invalid", 'dryRun: Unsupported value: ["x"]: supported values: "All"')
+    refused.expect_error(422, "Invalid", 'dryRun: Unsupported value: ["x"]: supported values: "All"')
     refused = await api.create("configmaps", config_map("a"), fieldManager="x" * 129)
-    refused.refused(422, "Invalid", "fieldManager: Too long: may not be more than 128 bytes")
+    refused.expect_error(422, "Invalid", "fieldManager: Too long: may not be more than 128 bytes")
 
 
 async def case_put_creates_leases_and_roles(api: Api) -> None:
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}}
-    assert (await api.put("leases", lease)).ok().metadata["uid"]
+    assert (await api.put("leases", lease)).expect_success().metadata["uid"]
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "a"}}
-    assert (await api.put("roles", role)).ok().metadata["uid"]
+    assert (await api.put("roles", role)).expect_success().metadata["uid"]
 
 
 async def case_finalizers_are_checked(api: Api) -> None:
@@ -273,26 +281,26 @@ async def case_finalizers_are_checked(api: Api) -> None:
         'metadata.finalizers[0]: Invalid value: "bad": name is neither a standard finalizer name nor is it '
         "fully qualified"
     )
-    refused.refused(422, "Invalid", text)
+    refused.expect_error(422, "Invalid", text)
     refused = await api.create("widgets", widget("a", finalizers=["a b/c"]))
-    refused.refused(422, "Invalid", 'metadata.finalizers: Invalid value: "a b/c": prefix part a lowercase')
+    refused.expect_error(422, "Invalid", 'metadata.finalizers: Invalid value: "a b/c": prefix part a lowercase')
 
 
 async def case_labels_are_text(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a", labels={"a": 1})), ("widgets", widget("a", labels={"a": 1}))):
         refused = await api.create(plural, body)
-        refused.refused(400, "BadRequest", "json: cannot unmarshal number into Go struct field ObjectMeta.")
+        refused.expect_error(400, "BadRequest", "json: cannot unmarshal number into Go struct field ObjectMeta.")
 
 
 async def case_keys_of_config_maps_are_checked(api: Api) -> None:
     refused = await api.create("configmaps", config_map("a", {"a b": "x"}))
-    refused.refused(422, "Invalid", 'data[a b]: Invalid value: "a b": a valid config key must consist of')
+    refused.expect_error(422, "Invalid", 'data[a b]: Invalid value: "a b": a valid config key must consist of')
 
 
 async def case_workloads_select_their_own_pods(api: Api) -> None:
     body = deployment("a", selector={"matchLabels": {"app": "other"}})
     refused = await api.create("deployments", body)
-    refused.refused(422, "Invalid", "spec.template.metadata.labels: Invalid value: ")
+    refused.expect_error(422, "Invalid", "spec.template.metadata.labels: Invalid value: ")
     assert "`selector` does not match template `labels`" in refused.message
 
 
@@ -301,7 +309,7 @@ async def case_defaults_of_a_deployment(api: Api) -> None:
     pod = body["spec"]["template"]["spec"]
     pod["volumes"] = [{"name": "v", "configMap": {"name": "x"}}, {"name": "s", "secret": {"secretName": "x"}}]
     pod["containers"][0] |= {"ports": [{"containerPort": 80}], "readinessProbe": {"httpGet": {"port": 80}}}
-    made = (await api.create("deployments", body)).ok()
+    made = (await api.create("deployments", body)).expect_success()
     assert made.body["spec"] == {
         "replicas": 1,
         "selector": {"matchLabels": {"app": "a"}},
@@ -357,7 +365,7 @@ async def case_defaults_of_a_stateful_set(api: Api) -> None:
             "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
         },
     }
-    made = (await api.create("statefulsets", body)).ok()
+    made = (await api.create("statefulsets", body)).expect_success()
     spec = made.body["spec"]
     assert made.body["status"] == {"replicas": 0, "availableReplicas": 0}
     assert spec["podManagementPolicy"] == "OrderedReady"
@@ -373,13 +381,15 @@ async def case_defaults_of_a_stateful_set(api: Api) -> None:
         }
     ]
     refused = await api.merge("statefulsets", "a", {"spec": {"serviceName": "b"}})
-    refused.refused(422, "Invalid", "spec: Forbidden: updates to statefulset spec for fields other than 'replicas',")
+    refused.expect_error(
+        422, "Invalid", "spec: Forbidden: updates to statefulset spec for fields other than 'replicas',"
+    )
 
 
 async def case_defaults_of_a_service(api: Api) -> None:
     spec = {"ports": [{"port": 80}], "selector": {"app": "a"}}
     body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": spec}
-    made = (await api.create("services", body)).ok()
+    made = (await api.create("services", body)).expect_success()
     address = made.body["spec"]["clusterIP"]
     assert made.body["spec"] == {
         "type": "ClusterIP",
@@ -392,63 +402,69 @@ async def case_defaults_of_a_service(api: Api) -> None:
         "selector": {"app": "a"},
         "ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}],
     }
-    again = (await api.put("services", body)).ok()
+    again = (await api.put("services", body)).expect_success()
     assert again.body["spec"]["clusterIP"] == address
     headless = {**body, "metadata": {"name": "b"}, "spec": {**spec, "clusterIP": "None"}}
-    made = (await api.create("services", headless)).ok()
+    made = (await api.create("services", headless)).expect_success()
     assert (made.body["spec"]["clusterIP"], made.body["spec"]["clusterIPs"]) == ("None", ["None"])
 
 
 async def case_defaults_of_pods_and_claims(api: Api) -> None:
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
-    made = (await api.create("pods", {**body, "spec": {"containers": [{"name": "c", "image": "i"}]}})).ok()
+    made = (
+        await api.create("pods", {**body, "spec": {"containers": [{"name": "c", "image": "i"}]}})
+    ).expect_success()
     assert made.body["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
     assert made.body["spec"]["containers"][0]["imagePullPolicy"] == "Always"
     assert made.body["spec"]["enableServiceLinks"] is True
     assert len(made.body["spec"]["tolerations"]) == 2
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a"}, "spec": claim}
-    made = (await api.create("persistentvolumeclaims", body)).ok()
+    made = (await api.create("persistentvolumeclaims", body)).expect_success()
     assert made.metadata["finalizers"] == ["kubernetes.io/pvc-protection"]
     assert made.body["spec"]["volumeMode"] == "Filesystem"
     assert made.body["status"] == {"phase": "Pending"}
     refused = await api.merge("persistentvolumeclaims", "a", {"spec": {"accessModes": ["ReadWriteMany"]}})
-    refused.refused(422, "Invalid", "spec: Forbidden: spec is immutable after creation except resources.requests")
-    bound = (await api.merge("persistentvolumeclaims", "a", {"spec": {"volumeName": "v"}})).ok()
+    refused.expect_error(
+        422, "Invalid", "spec: Forbidden: spec is immutable after creation except resources.requests"
+    )
+    bound = (await api.merge("persistentvolumeclaims", "a", {"spec": {"volumeName": "v"}})).expect_success()
     assert bound.body["spec"]["volumeName"] == "v"
     refused = await api.merge("persistentvolumeclaims", "a", {"spec": {"volumeName": "w"}})
-    refused.refused(422, "Invalid", "spec: Forbidden: spec is immutable after creation except resources.requests")
+    refused.expect_error(
+        422, "Invalid", "spec: Forbidden: spec is immutable after creation except resources.requests"
+    )
 
 
 async def case_a_dry_run_keeps_nothing(api: Api) -> None:
-    made = (await api.create("configmaps", config_map("a", {"k": "v"}), dryRun="All")).ok()
+    made = (await api.create("configmaps", config_map("a", {"k": "v"}), dryRun="All")).expect_success()
     assert made.metadata["uid"]
-    (await api.get("configmaps", "a")).refused(404, "NotFound")
+    (await api.get("configmaps", "a")).expect_error(404, "NotFound")
     await api.create("configmaps", config_map("a", {"k": "v"}))
-    changed = (await api.put("configmaps", config_map("a", {"k": "w"}), dryRun="All")).ok()
+    changed = (await api.put("configmaps", config_map("a", {"k": "w"}), dryRun="All")).expect_success()
     assert changed.body["data"] == {"k": "w"}
     assert (await api.get("configmaps", "a")).body["data"] == {"k": "v"}
-    (await api.call("DELETE", api.path("configmaps", "a"), None, {"dryRun": "All"})).ok()
-    (await api.get("configmaps", "a")).ok()
+    (await api.call("DELETE", api.path("configmaps", "a"), None, {"dryRun": "All"})).expect_success()
+    (await api.get("configmaps", "a")).expect_success()
 
 
 async def case_secrets_turn_text_into_data(api: Api) -> None:
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "stringData": {"k": "text"}}
-    made = (await api.create("secrets", body)).ok()
+    made = (await api.create("secrets", body)).expect_success()
     assert made.body["data"] == {"k": "dGV4dA=="}
     assert made.body["type"] == "Opaque"
     assert "stringData" not in made.body
 
 
 async def case_immutable_fields_are_kept(api: Api) -> None:
-    (await api.create("configmaps", {**config_map("a", {"k": "v"}), "immutable": True})).ok()
+    (await api.create("configmaps", {**config_map("a", {"k": "v"}), "immutable": True})).expect_success()
     refused = await api.merge("configmaps", "a", {"data": {"k": "w"}})
-    refused.refused(422, "Invalid", "data: Forbidden: field is immutable when `immutable` is set")
-    (await api.create("deployments", deployment("a"))).ok()
+    refused.expect_error(422, "Invalid", "data: Forbidden: field is immutable when `immutable` is set")
+    (await api.create("deployments", deployment("a"))).expect_success()
     labels = {"matchLabels": {"app": "a", "more": "x"}}
     template = {"metadata": {"labels": {"app": "a", "more": "x"}}}
     refused = await api.merge("deployments", "a", {"spec": {"selector": labels, "template": template}})
-    refused.refused(422, "Invalid", "spec.selector: Invalid value: ")
+    refused.expect_error(422, "Invalid", "spec.selector: Invalid value: ")
     assert "field is immutable" in refused.message
 
 
@@ -459,7 +475,7 @@ async def case_versions_that_writes_name(api: Api) -> None:
         ("widgets", widget("a"), False),
         ("leases", lease, False),
     ):
-        (await api.create(plural, body)).ok()
+        (await api.create(plural, body)).expect_success()
         for version, code in (("0", 422), ("00", 422), ("", 422), ("1", 409), ("x", 500), ("-1", 500)):
             sent: Json = {"name": "a", "resourceVersion": version}
             expected = 200 if unconditional and code == 422 else code
@@ -481,12 +497,12 @@ async def case_metadata_has_types(api: Api) -> None:
     unfit: list[Json] = [{"resourceVersion": 5}, {"uid": True}, {"labels": {"a": 1}}, {"finalizers": "x"}]
     unfit.append({"labels": []})
     for plural, body in (("configmaps", config_map("a", {"x": "1"})), ("widgets", widget("a"))):
-        (await api.create(plural, body)).ok()
+        (await api.create(plural, body)).expect_success()
         for meta in unfit:
             wrong: Json = {**body, "metadata": {"name": "a", **meta}}
-            (await api.create(plural, wrong)).refused(400, "BadRequest")
-            (await api.put(plural, wrong)).refused(400, "BadRequest")
-            (await api.merge(plural, "a", {"metadata": meta})).refused(422, "Invalid")
-            (await api.apply(plural, wrong)).refused(500, "")
+            (await api.create(plural, wrong)).expect_error(400, "BadRequest")
+            (await api.put(plural, wrong)).expect_error(400, "BadRequest")
+            (await api.merge(plural, "a", {"metadata": meta})).expect_error(422, "Invalid")
+            (await api.apply(plural, wrong)).expect_error(500, "")
         nothing = {"generateName": None, "labels": None, "uid": None, "finalizers": None, "resourceVersion": None}
-        (await api.create(plural, {**body, "metadata": {"name": "b", **nothing}})).ok()
+        (await api.create(plural, {**body, "metadata": {"name": "b", **nothing}})).expect_success()

@@ -23,7 +23,7 @@ SHORT_NAMES = {
 
 async def case_unknown_fields_are_pruned(api: Api) -> None:
     made = await api.create("widgets", widget("a", {"size": 1, "odd": 1, "free": {"any": {"thing": 1}}}))
-    spec = made.ok().body["spec"]
+    spec = made.expect_success().body["spec"]
     assert "odd" not in spec
     assert spec["free"] == {"any": {"thing": 1}}
 
@@ -31,16 +31,20 @@ async def case_unknown_fields_are_pruned(api: Api) -> None:
 async def case_unknown_fields_are_refused_in_strict_mode(api: Api) -> None:
     refused = await api.create("widgets", widget("a", {"size": 1, "odd": 1}), fieldValidation="Strict")
     prefix = 'Widget in version "v1" cannot be handled as a Widget: strict decoding error: '
-    assert refused.refused(400, "BadRequest").message == prefix + 'unknown field "spec.odd"'
+    assert refused.expect_error(400, "BadRequest").message == prefix + 'unknown field "spec.odd"'
     body: dict[str, Any] = {**widget("a", {"size": 1, "parts": [{"name": "p", "odd": 1}]}), "odd": 1}
     body["metadata"] = {"name": "a", "odd": 1}
     refused = await api.create("widgets", body, fieldValidation="Strict")
     text = 'unknown field "metadata.odd", unknown field "odd", unknown field "spec.parts[0].odd"'
-    assert refused.refused(400, "BadRequest").message == prefix + text
+    assert refused.expect_error(400, "BadRequest").message == prefix + text
 
 
 async def case_defaults_are_filled_in(api: Api) -> None:
-    spec = (await api.create("widgets", widget("a", {"size": 1, "parts": [{"name": "p"}]}))).ok().body["spec"]
+    spec = (
+        (await api.create("widgets", widget("a", {"size": 1, "parts": [{"name": "p"}]})))
+        .expect_success()
+        .body["spec"]
+    )
     assert spec["mode"] == "safe"
     assert spec["rollout"] == {"pace": "slow"}
     assert spec["parts"] == [{"name": "p", "weight": 1}]
@@ -49,7 +53,7 @@ async def case_defaults_are_filled_in(api: Api) -> None:
 async def case_nulls_are_dropped_where_they_are_not_allowed(api: Api) -> None:
     spec = (
         (await api.create("widgets", widget("a", {"size": 1, "mode": None, "name": None, "note": None})))
-        .ok()
+        .expect_success()
         .body["spec"]
     )
     assert spec["mode"] == "safe"
@@ -129,14 +133,14 @@ async def case_schemas_are_enforced(api: Api) -> None:
     ]
     for spec, field, reason, text in invalid:
         refused = await api.create("widgets", widget("a", spec))
-        refused.refused(422, "Invalid")
+        refused.expect_error(422, "Invalid")
         assert (field, reason) in refused.causes(), refused.body
         assert text in refused.message, refused.message
 
 
 async def case_several_errors_are_told_together(api: Api) -> None:
     refused = await api.create("widgets", widget("a", {"size": -1, "mode": "odd"}))
-    refused.refused(422, "Invalid", f'Widget.{GROUP} "a" is invalid: [')
+    refused.expect_error(422, "Invalid", f'Widget.{GROUP} "a" is invalid: [')
     assert {f for f, _ in refused.causes()} == {"spec.size", "spec.mode"}
     details = refused.body["details"]
     assert (details["name"], details["group"], details["kind"]) == ("a", GROUP, "Widget")
@@ -144,21 +148,21 @@ async def case_several_errors_are_told_together(api: Api) -> None:
 
 async def case_updates_are_checked(api: Api) -> None:
     await api.create("widgets", widget("a"))
-    (await api.merge("widgets", "a", {"spec": {"size": 101}})).refused(422, "Invalid")
-    (await api.apply("widgets", widget("a", {"size": 101}), force=True)).refused(422, "Invalid")
+    (await api.merge("widgets", "a", {"spec": {"size": 101}})).expect_error(422, "Invalid")
+    (await api.apply("widgets", widget("a", {"size": 101}), force=True)).expect_error(422, "Invalid")
 
 
 async def case_status_is_checked(api: Api) -> None:
     await api.create("widgets", widget("a"))
     refused = await api.merge("widgets", "a", {"status": {"ready": "x"}}, "status")
     text = 'status.ready: Invalid value: "string": ready in body must be of type integer: "string"'
-    refused.refused(422, "Invalid", text)
+    refused.expect_error(422, "Invalid", text)
     refused = await api.merge("widgets", "a", {"status": {"conditions": [{"type": "a"}]}}, "status")
-    refused.refused(422, "Invalid", "status.conditions[0].status: Required value")
+    refused.expect_error(422, "Invalid", "status.conditions[0].status: Required value")
 
 
 async def case_without_the_status_subresource_status_is_a_field(api: Api) -> None:
-    made = (await api.create("gadgets", gadget("a", status={"ready": 1}))).ok()
+    made = (await api.create("gadgets", gadget("a", status={"ready": 1}))).expect_success()
     assert made.body["status"] == {"ready": 1}
     changed = await api.merge("gadgets", "a", {"status": {"ready": 2}})
     assert changed.metadata["generation"] == 2
@@ -166,15 +170,15 @@ async def case_without_the_status_subresource_status_is_a_field(api: Api) -> Non
 
 async def case_maps_and_numbers_or_text(api: Api) -> None:
     spec = {"size": 1, "limits": {"cpu": 1, "memory": 2}, "port": "http"}
-    made = (await api.create("widgets", widget("a", spec))).ok()
+    made = (await api.create("widgets", widget("a", spec))).expect_success()
     assert made.body["spec"]["limits"] == {"cpu": 1, "memory": 2}
     changed = await api.merge("widgets", "a", {"spec": {"port": 80}})
-    assert changed.ok().body["spec"]["port"] == 80
+    assert changed.expect_success().body["spec"]["port"] == 80
 
 
 async def case_definitions_tell_that_they_are_served(api: Api) -> None:
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.{GROUP}"
-    found = (await api.call("GET", path)).ok().body
+    found = (await api.call("GET", path)).expect_success().body
     conditions = {c["type"]: c["status"] for c in found["status"]["conditions"]}
     assert conditions == {"NamesAccepted": "True", "Established": "True"}
     assert found["status"]["storedVersions"] == ["v1"]
@@ -196,23 +200,25 @@ async def case_definitions_are_checked(api: Api) -> None:
         },
     }
     refused = await api.call("POST", path, body)
-    refused.refused(422, "Invalid", 'metadata.name: Invalid value: "wrong": must be spec.names.plural+"."+spec.group')
+    refused.expect_error(
+        422, "Invalid", 'metadata.name: Invalid value: "wrong": must be spec.names.plural+"."+spec.group'
+    )
 
 
 async def case_discovery_names_the_kinds(api: Api) -> None:
-    found = (await api.call("GET", f"/apis/{GROUP}/v1")).ok().body
+    found = (await api.call("GET", f"/apis/{GROUP}/v1")).expect_success().body
     entries = {r["name"]: r for r in found["resources"]}
     assert {"widgets", "widgets/status", "gadgets"} <= set(entries)
     assert "gadgets/status" not in entries
     assert entries["widgets"]["kind"] == "Widget"
     assert entries["widgets"]["singularName"] == "widget"
-    groups = (await api.call("GET", "/apis")).ok().body["groups"]
+    groups = (await api.call("GET", "/apis")).expect_success().body["groups"]
     assert {"apps", GROUP} <= {g["name"] for g in groups}
 
 
 async def case_discovery_in_one_document(api: Api) -> None:
-    (core,) = (await api.call("GET", "/api", accept=AGGREGATED)).ok().body["items"]
-    listed = (await api.call("GET", "/apis", accept=AGGREGATED)).ok().body["items"]
+    (core,) = (await api.call("GET", "/api", accept=AGGREGATED)).expect_success().body["items"]
+    listed = (await api.call("GET", "/apis", accept=AGGREGATED)).expect_success().body["items"]
     assert core["metadata"] == {}
     groups = {g["metadata"]["name"]: g for g in listed}
     groups[""] = core
@@ -252,7 +258,7 @@ async def case_the_most_stable_version_is_preferred(api: Api) -> None:
     async with asyncio.timeout(30):
         while len((found := await api.call("GET", f"/apis/{group}")).body.get("versions", ())) < len(names):
             await asyncio.sleep(0.05)
-    assert [v["version"] for v in found.ok().body["versions"]] == [
+    assert [v["version"] for v in found.expect_success().body["versions"]] == [
         "v10",
         "v2",
         "v1",

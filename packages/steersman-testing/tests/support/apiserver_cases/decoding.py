@@ -11,26 +11,26 @@ from apiserver_cases.api import Api, Json, config_map, deployment, widget
 async def case_bodies_can_be_yaml(api: Api) -> None:
     text = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  k: v\n"
     made = await api.call("POST", api.path("configmaps"), text, None, "application/yaml")
-    assert made.ok().body["data"] == {"k": "v"}
+    assert made.expect_success().body["data"] == {"k": "v"}
     text = b"apiVersion: cases.steersman.dev/v1\nkind: Widget\nmetadata:\n  name: a\nspec:\n  size: 1\n"
     made = await api.call("POST", api.path("widgets"), text, None, "application/yaml")
-    assert made.ok().body["spec"]["size"] == 1
+    assert made.expect_success().body["spec"]["size"] == 1
 
 
 async def case_yaml_that_json_cannot_hold_is_refused(api: Api) -> None:
     for version, kind, plural in (("v1", "ConfigMap", "configmaps"), ("cases.steersman.dev/v1", "Widget", "widgets")):
         text = f"apiVersion: {version}\nkind: {kind}\nmetadata:\n  name: a\nnull: 1\n".encode()
         created = await api.call("POST", api.path(plural), text, None, "application/yaml")
-        created.refused(400, "BadRequest")
+        created.expect_error(400, "BadRequest")
         query, media = {"fieldManager": "me"}, "application/apply-patch+yaml"
         applied = await api.call("PATCH", api.path(plural, "a"), text, query, media)
-        applied.refused(400, "BadRequest")
+        applied.expect_error(400, "BadRequest")
 
 
 async def case_bodies_of_unknown_types_are_refused(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a")), ("widgets", widget("a"))):
         refused = await api.call("POST", api.path(plural), body, None, "text/plain")
-        refused.refused(415, "UnsupportedMediaType")
+        refused.expect_error(415, "UnsupportedMediaType")
 
 
 async def case_bodies_that_are_no_json_are_refused(api: Api) -> None:
@@ -44,9 +44,9 @@ async def case_patches_that_are_no_json_are_refused(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     for content_type in ("application/merge-patch+json", "application/json-patch+json"):
         refused = await api.call("PATCH", api.path("configmaps", "a"), b"{", None, content_type)
-        refused.refused(400, "BadRequest")
+        refused.expect_error(400, "BadRequest")
     refused = await api.call("PATCH", api.path("configmaps", "a"), {}, None, "application/json-patch+json")
-    refused.refused(400, "BadRequest")
+    refused.expect_error(400, "BadRequest")
 
 
 async def case_unknown_fields_of_built_in_kinds_are_dropped(api: Api) -> None:
@@ -54,7 +54,7 @@ async def case_unknown_fields_of_built_in_kinds_are_dropped(api: Api) -> None:
     body["spec"]["odd"] = 1
     body["spec"]["template"]["spec"]["containers"][0]["odd"] = {"x": 1}
     for query in ({}, {"fieldValidation": "Ignore"}, {"fieldValidation": "Warn"}):
-        made = (await api.create("deployments", {**body, "odd": 1}, dryRun="All", **query)).ok()
+        made = (await api.create("deployments", {**body, "odd": 1}, dryRun="All", **query)).expect_success()
         assert "odd" not in json.dumps(made.body)
 
 
@@ -63,7 +63,7 @@ async def case_unknown_fields_of_built_in_kinds_are_refused_in_strict_mode(api: 
     body["spec"]["odd"] = 1
     body["spec"]["template"]["spec"]["containers"][0]["odd"] = 1
     refused = await api.create("deployments", {**body, "more": 1}, fieldValidation="Strict")
-    refused.refused(
+    refused.expect_error(
         400, "BadRequest", 'Deployment in version "v1" cannot be handled as a Deployment: strict decoding'
     )
     for path in ("more", "spec.odd", "spec.template.spec.containers[0].odd"):
@@ -72,25 +72,25 @@ async def case_unknown_fields_of_built_in_kinds_are_refused_in_strict_mode(api: 
 
 async def case_strict_mode_is_kept_on_updates(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a")), ("widgets", widget("a"))):
-        made = (await api.create(plural, body)).ok()
+        made = (await api.create(plural, body)).expect_success()
         refused = await api.put(plural, {**made.body, "odd": 1}, fieldValidation="Strict")
-        refused.refused(400, "BadRequest", 'strict decoding error: unknown field "odd"')
+        refused.expect_error(400, "BadRequest", 'strict decoding error: unknown field "odd"')
         refused = await api.merge(plural, "a", {"odd": 1}, fieldValidation="Strict")
-        refused.refused(422, "Invalid", 'strict decoding error: unknown field "odd"')
+        refused.expect_error(422, "Invalid", 'strict decoding error: unknown field "odd"')
 
 
 async def case_repeated_fields_are_refused_in_strict_mode(api: Api) -> None:
     text = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"1","k":"2"}}'
     query = {"fieldValidation": "Strict"}
     refused = await api.call("POST", api.path("configmaps"), text, query)
-    refused.refused(400, "BadRequest", 'strict decoding error: duplicate field "data.k"')
+    refused.expect_error(400, "BadRequest", 'strict decoding error: duplicate field "data.k"')
     made = await api.call("POST", api.path("configmaps"), text, {"fieldValidation": "Ignore"})
-    assert made.ok().body["data"] == {"k": "2"}
+    assert made.expect_success().body["data"] == {"k": "2"}
 
 
 async def case_unknown_modes_of_validation_are_refused(api: Api) -> None:
     refused = await api.create("configmaps", config_map("a"), fieldValidation="Odd")
-    refused.refused(422, "Invalid", 'fieldValidation: Unsupported value: "Odd": supported values: ')
+    refused.expect_error(422, "Invalid", 'fieldValidation: Unsupported value: "Odd": supported values: ')
 
 
 async def case_values_of_another_type_are_refused(api: Api) -> None:
@@ -102,7 +102,7 @@ async def case_values_of_another_type_are_refused(api: Api) -> None:
     ]
     for plural, body, text in wrong:
         refused = await api.create(plural, body)
-        refused.refused(400, "BadRequest", f"Go struct field {text}")
+        refused.expect_error(400, "BadRequest", f"Go struct field {text}")
         assert "json: cannot unmarshal " in refused.message
 
 
@@ -122,13 +122,13 @@ async def case_objects_where_lists_belong_are_refused(api: Api) -> None:
         ),
     ]
     for spec, text in wrong:
-        (await api.create("deployments", deployment("a", **spec))).refused(400, "BadRequest", text)
+        (await api.create("deployments", deployment("a", **spec))).expect_error(400, "BadRequest", text)
 
 
 async def case_whole_numbers_may_be_written_as_floats(api: Api) -> None:
     text = json.dumps(widget("a")).replace('"size": 1', '"size": 1.0').encode()
     made = await api.call("POST", api.path("widgets"), text)
-    assert made.ok().body["spec"]["size"] == 1
+    assert made.expect_success().body["spec"]["size"] == 1
 
 
 async def case_metadata_of_custom_resources_has_types(api: Api) -> None:
@@ -136,23 +136,23 @@ async def case_metadata_of_custom_resources_has_types(api: Api) -> None:
     for field, value in wrong:
         body = widget("a", **{field: value})
         refused = await api.create("widgets", body)
-        refused.refused(400, "BadRequest", f"ObjectMeta.{field} of type")
+        refused.expect_error(400, "BadRequest", f"ObjectMeta.{field} of type")
 
 
 async def case_bodies_have_a_limit(api: Api) -> None:
     refused = await api.create("configmaps", config_map("a", {"k": "x" * (3 * 1024 * 1024 + 1)}))
-    refused.refused(413, "RequestEntityTooLarge", "limit is 3145728")
+    refused.expect_error(413, "RequestEntityTooLarge", "limit is 3145728")
 
 
 async def case_config_maps_hold_a_mebibyte(api: Api) -> None:
     refused = await api.create("configmaps", config_map("a", {"k": "x" * (1024 * 1024 + 1)}))
-    refused.refused(422, "Invalid", "Too long: may not be more than 1048576 bytes")
+    refused.expect_error(422, "Invalid", "Too long: may not be more than 1048576 bytes")
 
 
 async def case_secrets_hold_base64(api: Api) -> None:
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"k": "not base64!"}}
     refused = await api.create("secrets", body)
-    refused.refused(400, "BadRequest", "illegal base64 data at input byte 3")
+    refused.expect_error(400, "BadRequest", "illegal base64 data at input byte 3")
 
 
 async def case_answers_can_be_yaml(api: Api) -> None:
@@ -165,12 +165,12 @@ async def case_answers_can_be_yaml(api: Api) -> None:
 async def case_answers_of_no_known_type_are_refused(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     got = await api.call("GET", api.path("configmaps", "a"), accept="text/html")
-    got.refused(406, "NotAcceptable")
+    got.expect_error(406, "NotAcceptable")
 
 
 async def case_times_are_checked(api: Api) -> None:
     body: Json = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}}
     refused = await api.create("leases", {**body, "spec": {"renewTime": "yesterday"}})
-    refused.refused(400, "BadRequest", "cannot parse")
+    refused.expect_error(400, "BadRequest", "cannot parse")
     made = await api.create("leases", {**body, "spec": {"renewTime": "2020-01-02T03:04:05.678901Z"}})
-    assert made.ok().body["spec"]["renewTime"] == "2020-01-02T03:04:05.678901Z"
+    assert made.expect_success().body["spec"]["renewTime"] == "2020-01-02T03:04:05.678901Z"

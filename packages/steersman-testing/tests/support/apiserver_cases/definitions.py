@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from apiserver_cases.api import Api, Json, Reply
+from apiserver_cases.api import Api, ApiResponse, Json
 
 _PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _SCHEMA: Json = {
@@ -17,7 +17,7 @@ _SCHEMA: Json = {
 
 def _definition(group: str, **spec: Any) -> Json:
     versions = [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": _SCHEMA}}]
-    whole: Json = {
+    merged_spec: Json = {
         "group": group,
         "scope": "Namespaced",
         "names": {"kind": "Thing", "plural": "things"},
@@ -27,8 +27,8 @@ def _definition(group: str, **spec: Any) -> Json:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{whole['names']['plural']}.{group}"},
-        "spec": whole,
+        "metadata": {"name": f"{merged_spec['names']['plural']}.{group}"},
+        "spec": merged_spec,
     }
 
 
@@ -36,28 +36,28 @@ def _group(api: Api) -> str:
     return f"{api.namespace}.example.com"
 
 
-async def _refused(api: Api, body: Json, *texts: str) -> Reply:
-    refused = (await api.call("POST", _PATH, body, {"dryRun": "All"})).refused(422, "Invalid")
+async def _expect_invalid(api: Api, body: Json, *texts: str) -> ApiResponse:
+    response = (await api.call("POST", _PATH, body, {"dryRun": "All"})).expect_error(422, "Invalid")
     for text in texts:
-        assert text in refused.message, refused.message
-    return refused
+        assert text in response.message, response.message
+    return response
 
 
-async def _until(call: Callable[[], Awaitable[Reply]], done: Callable[[Reply], bool]) -> Reply:
+async def _poll(call: Callable[[], Awaitable[ApiResponse]], condition: Callable[[ApiResponse], bool]) -> ApiResponse:
     """The first answer that is ``done``: the real server takes changes of definitions up after a moment."""
     async with asyncio.timeout(30):
-        while not done(reply := await call()):
+        while not condition(reply := await call()):
             await asyncio.sleep(0.05)
     return reply
 
 
-async def _serve(api: Api, body: Json) -> str:
+async def _create_and_wait(api: Api, body: Json) -> str:
     """Creates a definition; the path of its objects in the namespace, once they are served."""
-    (await api.call("POST", _PATH, body)).ok()
+    (await api.call("POST", _PATH, body)).expect_success()
     spec = body["spec"]
     scope = f"namespaces/{api.namespace}/" if spec["scope"] == "Namespaced" else ""
     path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{scope}{spec['names']['plural']}"
-    await _until(lambda: api.call("GET", path), lambda r: r.code == 200)
+    await _poll(lambda: api.call("GET", path), lambda r: r.code == 200)
     return path
 
 
@@ -76,31 +76,33 @@ async def case_one_version_is_stored(api: Api) -> None:
         versions = [
             {"name": f"v{i}", "served": True, "storage": s, "schema": schema} for i, s in enumerate(stored, start=1)
         ]
-        await _refused(api, _definition(_group(api), versions=versions), "spec.versions: Invalid value: ")
+        await _expect_invalid(api, _definition(_group(api), versions=versions), "spec.versions: Invalid value: ")
 
 
 async def case_versions_have_names_of_their_own(api: Api) -> None:
     schema = {"openAPIV3Schema": _SCHEMA}
     versions = [{"name": "v1", "served": True, "storage": s, "schema": schema} for s in (True, False)]
-    await _refused(api, _definition(_group(api), versions=versions), "must contain unique version names")
+    await _expect_invalid(api, _definition(_group(api), versions=versions), "must contain unique version names")
     versions = [{"name": "V_1", "served": True, "storage": True, "schema": schema}]
-    await _refused(api, _definition(_group(api), versions=versions), 'spec.versions[0].name: Invalid value: "V_1"')
+    await _expect_invalid(
+        api, _definition(_group(api), versions=versions), 'spec.versions[0].name: Invalid value: "V_1"'
+    )
 
 
 async def case_names_of_definitions_are_checked(api: Api) -> None:
     names = {"kind": "Thing", "plural": "Things"}
-    await _refused(api, _definition(_group(api), names=names), 'spec.names.plural: Invalid value: "Things"')
+    await _expect_invalid(api, _definition(_group(api), names=names), 'spec.names.plural: Invalid value: "Things"')
     names = {"kind": "Thing", "plural": "things", "singular": "Thing"}
-    await _refused(api, _definition(_group(api), names=names), 'spec.names.singular: Invalid value: "Thing"')
+    await _expect_invalid(api, _definition(_group(api), names=names), 'spec.names.singular: Invalid value: "Thing"')
     names = {"kind": "Thing", "plural": "things", "shortNames": ["T"]}
-    await _refused(api, _definition(_group(api), names=names), 'spec.names.shortNames[0]: Invalid value: "T"')
+    await _expect_invalid(api, _definition(_group(api), names=names), 'spec.names.shortNames[0]: Invalid value: "T"')
     names = {"kind": "Thing", "plural": "things", "listKind": "Thing"}
-    await _refused(api, _definition(_group(api), names=names), "kind and listKind may not be the same")
+    await _expect_invalid(api, _definition(_group(api), names=names), "kind and listKind may not be the same")
 
 
 async def case_scopes_are_two(api: Api) -> None:
     text = 'spec.scope: Unsupported value: "Odd": supported values: "Cluster", "Namespaced"'
-    await _refused(api, _definition(_group(api), scope="Odd"), text)
+    await _expect_invalid(api, _definition(_group(api), scope="Odd"), text)
 
 
 async def case_schemas_are_structural(api: Api) -> None:
@@ -119,7 +121,7 @@ async def case_schemas_are_structural(api: Api) -> None:
         ({"type": "odd"}, f'{place}.type: Unsupported value: "odd": supported values: '),
         ({"type": "string", "anyOf": [{"type": "string"}]}, f"{place}.anyOf[0].type: Forbidden: must be empty"),
     ):
-        await _refused(api, _definition(_group(api), versions=_schema(properties={"x": schema})), text)
+        await _expect_invalid(api, _definition(_group(api), versions=_schema(properties={"x": schema})), text)
 
 
 async def case_lists_by_key_are_checked(api: Api) -> None:
@@ -144,7 +146,7 @@ async def case_lists_by_key_are_checked(api: Api) -> None:
             f'{place}.x-kubernetes-list-type: Unsupported value: "odd": supported values: "atomic", "set", "map"',
         ),
     ):
-        await _refused(api, _definition(_group(api), versions=_schema(properties={"x": schema})), text)
+        await _expect_invalid(api, _definition(_group(api), versions=_schema(properties={"x": schema})), text)
 
 
 async def case_defaults_must_be_valid(api: Api) -> None:
@@ -157,7 +159,7 @@ async def case_defaults_must_be_valid(api: Api) -> None:
         ),
         ({"type": "string", "maxLength": 1, "default": "ab"}, f"{place}: Too long: may not be more than 1 byte"),
     ):
-        await _refused(api, _definition(_group(api), versions=_schema(properties={"x": schema})), text)
+        await _expect_invalid(api, _definition(_group(api), versions=_schema(properties={"x": schema})), text)
 
 
 async def case_metadata_is_restricted_in_names_alone(api: Api) -> None:
@@ -167,22 +169,22 @@ async def case_metadata_is_restricted_in_names_alone(api: Api) -> None:
 
     labels = {"labels": {"type": "object", "additionalProperties": {"type": "string"}}}
     text = "must not specify anything other than name and generateName, but metadata is implicitly specified"
-    await _refused(api, _definition(_group(api), versions=versions(labels)), text)
-    path = await _serve(
+    await _expect_invalid(api, _definition(_group(api), versions=versions(labels)), text)
+    path = await _create_and_wait(
         api, _definition(_group(api), versions=versions({"name": {"type": "string", "maxLength": 3}}))
     )
     refused = await api.call("POST", path, _thing(_group(api), "long"))
-    refused.refused(422, "Invalid", "metadata.name: Too long: may not be more than 3 bytes")
+    refused.expect_error(422, "Invalid", "metadata.name: Too long: may not be more than 3 bytes")
 
 
 async def case_the_older_way_to_keep_unknown_fields_is_gone(api: Api) -> None:
     text = "spec.preserveUnknownFields: Invalid value: true: cannot set to true, set x-kubernetes-preserve-unknown"
-    await _refused(api, _definition(_group(api), preserveUnknownFields=True), text)
+    await _expect_invalid(api, _definition(_group(api), preserveUnknownFields=True), text)
 
 
 async def case_a_definition_is_completed(api: Api) -> None:
-    await _serve(api, _definition(_group(api)))
-    found = (await api.call("GET", f"{_PATH}/things.{_group(api)}")).ok().body
+    await _create_and_wait(api, _definition(_group(api)))
+    found = (await api.call("GET", f"{_PATH}/things.{_group(api)}")).expect_success().body
     assert found["spec"]["conversion"] == {"strategy": "None"}
     assert found["spec"]["names"] == {
         "kind": "Thing",
@@ -195,14 +197,14 @@ async def case_a_definition_is_completed(api: Api) -> None:
 
 
 async def case_names_that_are_taken_are_not_accepted(api: Api) -> None:
-    await _serve(api, _definition(_group(api)))
+    await _create_and_wait(api, _definition(_group(api)))
     names = {"kind": "Thing", "plural": "others"}
-    (await api.call("POST", _PATH, _definition(_group(api), names=names))).ok()
+    (await api.call("POST", _PATH, _definition(_group(api), names=names))).expect_success()
 
-    def judged(reply: Reply) -> bool:
+    def judged(reply: ApiResponse) -> bool:
         return any(c["type"] == "NamesAccepted" for c in reply.body.get("status", {}).get("conditions") or ())
 
-    found = await _until(lambda: api.call("GET", f"{_PATH}/others.{_group(api)}"), judged)
+    found = await _poll(lambda: api.call("GET", f"{_PATH}/others.{_group(api)}"), judged)
     conditions = {c["type"]: (c["status"], c["reason"]) for c in found.body["status"]["conditions"]}
     assert conditions == {
         "NamesAccepted": ("False", "ListKindConflict"),
@@ -213,10 +215,10 @@ async def case_names_that_are_taken_are_not_accepted(api: Api) -> None:
 
 
 async def case_objects_without_namespaces_are_served(api: Api) -> None:
-    path = await _serve(api, _definition(_group(api), scope="Cluster"))
-    made = (await api.call("POST", path, _thing(_group(api)))).ok()
+    path = await _create_and_wait(api, _definition(_group(api), scope="Cluster"))
+    made = (await api.call("POST", path, _thing(_group(api)))).expect_success()
     assert "namespace" not in made.metadata
-    assert (await api.call("GET", f"{path}/a")).ok().body == made.body
+    assert (await api.call("GET", f"{path}/a")).expect_success().body == made.body
     nested = f"/apis/{_group(api)}/v1/namespaces/{api.namespace}/things"
     assert (await api.call("GET", nested)).code == 404
 
@@ -227,14 +229,14 @@ async def case_versions_that_are_not_served_are_not_found(api: Api) -> None:
         {"name": "v2", "served": True, "storage": False, "schema": schema},
         {"name": "v1", "served": False, "storage": True, "schema": schema},
     ]
-    path = await _serve(api, _definition(_group(api), versions=versions))
+    path = await _create_and_wait(api, _definition(_group(api), versions=versions))
     assert (await api.call("GET", path.replace("/v2/", "/v1/"))).code == 404
     body = {**_thing(_group(api)), "apiVersion": f"{_group(api)}/v2"}
-    assert (await api.call("POST", path, body)).ok().body["apiVersion"] == f"{_group(api)}/v2"
+    assert (await api.call("POST", path, body)).expect_success().body["apiVersion"] == f"{_group(api)}/v2"
 
 
 async def case_the_group_the_kind_and_the_scope_stay(api: Api) -> None:
-    await _serve(api, _definition(_group(api)))
+    await _create_and_wait(api, _definition(_group(api)))
     name = f"{_PATH}/things.{_group(api)}"
     for patch, field in (
         ({"scope": "Cluster"}, "spec.scope"),
@@ -243,150 +245,154 @@ async def case_the_group_the_kind_and_the_scope_stay(api: Api) -> None:
         ({"names": {"kind": "Other"}}, "spec.names.kind"),
     ):
         refused = await api.call("PATCH", name, {"spec": patch}, None, "application/merge-patch+json")
-        assert field in {f for f, _ in refused.refused(422, "Invalid").causes()}
+        assert field in {f for f, _ in refused.expect_error(422, "Invalid").causes()}
         assert "field is immutable" in refused.message
 
 
 async def case_a_changed_schema_is_used_from_then_on(api: Api) -> None:
     group = _group(api)
-    path = await _serve(api, _definition(group))
-    (await api.call("POST", path, _thing(group, "old", x="long text"))).ok()
+    path = await _create_and_wait(api, _definition(group))
+    (await api.call("POST", path, _thing(group, "old", x="long text"))).expect_success()
     versions = _schema(properties={"x": {"type": "string", "maxLength": 4}, "y": {"type": "string", "default": "d"}})
     patch = {"spec": {"versions": versions}}
     changed = await api.call("PATCH", f"{_PATH}/things.{group}", patch, None, "application/merge-patch+json")
-    assert changed.ok().metadata["generation"] == 2
+    assert changed.expect_success().metadata["generation"] == 2
     probe = _thing(group, "probe", x="long text")
-    refused = await _until(lambda: api.call("POST", path, probe, {"dryRun": "All"}), lambda r: r.code != 201)
-    refused.refused(422, "Invalid", "spec.x: Too long: may not be more than 4 bytes")
-    (await api.call("POST", path, _thing(group, "new"))).ok()
+    refused = await _poll(lambda: api.call("POST", path, probe, {"dryRun": "All"}), lambda r: r.code != 201)
+    refused.expect_error(422, "Invalid", "spec.x: Too long: may not be more than 4 bytes")
+    (await api.call("POST", path, _thing(group, "new"))).expect_success()
     assert (await api.call("GET", f"{path}/new")).body["spec"] == {"y": "d"}
 
 
 async def case_what_was_stored_is_read_by_the_present_schema(api: Api) -> None:
     group = _group(api)
-    path = await _serve(api, _definition(group))
-    (await api.call("POST", path, _thing(group, "old", x="text"))).ok()
+    path = await _create_and_wait(api, _definition(group))
+    (await api.call("POST", path, _thing(group, "old", x="text"))).expect_success()
     versions = _schema(properties={"y": {"type": "string", "default": "d"}})
     patch = {"spec": {"versions": versions}}
-    (await api.call("PATCH", f"{_PATH}/things.{group}", patch, None, "application/merge-patch+json")).ok()
-    found = await _until(lambda: api.call("GET", f"{path}/old"), lambda r: "y" in r.body.get("spec", {}))
+    (await api.call("PATCH", f"{_PATH}/things.{group}", patch, None, "application/merge-patch+json")).expect_success()
+    found = await _poll(lambda: api.call("GET", f"{path}/old"), lambda r: "y" in r.body.get("spec", {}))
     assert found.body["spec"] == {"y": "d"}
-    listed = (await api.call("GET", path)).ok()
+    listed = (await api.call("GET", path)).expect_success()
     assert [i["spec"] for i in listed.body["items"]] == [{"y": "d"}]
 
 
 async def case_what_was_valid_before_may_stay(api: Api) -> None:
     group = _group(api)
-    path = await _serve(api, _definition(group))
-    (await api.call("POST", path, _thing(group, "old", x="long text"))).ok()
+    path = await _create_and_wait(api, _definition(group))
+    (await api.call("POST", path, _thing(group, "old", x="long text"))).expect_success()
     versions = _schema(properties={"x": {"type": "string", "maxLength": 4}, "y": {"type": "string"}})
     patch = {"spec": {"versions": versions}}
-    (await api.call("PATCH", f"{_PATH}/things.{group}", patch, None, "application/merge-patch+json")).ok()
+    (await api.call("PATCH", f"{_PATH}/things.{group}", patch, None, "application/merge-patch+json")).expect_success()
     probe = _thing(group, "probe", x="long text")
-    await _until(lambda: api.call("POST", path, probe, {"dryRun": "All"}), lambda r: r.code == 422)
+    await _poll(lambda: api.call("POST", path, probe, {"dryRun": "All"}), lambda r: r.code == 422)
     kept = await api.call("PATCH", f"{path}/old", {"spec": {"y": "1"}}, None, "application/merge-patch+json")
-    assert kept.ok().body["spec"] == {"x": "long text", "y": "1"}
+    assert kept.expect_success().body["spec"] == {"x": "long text", "y": "1"}
     refused = await api.call(
         "PATCH", f"{path}/old", {"spec": {"x": "other text"}}, None, "application/merge-patch+json"
     )
-    refused.refused(422, "Invalid", "spec.x: Too long: may not be more than 4 bytes")
+    refused.expect_error(422, "Invalid", "spec.x: Too long: may not be more than 4 bytes")
 
 
 async def case_a_removed_definition_takes_its_objects_along(api: Api) -> None:
     group = _group(api)
-    path = await _serve(api, _definition(group))
-    (await api.call("POST", path, _thing(group))).ok()
-    (await api.call("DELETE", f"{_PATH}/things.{group}")).ok()
-    await _until(lambda: api.call("GET", f"{_PATH}/things.{group}"), lambda r: r.code == 404)
-    gone = await _until(lambda: api.call("GET", path), lambda r: r.code == 404)
+    path = await _create_and_wait(api, _definition(group))
+    (await api.call("POST", path, _thing(group))).expect_success()
+    (await api.call("DELETE", f"{_PATH}/things.{group}")).expect_success()
+    await _poll(lambda: api.call("GET", f"{_PATH}/things.{group}"), lambda r: r.code == 404)
+    gone = await _poll(lambda: api.call("GET", path), lambda r: r.code == 404)
     assert gone.message == "404 page not found\n"
 
 
 async def case_a_definition_tells_that_it_is_being_removed(api: Api) -> None:
     group = _group(api)
-    path = await _serve(api, _definition(group))
+    path = await _create_and_wait(api, _definition(group))
     held = _thing(group)
     held["metadata"]["finalizers"] = ["example.com/hold"]
-    (await api.call("POST", path, held)).ok()
-    marked = (await api.call("DELETE", f"{_PATH}/things.{group}")).ok()
+    (await api.call("POST", path, held)).expect_success()
+    marked = (await api.call("DELETE", f"{_PATH}/things.{group}")).expect_success()
     assert "customresourcecleanup.apiextensions.k8s.io" in marked.metadata["finalizers"]
 
-    def terminating(reply: Reply) -> bool:
+    def terminating(reply: ApiResponse) -> bool:
         return any(c["type"] == "Terminating" for c in reply.body["status"]["conditions"])
 
-    await _until(lambda: api.call("GET", f"{_PATH}/things.{group}"), terminating)
-    refused = await _until(lambda: api.call("POST", path, _thing(group, "b")), lambda r: r.code != 201)
-    refused.refused(403, "Forbidden", "create not allowed while custom resource definition is terminating")
+    await _poll(lambda: api.call("GET", f"{_PATH}/things.{group}"), terminating)
+    refused = await _poll(lambda: api.call("POST", path, _thing(group, "b")), lambda r: r.code != 201)
+    refused.expect_error(403, "Forbidden", "create not allowed while custom resource definition is terminating")
     released = {"metadata": {"finalizers": None}}
     await api.call("PATCH", f"{path}/a", released, None, "application/merge-patch+json")
-    await _until(lambda: api.call("GET", f"{_PATH}/things.{group}"), lambda r: r.code == 404)
+    await _poll(lambda: api.call("GET", f"{_PATH}/things.{group}"), lambda r: r.code == 404)
 
 
 async def case_custom_resources_while_their_definition_goes(api: Api) -> None:
     group = _group(api)
-    path = await _serve(api, _definition(group))
+    path = await _create_and_wait(api, _definition(group))
     for name in "ab":
         held = _thing(group, name)
         held["metadata"]["finalizers"] = ["example.com/hold"]
-        (await api.call("POST", path, held)).ok()
+        (await api.call("POST", path, held)).expect_success()
     await api.call("DELETE", f"{_PATH}/things.{group}")
-    await _until(lambda: api.call("POST", path, _thing(group, "c"), {"dryRun": "All"}), lambda r: r.code != 201)
-    await _until(
+    await _poll(lambda: api.call("POST", path, _thing(group, "c"), {"dryRun": "All"}), lambda r: r.code != 201)
+    await _poll(
         lambda: api.call("GET", path), lambda r: all("deletionTimestamp" in i["metadata"] for i in r.body["items"])
     )
     merge, apply = "application/merge-patch+json", "application/apply-patch+yaml"
     text = "create not allowed while custom resource definition is terminating"
     nameless = {**_thing(group), "metadata": {"generateName": "g-"}}
     for body in (nameless, _thing(group, "Bad_name"), _thing(group, "a")):
-        (await api.call("POST", path, body)).refused(403, "Forbidden", text)
+        (await api.call("POST", path, body)).expect_error(403, "Forbidden", text)
     nowhere = f"/apis/{group}/v1/namespaces/nowhere-to-be-found/things"
-    (await api.call("POST", nowhere, _thing(group, "a"))).refused(403, "Forbidden", text)
-    (await api.call("PATCH", f"{path}/c", _thing(group, "c"), {"fieldManager": "m"}, apply)).refused(403, "Forbidden")
-    (await api.call("PUT", f"{path}/c", _thing(group, "c"))).refused(404, "NotFound")
-    (await api.call("PATCH", f"{path}/c", {}, {}, merge)).refused(404, "NotFound")
-    (await api.call("PATCH", f"{path}/a", _thing(group, "a", x="applied"), {"fieldManager": "m"}, apply)).ok()
-    merged = (await api.call("PATCH", f"{path}/a", {"spec": {"x": "merged"}}, {}, merge)).ok()
-    (await api.call("PUT", f"{path}/a", {**merged.body, "spec": {"x": "put"}})).ok()
-    assert len((await api.call("GET", path)).ok().body["items"]) == 2
-    (resource,) = (await api.call("GET", f"/apis/{group}/v1")).ok().body["resources"]
+    (await api.call("POST", nowhere, _thing(group, "a"))).expect_error(403, "Forbidden", text)
+    (await api.call("PATCH", f"{path}/c", _thing(group, "c"), {"fieldManager": "m"}, apply)).expect_error(
+        403, "Forbidden"
+    )
+    (await api.call("PUT", f"{path}/c", _thing(group, "c"))).expect_error(404, "NotFound")
+    (await api.call("PATCH", f"{path}/c", {}, {}, merge)).expect_error(404, "NotFound")
+    (
+        await api.call("PATCH", f"{path}/a", _thing(group, "a", x="applied"), {"fieldManager": "m"}, apply)
+    ).expect_success()
+    merged = (await api.call("PATCH", f"{path}/a", {"spec": {"x": "merged"}}, {}, merge)).expect_success()
+    (await api.call("PUT", f"{path}/a", {**merged.body, "spec": {"x": "put"}})).expect_success()
+    assert len((await api.call("GET", path)).expect_success().body["items"]) == 2
+    (resource,) = (await api.call("GET", f"/apis/{group}/v1")).expect_success().body["resources"]
     assert sorted(resource["verbs"]) == ["delete", "deletecollection", "get", "list", "watch"]
-    (await api.call("DELETE", f"{path}/a")).ok()
-    (await api.call("DELETE", path)).ok()
+    (await api.call("DELETE", f"{path}/a")).expect_success()
+    (await api.call("DELETE", path)).expect_success()
     for name in "ab":
         await api.call("PATCH", f"{path}/{name}", {"metadata": {"finalizers": None}}, None, merge)
-    await _until(lambda: api.call("GET", f"{_PATH}/things.{group}"), lambda r: r.code == 404)
+    await _poll(lambda: api.call("GET", f"{_PATH}/things.{group}"), lambda r: r.code == 404)
 
 
 async def case_stored_versions_are_remembered(api: Api) -> None:
     group = _group(api)
     schema = {"openAPIV3Schema": _SCHEMA}
     versions = [{"name": n, "served": True, "storage": n == "v1", "schema": schema} for n in ("v1", "v2")]
-    await _serve(api, _definition(group, versions=versions))
+    await _create_and_wait(api, _definition(group, versions=versions))
     for version in versions:
         version["storage"] = version["name"] == "v2"
     name, content_type = f"{_PATH}/things.{group}", "application/merge-patch+json"
-    (await api.call("PATCH", name, {"spec": {"versions": versions}}, None, content_type)).ok()
-    found = (await api.call("GET", name)).ok().body
+    (await api.call("PATCH", name, {"spec": {"versions": versions}}, None, content_type)).expect_success()
+    found = (await api.call("GET", name)).expect_success().body
     assert found["status"]["storedVersions"] == ["v1", "v2"]
     refused = await api.call("PATCH", name, {"spec": {"versions": versions[1:]}}, None, content_type)
-    refused.refused(422, "Invalid", 'status.storedVersions[0]: Invalid value: "v1": missing from spec.versions')
+    refused.expect_error(422, "Invalid", 'status.storedVersions[0]: Invalid value: "v1": missing from spec.versions')
 
 
 async def case_a_definitions_status_is_written_apart(api: Api) -> None:
     group = _group(api)
     body = _definition(group)
     body["status"] = {"acceptedNames": {"kind": "X", "plural": "x"}, "conditions": [], "storedVersions": ["v9"]}
-    await _serve(api, body)
-    found = (await api.call("GET", f"{_PATH}/things.{group}")).ok().body
+    await _create_and_wait(api, body)
+    found = (await api.call("GET", f"{_PATH}/things.{group}")).expect_success().body
     assert found["status"]["storedVersions"] == ["v1"]
     assert found["status"]["acceptedNames"]["plural"] == "things"
 
 
 async def case_short_names_and_categories_are_discovered(api: Api) -> None:
     names = {"kind": "Thing", "plural": "things", "shortNames": ["th"], "categories": ["all"]}
-    await _serve(api, _definition(_group(api), names=names))
+    await _create_and_wait(api, _definition(_group(api), names=names))
     # Objects are served, and told of, by two that hear of a definition each in their own time.
-    found = await _until(lambda: api.call("GET", f"/apis/{_group(api)}/v1"), lambda r: r.code == 200)
+    found = await _poll(lambda: api.call("GET", f"/apis/{_group(api)}/v1"), lambda r: r.code == 200)
     (told,) = found.body["resources"]
     assert (told["shortNames"], told["categories"]) == (["th"], ["all"])
 
@@ -394,4 +400,4 @@ async def case_short_names_and_categories_are_discovered(api: Api) -> None:
 async def case_unknown_fields_of_a_definition_are_refused_in_strict_mode(api: Api) -> None:
     body = _definition(_group(api), odd=1)
     refused = await api.call("POST", _PATH, body, {"fieldValidation": "Strict"})
-    refused.refused(400, "BadRequest", 'strict decoding error: unknown field "spec.odd"')
+    refused.expect_error(400, "BadRequest", 'strict decoding error: unknown field "spec.odd"')

@@ -8,12 +8,12 @@ _VERBS = {"create", "delete", "deletecollection", "get", "list", "patch", "updat
 
 
 async def case_the_core_has_one_version(api: Api) -> None:
-    found = (await api.call("GET", "/api")).ok().body
+    found = (await api.call("GET", "/api")).expect_success().body
     assert (found["kind"], found["versions"]) == ("APIVersions", ["v1"])
 
 
 async def case_groups_list_their_versions(api: Api) -> None:
-    found = (await api.call("GET", "/apis")).ok().body
+    found = (await api.call("GET", "/apis")).expect_success().body
     assert (found["kind"], found["apiVersion"]) == ("APIGroupList", "v1")
     groups = {g["name"]: g for g in found["groups"]}
     version = {"groupVersion": "apps/v1", "version": "v1"}
@@ -23,7 +23,7 @@ async def case_groups_list_their_versions(api: Api) -> None:
 
 async def case_a_group_is_told_alone(api: Api) -> None:
     for group in ("apps", GROUP):
-        found = (await api.call("GET", f"/apis/{group}")).ok().body
+        found = (await api.call("GET", f"/apis/{group}")).expect_success().body
         assert (found["kind"], found["name"]) == ("APIGroup", group)
     assert (await api.call("GET", "/apis/nobody.example.com")).code == 404
 
@@ -35,7 +35,7 @@ async def case_resources_tell_kind_scope_and_verbs(api: Api) -> None:
         ("/apis/apps/v1", "deployments", "Deployment", True),
         (f"/apis/{GROUP}/v1", "widgets", "Widget", True),
     ):
-        found = (await api.call("GET", path)).ok().body
+        found = (await api.call("GET", path)).expect_success().body
         assert (found["kind"], found["groupVersion"]) == (
             "APIResourceList",
             path.rpartition("/api/")[2].removeprefix("/apis/"),
@@ -45,13 +45,13 @@ async def case_resources_tell_kind_scope_and_verbs(api: Api) -> None:
 
 
 async def case_namespaces_are_not_deleted_together_says_discovery(api: Api) -> None:
-    found = (await api.call("GET", "/api/v1")).ok().body
+    found = (await api.call("GET", "/api/v1")).expect_success().body
     (entry,) = (r for r in found["resources"] if r["name"] == "namespaces")
     assert set(entry["verbs"]) == _VERBS - {"deletecollection"}
 
 
 async def case_subresources_tell_their_verbs(api: Api) -> None:
-    found = (await api.call("GET", "/apis/apps/v1")).ok().body
+    found = (await api.call("GET", "/apis/apps/v1")).expect_success().body
     entries = {r["name"]: r for r in found["resources"]}
     assert set(entries["deployments/status"]["verbs"]) == {"get", "patch", "update"}
     scale = entries["deployments/scale"]
@@ -61,10 +61,10 @@ async def case_subresources_tell_their_verbs(api: Api) -> None:
 async def case_the_same_is_told_in_one_document(api: Api) -> None:
     (group,) = (
         g
-        for g in (await api.call("GET", "/apis", accept=AGGREGATED)).ok().body["items"]
+        for g in (await api.call("GET", "/apis", accept=AGGREGATED)).expect_success().body["items"]
         if g["metadata"]["name"] == "apps"
     )
-    apart = (await api.call("GET", "/apis/apps/v1")).ok().body["resources"]
+    apart = (await api.call("GET", "/apis/apps/v1")).expect_success().body["resources"]
     together = {
         (f"{r['resource']}/{s['subresource']}" if s else r["resource"]): set((s or r)["verbs"])
         for r in group["versions"][0]["resources"]
@@ -80,7 +80,7 @@ async def case_health_is_told(api: Api) -> None:
 
 
 async def case_the_version_is_told(api: Api) -> None:
-    found = (await api.call("GET", "/version")).ok().body
+    found = (await api.call("GET", "/version")).expect_success().body
     assert found["major"] == "1"
     assert found["gitVersion"].startswith(f"v1.{found['minor']}.")
 

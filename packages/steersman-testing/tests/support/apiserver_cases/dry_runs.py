@@ -6,41 +6,41 @@ from apiserver_cases.api import Api, config_map, deployment, widget
 
 
 async def case_a_tried_creation_is_completed(api: Api) -> None:
-    tried = (await api.create("deployments", deployment("a"), dryRun="All")).ok()
+    tried = (await api.create("deployments", deployment("a"), dryRun="All")).expect_success()
     assert tried.code == 201
     assert tried.metadata["uid"]
     assert tried.metadata["creationTimestamp"]
     assert tried.body["spec"]["replicas"] == 1
     assert "resourceVersion" not in tried.metadata
-    (await api.get("deployments", "a")).refused(404, "NotFound")
+    (await api.get("deployments", "a")).expect_error(404, "NotFound")
 
 
 async def case_a_tried_name_is_generated(api: Api) -> None:
-    tried = (await api.create("configmaps", config_map("", generateName="a-"), dryRun="All")).ok()
+    tried = (await api.create("configmaps", config_map("", generateName="a-"), dryRun="All")).expect_success()
     assert tried.metadata["name"].startswith("a-")
     assert (await api.list("configmaps")).body["items"] == []
 
 
 async def case_a_tried_creation_is_checked(api: Api) -> None:
-    (await api.create("widgets", widget("a", {"size": -1}), dryRun="All")).refused(422, "Invalid", "spec.size")
-    (await api.create("configmaps", config_map("a"))).ok()
-    (await api.create("configmaps", config_map("a"), dryRun="All")).refused(409, "AlreadyExists")
+    (await api.create("widgets", widget("a", {"size": -1}), dryRun="All")).expect_error(422, "Invalid", "spec.size")
+    (await api.create("configmaps", config_map("a"))).expect_success()
+    (await api.create("configmaps", config_map("a"), dryRun="All")).expect_error(409, "AlreadyExists")
 
 
 async def case_a_tried_update_shows_what_would_be(api: Api) -> None:
-    made = (await api.create("widgets", widget("a"))).ok()
+    made = (await api.create("widgets", widget("a"))).expect_success()
     body = {**made.body, "spec": {"size": 5}}
-    tried = (await api.put("widgets", body, dryRun="All")).ok()
+    tried = (await api.put("widgets", body, dryRun="All")).expect_success()
     assert tried.body["spec"]["size"] == 5
     assert tried.metadata["generation"] == 2
-    assert tried.version == made.version
+    assert tried.resource_version == made.resource_version
     assert (await api.get("widgets", "a")).body == made.body
 
 
 async def case_a_tried_update_conflicts(api: Api) -> None:
-    made = (await api.create("widgets", widget("a"))).ok()
+    made = (await api.create("widgets", widget("a"))).expect_success()
     await api.merge("widgets", "a", {"spec": {"size": 2}})
-    (await api.put("widgets", {**made.body, "spec": {"size": 5}}, dryRun="All")).refused(409, "Conflict")
+    (await api.put("widgets", {**made.body, "spec": {"size": 5}}, dryRun="All")).expect_error(409, "Conflict")
 
 
 async def case_every_patch_can_be_tried(api: Api) -> None:
@@ -56,7 +56,7 @@ async def case_every_patch_can_be_tried(api: Api) -> None:
         query = {"dryRun": "All", "fieldManager": "tester", "force": "true"}
         if "apply" not in content_type:
             del query["force"]
-        tried = (await api.call("PATCH", path, patch, query, content_type)).ok()
+        tried = (await api.call("PATCH", path, patch, query, content_type)).expect_success()
         assert tried.body["spec"]["replicas"] == 5
     assert (await api.get("deployments", "a")).body == before
 
@@ -64,16 +64,16 @@ async def case_every_patch_can_be_tried(api: Api) -> None:
 async def case_a_status_can_be_tried(api: Api) -> None:
     await api.create("widgets", widget("a"))
     tried = await api.merge("widgets", "a", {"status": {"ready": 1}}, "status", dryRun="All")
-    assert tried.ok().body["status"] == {"ready": 1}
+    assert tried.expect_success().body["status"] == {"ready": 1}
     assert "status" not in (await api.get("widgets", "a")).body
 
 
 async def case_releasing_the_last_finalizer_can_be_tried(api: Api) -> None:
     await api.create("widgets", widget("a", finalizers=["example.com/hold"]))
     await api.delete("widgets", "a")
-    (await api.merge("widgets", "a", {"metadata": {"finalizers": None}}, dryRun="All")).ok()
+    (await api.merge("widgets", "a", {"metadata": {"finalizers": None}}, dryRun="All")).expect_success()
     assert (await api.get("widgets", "a")).metadata["finalizers"] == ["example.com/hold"]
-    (await api.merge("widgets", "a", {"metadata": {"finalizers": None}})).ok()
+    (await api.merge("widgets", "a", {"metadata": {"finalizers": None}})).expect_success()
 
 
 async def case_a_tried_definition_is_not_served(api: Api) -> None:
@@ -91,7 +91,7 @@ async def case_a_tried_definition_is_not_served(api: Api) -> None:
         },
     }
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    (await api.call("POST", path, body, {"dryRun": "All"})).ok()
+    (await api.call("POST", path, body, {"dryRun": "All"})).expect_success()
     assert (await api.call("GET", f"/apis/{group}")).code == 404
 
 
@@ -102,15 +102,15 @@ async def case_a_tried_creation_keeps_the_version_sent(api: Api) -> None:
         "metadata": {"name": "a", "resourceVersion": "5"},
     }
     tried = await api.put("leases", lease, dryRun="All")
-    assert tried.ok().version == "5"
-    assert (await api.put("leases", lease)).ok().version != "5"
+    assert tried.expect_success().resource_version == "5"
+    assert (await api.put("leases", lease)).expect_success().resource_version != "5"
     for plural, body in (
         ("configmaps", config_map("a", {"x": "1"}, resourceVersion="5")),
         ("widgets", widget("a", resourceVersion="5")),
     ):
         tried = await api.apply(plural, body, dryRun="All")
-        assert (tried.code, tried.version) == (201, "5")
-        (await api.get(plural, "a")).refused(404, "NotFound")
+        assert (tried.code, tried.resource_version) == (201, "5")
+        (await api.get(plural, "a")).expect_error(404, "NotFound")
         made = await api.apply(plural, body)
-        assert made.ok().version != "5"
-        (await api.apply(plural, body, dryRun="All")).refused(409, "Conflict")
+        assert made.expect_success().resource_version != "5"
+        (await api.apply(plural, body, dryRun="All")).expect_error(409, "Conflict")

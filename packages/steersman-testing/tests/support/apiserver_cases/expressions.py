@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from apiserver_cases.api import Api, Json, definition
 
-_TRUE = (
+_TRUE_RULES = (
     "self.n + 1 == 4 && 7 / 2 == 3 && -7 % 2 == -1 && 2u + 1u == 3u",
     "self.t.startsWith('ab') && self.t.matches('^a.c$') && self.t.contains('b') && size(self.t) == 3",
     "'Ab'.lowerAscii() == 'ab' && ' a '.trim() == 'a'",
@@ -30,8 +30,13 @@ _TRUE = (
     "self.?missing.orValue('x') == 'x' && optional.of(1).hasValue()",
     "self.set == ['b', 'a'] && type(self.n) == int && string(self.n) == '3' && double(1) == 1.0",
 )
-_FALSE = ("self.n > 3", "self.t == 'x'", "self.set.exists(x, x == 'z')", "quantity('1').isLessThan(quantity('1'))")
-_WRONG = {
+_FALSE_RULES = (
+    "self.n > 3",
+    "self.t == 'x'",
+    "self.set.exists(x, x == 'z')",
+    "quantity('1').isLessThan(quantity('1'))",
+)
+_INVALID_RULES = {
     "self.nope == 1": "undefined field 'nope'",
     "self.n == 'a'": "found no matching overload for '_==_' applied to '(int, string)'",
     "self.n + 'a' == 'b'": "found no matching overload for '_+_' applied to '(int, string)'",
@@ -55,28 +60,28 @@ _SPEC: Json = {
 }
 
 
-def _ruled(kind: str, rules: list[Json]) -> Json:
+def _crd_with_rules(kind: str, rules: list[Json]) -> Json:
     return definition(kind, {"spec": {**_SPEC, "x-kubernetes-validations": rules}}, {})
 
 
-_RULES = [*_TRUE, *_FALSE]
-CRD = _ruled("Formula", [{"rule": rule, "message": f"rule {n}"} for n, rule in enumerate(_RULES)])
+_RULES = [*_TRUE_RULES, *_FALSE_RULES]
+CRD = _crd_with_rules("Formula", [{"rule": rule, "message": f"rule {n}"} for n, rule in enumerate(_RULES)])
 
 
 async def case_what_expressions_come_to(api: Api) -> None:
     spec = {"n": 3, "t": "abc", "set": ["a", "b"]}
     names = {"apiVersion": f"{CRD['spec']['group']}/v1", "kind": "Formula", "metadata": {"name": "a"}}
     path = f"/apis/{CRD['spec']['group']}/v1/namespaces/{api.namespace}/formulas"
-    refused = (await api.call("POST", path, {**names, "spec": spec})).refused(422, "Invalid")
+    refused = (await api.call("POST", path, {**names, "spec": spec})).expect_error(422, "Invalid")
     told = [cause["message"] for cause in refused.body["details"]["causes"]]
-    assert told == [f"Invalid value: rule {n}" for n in range(len(_TRUE), len(_RULES))]
+    assert told == [f"Invalid value: rule {n}" for n in range(len(_TRUE_RULES), len(_RULES))]
 
 
 async def case_expressions_of_wrong_types(api: Api) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    for rule, text in _WRONG.items():
-        refused = await api.call("POST", path, _ruled("Wrong", [{"rule": rule}]))
-        refused.refused(422, "Invalid", text)
+    for rule, text in _INVALID_RULES.items():
+        refused = await api.call("POST", path, _crd_with_rules("Wrong", [{"rule": rule}]))
+        refused.expect_error(422, "Invalid", text)
         assert refused.causes() == [
             ("spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule", "FieldValueInvalid")
         ]

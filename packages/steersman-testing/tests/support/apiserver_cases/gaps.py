@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 # Cases that run on the real server alone, and who the in-memory server waits for.
-NOT_IMITATED_YET: dict[str, str] = {
+NOT_IMPLEMENTED: dict[str, str] = {
     "decoding-answers_can_be_yaml": "answers are JSON alone: what accepts nothing else is refused with 406",
     "costs-rules_have_a_budget_on_each_object": "what may cost too much is refused with 501",
 }
 
-_KINDS = "the real server has more kinds and groups than the in-memory one"
+_MORE_KINDS = "the real server has more kinds and groups than the in-memory one"
 
 # Cases that pass on both servers though the answers differ in something that they do not look at.
-DIFFERENTLY_ANSWERED: dict[str, str] = {
+KNOWN_DIFFERENCES: dict[str, str] = {
     "reading-pages_across_namespaces": "what other cases left counts in pages of the whole cluster",
     "access_roles-a_cluster_role_everywhere": "what other cases left is listed across namespaces",
     "namespaces-the_first_namespaces_are_there": "the namespaces of other cases are listed, too",
@@ -34,6 +34,6 @@ DIFFERENTLY_ANSWERED: dict[str, str] = {
             "discovery-the_same_is_told_in_one_document",
             "discovery-the_version_is_told",
         ),
-        _KINDS,
+        _MORE_KINDS,
     ),
 }

@@ -13,98 +13,102 @@ from typing import Any
 from apiserver_cases.api import Api, Json, config_map
 
 PATH = "/apis/admissionregistration.k8s.io/v1"
-EVERYTHING = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}
-PROBE = "is-it-served"
+MATCH_ALL_RULE = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}
+PROBE_NAME = "is-it-served"
 
 
-def allowed(**more: Any) -> Json:
+def allow_response(**more: Any) -> Json:
     """A response."""
     return {"allowed": True, **more}
 
 
-def patched(*operations: Json, **more: Any) -> Json:
+def patch_response(*operations: Json, **more: Any) -> Json:
     """A response with a JSON patch."""
-    return allowed(patchType="JSONPatch", patch=base64.b64encode(json.dumps(operations).encode()).decode(), **more)
+    return allow_response(
+        patchType="JSONPatch", patch=base64.b64encode(json.dumps(operations).encode()).decode(), **more
+    )
 
 
-def shaped(patch: Any) -> Json:
+def raw_patch_response(patch: Any) -> Json:
     """A response with ``patch``, whatever it is, as a JSON patch."""
-    return allowed(patchType="JSONPatch", patch=base64.b64encode(json.dumps(patch).encode()).decode())
+    return allow_response(patchType="JSONPatch", patch=base64.b64encode(json.dumps(patch).encode()).decode())
 
 
-def denied(message: str = "no", **status: Any) -> Json:
+def deny_response(message: str = "no", **status: Any) -> Json:
     """A response."""
     return {"allowed": False, "status": {"message": message, **status}}
 
 
 @dataclass(slots=True)
-class Hook:
+class WebhookStub:
     """A webhook: ``answer`` gives the response to a request, and ``requests`` are those that it was asked about.
 
     With a ``gate``, no answer comes before that is open.
     """
 
-    answer: Callable[[Json], Json] = lambda _: allowed()
+    respond: Callable[[Json], Json] = lambda _: allow_response()
     requests: list[Json] = field(default_factory=list[Json])
-    is_served: asyncio.Event = field(default_factory=asyncio.Event)
+    was_probed: asyncio.Event = field(default_factory=asyncio.Event)
     gate: asyncio.Event | None = None
 
     async def __call__(self, review: Json) -> Json:
         request = review["request"]
         names = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
-        if request.get("name") == PROBE:
-            self.is_served.set()
+        if request.get("name") == PROBE_NAME:
+            self.was_probed.set()
             return {**names, "response": {"uid": request["uid"], "allowed": True}}
         self.requests.append(request)
         if self.gate is not None:
             await self.gate.wait()
-        response = self.answer(request)
+        response = self.respond(request)
         return response.get("whole") or {**names, "response": {"uid": request["uid"], **response}}
 
     @property
-    def asked(self) -> list[str]:
+    def operations(self) -> list[str]:
         """Operation and name of each request."""
         return [f"{r['operation']} {r.get('name', '')}".strip() for r in self.requests]
 
 
 @asynccontextmanager
-async def configured(
-    api: Api, hook: Hook, *, mutating: bool = False, name: str = "a", **fields: Any
+async def served_webhook(
+    api: Api, hook: WebhookStub, *, mutating: bool = False, name: str = "a", **fields: Any
 ) -> AsyncGenerator[str]:
     """Has ``hook`` asked about what happens in the namespace, during the block; gives its name."""
     config = await api.serve_webhook(hook)
-    async with installed(api, webhook(api, config, name, **fields), mutating=mutating, name=name) as called:
-        await served(api, hook)
-        yield called
-    await forgotten(api, hook)
+    async with installed_configuration(
+        api, webhook_manifest(api, config, name, **fields), mutating=mutating, name=name
+    ) as full_name:
+        await wait_until_served(api, hook)
+        yield full_name
+    await wait_until_removed(api, hook)
 
 
-async def served(api: Api, hook: Hook) -> None:
+async def wait_until_served(api: Api, hook: WebhookStub) -> None:
     """Returns once ``hook`` is asked: the real server reads its configurations some time after they are written."""
-    await _until_asked(api, hook, True)
+    await _wait_for_probe(api, hook, True)
 
 
-async def forgotten(api: Api, hook: Hook) -> None:
+async def wait_until_removed(api: Api, hook: WebhookStub) -> None:
     """Returns once ``hook`` is asked no more: what comes next would meet it otherwise."""
-    await _until_asked(api, hook, False)
+    await _wait_for_probe(api, hook, False)
 
 
-async def _until_asked(api: Api, hook: Hook, asked: bool) -> None:
+async def _wait_for_probe(api: Api, hook: WebhookStub, expected: bool) -> None:
     async with asyncio.timeout(30):
         while True:
-            hook.is_served.clear()
-            (await api.create("configmaps", config_map(PROBE), dryRun="All")).ok()
-            if hook.is_served.is_set() is asked:
+            hook.was_probed.clear()
+            (await api.create("configmaps", config_map(PROBE_NAME), dryRun="All")).expect_success()
+            if hook.was_probed.is_set() is expected:
                 return
             await asyncio.sleep(0.02)
 
 
-def webhook(api: Api, config: Json, name: str = "a", **fields: Any) -> Json:
+def webhook_manifest(api: Api, config: Json, name: str = "a", **fields: Any) -> Json:
     """One webhook for all that happens in the namespace."""
     return {
         "name": f"{name}.{api.namespace}.dev",
         "clientConfig": config,
-        "rules": [EVERYTHING],
+        "rules": [MATCH_ALL_RULE],
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": api.namespace}},
@@ -113,13 +117,15 @@ def webhook(api: Api, config: Json, name: str = "a", **fields: Any) -> Json:
 
 
 @asynccontextmanager
-async def installed(api: Api, *webhooks: Json, mutating: bool = False, name: str = "a") -> AsyncGenerator[str]:
+async def installed_configuration(
+    api: Api, *webhooks: Json, mutating: bool = False, name: str = "a"
+) -> AsyncGenerator[str]:
     """Keeps a configuration of ``webhooks`` during the block; gives the first one's name."""
     plural = "mutatingwebhookconfigurations" if mutating else "validatingwebhookconfigurations"
-    full = f"{name}-{api.namespace}"
-    body: Json = {"metadata": {"name": full}, "webhooks": list(webhooks)}
-    (await api.call("POST", f"{PATH}/{plural}", body)).ok()
+    full_name = f"{name}-{api.namespace}"
+    body: Json = {"metadata": {"name": full_name}, "webhooks": list(webhooks)}
+    (await api.call("POST", f"{PATH}/{plural}", body)).expect_success()
     try:
         yield webhooks[0]["name"]
     finally:
-        (await api.call("DELETE", f"{PATH}/{plural}/{full}")).ok()
+        (await api.call("DELETE", f"{PATH}/{plural}/{full_name}")).expect_success()

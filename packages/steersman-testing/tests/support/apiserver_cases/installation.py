@@ -8,28 +8,28 @@ from apiserver_cases.api import AGGREGATED, Api, Backend, Json
 from steersman.client.transport import Transport
 
 
-async def install(transport: Transport, crds: list[Json]) -> None:
+async def install_crds(transport: Transport, crds: list[Json]) -> None:
     """Creates definitions where they are missing, and waits until they are served and told of."""
     api, new = Api(transport, "default"), list[Json]()
     for crd in crds:
-        made = await api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
-        assert made.code in (201, 409), made.body
-        if made.code == 201:
+        response = await api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
+        assert response.code in (201, 409), response.body
+        if response.code == 201:
             new.append(crd)
     for crd in new:
-        await _until_served(api, crd)
-        await _until_discovered(api, crd)
+        await _wait_until_served(api, crd)
+        await _wait_until_discovered(api, crd)
 
 
 async def make_namespace(transport: Transport, name: str, backend: Backend | None = None) -> Api:
     """A new namespace, and raw requests in it."""
     api = Api(transport, name, backend)
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    (await api.call("POST", "/api/v1/namespaces", body)).ok()
+    (await api.call("POST", "/api/v1/namespaces", body)).expect_success()
     return api
 
 
-async def _until_served(api: Api, crd: Json) -> None:
+async def _wait_until_served(api: Api, crd: Json) -> None:
     spec = crd["spec"]
     path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
     # Established comes first: for some moments after it, requests are answered with 404 and 429 still.
@@ -38,28 +38,28 @@ async def _until_served(api: Api, crd: Json) -> None:
             await asyncio.sleep(0.1)
 
 
-async def _until_discovered(api: Api, crd: Json) -> None:
+async def _wait_until_discovered(api: Api, crd: Json) -> None:
     """Returns once all documents tell of it: each is written by somebody else, who hears of definitions by and by."""
     group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]
     versions = [v["name"] for v in crd["spec"]["versions"] if v["served"]]
 
-    async def told() -> bool:
-        alone = [await api.call("GET", f"/apis/{group}/{version}") for version in versions]
-        groups = (await api.call("GET", "/apis")).ok().body["groups"]
-        whole = (await api.call("GET", "/apis", accept=AGGREGATED)).ok().body["items"]
+    async def is_discovered() -> bool:
+        version_documents = [await api.call("GET", f"/apis/{group}/{version}") for version in versions]
+        groups = (await api.call("GET", "/apis")).expect_success().body["groups"]
+        aggregated = (await api.call("GET", "/apis", accept=AGGREGATED)).expect_success().body["items"]
         named = {(g["name"], v["version"]) for g in groups for v in g["versions"]}
         listed = {
             (g["metadata"]["name"], v["version"], r["resource"])
-            for g in whole
+            for g in aggregated
             for v in g["versions"]
             for r in v.get("resources", ())
         }
         return (
-            all(plural in [r["name"] for r in reply.body.get("resources", ())] for reply in alone)
+            all(plural in [r["name"] for r in reply.body.get("resources", ())] for reply in version_documents)
             and {(group, v) for v in versions} <= named
             and {(group, v, plural) for v in versions} <= listed
         )
 
     async with asyncio.timeout(30):
-        while not await told():
+        while not await is_discovered():
             await asyncio.sleep(0.1)

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from apiserver_cases.api import Api, Reply, config_map, widget
+from apiserver_cases.api import Api, ApiResponse, config_map, widget
 
 
-def names(reply: Reply) -> list[str]:
-    return [item["metadata"]["name"] for item in reply.ok().body["items"]]
+def item_names(response: ApiResponse) -> list[str]:
+    return [item["metadata"]["name"] for item in response.expect_success().body["items"]]
 
 
-async def _fill(api: Api) -> None:
+async def _create_labeled(api: Api) -> None:
     for name, labels in (
         ("a", {"app": "x", "tier": "web"}),
         ("b", {"app": "y"}),
         ("c", {"app": "x", "size": "5"}),
         ("d", {}),
     ):
-        (await api.create("configmaps", config_map(name, labels=labels))).ok()
+        (await api.create("configmaps", config_map(name, labels=labels))).expect_success()
 
 
 async def case_lists_are_sorted_by_name(api: Api) -> None:
     for name in ("c", "a", "b"):
-        (await api.create("configmaps", config_map(name))).ok()
+        (await api.create("configmaps", config_map(name))).expect_success()
     reply = await api.list("configmaps")
-    assert names(reply) == ["a", "b", "c"]
+    assert item_names(reply) == ["a", "b", "c"]
     assert (reply.body["kind"], reply.body["apiVersion"]) == ("ConfigMapList", "v1")
-    assert int(reply.version) > 0
+    assert int(reply.resource_version) > 0
 
 
 async def case_items_of_custom_resources_name_their_kind(api: Api) -> None:
@@ -36,7 +36,7 @@ async def case_items_of_custom_resources_name_their_kind(api: Api) -> None:
 
 
 async def case_label_selectors(api: Api) -> None:
-    await _fill(api)
+    await _create_labeled(api)
     for selector, expected in (
         ("app=x", ["a", "c"]),
         ("app==x,tier=web", ["a"]),
@@ -50,79 +50,79 @@ async def case_label_selectors(api: Api) -> None:
         ("size<5", []),
         ("", ["a", "b", "c", "d"]),
     ):
-        assert names(await api.list("configmaps", labelSelector=selector)) == expected, selector
+        assert item_names(await api.list("configmaps", labelSelector=selector)) == expected, selector
 
 
 async def case_malformed_label_selectors_are_refused(api: Api) -> None:
     for selector in ("app in x", "=x", "a b", "app=-x-"):
-        (await api.list("configmaps", labelSelector=selector)).refused(400, "BadRequest")
+        (await api.list("configmaps", labelSelector=selector)).expect_error(400, "BadRequest")
 
 
 async def case_field_selectors(api: Api) -> None:
-    await _fill(api)
+    await _create_labeled(api)
     for selector, expected in (
         ("metadata.name=b", ["b"]),
         ("metadata.name!=b", ["a", "c", "d"]),
         (f"metadata.namespace={api.namespace},metadata.name==a", ["a"]),
         ("metadata.namespace=elsewhere", []),
     ):
-        assert names(await api.list("configmaps", fieldSelector=selector)) == expected, selector
+        assert item_names(await api.list("configmaps", fieldSelector=selector)) == expected, selector
 
 
 async def case_unknown_field_selectors_are_refused(api: Api) -> None:
     refused = await api.list("widgets", fieldSelector="spec.size=1")
-    refused.refused(400, "BadRequest", "field label not supported: spec.size")
+    refused.expect_error(400, "BadRequest", "field label not supported: spec.size")
     refused = await api.list("configmaps", fieldSelector="data.x=1")
     text = '"data.x" is not a known field selector: only "metadata.name", "metadata.namespace"'
-    refused.refused(400, "BadRequest", text)
+    refused.expect_error(400, "BadRequest", text)
     refused = await api.list("configmaps", fieldSelector="a")
-    refused.refused(400, "BadRequest", "invalid selector: 'a'; can't understand 'a'")
+    refused.expect_error(400, "BadRequest", "invalid selector: 'a'; can't understand 'a'")
 
 
 async def case_malformed_parameters_are_refused(api: Api) -> None:
     refused = await api.list("configmaps", limit="x")
-    refused.refused(400, "BadRequest", 'strconv.ParseInt: parsing "x": invalid syntax')
+    refused.expect_error(400, "BadRequest", 'strconv.ParseInt: parsing "x": invalid syntax')
     refused = await api.list("configmaps", resourceVersion="x")
     text = 'invalid resource version: resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x"'
-    refused.refused(400, "BadRequest", text)
+    refused.expect_error(400, "BadRequest", text)
     refused = await api.list("configmaps", resourceVersionMatch="Exact")
-    refused.refused(422, "Invalid", "resourceVersionMatch is forbidden unless resourceVersion is provided")
+    refused.expect_error(422, "Invalid", "resourceVersionMatch is forbidden unless resourceVersion is provided")
     refused = await api.list("configmaps", resourceVersion="0", resourceVersionMatch="Exact")
-    refused.refused(422, "Invalid", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+    refused.expect_error(422, "Invalid", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
     refused = await api.list("configmaps", **{"continue": "abc"})
-    refused.refused(400, "BadRequest", "invalid continue token: continue key is not valid: ")
+    refused.expect_error(400, "BadRequest", "invalid continue token: continue key is not valid: ")
 
 
 async def case_versions_to_come_are_not_waited_for(api: Api) -> None:
     refused = await api.list("configmaps", resourceVersion="999999999")
-    refused.refused(504, "Timeout", "Timeout: Too large resource version: 999999999, current: ")
+    refused.expect_error(504, "Timeout", "Timeout: Too large resource version: 999999999, current: ")
     assert refused.causes() == [("", "ResourceVersionTooLarge")]
     assert refused.body["details"]["retryAfterSeconds"] == 1
 
 
 async def case_pages_show_one_moment(api: Api) -> None:
-    await _fill(api)
+    await _create_labeled(api)
     first = await api.list("configmaps", limit="2")
-    assert names(first) == ["a", "b"]
+    assert item_names(first) == ["a", "b"]
     assert first.metadata["remainingItemCount"] == 2
     await api.create("configmaps", config_map("c2"))
     await api.delete("configmaps", "d")
     second = await api.list("configmaps", limit="5", **{"continue": first.metadata["continue"]})
-    assert names(second) == ["c", "d"]
+    assert item_names(second) == ["c", "d"]
     assert "continue" not in second.metadata
-    assert second.version == first.version
+    assert second.resource_version == first.resource_version
 
 
 async def case_lists_at_a_version(api: Api) -> None:
-    await _fill(api)
-    then = (await api.list("configmaps")).version
+    await _create_labeled(api)
+    then = (await api.list("configmaps")).resource_version
     await api.delete("configmaps", "a")
     exact = await api.list("configmaps", resourceVersion=then, resourceVersionMatch="Exact")
-    assert names(exact) == ["a", "b", "c", "d"]
-    assert exact.version == then
+    assert item_names(exact) == ["a", "b", "c", "d"]
+    assert exact.resource_version == then
     # In this order: one that may be older can come from a cache that has not heard of the deletion yet.
     for query in ({}, {"resourceVersion": then, "resourceVersionMatch": "NotOlderThan"}):
-        assert names(await api.list("configmaps", **query)) == ["b", "c", "d"]
+        assert item_names(await api.list("configmaps", **query)) == ["b", "c", "d"]
 
 
 async def case_lists_across_namespaces(api: Api) -> None:
@@ -130,4 +130,4 @@ async def case_lists_across_namespaces(api: Api) -> None:
     reply = await api.call(
         "GET", "/apis/cases.steersman.dev/v1/widgets", None, {"labelSelector": f"run={api.namespace}"}
     )
-    assert names(reply) == ["a"]
+    assert item_names(reply) == ["a"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from apiserver_cases.api import Api, Json, config_map, widget
 
-ONE = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+PARTIAL_ACCEPT = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+PARTIAL_LIST_ACCEPT = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
 def _is_partial(obj: Json) -> bool:
@@ -18,8 +18,8 @@ def _is_partial(obj: Json) -> bool:
 
 async def case_one_object(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a", {"k": "v"}, labels={"l": "x"})), ("widgets", widget("a"))):
-        made = (await api.create(plural, body)).ok()
-        got = (await api.call("GET", api.path(plural, "a"), accept=ONE)).ok()
+        made = (await api.create(plural, body)).expect_success()
+        got = (await api.call("GET", api.path(plural, "a"), accept=PARTIAL_ACCEPT)).expect_success()
         assert _is_partial(got.body)
         assert got.metadata == made.metadata
 
@@ -27,19 +27,21 @@ async def case_one_object(api: Api) -> None:
 async def case_lists(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a", {"k": "v"})), ("widgets", widget("a"))):
         await api.create(plural, body)
-        got = (await api.call("GET", api.path(plural), None, {"limit": "1"}, accept=LIST)).ok()
+        got = (
+            await api.call("GET", api.path(plural), None, {"limit": "1"}, accept=PARTIAL_LIST_ACCEPT)
+        ).expect_success()
         assert (got.body["apiVersion"], got.body["kind"]) == ("meta.k8s.io/v1", "PartialObjectMetadataList")
-        assert int(got.version) > 0
+        assert int(got.resource_version) > 0
         assert all(_is_partial(i) for i in got.body["items"])
         assert got.body["items"][0]["metadata"]["name"] == "a"
 
 
 async def case_watches(api: Api) -> None:
-    since = (await api.list("widgets")).version
+    since = (await api.list("widgets")).resource_version
     await api.create("widgets", widget("a"))
     await api.merge("widgets", "a", {"spec": {"size": 2}})
     await api.delete("widgets", "a")
-    events = await api.events("widgets", 3, ONE, resourceVersion=since)
+    events = await api.events("widgets", 3, PARTIAL_ACCEPT, resourceVersion=since)
     assert [e["type"] for e in events] == ["ADDED", "MODIFIED", "DELETED"]
     assert all(_is_partial(e["object"]) for e in events)
     assert events[1]["object"]["metadata"]["generation"] == 2
@@ -50,7 +52,7 @@ async def case_the_bookmark_after_the_beginning(api: Api) -> None:
     events = await api.events(
         "widgets",
         2,
-        ONE,
+        PARTIAL_ACCEPT,
         sendInitialEvents="true",
         resourceVersionMatch="NotOlderThan",
         allowWatchBookmarks="true",
@@ -62,35 +64,41 @@ async def case_the_bookmark_after_the_beginning(api: Api) -> None:
 
 
 async def case_writes_are_answered_by_it(api: Api) -> None:
-    made = await api.call("POST", api.path("configmaps"), config_map("a", {"k": "v"}), accept=ONE)
-    assert _is_partial(made.ok().body)
+    made = await api.call("POST", api.path("configmaps"), config_map("a", {"k": "v"}), accept=PARTIAL_ACCEPT)
+    assert _is_partial(made.expect_success().body)
     patch = {"metadata": {"labels": {"l": "x"}, "finalizers": ["example.com/hold"]}}
     content_type = "application/merge-patch+json"
-    changed = await api.call("PATCH", api.path("configmaps", "a"), patch, None, content_type, ONE)
-    assert _is_partial(changed.ok().body)
+    changed = await api.call("PATCH", api.path("configmaps", "a"), patch, None, content_type, PARTIAL_ACCEPT)
+    assert _is_partial(changed.expect_success().body)
     assert (await api.get("configmaps", "a")).body["data"] == {"k": "v"}
-    held = (await api.call("DELETE", api.path("configmaps", "a"), accept=ONE)).ok()
+    held = (await api.call("DELETE", api.path("configmaps", "a"), accept=PARTIAL_ACCEPT)).expect_success()
     assert _is_partial(held.body)
     await api.merge("configmaps", "a", {"metadata": {"finalizers": None}})
     await api.create("configmaps", config_map("b"))
-    gone = (await api.call("DELETE", api.path("configmaps", "b"), accept=ONE)).ok()
+    gone = (await api.call("DELETE", api.path("configmaps", "b"), accept=PARTIAL_ACCEPT)).expect_success()
     assert gone.body["kind"] == "Status"
 
 
 async def case_a_collection_is_deleted(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"k": "v"}, labels={"l": "x"}))
-    gone = await api.call("DELETE", api.path("configmaps"), None, {"labelSelector": "l=x"}, accept=LIST)
-    assert gone.ok().body["kind"] == "PartialObjectMetadataList"
+    gone = await api.call(
+        "DELETE", api.path("configmaps"), None, {"labelSelector": "l=x"}, accept=PARTIAL_LIST_ACCEPT
+    )
+    assert gone.expect_success().body["kind"] == "PartialObjectMetadataList"
     assert [i["metadata"]["name"] for i in gone.body["items"]] == ["a"]
 
 
 async def case_refusals_stay_whole(api: Api) -> None:
-    (await api.call("GET", api.path("configmaps", "a"), accept=ONE)).refused(404, "NotFound", "not found")
+    (await api.call("GET", api.path("configmaps", "a"), accept=PARTIAL_ACCEPT)).expect_error(
+        404, "NotFound", "not found"
+    )
 
 
 async def case_the_other_form_is_not_to_be_had(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
-    (await api.call("GET", api.path("configmaps"), accept=ONE)).refused(406, "NotAcceptable")
-    (await api.call("GET", api.path("configmaps", "a"), accept=LIST)).refused(406, "NotAcceptable")
-    several = await api.call("GET", api.path("configmaps"), accept=f"{ONE},application/json")
-    several.refused(406, "NotAcceptable")
+    (await api.call("GET", api.path("configmaps"), accept=PARTIAL_ACCEPT)).expect_error(406, "NotAcceptable")
+    (await api.call("GET", api.path("configmaps", "a"), accept=PARTIAL_LIST_ACCEPT)).expect_error(
+        406, "NotAcceptable"
+    )
+    several = await api.call("GET", api.path("configmaps"), accept=f"{PARTIAL_ACCEPT},application/json")
+    several.expect_error(406, "NotAcceptable")

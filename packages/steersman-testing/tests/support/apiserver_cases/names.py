@@ -18,19 +18,19 @@ def _role(name: str, **metadata: str) -> Json:
 
 async def case_generated_names_are_cut_to_fit(api: Api) -> None:
     body = config_map("", generateName="a" * 70)
-    made = (await api.create("configmaps", body)).ok()
+    made = (await api.create("configmaps", body)).expect_success()
     assert re.fullmatch(r"a{58}[bcdfghjklmnpqrstvwxz2456789]{5}", made.metadata["name"])
     assert made.metadata["generateName"] == "a" * 70
 
 
 async def case_a_given_name_wins_over_a_generated_one(api: Api) -> None:
-    made = (await api.create("configmaps", config_map("given", generateName="other-"))).ok()
+    made = (await api.create("configmaps", config_map("given", generateName="other-"))).expect_success()
     assert (made.metadata["name"], made.metadata["generateName"]) == ("given", "other-")
 
 
 async def case_the_prefix_of_a_generated_name_is_checked(api: Api) -> None:
     refused = await api.create("configmaps", config_map("", generateName="Not_Allowed-"))
-    refused.refused(422, "Invalid", 'metadata.generateName: Invalid value: "Not_Allowed-": a lowercase RFC 1123')
+    refused.expect_error(422, "Invalid", 'metadata.generateName: Invalid value: "Not_Allowed-": a lowercase RFC 1123')
     assert [f for f, _ in refused.causes()] == ["metadata.generateName", "metadata.name"]
 
 
@@ -38,119 +38,119 @@ async def case_names_of_namespaces_are_labels(api: Api) -> None:
     for name in ("a.b", "A", "-a", "x" * 64):
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         refused = await api.call("POST", "/api/v1/namespaces", body)
-        refused.refused(422, "Invalid", f'metadata.name: Invalid value: "{name}": ')
+        refused.expect_error(422, "Invalid", f'metadata.name: Invalid value: "{name}": ')
 
 
 async def case_names_of_services_are_labels(api: Api) -> None:
     for name in ("a.b", "A", "x" * 64):
         body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}}
         refused = await api.create("services", body)
-        refused.refused(422, "Invalid", f'metadata.name: Invalid value: "{name}": ')
+        refused.expect_error(422, "Invalid", f'metadata.name: Invalid value: "{name}": ')
 
 
 async def case_names_of_roles_are_parts_of_a_path(api: Api) -> None:
-    (await api.create("roles", _role("Reader: all"))).ok()
+    (await api.create("roles", _role("Reader: all"))).expect_success()
     for name, text in (("a/b", "may not contain '/'"), ("a%b", "may not contain '%'"), ("..", "may not be '..'")):
         refused = await api.create("roles", _role(name))
-        refused.refused(422, "Invalid", f'metadata.name: Invalid value: "{name}": {text}')
+        refused.expect_error(422, "Invalid", f'metadata.name: Invalid value: "{name}": {text}')
 
 
 async def case_names_have_253_characters_at_most(api: Api) -> None:
-    (await api.create("configmaps", config_map("x" * 253))).ok()
+    (await api.create("configmaps", config_map("x" * 253))).expect_success()
     refused = await api.create("configmaps", config_map("x" * 254))
-    refused.refused(422, "Invalid", "must be no more than 253")
+    refused.expect_error(422, "Invalid", "must be no more than 253")
 
 
 async def case_names_of_custom_resources_are_checked(api: Api) -> None:
-    (await api.create("widgets", widget("a.b-c"))).ok()
+    (await api.create("widgets", widget("a.b-c"))).expect_success()
     refused = await api.create("widgets", widget("a_b"))
-    refused.refused(422, "Invalid", 'metadata.name: Invalid value: "a_b": a lowercase RFC 1123 subdomain')
+    refused.expect_error(422, "Invalid", 'metadata.name: Invalid value: "a_b": a lowercase RFC 1123 subdomain')
 
 
 async def case_a_name_is_free_in_each_namespace(api: Api) -> None:
-    made = (await api.create("configmaps", config_map("a"))).ok()
+    made = (await api.create("configmaps", config_map("a"))).expect_success()
     other = f"{api.namespace}-b"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}}
-    (await api.call("POST", "/api/v1/namespaces", body)).ok()
-    again = (await api.call("POST", f"/api/v1/namespaces/{other}/configmaps", config_map("a"))).ok()
+    (await api.call("POST", "/api/v1/namespaces", body)).expect_success()
+    again = (await api.call("POST", f"/api/v1/namespaces/{other}/configmaps", config_map("a"))).expect_success()
     assert again.metadata["uid"] != made.metadata["uid"]
 
 
 async def case_keys_of_labels_have_a_prefix_and_a_name(api: Api) -> None:
-    (await api.create("configmaps", config_map("a", labels={"example.com/Tier_1.x": "Web.1_a"}))).ok()
+    (await api.create("configmaps", config_map("a", labels={"example.com/Tier_1.x": "Web.1_a"}))).expect_success()
     for key in ("Example.com/a", "example.com/", "/a", "-a", "a-", "x" * 64, "a b"):
         refused = await api.create("configmaps", config_map("b", labels={key: ""}))
-        refused.refused(422, "Invalid", f'metadata.labels: Invalid value: "{key}": ')
+        refused.expect_error(422, "Invalid", f'metadata.labels: Invalid value: "{key}": ')
 
 
 async def case_keys_of_annotations_are_checked_and_values_are_free(api: Api) -> None:
     value = "any text,\nüñí\u2026 {}"
-    made = (await api.create("configmaps", config_map("a", annotations={"Example.com/a": value}))).ok()
+    made = (await api.create("configmaps", config_map("a", annotations={"Example.com/a": value}))).expect_success()
     assert made.metadata["annotations"] == {"Example.com/a": value}
     refused = await api.create("configmaps", config_map("b", annotations={"a b": ""}))
-    refused.refused(422, "Invalid", 'metadata.annotations: Invalid value: "a b": ')
+    refused.expect_error(422, "Invalid", 'metadata.annotations: Invalid value: "a b": ')
 
 
 async def case_annotations_have_256_kib_at_most(api: Api) -> None:
-    (await api.create("configmaps", config_map("a", annotations={"k": "x" * (256 * 1024 - 1)}))).ok()
+    (await api.create("configmaps", config_map("a", annotations={"k": "x" * (256 * 1024 - 1)}))).expect_success()
     refused = await api.create("configmaps", config_map("b", annotations={"k": "x" * 256 * 1024}))
-    refused.refused(422, "Invalid", "metadata.annotations: Too long: may not be more than 262144 bytes")
+    refused.expect_error(422, "Invalid", "metadata.annotations: Too long: may not be more than 262144 bytes")
 
 
 async def case_owner_references_are_complete(api: Api) -> None:
     whole = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"}
-    (await api.create("configmaps", config_map("a", ownerReferences=[whole]))).ok()
+    (await api.create("configmaps", config_map("a", ownerReferences=[whole]))).expect_success()
     for field, text in (("apiVersion", "version must not be empty"), ("kind", "must not be empty")):
         owner = {**whole, field: ""}
         refused = await api.create("configmaps", config_map("b", ownerReferences=[owner]))
-        refused.refused(422, "Invalid", f'metadata.ownerReferences.{field}: Invalid value: "": {text}')
+        refused.expect_error(422, "Invalid", f'metadata.ownerReferences.{field}: Invalid value: "": {text}')
 
 
 async def case_events_own_nothing(api: Api) -> None:
     owner = {"apiVersion": "v1", "kind": "Event", "name": "o", "uid": "u"}
     refused = await api.create("configmaps", config_map("a", ownerReferences=[owner]))
-    refused.refused(422, "Invalid", "is disallowed from being an owner")
+    refused.expect_error(422, "Invalid", "is disallowed from being an owner")
 
 
 async def case_an_owner_is_named_once(api: Api) -> None:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"}
-    made = (await api.create("configmaps", config_map("a", ownerReferences=[owner, owner]))).ok()
+    made = (await api.create("configmaps", config_map("a", ownerReferences=[owner, owner]))).expect_success()
     assert made.metadata["ownerReferences"] == [owner]
 
 
 async def case_empty_metadata_is_left_out(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a")), ("widgets", widget("a"))):
         body["metadata"] |= {"labels": {}, "annotations": {}, "finalizers": [], "ownerReferences": []}
-        made = (await api.create(plural, body)).ok()
+        made = (await api.create(plural, body)).expect_success()
         assert not {"labels", "annotations", "finalizers", "ownerReferences"} & set(made.metadata)
 
 
 async def case_null_metadata_is_left_out(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a")), ("widgets", widget("a"))):
         body["metadata"] |= {"labels": None, "annotations": None, "finalizers": None, "creationTimestamp": None}
-        made = (await api.create(plural, body)).ok()
+        made = (await api.create(plural, body)).expect_success()
         assert not {"labels", "annotations", "finalizers"} & set(made.metadata)
         assert made.metadata["creationTimestamp"]
 
 
 async def case_unknown_metadata_is_dropped(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a", odd=1)), ("widgets", widget("a", odd=1))):
-        assert "odd" not in (await api.create(plural, body)).ok().metadata
+        assert "odd" not in (await api.create(plural, body)).expect_success().metadata
 
 
 async def case_a_deletion_cannot_be_asked_for_by_a_write(api: Api) -> None:
     body = widget("a", deletionTimestamp="2001-01-01T00:00:00Z", deletionGracePeriodSeconds=5)
-    made = (await api.create("widgets", body)).ok()
+    made = (await api.create("widgets", body)).expect_success()
     assert not {"deletionTimestamp", "deletionGracePeriodSeconds"} & set(made.metadata)
     refused = await api.merge("widgets", "a", {"metadata": {"deletionTimestamp": "2001-01-01T00:00:00Z"}})
     text = 'metadata.deletionTimestamp: Invalid value: "2001-01-01T00:00:00Z": field is immutable'
-    refused.refused(422, "Invalid", text)
+    refused.expect_error(422, "Invalid", text)
 
 
 async def case_what_identifies_an_object_outlives_updates(api: Api) -> None:
-    made = (await api.create("widgets", widget("a"))).ok()
+    made = (await api.create("widgets", widget("a"))).expect_success()
     patch = {"metadata": {"creationTimestamp": "2001-01-01T00:00:00Z", "generation": 7, "selfLink": "x"}}
-    changed = (await api.merge("widgets", "a", patch)).ok()
+    changed = (await api.merge("widgets", "a", patch)).expect_success()
     for name in ("uid", "creationTimestamp", "generation", "name", "namespace"):
         assert changed.metadata[name] == made.metadata[name]
     assert "selfLink" not in changed.metadata
@@ -158,19 +158,19 @@ async def case_what_identifies_an_object_outlives_updates(api: Api) -> None:
 
 async def case_objects_without_namespaces_drop_one(api: Api) -> None:
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{api.namespace}-c", "namespace": "x"}}
-    made = (await api.call("POST", "/api/v1/namespaces", body)).ok()
+    made = (await api.call("POST", "/api/v1/namespaces", body)).expect_success()
     assert "namespace" not in made.metadata
 
 
 async def case_the_namespace_of_a_body_may_be_left_out(api: Api) -> None:
-    assert (await api.create("widgets", widget("a"))).ok().metadata["namespace"] == api.namespace
+    assert (await api.create("widgets", widget("a"))).expect_success().metadata["namespace"] == api.namespace
     made = await api.create("widgets", widget("b", namespace=api.namespace))
-    assert made.ok().metadata["namespace"] == api.namespace
+    assert made.expect_success().metadata["namespace"] == api.namespace
 
 
 async def case_labels_and_annotations_change_without_a_generation(api: Api) -> None:
     await api.create("widgets", widget("a", labels={"a": "1"}))
     patch = {"metadata": {"labels": {"a": None, "b": "2"}, "annotations": {"c": "3"}}}
-    changed = (await api.merge("widgets", "a", patch)).ok()
+    changed = (await api.merge("widgets", "a", patch)).expect_success()
     assert (changed.metadata["labels"], changed.metadata["annotations"]) == ({"b": "2"}, {"c": "3"})
     assert changed.metadata["generation"] == 1

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from apiserver_cases.api import Api, Json, Reply, config_map
+from apiserver_cases.api import Api, ApiResponse, Json, config_map
 
 
 def _namespace(name: str, **fields: Json) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}, **fields}
 
 
-async def _create(api: Api, name: str, **fields: Json) -> Reply:
-    return (await api.call("POST", "/api/v1/namespaces", _namespace(name, **fields))).ok()
+async def _create(api: Api, name: str, **fields: Json) -> ApiResponse:
+    return (await api.call("POST", "/api/v1/namespaces", _namespace(name, **fields))).expect_success()
 
 
 async def case_a_namespace_is_completed(api: Api) -> None:
@@ -24,17 +24,17 @@ async def case_a_namespace_is_completed(api: Api) -> None:
 async def case_the_label_of_its_name_stays(api: Api) -> None:
     path = f"/api/v1/namespaces/{api.namespace}"
     patch: Json = {"metadata": {"labels": {"kubernetes.io/metadata.name": None, "a": "b"}}}
-    changed = (await api.call("PATCH", path, patch, None, "application/merge-patch+json")).ok()
+    changed = (await api.call("PATCH", path, patch, None, "application/merge-patch+json")).expect_success()
     assert changed.metadata["labels"] == {"a": "b", "kubernetes.io/metadata.name": api.namespace}
 
 
 async def case_a_namespace_in_deletion_is_terminating(api: Api) -> None:
     path = f"/api/v1/namespaces/{api.namespace}"
-    marked = (await api.call("DELETE", path)).ok()
+    marked = (await api.call("DELETE", path)).expect_success()
     assert marked.body["kind"] == "Namespace"
     assert marked.body["status"]["phase"] == "Terminating"
     assert marked.metadata["deletionTimestamp"]
-    found = (await api.call("GET", path)).ok()
+    found = (await api.call("GET", path)).expect_success()
     assert found.body["spec"] == {"finalizers": ["kubernetes"]}
     assert found.body["status"]["phase"] == "Terminating"
 
@@ -44,41 +44,41 @@ async def case_finalizers_of_the_spec_go_by_finalize(api: Api) -> None:
     await _create(api, name)
     path = f"/api/v1/namespaces/{name}"
     patch: Json = {"spec": {"finalizers": []}}
-    changed = (await api.call("PATCH", path, patch, None, "application/merge-patch+json")).ok()
+    changed = (await api.call("PATCH", path, patch, None, "application/merge-patch+json")).expect_success()
     assert changed.body["spec"] == {"finalizers": ["kubernetes"]}
-    (await api.call("DELETE", path)).ok()
-    (await api.call("PUT", f"{path}/finalize", _namespace(name, spec={"finalizers": []}))).ok()
-    (await api.call("GET", path)).refused(404, "NotFound", f'namespaces "{name}" not found')
+    (await api.call("DELETE", path)).expect_success()
+    (await api.call("PUT", f"{path}/finalize", _namespace(name, spec={"finalizers": []}))).expect_success()
+    (await api.call("GET", path)).expect_error(404, "NotFound", f'namespaces "{name}" not found')
 
 
 async def case_finalize_needs_a_namespace(api: Api) -> None:
     body = _namespace("nowhere-to-be-found", spec={"finalizers": []})
     refused = await api.call("PUT", "/api/v1/namespaces/nowhere-to-be-found/finalize", body)
-    refused.refused(404, "NotFound", 'namespaces "nowhere-to-be-found" not found')
+    refused.expect_error(404, "NotFound", 'namespaces "nowhere-to-be-found" not found')
 
 
 async def case_a_namespace_is_deleted_once(api: Api) -> None:
     path = f"/api/v1/namespaces/{api.namespace}"
-    first = (await api.call("DELETE", path)).ok()
-    again = (await api.call("DELETE", path)).ok()
+    first = (await api.call("DELETE", path)).expect_success()
+    again = (await api.call("DELETE", path)).expect_success()
     assert again.metadata["deletionTimestamp"] == first.metadata["deletionTimestamp"]
 
 
 async def case_objects_in_a_terminating_namespace_can_still_change(api: Api) -> None:
-    (await api.create("configmaps", config_map("a", {"k": "v"}, finalizers=["example.com/hold"]))).ok()
-    (await api.call("DELETE", f"/api/v1/namespaces/{api.namespace}")).ok()
+    (await api.create("configmaps", config_map("a", {"k": "v"}, finalizers=["example.com/hold"]))).expect_success()
+    (await api.call("DELETE", f"/api/v1/namespaces/{api.namespace}")).expect_success()
     changed = await api.merge("configmaps", "a", {"data": {"k": "w"}})
-    assert changed.ok().body["data"] == {"k": "w"}
-    (await api.apply("configmaps", config_map("b"))).refused(403, "Forbidden", "because it is being terminated")
-    (await api.merge("configmaps", "a", {"metadata": {"finalizers": None}})).ok()
+    assert changed.expect_success().body["data"] == {"k": "w"}
+    (await api.apply("configmaps", config_map("b"))).expect_error(403, "Forbidden", "because it is being terminated")
+    (await api.merge("configmaps", "a", {"metadata": {"finalizers": None}})).expect_success()
 
 
 async def case_namespaces_are_selected_by_phase(api: Api) -> None:
     query = {"fieldSelector": f"status.phase=Active,metadata.name={api.namespace}"}
-    found = (await api.call("GET", "/api/v1/namespaces", None, query)).ok()
+    found = (await api.call("GET", "/api/v1/namespaces", None, query)).expect_success()
     assert [i["metadata"]["name"] for i in found.body["items"]] == [api.namespace]
     query = {"fieldSelector": f"status.phase=Terminating,metadata.name={api.namespace}"}
-    assert (await api.call("GET", "/api/v1/namespaces", None, query)).ok().body["items"] == []
+    assert (await api.call("GET", "/api/v1/namespaces", None, query)).expect_success().body["items"] == []
 
 
 async def case_a_namespaces_status_is_written_apart(api: Api) -> None:
@@ -86,16 +86,18 @@ async def case_a_namespaces_status_is_written_apart(api: Api) -> None:
     condition = {"type": "Odd", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}
     patch: Json = {"status": {"conditions": [condition]}}
     content_type = "application/merge-patch+json"
-    changed = (await api.call("PATCH", f"{path}/status", patch, None, content_type)).ok()
+    changed = (await api.call("PATCH", f"{path}/status", patch, None, content_type)).expect_success()
     assert changed.body["status"]["conditions"][0]["type"] == "Odd"
     assert changed.body["status"]["phase"] == "Active"
 
 
 async def case_namespaces_are_not_deleted_together(api: Api) -> None:
     refused = await api.call("DELETE", "/api/v1/namespaces")
-    refused.refused(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    refused.expect_error(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
 async def case_the_first_namespaces_are_there(api: Api) -> None:
-    names = {i["metadata"]["name"] for i in (await api.call("GET", "/api/v1/namespaces")).ok().body["items"]}
+    names = {
+        i["metadata"]["name"] for i in (await api.call("GET", "/api/v1/namespaces")).expect_success().body["items"]
+    }
     assert {"default", "kube-node-lease", "kube-public", "kube-system"} <= names

@@ -30,8 +30,8 @@ def _budget(**spec: Any) -> Json:
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "a"}, "spec": whole}
 
 
-async def _refused(api: Api, plural: str, body: Json, text: str) -> None:
-    (await api.create(plural, body)).refused(422, "Invalid", text)
+async def _expect_invalid(api: Api, plural: str, body: Json, text: str) -> None:
+    (await api.create(plural, body)).expect_error(422, "Invalid", text)
 
 
 async def case_ports_of_a_service_are_checked(api: Api) -> None:
@@ -43,58 +43,58 @@ async def case_ports_of_a_service_are_checked(api: Api) -> None:
         ([{"port": 80, "protocol": "X"}], 'spec.ports[0].protocol: Unsupported value: "X": supported values: '),
         ([{"port": 80, "name": "a"}, {"port": 81, "name": "a"}], 'spec.ports[1].name: Duplicate value: "a"'),
     ):
-        await _refused(api, "services", _service(ports=ports), text)
+        await _expect_invalid(api, "services", _service(ports=ports), text)
 
 
 async def case_a_services_address_stays(api: Api) -> None:
-    made = (await api.create("services", _service())).ok()
+    made = (await api.create("services", _service())).expect_success()
     refused = await api.merge("services", "a", {"spec": {"clusterIP": "10.0.0.77", "clusterIPs": ["10.0.0.77"]}})
-    refused.refused(422, "Invalid", "spec.clusterIPs[0]: Invalid value: ")
+    refused.expect_error(422, "Invalid", "spec.clusterIPs[0]: Invalid value: ")
     assert "may not change once set" in refused.message
     kept = await api.merge("services", "a", {"spec": {"ports": [{"port": 81}]}})
-    assert kept.ok().body["spec"]["clusterIP"] == made.body["spec"]["clusterIP"]
+    assert kept.expect_success().body["spec"]["clusterIP"] == made.body["spec"]["clusterIP"]
 
 
 async def case_an_external_name_has_no_address(api: Api) -> None:
     spec: Json = {"type": "ExternalName", "externalName": "example.com", "ports": None}
-    made = (await api.create("services", _service(**spec))).ok()
+    made = (await api.create("services", _service(**spec))).expect_success()
     assert made.body["spec"] == {"type": "ExternalName", "externalName": "example.com", "sessionAffinity": "None"}
 
 
 async def case_node_ports_are_allocated(api: Api) -> None:
-    made = (await api.create("services", _service(type="NodePort"))).ok()
+    made = (await api.create("services", _service(type="NodePort"))).expect_success()
     spec: Json = made.body["spec"]
     assert 30000 <= spec["ports"][0]["nodePort"] <= 32767
     assert spec["externalTrafficPolicy"] == "Cluster"
-    await _refused(api, "services", _service("b", type="Odd"), 'spec.type: Unsupported value: "Odd"')
+    await _expect_invalid(api, "services", _service("b", type="Odd"), 'spec.type: Unsupported value: "Odd"')
 
 
 async def case_a_load_balancer_has_node_ports(api: Api) -> None:
-    spec: Json = (await api.create("services", _service(type="LoadBalancer"))).ok().body["spec"]
+    spec: Json = (await api.create("services", _service(type="LoadBalancer"))).expect_success().body["spec"]
     assert spec["allocateLoadBalancerNodePorts"] is True
     assert 30000 <= spec["ports"][0]["nodePort"] <= 32767
 
 
 async def case_claims_are_checked(api: Api) -> None:
-    await _refused(api, "persistentvolumeclaims", _claim(accessModes=[]), "spec.accessModes: Required value")
+    await _expect_invalid(api, "persistentvolumeclaims", _claim(accessModes=[]), "spec.accessModes: Required value")
     text = 'spec.accessModes: Unsupported value: "Odd": supported values: '
-    await _refused(api, "persistentvolumeclaims", _claim(accessModes=["Odd"]), text)
+    await _expect_invalid(api, "persistentvolumeclaims", _claim(accessModes=["Odd"]), text)
     text = "spec.resources[storage]: Required value"
-    await _refused(api, "persistentvolumeclaims", _claim(resources={}), text)
+    await _expect_invalid(api, "persistentvolumeclaims", _claim(resources={}), text)
 
 
 async def case_a_claims_request_changes_only_once_bound(api: Api) -> None:
-    (await api.create("persistentvolumeclaims", _claim())).ok()
+    (await api.create("persistentvolumeclaims", _claim())).expect_success()
     patch = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
     refused = await api.merge("persistentvolumeclaims", "a", patch)
     text = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-    refused.refused(422, "Invalid", f"spec: Forbidden: {text}")
+    refused.expect_error(422, "Invalid", f"spec: Forbidden: {text}")
 
 
 async def case_secrets_have_a_type_that_stays(api: Api) -> None:
-    (await api.create("secrets", _secret())).ok()
+    (await api.create("secrets", _secret())).expect_success()
     refused = await api.merge("secrets", "a", {"type": "example.com/other"})
-    refused.refused(422, "Invalid", 'type: Invalid value: "example.com/other": field is immutable')
+    refused.expect_error(422, "Invalid", 'type: Invalid value: "example.com/other": field is immutable')
 
 
 async def case_secrets_of_known_types_have_keys(api: Api) -> None:
@@ -105,61 +105,63 @@ async def case_secrets_of_known_types_have_keys(api: Api) -> None:
         ("kubernetes.io/dockerconfigjson", "data[.dockerconfigjson]: Required value"),
         ("kubernetes.io/service-account-token", "metadata.annotations[kubernetes.io/service-account.name]: Required"),
     ):
-        await _refused(api, "secrets", _secret(type=kind), text)
+        await _expect_invalid(api, "secrets", _secret(type=kind), text)
 
 
 async def case_text_of_a_secret_wins_over_data(api: Api) -> None:
     body = _secret(data={"a": "eA==", "b": "eQ=="}, stringData={"a": "z"})
-    assert (await api.create("secrets", body)).ok().body["data"] == {"a": "eg==", "b": "eQ=="}
+    assert (await api.create("secrets", body)).expect_success().body["data"] == {"a": "eg==", "b": "eQ=="}
 
 
 async def case_immutable_secrets_stay_so(api: Api) -> None:
-    (await api.create("secrets", _secret(data={"a": "eA=="}, immutable=True))).ok()
+    (await api.create("secrets", _secret(data={"a": "eA=="}, immutable=True))).expect_success()
     for patch, text in (
         ({"data": {"a": "eQ=="}}, "data: Forbidden: field is immutable when `immutable` is set"),
         ({"immutable": False}, "immutable: Forbidden: field is immutable when `immutable` is set"),
     ):
-        (await api.merge("secrets", "a", patch)).refused(422, "Invalid", text)
-    (await api.merge("secrets", "a", {"metadata": {"labels": {"a": "b"}}})).ok()
+        (await api.merge("secrets", "a", patch)).expect_error(422, "Invalid", text)
+    (await api.merge("secrets", "a", {"metadata": {"labels": {"a": "b"}}})).expect_success()
 
 
 async def case_data_of_a_config_map_is_text_or_binary(api: Api) -> None:
     body = {**config_map("a", {"t": "x"}), "binaryData": {"b": "eA=="}}
-    assert (await api.create("configmaps", body)).ok().body["binaryData"] == {"b": "eA=="}
+    assert (await api.create("configmaps", body)).expect_success().body["binaryData"] == {"b": "eA=="}
     body = {**config_map("b", {"k": "x"}), "binaryData": {"k": "eA=="}}
-    (await api.create("configmaps", body)).refused(422, "Invalid", "duplicate of key present in")
+    (await api.create("configmaps", body)).expect_error(422, "Invalid", "duplicate of key present in")
 
 
 async def case_leases_are_checked(api: Api) -> None:
-    (await api.create("leases", _lease(holderIdentity="x", leaseDurationSeconds=15, leaseTransitions=0))).ok()
+    (
+        await api.create("leases", _lease(holderIdentity="x", leaseDurationSeconds=15, leaseTransitions=0))
+    ).expect_success()
     for spec, text in (
         ({"leaseDurationSeconds": 0}, "spec.leaseDurationSeconds: Invalid value: 0: must be greater than 0"),
         ({"leaseTransitions": -1}, "spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0"),
     ):
-        (await api.create("leases", {**_lease(**spec), "metadata": {"name": "b"}})).refused(422, "Invalid", text)
+        (await api.create("leases", {**_lease(**spec), "metadata": {"name": "b"}})).expect_error(422, "Invalid", text)
 
 
 async def case_a_lease_is_taken_by_its_version(api: Api) -> None:
-    made = (await api.create("leases", _lease(holderIdentity="one"))).ok()
+    made = (await api.create("leases", _lease(holderIdentity="one"))).expect_success()
     first, second = ({**made.body, "spec": {"holderIdentity": holder}} for holder in ("two", "three"))
-    (await api.put("leases", first)).ok()
-    (await api.put("leases", second)).refused(409, "Conflict", "the object has been modified")
+    (await api.put("leases", first)).expect_success()
+    (await api.put("leases", second)).expect_error(409, "Conflict", "the object has been modified")
     assert (await api.get("leases", "a")).body["spec"]["holderIdentity"] == "two"
 
 
 async def case_leases_have_no_generation(api: Api) -> None:
-    made = (await api.create("leases", _lease(holderIdentity="one"))).ok()
+    made = (await api.create("leases", _lease(holderIdentity="one"))).expect_success()
     assert "generation" not in made.metadata
 
 
 def _event(api: Api, **fields: Any) -> Json:
-    about = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "namespace": api.namespace}
+    involved_object = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "namespace": api.namespace}
     times = dict.fromkeys(("firstTimestamp", "lastTimestamp"), "2020-01-01T00:00:00Z")
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": "a"},
-        "involvedObject": about,
+        "involvedObject": involved_object,
         "reason": "Made",
         "message": "text",
         "type": "Normal",
@@ -169,25 +171,25 @@ def _event(api: Api, **fields: Any) -> Json:
 
 
 async def case_events_are_kept(api: Api) -> None:
-    made = (await api.create("events", _event(api, count=1, source={"component": "x"}))).ok()
+    made = (await api.create("events", _event(api, count=1, source={"component": "x"}))).expect_success()
     assert (made.body["reason"], made.body["count"], made.body["source"]) == ("Made", 1, {"component": "x"})
     counted = await api.merge("events", "a", {"count": 2})
-    assert counted.ok().body["count"] == 2
+    assert counted.expect_success().body["count"] == 2
 
 
 async def case_events_are_about_something_in_their_namespace(api: Api) -> None:
     refused = await api.create("events", _event(api, involvedObject={"kind": "ConfigMap", "namespace": "other"}))
-    refused.refused(422, "Invalid", "involvedObject.namespace: Invalid value: ")
+    refused.expect_error(422, "Invalid", "involvedObject.namespace: Invalid value: ")
 
 
 async def case_events_are_selected_by_what_they_are_about(api: Api) -> None:
-    (await api.create("events", _event(api))).ok()
+    (await api.create("events", _event(api))).expect_success()
     for selector, count in (
         ("involvedObject.name=c", 1),
         ("involvedObject.name=d", 0),
         ("reason=Made,type=Normal", 1),
     ):
-        assert len((await api.list("events", fieldSelector=selector)).ok().body["items"]) == count
+        assert len((await api.list("events", fieldSelector=selector)).expect_success().body["items"]) == count
 
 
 async def case_events_are_selected_by_their_source(api: Api) -> None:
@@ -196,13 +198,13 @@ async def case_events_are_selected_by_their_source(api: Api) -> None:
         ("b", {"reportingComponent": "x", "reportingInstance": "z"}),
         ("c", {"source": {"host": "x"}}),
     ):
-        (await api.create("events", {**_event(api), **told, "metadata": {"name": name}})).ok()
+        (await api.create("events", {**_event(api), **told, "metadata": {"name": name}})).expect_success()
     for selector, names in (("source=x", ["a", "b"]), ("source!=x", ["c"]), ("source=,reason=Made", ["c"])):
-        found = (await api.list("events", fieldSelector=selector)).ok().body["items"]
+        found = (await api.list("events", fieldSelector=selector)).expect_success().body["items"]
         assert [e["metadata"]["name"] for e in found] == names
     newer = f"/apis/events.k8s.io/v1/namespaces/{api.namespace}/events"
     refused = await api.call("GET", newer, None, {"fieldSelector": "source=x"})
-    refused.refused(400, "BadRequest", "field label not supported: source")
+    refused.expect_error(400, "BadRequest", "field label not supported: source")
 
 
 async def case_events_of_the_newer_group_are_checked(api: Api) -> None:
@@ -220,17 +222,17 @@ async def case_events_of_the_newer_group_are_checked(api: Api) -> None:
         "note": "text",
         "regarding": {"kind": "ConfigMap", "name": "c", "namespace": api.namespace},
     }
-    made = (await api.call("POST", path, body, {"dryRun": "All"})).ok()
+    made = (await api.call("POST", path, body, {"dryRun": "All"})).expect_success()
     assert (made.body["note"], made.body["eventTime"]) == ("text", "2020-01-01T00:00:00.000001Z")
     for field in ("reportingController", "reportingInstance", "action", "reason"):
         refused = await api.call("POST", path, {**body, field: ""}, {"dryRun": "All"})
-        assert refused.refused(422, "Invalid").message.startswith('Event "a" is invalid: ')
+        assert refused.expect_error(422, "Invalid").message.startswith('Event "a" is invalid: ')
 
 
 async def case_events_of_both_groups_are_the_same(api: Api) -> None:
-    (await api.create("events", _event(api))).ok()
+    (await api.create("events", _event(api))).expect_success()
     path = f"/apis/events.k8s.io/v1/namespaces/{api.namespace}/events/a"
-    other = (await api.call("GET", path)).ok().body
+    other = (await api.call("GET", path)).expect_success().body
     assert (other["apiVersion"], other["note"]) == ("events.k8s.io/v1", "text")
     assert other["regarding"]["name"] == "c"
 
@@ -261,14 +263,14 @@ async def case_rules_of_roles_are_checked(api: Api) -> None:
         ({"resources": ["pods"], "verbs": ["get"]}, "rules[0].apiGroups: Required value: resource rules must supply"),
         ({"nonResourceURLs": ["/x"], "verbs": ["get"]}, "rules[0].nonResourceURLs: Invalid value: "),
     ):
-        await _refused(api, "roles", _role(rule), text)
+        await _expect_invalid(api, "roles", _role(rule), text)
 
 
 async def case_a_binding_keeps_its_role(api: Api) -> None:
-    made = (await api.create("rolebindings", _binding("one"))).ok()
+    made = (await api.create("rolebindings", _binding("one"))).expect_success()
     assert made.body["subjects"] == [{"kind": "ServiceAccount", "name": "s"}]
     refused = await api.merge("rolebindings", "a", {"roleRef": {"name": "two"}})
-    refused.refused(422, "Invalid", "roleRef: Invalid value: ")
+    refused.expect_error(422, "Invalid", "roleRef: Invalid value: ")
     assert refused.message.endswith("cannot change roleRef")
 
 
@@ -276,14 +278,14 @@ async def case_bindings_are_checked(api: Api) -> None:
     body = _binding("one")
     body["subjects"] = [{"kind": "Odd", "name": "s"}]
     text = 'subjects[0].kind: Unsupported value: "Odd": supported values: "ServiceAccount", "User", "Group"'
-    await _refused(api, "rolebindings", body, text)
-    await _refused(api, "rolebindings", _binding(""), "roleRef.name: Required value")
+    await _expect_invalid(api, "rolebindings", body, text)
+    await _expect_invalid(api, "rolebindings", _binding(""), "roleRef.name: Required value")
 
 
 async def case_budgets_say_one_of_two(api: Api) -> None:
     text = "Invalid value: {"
-    await _refused(api, "poddisruptionbudgets", _budget(minAvailable=1, maxUnavailable=1), text)
-    made = (await api.create("poddisruptionbudgets", _budget(maxUnavailable="25%"))).ok()
+    await _expect_invalid(api, "poddisruptionbudgets", _budget(minAvailable=1, maxUnavailable=1), text)
+    made = (await api.create("poddisruptionbudgets", _budget(maxUnavailable="25%"))).expect_success()
     assert made.body["spec"]["maxUnavailable"] == "25%"
     assert made.body["status"] == {
         "disruptionsAllowed": 0,
@@ -295,9 +297,9 @@ async def case_budgets_say_one_of_two(api: Api) -> None:
 
 async def case_budgets_are_numbers_or_shares(api: Api) -> None:
     text = 'spec.minAvailable: Invalid value: "few": a valid percent string must be a numeric string followed by'
-    await _refused(api, "poddisruptionbudgets", _budget(minAvailable="few"), text)
+    await _expect_invalid(api, "poddisruptionbudgets", _budget(minAvailable="few"), text)
     text = "spec.minAvailable: Invalid value: -1: must be greater than or equal to 0"
-    await _refused(api, "poddisruptionbudgets", _budget(minAvailable=-1), text)
+    await _expect_invalid(api, "poddisruptionbudgets", _budget(minAvailable=-1), text)
 
 
 async def case_defaults_of_a_network_policy(api: Api) -> None:
@@ -307,7 +309,7 @@ async def case_defaults_of_a_network_policy(api: Api) -> None:
         "metadata": {"name": "a"},
         "spec": {"podSelector": {}, "egress": [{"ports": [{"port": 53}]}]},
     }
-    made = (await api.create("networkpolicies", body)).ok()
+    made = (await api.create("networkpolicies", body)).expect_success()
     assert made.body["spec"]["policyTypes"] == ["Ingress", "Egress"]
     assert made.body["spec"]["egress"] == [{"ports": [{"port": 53, "protocol": "TCP"}]}]
 
@@ -320,9 +322,9 @@ async def case_paths_of_an_ingress_have_a_type(api: Api) -> None:
         "metadata": {"name": "a"},
         "spec": {"rules": [{"http": {"paths": [{"path": "/", "backend": backend}]}}]},
     }
-    await _refused(api, "ingresses", body, "spec.rules[0].http.paths[0].pathType: Required value")
+    await _expect_invalid(api, "ingresses", body, "spec.rules[0].http.paths[0].pathType: Required value")
     body["spec"]["rules"][0]["http"]["paths"][0]["pathType"] = "Prefix"
-    assert (await api.create("ingresses", body)).ok().body["status"] == {"loadBalancer": {}}
+    assert (await api.create("ingresses", body)).expect_success().body["status"] == {"loadBalancer": {}}
 
 
 async def case_defaults_of_an_autoscaler(api: Api) -> None:
@@ -333,7 +335,7 @@ async def case_defaults_of_an_autoscaler(api: Api) -> None:
         "metadata": {"name": "a"},
         "spec": {"scaleTargetRef": target, "maxReplicas": 3},
     }
-    made = (await api.create("horizontalpodautoscalers", body)).ok()
+    made = (await api.create("horizontalpodautoscalers", body)).expect_success()
     usage = {"type": "Utilization", "averageUtilization": 80}
     assert made.body["spec"] == {
         **body["spec"],
@@ -343,7 +345,7 @@ async def case_defaults_of_an_autoscaler(api: Api) -> None:
     body["metadata"]["name"] = "b"
     body["spec"] |= {"minReplicas": 5}
     text = "spec.maxReplicas: Invalid value: 3: must be greater than or equal to `minReplicas`"
-    await _refused(api, "horizontalpodautoscalers", body, text)
+    await _expect_invalid(api, "horizontalpodautoscalers", body, text)
 
 
 async def case_the_addresses_of_a_slice_keep_their_family(api: Api) -> None:
@@ -355,10 +357,10 @@ async def case_the_addresses_of_a_slice_keep_their_family(api: Api) -> None:
         "endpoints": [{"addresses": ["10.1.2.3"]}],
         "ports": [{"port": 80}],
     }
-    made = (await api.create("endpointslices", body)).ok()
+    made = (await api.create("endpointslices", body)).expect_success()
     assert made.body["ports"] == [{"name": "", "port": 80, "protocol": "TCP"}]
     refused = await api.merge("endpointslices", "a", {"addressType": "IPv6", "endpoints": []})
-    refused.refused(422, "Invalid", 'addressType: Invalid value: "IPv6": field is immutable')
+    refused.expect_error(422, "Invalid", 'addressType: Invalid value: "IPv6": field is immutable')
 
 
 async def case_a_storage_class_keeps_what_it_does(api: Api) -> None:
@@ -369,11 +371,11 @@ async def case_a_storage_class_keeps_what_it_does(api: Api) -> None:
         "metadata": {"name": api.namespace},
         "provisioner": "example.com/x",
     }
-    made = (await api.call("POST", path, body)).ok()
+    made = (await api.call("POST", path, body)).expect_success()
     assert (made.body["reclaimPolicy"], made.body["volumeBindingMode"]) == ("Delete", "Immediate")
     patch = {"reclaimPolicy": "Retain"}
     refused = await api.call("PATCH", f"{path}/{api.namespace}", patch, None, "application/merge-patch+json")
-    refused.refused(422, "Invalid", "reclaimPolicy: Invalid value: ")
+    refused.expect_error(422, "Invalid", "reclaimPolicy: Invalid value: ")
 
 
 async def case_a_priority_keeps_its_value(api: Api) -> None:
@@ -384,28 +386,28 @@ async def case_a_priority_keeps_its_value(api: Api) -> None:
         "metadata": {"name": api.namespace},
         "value": 5,
     }
-    made = (await api.call("POST", path, body)).ok()
+    made = (await api.call("POST", path, body)).expect_success()
     assert made.body["preemptionPolicy"] == "PreemptLowerPriority"
     patch = {"value": 6}
     refused = await api.call("PATCH", f"{path}/{api.namespace}", patch, None, "application/merge-patch+json")
-    refused.refused(422, "Invalid", "value: Forbidden: may not be changed in an update.")
+    refused.expect_error(422, "Invalid", "value: Forbidden: may not be changed in an update.")
 
 
 async def case_service_accounts_name_secrets(api: Api) -> None:
     body: Json = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s"}, "secrets": [{"name": "x"}]}
-    made = (await api.create("serviceaccounts", body)).ok()
+    made = (await api.create("serviceaccounts", body)).expect_success()
     assert made.body["secrets"] == [{"name": "x"}]
     added = await api.strategic("serviceaccounts", "s", {"secrets": [{"name": "y"}]})
-    assert {s["name"] for s in added.ok().body["secrets"]} == {"x", "y"}
+    assert {s["name"] for s in added.expect_success().body["secrets"]} == {"x", "y"}
 
 
-def _of_type(name: str, **spec: Any) -> Json:
+def _service_manifest(name: str, **spec: Any) -> Json:
     node_port = {"nodePort": spec.pop("node_port")} if "node_port" in spec else {}
     return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80, **node_port}], **spec}}
 
 
 async def case_services_have_addresses_and_ports_of_their_own(api: Api) -> None:
-    made = (await api.create("services", _of_type("a", type="NodePort"))).ok().body["spec"]
+    made = (await api.create("services", _service_manifest("a", type="NodePort"))).expect_success().body["spec"]
     port, address = made["ports"][0]["nodePort"], made["clusterIP"]
     for spec, text in (
         ({"type": "NodePort", "node_port": port}, "provided port is already allocated"),
@@ -413,10 +415,10 @@ async def case_services_have_addresses_and_ports_of_their_own(api: Api) -> None:
         ({"clusterIP": address}, f"failed to allocate IP {address}: provided IP is already allocated"),
         ({"clusterIP": "x"}, "must be a valid IP address"),
     ):
-        (await api.create("services", _of_type("b", **spec))).refused(422, "Invalid", text)
-    await api.create("services", _of_type("b"))
+        (await api.create("services", _service_manifest("b", **spec))).expect_error(422, "Invalid", text)
+    await api.create("services", _service_manifest("b"))
     taken = {"spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]}}
-    (await api.merge("services", "b", taken)).refused(422, "Invalid", "provided port is already allocated")
+    (await api.merge("services", "b", taken)).expect_error(422, "Invalid", "provided port is already allocated")
 
 
 async def case_addresses_of_services_are_of_a_range(api: Api) -> None:
@@ -429,13 +431,13 @@ async def case_addresses_of_services_are_of_a_range(api: Api) -> None:
         ("10.0.0.1", "failed to allocate IP 10.0.0.1: provided IP is already allocated"),
         ("fd00::1", "IPv6 is not configured on this cluster"),
     ):
-        (await api.create("services", _of_type("a", clusterIP=address))).refused(422, "Invalid", text)
-    made = (await api.create("services", _of_type("a"))).ok().body["spec"]
+        (await api.create("services", _service_manifest("a", clusterIP=address))).expect_error(422, "Invalid", text)
+    made = (await api.create("services", _service_manifest("a"))).expect_success().body["spec"]
     assert made["clusterIP"].startswith("10.0.0.")
 
 
 async def case_services_change_their_type(api: Api) -> None:
-    await api.create("services", _of_type("a"))
+    await api.create("services", _service_manifest("a"))
     for kind, has_port, has_address in (
         ("NodePort", True, True),
         ("ClusterIP", False, True),
@@ -444,5 +446,5 @@ async def case_services_change_their_type(api: Api) -> None:
         ("ClusterIP", False, True),
     ):
         body = {"spec": {"type": kind, "externalName": "a.b" if kind == "ExternalName" else None}}
-        spec = (await api.merge("services", "a", body)).ok().body["spec"]
+        spec = (await api.merge("services", "a", body)).expect_success().body["spec"]
         assert ("nodePort" in spec["ports"][0], "clusterIP" in spec) == (has_port, has_address), kind

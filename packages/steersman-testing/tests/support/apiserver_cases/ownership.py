@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 
-from apiserver_cases.api import GROUP, Api, Json, Reply, config_map, definition, deployment, widget
-from apiserver_cases.apply import managers
-from apiserver_cases.waiting import served
+from apiserver_cases.api import GROUP, Api, ApiResponse, Json, config_map, definition, deployment, widget
+from apiserver_cases.apply import fields_by_manager
+from apiserver_cases.waiting import create_and_wait
 
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-def _fields(reply: Reply, manager: str, operation: str = "Update", subresource: str = "") -> Json:
-    return managers(reply)[manager, operation, subresource]
+def _fields_of(response: ApiResponse, manager: str, operation: str = "Update", subresource: str = "") -> Json:
+    return fields_by_manager(response)[manager, operation, subresource]
 
 
 async def case_each_way_of_writing_owns_what_it_changes(api: Api) -> None:
@@ -22,7 +22,7 @@ async def case_each_way_of_writing_owns_what_it_changes(api: Api) -> None:
     path, content_type = api.path("configmaps", "a"), "application/json-patch+json"
     patch = [{"op": "add", "path": "/data/d", "value": "4"}]
     changed = await api.call("PATCH", path, patch, {"fieldManager": "patcher"}, content_type)
-    assert managers(changed) == {
+    assert fields_by_manager(changed) == {
         ("maker", "Update", ""): {"f:data": {".": {}, "f:a": {}}},
         ("putter", "Update", ""): {"f:data": {"f:b": {}}},
         ("merger", "Update", ""): {"f:data": {"f:c": {}}},
@@ -32,7 +32,7 @@ async def case_each_way_of_writing_owns_what_it_changes(api: Api) -> None:
 
 async def case_entries_tell_version_type_and_time(api: Api) -> None:
     made = await api.create("widgets", widget("a"), fieldManager="maker")
-    (entry,) = made.ok().metadata["managedFields"]
+    (entry,) = made.expect_success().metadata["managedFields"]
     assert entry["apiVersion"] == "cases.steersman.dev/v1"
     assert entry["fieldsType"] == "FieldsV1"
     assert entry["time"] == made.metadata["creationTimestamp"]
@@ -42,64 +42,64 @@ async def case_entries_tell_version_type_and_time(api: Api) -> None:
 async def case_updating_to_the_same_value_takes_nothing(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"x": "1"}), fieldManager="one")
     same = await api.merge("configmaps", "a", {"data": {"x": "1"}}, fieldManager="two")
-    assert set(managers(same)) == {("one", "Update", "")}
+    assert set(fields_by_manager(same)) == {("one", "Update", "")}
 
 
 async def case_one_name_owns_apart_by_apply_and_by_update(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"x": "1"}), fieldManager="one")
     applied = await api.apply("configmaps", config_map("a", {"y": "2"}), "one")
-    assert _fields(applied, "one", "Apply") == {"f:data": {"f:y": {}}}
-    assert _fields(applied, "one") == {"f:data": {".": {}, "f:x": {}}}
+    assert _fields_of(applied, "one", "Apply") == {"f:data": {"f:y": {}}}
+    assert _fields_of(applied, "one") == {"f:data": {".": {}, "f:x": {}}}
     refused = await api.apply("configmaps", config_map("a", {"x": "2"}), "one")
-    refused.refused(409, "Conflict", 'conflict with "one" using v1: .data.x')
+    refused.expect_error(409, "Conflict", 'conflict with "one" using v1: .data.x')
 
 
 async def case_removed_fields_are_nobodys(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1", "y": "1"}), "one")
     changed = await api.merge("configmaps", "a", {"data": {"x": None}}, fieldManager="two")
-    assert managers(changed) == {("one", "Apply", ""): {"f:data": {"f:y": {}}}}
+    assert fields_by_manager(changed) == {("one", "Apply", ""): {"f:data": {"f:y": {}}}}
 
 
 async def case_a_manager_that_owns_nothing_is_dropped(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1"}), "one")
     forced = await api.apply("configmaps", config_map("a", {"x": "2"}), "two", force=True)
-    assert set(managers(forced)) == {("two", "Apply", "")}
+    assert set(fields_by_manager(forced)) == {("two", "Apply", "")}
     emptied = await api.apply("configmaps", config_map("a"), "two")
-    assert managers(emptied) == {}
+    assert fields_by_manager(emptied) == {}
     assert "managedFields" not in emptied.metadata
 
 
 async def case_sharing_needs_no_force(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"x": "1"}), fieldManager="one")
     shared = await api.apply("configmaps", config_map("a", {"x": "1"}), "two")
-    assert _fields(shared, "two", "Apply") == {"f:data": {"f:x": {}}}
-    assert _fields(shared, "one") == {"f:data": {".": {}, "f:x": {}}}
+    assert _fields_of(shared, "two", "Apply") == {"f:data": {"f:x": {}}}
+    assert _fields_of(shared, "one") == {"f:data": {".": {}, "f:x": {}}}
 
 
 async def case_a_field_is_handed_over_by_sharing_it(api: Api) -> None:
     await api.apply("deployments", deployment("a", replicas=3), "owner")
     taken: Json = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": {"replicas": 3}}
-    (await api.apply("deployments", taken, "scaler")).ok()
+    (await api.apply("deployments", taken, "scaler")).expect_success()
     left = await api.apply("deployments", deployment("a"), "owner")
-    assert left.ok().body["spec"]["replicas"] == 3
-    assert _fields(left, "scaler", "Apply") == {"f:spec": {"f:replicas": {}}}
+    assert left.expect_success().body["spec"]["replicas"] == 3
+    assert _fields_of(left, "scaler", "Apply") == {"f:spec": {"f:replicas": {}}}
 
 
 async def case_managed_fields_can_be_cleared(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a", {"x": "1"})), ("widgets", widget("a"))):
         await api.apply(plural, body, "one")
         cleared = await api.merge(plural, "a", {"metadata": {"managedFields": [{}]}}, fieldManager="two")
-        assert "managedFields" not in cleared.ok().metadata
+        assert "managedFields" not in cleared.expect_success().metadata
 
 
 async def case_an_object_without_managers_was_somebodys_before(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1", "y": "1"}), "one")
     patch: list[Json] = [{"op": "replace", "path": "/metadata/managedFields", "value": [{}]}]
-    (await api.json_patch("configmaps", "a", *patch)).ok()
+    (await api.json_patch("configmaps", "a", *patch)).expect_success()
     refused = await api.apply("configmaps", config_map("a", {"x": "2"}), "two")
-    refused.refused(409, "Conflict", 'conflict with "before-first-apply" using v1: .data.x')
+    refused.expect_error(409, "Conflict", 'conflict with "before-first-apply" using v1: .data.x')
     forced = await api.apply("configmaps", config_map("a", {"x": "2"}), "two", force=True)
-    assert managers(forced) == {
+    assert fields_by_manager(forced) == {
         ("two", "Apply", ""): {"f:data": {"f:x": {}}},
         ("before-first-apply", "Update", ""): {"f:data": {".": {}, "f:y": {}}},
     }
@@ -110,16 +110,16 @@ async def case_managed_fields_can_be_written(api: Api) -> None:
     body = made.body
     entry = body["metadata"]["managedFields"][0]
     entry |= {"manager": "kubectl", "operation": "Apply"}
-    written = (await api.put("configmaps", body, fieldManager="upgrade")).ok()
-    assert managers(written) == {("kubectl", "Apply", ""): {"f:data": {".": {}, "f:x": {}}}}
+    written = (await api.put("configmaps", body, fieldManager="upgrade")).expect_success()
+    assert fields_by_manager(written) == {("kubectl", "Apply", ""): {"f:data": {".": {}, "f:x": {}}}}
     changed = await api.apply("configmaps", config_map("a", {"y": "2"}), "kubectl")
-    assert changed.ok().body["data"] == {"y": "2"}
+    assert changed.expect_success().body["data"] == {"y": "2"}
 
 
 async def case_managed_fields_that_are_left_out_stay(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1"}), "one")
     changed = await api.put("configmaps", config_map("a", {"x": "1", "y": "2"}), fieldManager="two")
-    assert managers(changed) == {
+    assert fields_by_manager(changed) == {
         ("one", "Apply", ""): {"f:data": {"f:x": {}}},
         ("two", "Update", ""): {"f:data": {"f:y": {}}},
     }
@@ -128,14 +128,14 @@ async def case_managed_fields_that_are_left_out_stay(api: Api) -> None:
 async def case_an_empty_list_of_managed_fields_clears_them(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1"}), "one")
     cleared = await api.put("configmaps", config_map("a", {"x": "1"}, managedFields=[]), fieldManager="two")
-    assert "managedFields" not in cleared.ok().metadata
+    assert "managedFields" not in cleared.expect_success().metadata
 
 
 async def case_managed_fields_that_make_no_sense_are_passed_over(api: Api) -> None:
     made = await api.create("configmaps", config_map("a", {"x": "1"}))
     odd: Json = {"manager": "m", "operation": "Odd", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {}}
-    kept = (await api.merge("configmaps", "a", {"metadata": {"managedFields": [odd]}})).ok()
-    assert managers(kept) == managers(made)
+    kept = (await api.merge("configmaps", "a", {"metadata": {"managedFields": [odd]}})).expect_success()
+    assert fields_by_manager(kept) == fields_by_manager(made)
 
 
 async def case_an_atomic_map_has_one_owner(api: Api) -> None:
@@ -144,15 +144,15 @@ async def case_an_atomic_map_has_one_owner(api: Api) -> None:
         return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": spec}
 
     made = await api.apply("services", body(app="a"), "one")
-    assert _fields(made, "one", "Apply")["f:spec"]["f:selector"] == {}
+    assert _fields_of(made, "one", "Apply")["f:spec"]["f:selector"] == {}
     refused = await api.apply("services", body(tier="b"), "two")
-    assert (".spec.selector", "FieldManagerConflict") in refused.refused(409, "Conflict").causes()
+    assert (".spec.selector", "FieldManagerConflict") in refused.expect_error(409, "Conflict").causes()
 
 
 async def case_items_of_a_list_are_owned_by_key(api: Api) -> None:
     spec = {"size": 1, "parts": [{"name": "p", "weight": 2}], "tags": ["t"]}
     made = await api.apply("widgets", widget("a", spec), "one")
-    owned = _fields(made, "one", "Apply")["f:spec"]
+    owned = _fields_of(made, "one", "Apply")["f:spec"]
     assert owned["f:parts"] == {'k:{"name":"p"}': {".": {}, "f:name": {}, "f:weight": {}}}
     assert owned["f:tags"] == {'v:"t"': {}}
 
@@ -160,7 +160,7 @@ async def case_items_of_a_list_are_owned_by_key(api: Api) -> None:
 async def case_ports_are_owned_by_number_and_protocol(api: Api) -> None:
     body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}
     made = await api.apply("services", body, "one")
-    assert _fields(made, "one", "Apply") == {
+    assert _fields_of(made, "one", "Apply") == {
         "f:spec": {"f:ports": {'k:{"port":80,"protocol":"TCP"}': {".": {}, "f:port": {}}}}
     }
 
@@ -168,24 +168,24 @@ async def case_ports_are_owned_by_number_and_protocol(api: Api) -> None:
 async def case_owners_are_owned_by_uid(api: Api) -> None:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"}
     made = await api.apply("configmaps", config_map("a", ownerReferences=[owner]), "one")
-    assert _fields(made, "one", "Apply") == {"f:metadata": {"f:ownerReferences": {'k:{"uid":"u"}': {}}}}
+    assert _fields_of(made, "one", "Apply") == {"f:metadata": {"f:ownerReferences": {'k:{"uid":"u"}': {}}}}
 
 
 async def case_defaults_belong_to_who_created(api: Api) -> None:
     made = await api.create("widgets", widget("a"), fieldManager="maker")
-    assert _fields(made, "maker")["f:spec"] == {
+    assert _fields_of(made, "maker")["f:spec"] == {
         ".": {},
         "f:mode": {},
         "f:rollout": {".": {}, "f:pace": {}},
         "f:size": {},
     }
     applied = await api.apply("widgets", widget("b"), "applier")
-    assert _fields(applied, "applier", "Apply") == {"f:spec": {"f:size": {}}}
+    assert _fields_of(applied, "applier", "Apply") == {"f:spec": {"f:size": {}}}
 
 
 async def case_structs_of_built_in_kinds_are_nobodys(api: Api) -> None:
     made = await api.create("deployments", deployment("a"), fieldManager="maker")
-    spec = _fields(made, "maker")["f:spec"]
+    spec = _fields_of(made, "maker")["f:spec"]
     assert "." not in spec
     assert "." not in spec["f:template"]
     assert "." in spec["f:template"]["f:spec"]["f:containers"]['k:{"name":"app"}']
@@ -194,14 +194,14 @@ async def case_structs_of_built_in_kinds_are_nobodys(api: Api) -> None:
 async def case_a_dry_run_changes_no_owner(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1"}), "one")
     tried = await api.apply("configmaps", config_map("a", {"x": "2"}), "two", force=True, dryRun="All")
-    assert set(managers(tried)) == {("two", "Apply", "")}
-    assert set(managers(await api.get("configmaps", "a"))) == {("one", "Apply", "")}
+    assert set(fields_by_manager(tried)) == {("two", "Apply", "")}
+    assert set(fields_by_manager(await api.get("configmaps", "a"))) == {("one", "Apply", "")}
 
 
 async def case_apply_tries_a_creation(api: Api) -> None:
     tried = await api.apply("configmaps", config_map("a", {"x": "1"}), dryRun="All")
     assert tried.code == 201
-    (await api.get("configmaps", "a")).refused(404, "NotFound")
+    (await api.get("configmaps", "a")).expect_error(404, "NotFound")
 
 
 async def case_apply_takes_yaml(api: Api) -> None:
@@ -223,18 +223,18 @@ async def case_apply_of_another_name_is_refused(api: Api) -> None:
     refused = await api.call(
         "PATCH", api.path("configmaps", "a"), config_map("b"), query, "application/apply-patch+yaml"
     )
-    refused.refused(400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)")
+    refused.expect_error(400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)")
 
 
 async def case_force_is_for_apply_alone(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"x": "1"}))
     refused = await api.merge("configmaps", "a", {"data": {"x": "2"}}, force="true")
-    refused.refused(422, "Invalid", "force: Forbidden: may not be specified for non-apply patch")
+    refused.expect_error(422, "Invalid", "force: Forbidden: may not be specified for non-apply patch")
 
 
 async def case_managers_are_printable(api: Api) -> None:
     refused = await api.create("configmaps", config_map("a"), fieldManager="a\u0001")
-    refused.refused(422, "Invalid", "fieldManager: Invalid value: ")
+    refused.expect_error(422, "Invalid", "fieldManager: Invalid value: ")
 
 
 async def case_apply_refuses_unknown_fields_of_built_in_kinds(api: Api) -> None:
@@ -251,17 +251,17 @@ async def case_apply_to_what_is_being_deleted(api: Api) -> None:
     held = config_map("a", {"x": "1"}, finalizers=["example.com/hold"])
     await api.apply("configmaps", held, "one")
     await api.delete("configmaps", "a")
-    changed = (await api.apply("configmaps", {**held, "data": {"x": "2"}}, "one")).ok()
+    changed = (await api.apply("configmaps", {**held, "data": {"x": "2"}}, "one")).expect_success()
     assert changed.body["data"] == {"x": "2"}
     assert changed.metadata["deletionTimestamp"]
-    (await api.apply("configmaps", config_map("a"), "one")).ok()
+    (await api.apply("configmaps", config_map("a"), "one")).expect_success()
 
 
 async def case_an_applied_set_loses_what_is_not_applied(api: Api) -> None:
     await api.apply("widgets", widget("a", {"size": 1, "tags": ["x", "y"]}), "one")
     await api.merge("widgets", "a", {"spec": {"tags": ["x", "y", "z"]}}, fieldManager="two")
     left = await api.apply("widgets", widget("a", {"size": 1, "tags": ["y"]}), "one")
-    assert left.ok().body["spec"]["tags"] == ["y", "z"]
+    assert left.expect_success().body["spec"]["tags"] == ["y", "z"]
 
 
 async def case_a_put_of_a_list_owns_its_new_items(api: Api) -> None:
@@ -269,7 +269,7 @@ async def case_a_put_of_a_list_owns_its_new_items(api: Api) -> None:
     body = json.loads(json.dumps(made.body))
     body["spec"]["parts"].append({"name": "q"})
     changed = await api.put("widgets", body, fieldManager="two")
-    assert _fields(changed, "two") == {
+    assert _fields_of(changed, "two") == {
         "f:spec": {"f:parts": {'k:{"name":"q"}': {".": {}, "f:name": {}, "f:weight": {}}}}
     }
 
@@ -281,30 +281,30 @@ async def case_what_has_a_set_of_lists_has_no_managers(api: Api) -> None:
     }
     sets = {n: {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": n, **inner[n]}} for n in inner}
     crd = definition("Sets", {"spec": {"type": "object", "properties": {**sets, "y": {"type": "string"}}}}, {})
-    path = await served(api, crd)
+    path = await create_and_wait(api, crd)
     merge, apply = "application/merge-patch+json", "application/apply-patch+yaml"
     body: Json = {"apiVersion": f"{GROUP}/v1", "kind": "Sets", "metadata": {"name": "a"}, "spec": {"y": "1"}}
     for kind, value, problem in (
         ("array", [["b"]], "not supported: associative list with lists as elements"),
         ("object", [{"b": "c"}], "associative list without keys has an element that's a map type"),
     ):
-        made = (await api.call("POST", path, body)).ok()
+        made = (await api.call("POST", path, body)).expect_success()
         assert "managedFields" in made.metadata
         for change in ({kind: value}, {"y": "2"}, {kind: None}):
-            changed = (await api.call("PATCH", f"{path}/a", {"spec": change}, {}, merge)).ok()
+            changed = (await api.call("PATCH", f"{path}/a", {"spec": change}, {}, merge)).expect_success()
             assert "managedFields" not in changed.metadata
             if kind in changed.body["spec"]:
                 refused = await api.call("PATCH", f"{path}/a", body, {"fieldManager": "f"}, apply)
                 told = f"({api.namespace}/a; {GROUP}/v1, Kind=Sets) to smd typed: .spec.{kind}: element 0: {problem}"
-                refused.refused(
+                refused.expect_error(
                     500, "", "failed to create manager for existing fields: failed to convert new object "
                 )
                 assert refused.message.endswith(told)
-        (await api.call("DELETE", f"{path}/a")).ok()
+        (await api.call("DELETE", f"{path}/a")).expect_success()
         refused = await api.call("PATCH", f"{path}/a", {**body, "spec": {kind: value}}, {"fieldManager": "f"}, apply)
-        refused.refused(
+        refused.expect_error(
             500,
             "",
             f"failed to create typed patch object (/a; {GROUP}/v1, Kind=Sets): .spec.{kind}: element 0: {problem}",
         )
-    (await api.call("DELETE", f"{_DEFINITIONS}/{crd['metadata']['name']}")).ok()
+    (await api.call("DELETE", f"{_DEFINITIONS}/{crd['metadata']['name']}")).expect_success()

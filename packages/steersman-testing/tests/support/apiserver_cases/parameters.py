@@ -4,45 +4,45 @@ from __future__ import annotations
 
 import asyncio
 
-from apiserver_cases.api import Api, Json, Reply, config_map, told
+from apiserver_cases.api import Api, ApiResponse, Json, config_map, error_cases
 from apiserver_cases.subresources import scaled
 
-_NO_NUMBERS = ("abc", "1.5", "", "0x1", " 1", "1,2")
+_NON_NUMBERS = ("abc", "1.5", "", "0x1", " 1", "1,2")
 
 
-async def _list(api: Api, **query: str) -> Reply:
+async def _list(api: Api, **query: str) -> ApiResponse:
     return await api.call("GET", api.path("configmaps"), None, query)
 
 
 async def case_numbers_that_are_none(api: Api) -> None:
-    for value in _NO_NUMBERS:
+    for value in _NON_NUMBERS:
         text = f'strconv.ParseInt: parsing "{value}": invalid syntax'
-        (await _list(api, limit=value)).refused(400, "BadRequest", text)
-        (await _list(api, timeoutSeconds=value)).refused(400, "BadRequest", text)
-        (await api.delete("configmaps", "no", None, gracePeriodSeconds=value)).refused(400, "BadRequest", text)
+        (await _list(api, limit=value)).expect_error(400, "BadRequest", text)
+        (await _list(api, timeoutSeconds=value)).expect_error(400, "BadRequest", text)
+        (await api.delete("configmaps", "no", None, gracePeriodSeconds=value)).expect_error(400, "BadRequest", text)
         collection = await api.call("DELETE", api.path("configmaps"), None, {"gracePeriodSeconds": value})
-        collection.refused(400, "BadRequest", text)
+        collection.expect_error(400, "BadRequest", text)
     for name in ("limit", "timeoutSeconds"):
-        (await api.call("DELETE", api.path("configmaps"), None, {name: "abc"})).refused(400, "BadRequest")
-        (await api.call("GET", api.path("scaleds"), None, {name: "abc"})).refused(400, "BadRequest")
-    (await _list(api, limit="9999999999999999999")).refused(400, "BadRequest", "value out of range")
+        (await api.call("DELETE", api.path("configmaps"), None, {name: "abc"})).expect_error(400, "BadRequest")
+        (await api.call("GET", api.path("scaleds"), None, {name: "abc"})).expect_error(400, "BadRequest")
+    (await _list(api, limit="9999999999999999999")).expect_error(400, "BadRequest", "value out of range")
 
 
 async def case_numbers_below_nothing(api: Api) -> None:
-    (await api.create("configmaps", config_map("a"))).ok()
-    assert len((await _list(api, limit="-1")).ok().body["items"]) == 1
-    (await _list(api, timeoutSeconds="-1")).ok()
-    (await api.delete("configmaps", "no", None, gracePeriodSeconds="-1")).refused(404, "NotFound")
+    (await api.create("configmaps", config_map("a"))).expect_success()
+    assert len((await _list(api, limit="-1")).expect_success().body["items"]) == 1
+    (await _list(api, timeoutSeconds="-1")).expect_success()
+    (await api.delete("configmaps", "no", None, gracePeriodSeconds="-1")).expect_error(404, "NotFound")
 
 
 async def case_numbers_of_a_watch(api: Api) -> None:
     for query in ({"timeoutSeconds": "abc"}, {"timeoutSeconds": "1", "limit": "abc"}):
         refused = await api.call("GET", api.path("configmaps"), None, {"watch": "true", **query})
-        refused.refused(400, "BadRequest", 'strconv.ParseInt: parsing "abc": invalid syntax')
+        refused.expect_error(400, "BadRequest", 'strconv.ParseInt: parsing "abc": invalid syntax')
 
 
 async def case_what_is_not_false_is_true(api: Api) -> None:
-    (await api.create("configmaps", config_map("a"))).ok()
+    (await api.create("configmaps", config_map("a"))).expect_success()
     for value in ("abc", "True", ""):
         async with asyncio.timeout(20):
             (event,) = await api.events("configmaps", 1, watch=value)
@@ -51,11 +51,11 @@ async def case_what_is_not_false_is_true(api: Api) -> None:
         events = await api.events("configmaps", 2, **query)
         assert [e["type"] for e in events] == ["ADDED", "BOOKMARK"]
     for value in ("False", "0"):
-        assert (await _list(api, watch=value)).ok().body["kind"] == "ConfigMapList"
+        assert (await _list(api, watch=value)).expect_success().body["kind"] == "ConfigMapList"
 
 
 async def case_forced_by_any_word(api: Api) -> None:
-    (await api.apply("configmaps", config_map("a", {"k": "v"}), "first")).ok()
+    (await api.apply("configmaps", config_map("a", {"k": "v"}), "first")).expect_success()
     theirs = config_map("a", {"k": "w"})
     content_type = "application/apply-patch+yaml"
     for value, code in (("no", 200), ("", 200), ("0", 409), ("FALSE", 409)):
@@ -63,33 +63,33 @@ async def case_forced_by_any_word(api: Api) -> None:
         path = api.path("configmaps", "a")
         assert (await api.call("PATCH", path, theirs, query, content_type)).code == code
         refused = await api.merge("configmaps", "a", {}, force=value)
-        refused.refused(422, "Invalid", "force: Forbidden: may not be specified for non-apply patch")
+        refused.expect_error(422, "Invalid", "force: Forbidden: may not be specified for non-apply patch")
 
 
 async def case_dependents_are_orphaned_by_any_word(api: Api) -> None:
-    (await api.create("scaleds", scaled("a"))).ok()
-    marked = (await api.delete("scaleds", "a", None, orphanDependents="abc")).ok()
+    (await api.create("scaleds", scaled("a"))).expect_success()
+    marked = (await api.delete("scaleds", "a", None, orphanDependents="abc")).expect_success()
     assert marked.metadata["finalizers"] == ["orphan"]
 
 
 async def case_what_is_tried_is_all_or_an_error(api: Api) -> None:
     for value in ("all", "true", "", "All,All"):
         text = f'dryRun: Unsupported value: ["{value}"]: supported values: "All"'
-        (await api.create("configmaps", config_map("a"), dryRun=value)).refused(422, "Invalid", text)
-        (await api.delete("configmaps", "no", None, dryRun=value)).refused(422, "Invalid", text)
+        (await api.create("configmaps", config_map("a"), dryRun=value)).expect_error(422, "Invalid", text)
+        (await api.delete("configmaps", "no", None, dryRun=value)).expect_error(422, "Invalid", text)
 
 
 async def case_parameters_that_a_request_does_not_have(api: Api) -> None:
-    (await api.create("configmaps", config_map("a"), force="abc")).ok()
+    (await api.create("configmaps", config_map("a"), force="abc")).expect_success()
     for query in ({"pretty": "abc"}, {"limit": "abc"}, {"resourceVersionMatch": "Odd"}):
-        (await api.call("GET", api.path("configmaps", "a"), None, query)).ok()
-    (await _list(api, allowWatchBookmarks="abc", pretty="abc")).ok()
+        (await api.call("GET", api.path("configmaps", "a"), None, query)).expect_success()
+    (await _list(api, allowWatchBookmarks="abc", pretty="abc")).expect_success()
     refused = await _list(api, sendInitialEvents="false")
-    refused.refused(422, "Invalid", "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list")
+    refused.expect_error(422, "Invalid", "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list")
 
 
 async def case_options_of_a_deletion_are_of_their_type(api: Api) -> None:
-    for options, text in told(
+    for options, text in error_cases(
         ({"gracePeriodSeconds": "x"}, "Go struct field DeleteOptions.gracePeriodSeconds of type int64"),
         ({"dryRun": "All"}, "Go struct field DeleteOptions.dryRun of type []string"),
         ({"orphanDependents": "x"}, "Go struct field DeleteOptions.orphanDependents of type bool"),
@@ -99,41 +99,43 @@ async def case_options_of_a_deletion_are_of_their_type(api: Api) -> None:
         ({"kind": "Odd"}, 'no kind "Odd" is registered for version "meta.k8s.io/v1" in scheme'),
         ({"kind": "ConfigMap", "apiVersion": "v1"}, 'no kind "ConfigMap" is registered for version "v1" in scheme'),
     ):
-        (await api.delete("configmaps", "no", options)).refused(400, "BadRequest", text)
+        (await api.delete("configmaps", "no", options)).expect_error(400, "BadRequest", text)
     listed = await api.call("DELETE", api.path("configmaps", "no"), [])
-    listed.refused(400, "BadRequest", "couldn't get version/kind; json parse error: json: cannot unmarshal array")
+    listed.expect_error(
+        400, "BadRequest", "couldn't get version/kind; json parse error: json: cannot unmarshal array"
+    )
     named: Json = {"kind": "DeleteOptions", "apiVersion": "v1", "odd": 1}
-    (await api.delete("configmaps", "no", named)).refused(404, "NotFound")
+    (await api.delete("configmaps", "no", named)).expect_error(404, "NotFound")
 
 
 async def case_the_body_of_a_deletion_outdoes_its_query(api: Api) -> None:
-    (await api.create("configmaps", config_map("a"))).ok()
+    (await api.create("configmaps", config_map("a"))).expect_success()
     query = {"gracePeriodSeconds": "abc", "dryRun": "Odd"}
-    (await api.call("DELETE", api.path("configmaps", "a"), {"gracePeriodSeconds": 5}, query)).ok()
-    (await api.get("configmaps", "a")).refused(404, "NotFound")
+    (await api.call("DELETE", api.path("configmaps", "a"), {"gracePeriodSeconds": 5}, query)).expect_success()
+    (await api.get("configmaps", "a")).expect_error(404, "NotFound")
 
 
 async def case_a_body_must_name_the_object(api: Api) -> None:
-    (await api.create("configmaps", config_map("a"))).ok()
+    (await api.create("configmaps", config_map("a"))).expect_success()
     nameless: Json = {"apiVersion": "v1", "kind": "ConfigMap"}
     text = "the name of the object (a based on URL) was undeterminable: name must be provided"
     path = api.path("configmaps", "a")
-    (await api.call("PUT", path, nameless)).refused(400, "BadRequest", text)
-    (await api.merge("configmaps", "a", {"metadata": {"name": None}})).refused(400, "BadRequest", text)
+    (await api.call("PUT", path, nameless)).expect_error(400, "BadRequest", text)
+    (await api.merge("configmaps", "a", {"metadata": {"name": None}})).expect_error(400, "BadRequest", text)
     query = {"fieldManager": "tester"}
-    (await api.call("PATCH", path, nameless, query, "application/apply-patch+yaml")).ok()
+    (await api.call("PATCH", path, nameless, query, "application/apply-patch+yaml")).expect_success()
     applied = await api.call("PATCH", f"{path}b", nameless, query, "application/apply-patch+yaml")
-    applied.refused(400, "BadRequest", text.replace("(a ", "(ab "))
+    applied.expect_error(400, "BadRequest", text.replace("(a ", "(ab "))
 
 
 async def case_a_version_must_be_a_number(api: Api) -> None:
-    (await api.create("configmaps", config_map("a"))).ok()
+    (await api.create("configmaps", config_map("a"))).expect_success()
     refused = await api.put("configmaps", config_map("a", resourceVersion="x"))
-    refused.refused(500, "", 'strconv.ParseUint: parsing "x": invalid syntax')
+    refused.expect_error(500, "", 'strconv.ParseUint: parsing "x": invalid syntax')
 
 
 async def case_versions_that_are_none(api: Api) -> None:
-    (await api.create("configmaps", config_map("a"))).ok()
+    (await api.create("configmaps", config_map("a"))).expect_success()
     invalid, large = "invalid syntax", "value out of range"
     for version, text in (
         ("²", invalid),
@@ -143,20 +145,20 @@ async def case_versions_that_are_none(api: Api) -> None:
         ("9" * 5000, large),
     ):
         text = f'strconv.ParseUint: parsing "{version}": {text}'
-        (await _list(api, resourceVersion=version)).refused(400, "BadRequest", text)
+        (await _list(api, resourceVersion=version)).expect_error(400, "BadRequest", text)
         query = {"resourceVersion": version}
-        (await api.call("GET", api.path("configmaps", "a"), None, query)).refused(500, "", text)
-        (await _list(api, watch="true", timeoutSeconds="1", resourceVersion=version)).refused(500, "", text)
-        (await api.put("configmaps", config_map("a", resourceVersion=version))).refused(500, "", text)
-        (await api.create("configmaps", config_map("b", resourceVersion=version), dryRun="All")).ok()
-    (await _list(api, limit="9" * 5000)).refused(400, "BadRequest", "value out of range")
+        (await api.call("GET", api.path("configmaps", "a"), None, query)).expect_error(500, "", text)
+        (await _list(api, watch="true", timeoutSeconds="1", resourceVersion=version)).expect_error(500, "", text)
+        (await api.put("configmaps", config_map("a", resourceVersion=version))).expect_error(500, "", text)
+        (await api.create("configmaps", config_map("b", resourceVersion=version), dryRun="All")).expect_success()
+    (await _list(api, limit="9" * 5000)).expect_error(400, "BadRequest", "value out of range")
 
 
 async def case_continue_tokens_that_are_none(api: Api) -> None:
     for token in ("é", "²", "abc"):
-        (await _list(api, **{"continue": token})).refused(400, "BadRequest", "continue key is not valid: ")
+        (await _list(api, **{"continue": token})).expect_error(400, "BadRequest", "continue key is not valid: ")
 
 
 async def case_a_watch_does_not_continue(api: Api) -> None:
     refused = await _list(api, watch="true", timeoutSeconds="1", **{"continue": "abc"})
-    refused.refused(422, "Invalid", "resourceVersionMatch is forbidden when continue is provided")
+    refused.expect_error(422, "Invalid", "resourceVersionMatch is forbidden when continue is provided")

@@ -2,88 +2,90 @@
 
 from __future__ import annotations
 
-from apiserver_cases.api import Api, Json, config_map, deployment, told, widget
+from apiserver_cases.api import Api, Json, config_map, deployment, error_cases, widget
 
 
 async def case_merge_patch_changes_and_removes(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"x": "1", "y": "1"}))
-    changed = (await api.merge("configmaps", "a", {"data": {"x": None, "z": "3"}})).ok()
+    changed = (await api.merge("configmaps", "a", {"data": {"x": None, "z": "3"}})).expect_success()
     assert changed.body["data"] == {"y": "1", "z": "3"}
 
 
 async def case_merge_patch_replaces_lists(api: Api) -> None:
     await api.create("widgets", widget("a", {"size": 1, "parts": [{"name": "p", "weight": 5}]}))
     changed = await api.merge("widgets", "a", {"spec": {"parts": [{"name": "q"}]}})
-    assert changed.ok().body["spec"]["parts"] == [{"name": "q", "weight": 1}]
+    assert changed.expect_success().body["spec"]["parts"] == [{"name": "q", "weight": 1}]
 
 
 async def case_a_patch_that_changes_nothing_keeps_the_version(api: Api) -> None:
     made = await api.create("configmaps", config_map("a", {"x": "1"}))
-    assert (await api.merge("configmaps", "a", {"data": {"x": "1"}})).ok().version == made.version
+    assert (
+        await api.merge("configmaps", "a", {"data": {"x": "1"}})
+    ).expect_success().resource_version == made.resource_version
 
 
 async def case_a_patch_with_an_old_version_conflicts(api: Api) -> None:
     made = await api.create("configmaps", config_map("a", {"x": "1"}))
     await api.merge("configmaps", "a", {"data": {"x": "2"}})
-    patch = {"metadata": {"resourceVersion": made.version}, "data": {"x": "3"}}
+    patch = {"metadata": {"resourceVersion": made.resource_version}, "data": {"x": "3"}}
     refused = await api.merge("configmaps", "a", patch)
-    refused.refused(409, "Conflict", "the object has been modified")
+    refused.expect_error(409, "Conflict", "the object has been modified")
 
 
 async def case_a_patch_with_another_uid_conflicts(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"x": "1"}))
     refused = await api.merge("configmaps", "a", {"metadata": {"uid": "other"}, "data": {"x": "3"}})
     text = 'ConfigMap "a" is invalid: metadata.uid: Invalid value: "other": field is immutable'
-    assert refused.refused(422, "Invalid").message == text
+    assert refused.expect_error(422, "Invalid").message == text
 
 
 async def case_a_status_patch_of_a_custom_resource_takes_no_notice_of_the_uid(api: Api) -> None:
     made = await api.create("widgets", widget("a"))
     changed = await api.merge("widgets", "a", {"metadata": {"uid": "other"}, "status": {"ready": 1}}, "status")
-    assert changed.ok().body["status"] == {"ready": 1}
+    assert changed.expect_success().body["status"] == {"ready": 1}
     assert changed.metadata["uid"] == made.metadata["uid"]
-    refused = await api.merge("widgets", "a", {"metadata": {"resourceVersion": made.version}}, "status")
-    refused.refused(409, "Conflict", "the object has been modified")
+    refused = await api.merge("widgets", "a", {"metadata": {"resourceVersion": made.resource_version}}, "status")
+    refused.expect_error(409, "Conflict", "the object has been modified")
     await api.create("deployments", deployment("a"))
     patch = {"metadata": {"uid": "other"}, "status": {"replicas": 1}}
-    (await api.merge("deployments", "a", patch, "status")).refused(422, "Invalid", "metadata.uid")
+    (await api.merge("deployments", "a", patch, "status")).expect_error(422, "Invalid", "metadata.uid")
 
 
 async def case_a_json_patch_can_test_the_uid(api: Api) -> None:
     made = await api.create("widgets", widget("a"))
     size = {"op": "replace", "path": "/spec/size", "value": 2}
     refused = await api.json_patch("widgets", "a", {"op": "test", "path": "/metadata/uid", "value": "x"}, size)
-    refused.refused(422, "Invalid")
+    refused.expect_error(422, "Invalid")
     (
         await api.json_patch(
             "widgets", "a", {"op": "test", "path": "/metadata/uid", "value": made.metadata["uid"]}, size
         )
-    ).ok()
+    ).expect_success()
 
 
 async def case_a_patch_cannot_change_the_kind(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     refused = await api.merge("configmaps", "a", {"kind": "Secret"})
-    refused.refused(422, "Invalid", ' "" is invalid: patch: Invalid value: ')
+    refused.expect_error(422, "Invalid", ' "" is invalid: patch: Invalid value: ')
     assert "converting (v1.Secret) to (core.ConfigMap): unknown conversion" in refused.message
     await api.create("widgets", widget("a"))
     refused = await api.merge("widgets", "a", {"kind": "Other"})
-    refused.refused(422, "Invalid", 'kind: Invalid value: "Other": must be Widget')
+    refused.expect_error(422, "Invalid", 'kind: Invalid value: "Other": must be Widget')
 
 
 async def case_strict_patches_refuse_unknown_fields(api: Api) -> None:
     await api.create("widgets", widget("a"))
     refused = await api.merge("widgets", "a", {"spec": {"odd": 1}}, fieldValidation="Strict")
-    refused.refused(422, "Invalid", 'strict decoding error: unknown field "spec.odd"')
+    refused.expect_error(422, "Invalid", 'strict decoding error: unknown field "spec.odd"')
     assert refused.causes() == [("patch", "FieldValueInvalid")]
     refused = await api.merge("widgets", "a", {"metadata": {"odd": 1}}, fieldValidation="Strict")
-    refused.refused(422, "Invalid", 'strict decoding error: unknown field "metadata.odd"')
+    refused.expect_error(422, "Invalid", 'strict decoding error: unknown field "metadata.odd"')
 
 
 async def case_a_patch_cannot_rename(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     refused = await api.merge("configmaps", "a", {"metadata": {"name": "b"}})
-    refused.refused(400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)")
+    refused.expect_error(400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)")
 
 
 async def case_json_patch_operations(api: Api) -> None:
@@ -99,7 +101,7 @@ async def case_json_patch_operations(api: Api) -> None:
         {"op": "copy", "from": "/data/x", "path": "/data/c"},
         {"op": "move", "from": "/data/c", "path": "/data/m"},
     )
-    assert changed.ok().body["data"] == {"x": "2", "m": "2"}
+    assert changed.expect_success().body["data"] == {"x": "2", "m": "2"}
     assert changed.metadata["annotations"] == {"a/b": "3"}
 
 
@@ -112,7 +114,7 @@ async def case_json_patch_of_lists(api: Api) -> None:
         {"op": "add", "path": "/spec/steps/-", "value": "d"},
         {"op": "remove", "path": "/spec/steps/0"},
     )
-    assert changed.ok().body["spec"]["steps"] == ["b", "c", "d"]
+    assert changed.expect_success().body["spec"]["steps"] == ["b", "c", "d"]
 
 
 async def case_json_patch_that_does_not_fit_is_refused(api: Api) -> None:
@@ -123,24 +125,27 @@ async def case_json_patch_that_does_not_fit_is_refused(api: Api) -> None:
         {"op": "replace", "path": "/none/x", "value": "1"},
     ):
         refused = await api.json_patch("configmaps", "a", operation)
-        refused.refused(422, "Invalid", "the server rejected our request due to an error in our request")
+        refused.expect_error(422, "Invalid", "the server rejected our request due to an error in our request")
 
 
 async def case_strategic_merge_patch_merges_lists_by_key(api: Api) -> None:
     await api.create("deployments", deployment("a"))
     containers = [{"name": "app", "image": "app:2"}, {"name": "side", "image": "side:1"}]
     patch = {"spec": {"template": {"spec": {"containers": containers}}}}
-    changed = (await api.strategic("deployments", "a", patch)).ok()
+    changed = (await api.strategic("deployments", "a", patch)).expect_success()
     found = changed.body["spec"]["template"]["spec"]["containers"]
     assert {c["name"]: c["image"] for c in found} == {"app": "app:2", "side": "side:1"}
     patch = {"spec": {"template": {"spec": {"containers": [{"name": "side", "$patch": "delete"}]}}}}
-    changed = (await api.strategic("deployments", "a", patch)).ok()
+    changed = (await api.strategic("deployments", "a", patch)).expect_success()
     assert [c["name"] for c in changed.body["spec"]["template"]["spec"]["containers"]] == ["app"]
 
 
-def _containers(order: list[str], *changes: Json) -> Json:
-    wanted: list[Json] = [{"name": name} for name in order]
-    found: Json = {"$setElementOrder/containers": wanted, **({"containers": list(changes)} if changes else {})}
+def _containers_patch(order: list[str], *changes: Json) -> Json:
+    order_directive: list[Json] = [{"name": name} for name in order]
+    found: Json = {
+        "$setElementOrder/containers": order_directive,
+        **({"containers": list(changes)} if changes else {}),
+    }
     return {"spec": {"template": {"spec": found}}}
 
 
@@ -148,16 +153,16 @@ async def case_strategic_merge_patch_orders_lists(api: Api) -> None:
     await api.create("deployments", deployment("a"))
     b, c, d = ({"name": name, "image": f"{name}:1"} for name in "bcd")
     for patch, expected in (
-        (_containers(["b", "app"], b), ["b", "app"]),
-        (_containers(["app", "b"]), ["app", "b"]),
-        (_containers(["c", "b"], c), ["c", "app", "b"]),
-        (_containers(["d", "none"], d), ["d", "c", "app", "b"]),
-        (_containers(["b", "c"], {"name": "d", "$patch": "delete"}), ["app", "b", "c"]),
+        (_containers_patch(["b", "app"], b), ["b", "app"]),
+        (_containers_patch(["app", "b"]), ["app", "b"]),
+        (_containers_patch(["c", "b"], c), ["c", "app", "b"]),
+        (_containers_patch(["d", "none"], d), ["d", "c", "app", "b"]),
+        (_containers_patch(["b", "c"], {"name": "d", "$patch": "delete"}), ["app", "b", "c"]),
         ({"spec": {"template": {"spec": {"containers": [d, b]}}}}, ["d", "app", "b", "c"]),
     ):
-        changed = (await api.strategic("deployments", "a", patch)).ok()
+        changed = (await api.strategic("deployments", "a", patch)).expect_success()
         assert [i["name"] for i in changed.body["spec"]["template"]["spec"]["containers"]] == expected
-    refused = await api.strategic("deployments", "a", _containers(["b"], c))
+    refused = await api.strategic("deployments", "a", _containers_patch(["b"], c))
     text = "The order in patch list:\n[map[image:c:1 name:c]]\n doesn't match $setElementOrder list:\n[map[name:b]]\n"
     assert (refused.code, refused.message) == (500, text)
 
@@ -165,25 +170,25 @@ async def case_strategic_merge_patch_orders_lists(api: Api) -> None:
 async def case_strategic_merge_patch_is_for_built_in_kinds(api: Api) -> None:
     await api.create("widgets", widget("a"))
     refused = await api.strategic("widgets", "a", {"spec": {"size": 2}})
-    refused.refused(415, "UnsupportedMediaType", "accepted media types include: application/json-patch+json")
+    refused.expect_error(415, "UnsupportedMediaType", "accepted media types include: application/json-patch+json")
 
 
 async def case_unknown_patch_types_are_refused(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     refused = await api.call("PATCH", api.path("configmaps", "a"), {}, {}, "application/json")
-    refused.refused(415, "UnsupportedMediaType")
+    refused.expect_error(415, "UnsupportedMediaType")
 
 
 async def case_json_patches_are_read_as_their_type(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
-    for operation, text in told(
+    for operation, text in error_cases(
         ({"op": "add", "path": 5, "value": 1}, "number into Go struct field jsonPatchOp.path of type string"),
         ({"op": "move", "from": 5, "path": "/data"}, "number into Go struct field jsonPatchOp.from of type string"),
         ({"op": [], "path": "/data"}, "array into Go struct field jsonPatchOp.op of type string"),
         (5, "number into Go value of type handlers.jsonPatchOp"),
     ):
         refused = await api.json_patch("configmaps", "a", operation)
-        refused.refused(400, "BadRequest", f"error decoding patch: json: cannot unmarshal {text}")
+        refused.expect_error(400, "BadRequest", f"error decoding patch: json: cannot unmarshal {text}")
 
 
 async def case_json_patches_that_find_nothing(api: Api) -> None:
@@ -194,5 +199,5 @@ async def case_json_patches_that_find_nothing(api: Api) -> None:
         {"op": "test", "path": "/metadata/name/x", "value": 1},
         {"op": "remove", "path": ""},
     ):
-        (await api.json_patch("configmaps", "a", operation)).refused(422, "Invalid")
-    (await api.json_patch("configmaps", "a", {"op": "test", "path": "/odd"})).ok()
+        (await api.json_patch("configmaps", "a", operation)).expect_error(422, "Invalid")
+    (await api.json_patch("configmaps", "a", {"op": "test", "path": "/odd"})).expect_success()

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from apiserver_cases.api import Api, Reply, config_map, widget
+from apiserver_cases.api import Api, ApiResponse, config_map, widget
 
 
-def _names(reply: Reply) -> list[str]:
-    return [item["metadata"]["name"] for item in reply.ok().body["items"]]
+def _item_names(response: ApiResponse) -> list[str]:
+    return [item["metadata"]["name"] for item in response.expect_success().body["items"]]
 
 
-async def _three(api: Api) -> None:
+async def _create_three(api: Api) -> None:
     for name in ("a", "b", "c"):
-        (await api.create("configmaps", config_map(name, labels={"l": name}))).ok()
+        (await api.create("configmaps", config_map(name, labels={"l": name}))).expect_success()
 
 
 async def case_a_get_at_any_version_is_the_newest_that_is_known(api: Api) -> None:
     made = await api.create("configmaps", config_map("a", {"k": "v"}))
     # In this order: at "0" a server may answer from a cache that has not heard of the object yet.
-    for version in (made.version, "0"):
+    for version in (made.resource_version, "0"):
         got = await api.call("GET", api.path("configmaps", "a"), None, {"resourceVersion": version})
-        assert got.ok().body == made.body
+        assert got.expect_success().body == made.body
 
 
 async def case_a_get_waits_for_no_version_to_come(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     refused = await api.call("GET", api.path("configmaps", "a"), None, {"resourceVersion": "999999999"})
-    refused.refused(504, "Timeout", "Too large resource version: 999999999, current: ")
+    refused.expect_error(504, "Timeout", "Too large resource version: 999999999, current: ")
 
 
 async def case_a_get_at_a_version_that_is_no_number_is_refused(api: Api) -> None:
@@ -37,70 +37,70 @@ async def case_a_get_at_a_version_that_is_no_number_is_refused(api: Api) -> None
 
 async def case_a_list_has_items_when_there_are_none(api: Api) -> None:
     for plural in ("configmaps", "widgets"):
-        assert (await api.list(plural)).ok().body["items"] == []
+        assert (await api.list(plural)).expect_success().body["items"] == []
 
 
 async def case_a_namespace_that_is_not_there_is_empty(api: Api) -> None:
     reply = await api.call("GET", "/api/v1/namespaces/nowhere-to-be-found/configmaps")
-    assert _names(reply) == []
+    assert _item_names(reply) == []
 
 
 async def case_lists_tell_a_version_at_least_that_of_the_last_write(api: Api) -> None:
     made = await api.create("configmaps", config_map("a"))
-    assert int((await api.list("configmaps")).version) >= int(made.version)
+    assert int((await api.list("configmaps")).resource_version) >= int(made.resource_version)
 
 
 async def case_lists_without_a_version_see_every_write(api: Api) -> None:
     for name in ("a", "b", "c"):
         await api.create("configmaps", config_map(name))
-        assert name in _names(await api.list("configmaps"))
+        assert name in _item_names(await api.list("configmaps"))
     await api.delete("configmaps", "b")
-    assert _names(await api.list("configmaps")) == ["a", "c"]
+    assert _item_names(await api.list("configmaps")) == ["a", "c"]
 
 
 async def case_lists_not_older_than_the_last_write_see_it(api: Api) -> None:
     made = await api.create("configmaps", config_map("a"))
     for query in ({}, {"resourceVersionMatch": "NotOlderThan"}):
-        assert _names(await api.list("configmaps", resourceVersion=made.version, **query)) == ["a"]
+        assert _item_names(await api.list("configmaps", resourceVersion=made.resource_version, **query)) == ["a"]
 
 
 async def case_lists_at_any_version(api: Api) -> None:
     for query in ({}, {"resourceVersionMatch": "NotOlderThan"}):
         reply = await api.list("configmaps", resourceVersion="0", **query)
-        assert isinstance(reply.ok().body["items"], list)
+        assert isinstance(reply.expect_success().body["items"], list)
 
 
 async def case_lists_at_an_exact_version_show_old_contents(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"k": "old"}))
-    then = (await api.list("configmaps")).version
+    then = (await api.list("configmaps")).resource_version
     await api.merge("configmaps", "a", {"data": {"k": "new"}})
     await api.create("configmaps", config_map("b"))
-    exact = (await api.list("configmaps", resourceVersion=then, resourceVersionMatch="Exact")).ok()
+    exact = (await api.list("configmaps", resourceVersion=then, resourceVersionMatch="Exact")).expect_success()
     assert [i["data"] for i in exact.body["items"]] == [{"k": "old"}]
-    assert exact.version == then
+    assert exact.resource_version == then
 
 
 async def case_lists_at_an_exact_version_are_selected(api: Api) -> None:
-    await _three(api)
-    then = (await api.list("configmaps")).version
+    await _create_three(api)
+    then = (await api.list("configmaps")).resource_version
     await api.merge("configmaps", "a", {"metadata": {"labels": {"l": "z"}}})
     query = {"resourceVersion": then, "resourceVersionMatch": "Exact", "labelSelector": "l=a"}
-    assert _names(await api.list("configmaps", **query)) == ["a"]
-    assert _names(await api.list("configmaps", labelSelector="l=a")) == []
+    assert _item_names(await api.list("configmaps", **query)) == ["a"]
+    assert _item_names(await api.list("configmaps", labelSelector="l=a")) == []
 
 
 async def case_unknown_matches_are_refused(api: Api) -> None:
     refused = await api.list("configmaps", resourceVersion="1", resourceVersionMatch="Odd")
-    refused.refused(422, "Invalid", 'resourceVersionMatch: Unsupported value: "Odd": supported values: "')
+    refused.expect_error(422, "Invalid", 'resourceVersionMatch: Unsupported value: "Odd": supported values: "')
 
 
 async def case_pages_of_one(api: Api) -> None:
-    await _three(api)
+    await _create_three(api)
     found: list[str] = []
     query: dict[str, str] = {}
     while True:
         page = await api.list("configmaps", limit="1", **query)
-        found += _names(page)
+        found += _item_names(page)
         if not page.metadata.get("continue"):
             break
         query = {"continue": page.metadata["continue"]}
@@ -109,74 +109,74 @@ async def case_pages_of_one(api: Api) -> None:
 
 
 async def case_a_page_that_holds_all_has_no_next(api: Api) -> None:
-    await _three(api)
+    await _create_three(api)
     for limit in ("3", "4", "0"):
-        page = (await api.list("configmaps", limit=limit)).ok()
-        assert _names(page) == ["a", "b", "c"]
+        page = (await api.list("configmaps", limit=limit)).expect_success()
+        assert _item_names(page) == ["a", "b", "c"]
         assert not {"continue", "remainingItemCount"} & set(page.metadata)
 
 
 async def case_selected_pages_do_not_count_what_is_left(api: Api) -> None:
-    await _three(api)
-    page = (await api.list("configmaps", limit="1", labelSelector="l in (a,c)")).ok()
-    assert _names(page) == ["a"]
+    await _create_three(api)
+    page = (await api.list("configmaps", limit="1", labelSelector="l in (a,c)")).expect_success()
+    assert _item_names(page) == ["a"]
     assert page.metadata["continue"]
     assert "remainingItemCount" not in page.metadata
     query = {"continue": page.metadata["continue"], "labelSelector": "l in (a,c)"}
-    assert _names(await api.list("configmaps", limit="5", **query)) == ["c"]
+    assert _item_names(await api.list("configmaps", limit="5", **query)) == ["c"]
 
 
 async def case_pages_of_a_custom_resource(api: Api) -> None:
     for name in ("a", "b", "c"):
-        (await api.create("widgets", widget(name))).ok()
-    first = (await api.list("widgets", limit="2")).ok()
-    assert (_names(first), first.metadata["remainingItemCount"]) == (["a", "b"], 1)
+        (await api.create("widgets", widget(name))).expect_success()
+    first = (await api.list("widgets", limit="2")).expect_success()
+    assert (_item_names(first), first.metadata["remainingItemCount"]) == (["a", "b"], 1)
     rest = await api.list("widgets", limit="2", **{"continue": first.metadata["continue"]})
-    assert _names(rest) == ["c"]
+    assert _item_names(rest) == ["c"]
 
 
 async def case_pages_across_namespaces(api: Api) -> None:
     other = f"{api.namespace}-b"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}}
-    (await api.call("POST", "/api/v1/namespaces", body)).ok()
+    (await api.call("POST", "/api/v1/namespaces", body)).expect_success()
     labels = {"run": api.namespace}
     for namespace in (other, api.namespace):
         path = f"/api/v1/namespaces/{namespace}/configmaps"
-        (await api.call("POST", path, config_map("a", labels=labels))).ok()
+        (await api.call("POST", path, config_map("a", labels=labels))).expect_success()
     query = {"labelSelector": f"run={api.namespace}", "limit": "1"}
-    first = (await api.call("GET", "/api/v1/configmaps", None, query)).ok()
+    first = (await api.call("GET", "/api/v1/configmaps", None, query)).expect_success()
     rest = await api.call("GET", "/api/v1/configmaps", None, {**query, "continue": first.metadata["continue"]})
-    found = [item["metadata"]["namespace"] for page in (first, rest) for item in page.ok().body["items"]]
+    found = [item["metadata"]["namespace"] for page in (first, rest) for item in page.expect_success().body["items"]]
     # Keys are compared as text, "namespace/name": the hyphen comes before the slash.
     assert found == [other, api.namespace]
 
 
 async def case_a_continued_list_names_no_version(api: Api) -> None:
-    await _three(api)
+    await _create_three(api)
     page = await api.list("configmaps", limit="1")
     token = page.metadata["continue"]
-    refused = await api.list("configmaps", resourceVersion=page.version, **{"continue": token})
-    refused.refused(400, "BadRequest", "specifying resource version is not allowed when using continue")
+    refused = await api.list("configmaps", resourceVersion=page.resource_version, **{"continue": token})
+    refused.expect_error(400, "BadRequest", "specifying resource version is not allowed when using continue")
     refused = await api.list(
-        "configmaps", resourceVersion=page.version, resourceVersionMatch="Exact", **{"continue": token}
+        "configmaps", resourceVersion=page.resource_version, resourceVersionMatch="Exact", **{"continue": token}
     )
-    refused.refused(422, "Invalid", "resourceVersionMatch is forbidden when continue is provided")
+    refused.expect_error(422, "Invalid", "resourceVersionMatch is forbidden when continue is provided")
 
 
 async def case_a_first_page_at_an_exact_version(api: Api) -> None:
-    await _three(api)
-    then = (await api.list("configmaps")).version
+    await _create_three(api)
+    then = (await api.list("configmaps")).resource_version
     await api.delete("configmaps", "b")
     page = await api.list("configmaps", limit="1", resourceVersion=then, resourceVersionMatch="Exact")
-    assert (_names(page), page.version) == (["a"], then)
+    assert (_item_names(page), page.resource_version) == (["a"], then)
     rest = await api.list("configmaps", **{"continue": page.metadata["continue"]})
-    assert (_names(rest), rest.version) == (["b", "c"], then)
+    assert (_item_names(rest), rest.resource_version) == (["b", "c"], then)
 
 
 async def case_a_list_of_one_name(api: Api) -> None:
-    await _three(api)
+    await _create_three(api)
     reply = await api.list("configmaps", fieldSelector="metadata.name=b", limit="5")
-    assert _names(reply) == ["b"]
+    assert _item_names(reply) == ["b"]
     assert "continue" not in reply.metadata
 
 
@@ -186,38 +186,38 @@ async def case_field_selectors_of_pods_and_secrets(api: Api) -> None:
     for name, node in (("a", "one"), ("b", "two")):
         spec = {"nodeName": node, "containers": [{"name": "c", "image": "i:1"}]}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-        (await api.create("pods", body)).ok()
+        (await api.create("pods", body)).expect_success()
     await api.merge("pods", "a", {"status": {"phase": "Running"}}, "status")
-    assert _names(await api.list("pods", fieldSelector="spec.nodeName=one")) == ["a"]
-    assert _names(await api.list("pods", fieldSelector="status.phase!=Running")) == ["b"]
-    assert _names(await api.list("pods", fieldSelector="status.phase=Running,spec.nodeName=two")) == []
-    assert _names(await api.list("pods", fieldSelector="spec.restartPolicy=Always")) == ["a", "b"]
+    assert _item_names(await api.list("pods", fieldSelector="spec.nodeName=one")) == ["a"]
+    assert _item_names(await api.list("pods", fieldSelector="status.phase!=Running")) == ["b"]
+    assert _item_names(await api.list("pods", fieldSelector="status.phase=Running,spec.nodeName=two")) == []
+    assert _item_names(await api.list("pods", fieldSelector="spec.restartPolicy=Always")) == ["a", "b"]
     refused = await api.list("pods", fieldSelector="spec.odd=1")
-    refused.refused(400, "BadRequest", "field label not supported: spec.odd")
+    refused.expect_error(400, "BadRequest", "field label not supported: spec.odd")
     for name, kind in (("a", "Opaque"), ("b", "example.com/key")):
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": kind}
-        (await api.create("secrets", body)).ok()
-    assert _names(await api.list("secrets", fieldSelector="type=example.com/key")) == ["b"]
+        (await api.create("secrets", body)).expect_success()
+    assert _item_names(await api.list("secrets", fieldSelector="type=example.com/key")) == ["b"]
 
 
 async def case_fields_of_a_definition_can_be_selected_by(api: Api) -> None:
     for name, colour, size in (("a", "red", 1), ("b", "blue", 2)):
         body = {"apiVersion": "cases.steersman.dev/v1", "kind": "Sample", "metadata": {"name": name}}
-        (await api.create("samples", {**body, "spec": {"colour": colour, "size": size}})).ok()
-    assert _names(await api.list("samples", fieldSelector="spec.colour=red")) == ["a"]
-    assert _names(await api.list("samples", fieldSelector="spec.size!=1")) == ["b"]
+        (await api.create("samples", {**body, "spec": {"colour": colour, "size": size}})).expect_success()
+    assert _item_names(await api.list("samples", fieldSelector="spec.colour=red")) == ["a"]
+    assert _item_names(await api.list("samples", fieldSelector="spec.size!=1")) == ["b"]
     refused = await api.list("samples", fieldSelector="spec.note=x")
-    refused.refused(400, "BadRequest", "field label not supported: spec.note")
+    refused.expect_error(400, "BadRequest", "field label not supported: spec.note")
 
 
 async def case_a_list_of_a_namespaced_path_needs_a_namespaced_kind(api: Api) -> None:
     reply = await api.call("GET", f"/api/v1/namespaces/{api.namespace}/nodes")
-    reply.refused(404, "NotFound", "the server could not find the requested resource")
+    reply.expect_error(404, "NotFound", "the server could not find the requested resource")
     reply = await api.call("GET", "/api/v1/configmaps/a")
     assert reply.code == 404
 
 
 async def case_versions_of_selected_lists_are_the_servers(api: Api) -> None:
-    await _three(api)
+    await _create_three(api)
     last = await api.create("configmaps", config_map("d"))
-    assert int((await api.list("configmaps", labelSelector="l=a")).version) >= int(last.version)
+    assert int((await api.list("configmaps", labelSelector="l=a")).resource_version) >= int(last.resource_version)

@@ -5,70 +5,72 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from apiserver_cases.api import Api, Json, Reply
+from apiserver_cases.api import Api, ApiResponse, Json
 
 _AUTHENTICATION = "/apis/authentication.k8s.io/v1"
 _AUTHORIZATION = "/apis/authorization.k8s.io/v1"
 
 
-async def _account(api: Api, name: str = "s") -> Reply:
+async def _create_service_account(api: Api, name: str = "s") -> ApiResponse:
     body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
-    return (await api.create("serviceaccounts", body)).ok()
+    return (await api.create("serviceaccounts", body)).expect_success()
 
 
-async def _token(api: Api, name: str = "s", **spec: Any) -> str:
+async def _request_token(api: Api, name: str = "s", **spec: Any) -> str:
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
     reply = await api.call("POST", api.path("serviceaccounts", name, "token"), body)
-    return reply.ok().body["status"]["token"]
+    return reply.expect_success().body["status"]["token"]
 
 
-async def _review(api: Api, token: str, **spec: Any) -> Json:
+async def _review_token(api: Api, token: str, **spec: Any) -> Json:
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token, **spec}}
-    return (await api.call("POST", f"{_AUTHENTICATION}/tokenreviews", body)).ok().body["status"]
+    return (await api.call("POST", f"{_AUTHENTICATION}/tokenreviews", body)).expect_success().body["status"]
 
 
-async def _until_dead(api: Api, token: str) -> None:
+async def _wait_until_token_invalid(api: Api, token: str) -> None:
     """Returns once nobody is known by ``token``: the real server watches accounts, and remembers tokens for 10 s."""
     async with asyncio.timeout(30):
-        while "authenticated" in await _review(api, token):
+        while "authenticated" in await _review_token(api, token):
             await asyncio.sleep(0.1)
 
 
-async def _access(api: Api, **spec: Any) -> Reply:
+async def _review_access(api: Api, **spec: Any) -> ApiResponse:
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
     return await api.call("POST", f"{_AUTHORIZATION}/subjectaccessreviews", body)
 
 
-async def _until_known(api: Api, allowed: bool, **spec: Any) -> Reply:
+async def _wait_for_access(api: Api, allowed: bool, **spec: Any) -> ApiResponse:
     """The answer, once the authorizer has heard of the roles: the real one watches them."""
     async with asyncio.timeout(30):
-        while (reply := (await _access(api, **spec)).ok()).body["status"]["allowed"] is not allowed:
+        while (reply := (await _review_access(api, **spec)).expect_success()).body["status"][
+            "allowed"
+        ] is not allowed:
             await asyncio.sleep(0.05)
     return reply
 
 
 async def case_a_token_is_for_its_audiences(api: Api) -> None:
-    await _account(api)
-    token = await _token(api, audiences=["x", "y"])
-    status = await _review(api, token, audiences=["y", "z"])
+    await _create_service_account(api)
+    token = await _request_token(api, audiences=["x", "y"])
+    status = await _review_token(api, token, audiences=["y", "z"])
     assert (status["authenticated"], status["audiences"]) == (True, ["y"])
-    status = await _review(api, token, audiences=["z"])
+    status = await _review_token(api, token, audiences=["z"])
     assert "authenticated" not in status
     assert "error" in status
 
 
 async def case_a_token_dies_with_its_account(api: Api) -> None:
-    await _account(api)
-    token = await _token(api)
-    (await api.delete("serviceaccounts", "s")).ok()
-    await _until_dead(api, token)
-    await _account(api)
-    await _until_dead(api, token)
+    await _create_service_account(api)
+    token = await _request_token(api)
+    (await api.delete("serviceaccounts", "s")).expect_success()
+    await _wait_until_token_invalid(api, token)
+    await _create_service_account(api)
+    await _wait_until_token_invalid(api, token)
 
 
 async def case_a_holder_is_told_with_uid_and_groups(api: Api) -> None:
-    made = await _account(api)
-    user = (await _review(api, await _token(api)))["user"]
+    made = await _create_service_account(api)
+    user = (await _review_token(api, await _request_token(api)))["user"]
     assert user["username"] == f"system:serviceaccount:{api.namespace}:s"
     assert user["uid"] == made.metadata["uid"]
     assert user["groups"] == [
@@ -81,22 +83,22 @@ async def case_a_holder_is_told_with_uid_and_groups(api: Api) -> None:
 async def case_reviews_of_nothing_are_refused(api: Api) -> None:
     body: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {}}
     refused = await api.call("POST", f"{_AUTHENTICATION}/tokenreviews", body)
-    refused.refused(400, "BadRequest", "token is required for TokenReview in authentication")
-    refused = await _access(api, user="u")
+    refused.expect_error(400, "BadRequest", "token is required for TokenReview in authentication")
+    refused = await _review_access(api, user="u")
     text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-    refused.refused(422, "Invalid", text)
-    refused = await _access(api, nonResourceAttributes={"path": "/", "verb": "get"})
-    refused.refused(422, "Invalid", "at least one of user or group must be specified")
+    refused.expect_error(422, "Invalid", text)
+    refused = await _review_access(api, nonResourceAttributes={"path": "/", "verb": "get"})
+    refused.expect_error(422, "Invalid", "at least one of user or group must be specified")
 
 
 async def case_reviews_are_not_read(api: Api) -> None:
     for path in (f"{_AUTHENTICATION}/tokenreviews", f"{_AUTHORIZATION}/subjectaccessreviews"):
-        (await api.call("GET", path)).refused(405, "MethodNotAllowed")
+        (await api.call("GET", path)).expect_error(405, "MethodNotAllowed")
 
 
 async def case_a_stranger_may_do_nothing(api: Api) -> None:
     about = {"namespace": api.namespace, "verb": "get", "resource": "configmaps"}
-    reply = (await _access(api, user="stranger", resourceAttributes=about)).ok()
+    reply = (await _review_access(api, user="stranger", resourceAttributes=about)).expect_success()
     assert reply.code == 201
     assert reply.body["status"]["allowed"] is False
 
@@ -105,11 +107,11 @@ async def case_a_role_allows_what_it_says(api: Api) -> None:
     group = "rbac.authorization.k8s.io"
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["a"], "verbs": ["get"]}]
     role = {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": {"name": "r"}, "rules": rules}
-    (await api.create("roles", role)).ok()
+    (await api.create("roles", role)).expect_success()
     subjects = [{"kind": "User", "name": "jane", "apiGroup": group}]
     reference = {"apiGroup": group, "kind": "Role", "name": "r"}
     binding = {"apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": {"name": "b"}}
-    (await api.create("rolebindings", {**binding, "subjects": subjects, "roleRef": reference})).ok()
+    (await api.create("rolebindings", {**binding, "subjects": subjects, "roleRef": reference})).expect_success()
     about = {"namespace": api.namespace, "verb": "get", "resource": "configmaps", "name": "a"}
     for change, allowed in (
         ({}, True),
@@ -117,7 +119,7 @@ async def case_a_role_allows_what_it_says(api: Api) -> None:
         ({"verb": "list"}, False),
         ({"namespace": "x"}, False),
     ):
-        reply = await _until_known(api, allowed, user="jane", resourceAttributes={**about, **change})
+        reply = await _wait_for_access(api, allowed, user="jane", resourceAttributes={**about, **change})
         assert reply.body["status"]["allowed"] is allowed
 
 
@@ -128,13 +130,13 @@ async def case_one_may_ask_for_oneself(api: Api) -> None:
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": about},
     }
-    reply = (await api.call("POST", f"{_AUTHORIZATION}/selfsubjectaccessreviews", body)).ok()
+    reply = (await api.call("POST", f"{_AUTHORIZATION}/selfsubjectaccessreviews", body)).expect_success()
     assert reply.body["status"]["allowed"] is True
 
 
 async def case_one_may_ask_who_one_is(api: Api) -> None:
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    reply = (await api.call("POST", f"{_AUTHENTICATION}/selfsubjectreviews", body)).ok()
+    reply = (await api.call("POST", f"{_AUTHENTICATION}/selfsubjectreviews", body)).expect_success()
     assert "system:masters" in reply.body["status"]["userInfo"]["groups"]
 
 
@@ -147,4 +149,6 @@ async def case_local_reviews_are_of_their_namespace(api: Api) -> None:
         "spec": {"user": "u", "resourceAttributes": about},
     }
     path = f"{_AUTHORIZATION}/namespaces/{api.namespace}/localsubjectaccessreviews"
-    (await api.call("POST", path, body)).refused(422, "Invalid", "spec.resourceAttributes.namespace: Invalid value: ")
+    (await api.call("POST", path, body)).expect_error(
+        422, "Invalid", "spec.resourceAttributes.namespace: Invalid value: "
+    )

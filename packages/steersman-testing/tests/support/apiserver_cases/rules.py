@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver_cases.api import GROUP, Api, Json, Reply, definition
+from apiserver_cases.api import GROUP, Api, ApiResponse, Json, definition
 
 _TEXT: Json = {"type": "string", "maxLength": 9}
 _NUMBER: Json = {"type": "integer"}
@@ -14,41 +14,43 @@ def _rule(rule: str, message: str = "", **more: Any) -> Json:
     return {"rule": rule, **({"message": message} if message else {}), **more}
 
 
-def _ruled(schema: Json, *rules: Json) -> Json:
+def _with_rules(schema: Json, *rules: Json) -> Json:
     return {**schema, "x-kubernetes-validations": list(rules)}
 
 
 _PART = {
     "type": "object",
     "required": ["name"],
-    "properties": {"name": _TEXT, "weight": _ruled(_NUMBER, _rule("self >= oldSelf", "weight only grows"))},
+    "properties": {"name": _TEXT, "weight": _with_rules(_NUMBER, _rule("self >= oldSelf", "weight only grows"))},
 }
 _EMBEDDED: Json = {
     "type": "object",
     "x-kubernetes-embedded-resource": True,
     "x-kubernetes-preserve-unknown-fields": True,
 }
-_SPEC = _ruled(
+_SPEC = _with_rules(
     {
         "type": "object",
         "properties": {
             "min": {**_NUMBER, "default": 1},
             "max": {**_NUMBER, "default": 10},
             "secret": _TEXT,
-            "kind": _ruled(_TEXT, _rule("self == oldSelf", "kind is immutable")),
-            "ratio": _ruled({"type": "number"}, _rule("self > 0.5 || self == 0.0")),
-            "when": _ruled(
+            "kind": _with_rules(_TEXT, _rule("self == oldSelf", "kind is immutable")),
+            "ratio": _with_rules({"type": "number"}, _rule("self > 0.5 || self == 0.0")),
+            "when": _with_rules(
                 {"type": "string", "format": "date-time"},
                 _rule("self > timestamp('2020-01-01T00:00:00Z')", "too early"),
             ),
-            "period": _ruled({"type": "string", "format": "duration"}, _rule("self < duration('5m')", "too long")),
+            "period": _with_rules(
+                {"type": "string", "format": "duration"}, _rule("self < duration('5m')", "too long")
+            ),
             "tags": {
                 "type": "array",
                 "maxItems": 5,
                 "x-kubernetes-list-type": "set",
-                "items": _ruled(_TEXT, _rule("self.startsWith('t')", "tags begin with t")),
+                "items": _with_rules(_TEXT, _rule("self.startsWith('t')", "tags begin with t")),
             },
-            "numbers": _ruled(
+            "numbers": _with_rules(
                 {"type": "array", "maxItems": 5, "items": _NUMBER},
                 _rule("self.sum() < 10 && self.isSorted()", "small and sorted"),
             ),
@@ -59,31 +61,31 @@ _SPEC = _ruled(
                 "x-kubernetes-list-map-keys": ["name"],
                 "items": _PART,
             },
-            "labels": _ruled(
+            "labels": _with_rules(
                 {"type": "object", "maxProperties": 4, "additionalProperties": _TEXT},
                 _rule("self.all(k, k.size() < 4)", "short keys"),
             ),
             "namespace": _TEXT,
             "a-b": _TEXT,
-            "once": _ruled(
+            "once": _with_rules(
                 _TEXT,
                 _rule("oldSelf.orValue('') == '' || oldSelf.value() == self", "set once", optionalOldSelf=True),
             ),
-            "port": _ruled(
+            "port": _with_rules(
                 {"x-kubernetes-int-or-string": True},
                 _rule("type(self) == int ? self > 0 : self != ''", "a port or its name"),
             ),
-            "divisor": _ruled(_NUMBER, _rule("100 / self > 0")),
+            "divisor": _with_rules(_NUMBER, _rule("100 / self > 0")),
             "note": {**_TEXT, "nullable": True},
-            "objects": _ruled(
+            "objects": _with_rules(
                 {"type": "array", "maxItems": 2, "items": _EMBEDDED},
                 _rule("self.all(o, o.kind == 'Pod' && o.metadata.name.startsWith('p'))", "pods alone"),
             ),
-            "named": _ruled(
+            "named": _with_rules(
                 {"type": "object", "maxProperties": 2, "additionalProperties": _EMBEDDED},
                 _rule("self.all(n, self[n].metadata.name == n)", "each by its name"),
             ),
-            "size": _ruled(_TEXT, _rule("quantity(self).isGreaterThan(quantity('1Gi'))", "too small")),
+            "size": _with_rules(_TEXT, _rule("quantity(self).isGreaterThan(quantity('1Gi'))", "too small")),
         },
     },
     _rule("self.min <= self.max", "min must not exceed max"),
@@ -100,7 +102,7 @@ _SPEC = _ruled(
     _rule("!has(self.a__dash__b) || self.a__dash__b != 'bad'", "bad a-b"),
     _rule("!has(self.note) || self.note != 'bad'", "bad note"),
 )
-_STATUS = _ruled(
+_STATUS = _with_rules(
     {"type": "object", "properties": {"n": _NUMBER}}, _rule("!has(oldSelf.n) || self.n >= oldSelf.n", "n grows")
 )
 CRD = definition("Ruled", {"spec": _SPEC, "status": _STATUS}, {"status": {}})
@@ -114,12 +116,12 @@ def _body(name: str, spec: Json) -> Json:
     return {"apiVersion": f"{GROUP}/v1", "kind": "Ruled", "metadata": {"name": name}, "spec": spec}
 
 
-def _refused(reply: Reply, text: str, *causes: tuple[str, str]) -> None:
-    reply.refused(422, "Invalid")
-    name = reply.body["details"]["name"]
-    assert reply.message == f'Ruled.{GROUP} "{name}" is invalid: {text}'
+def _expect_invalid(response: ApiResponse, text: str, *causes: tuple[str, str]) -> None:
+    response.expect_error(422, "Invalid")
+    name = response.body["details"]["name"]
+    assert response.message == f'Ruled.{GROUP} "{name}" is invalid: {text}'
     if causes:
-        assert reply.causes() == list(causes)
+        assert response.causes() == list(causes)
 
 
 async def case_what_keeps_the_rules_is_accepted(api: Api) -> None:
@@ -131,7 +133,7 @@ async def case_what_keeps_the_rules_is_accepted(api: Api) -> None:
         {"tags": ["t", "ta"], "numbers": [1, 2], "labels": {"abc": "x"}},
         {"once": "x", "port": "a", "divisor": 1, "note": None, "size": "2Gi"},
     ):
-        (await api.create("ruleds", _body("a", spec), dryRun="All")).ok()
+        (await api.create("ruleds", _body("a", spec), dryRun="All")).expect_success()
 
 
 async def case_what_breaks_a_rule_is_refused(api: Api) -> None:
@@ -160,12 +162,12 @@ async def case_what_breaks_a_rule_is_refused(api: Api) -> None:
         ({"size": "1Gi"}, 'spec.size: Invalid value: "1Gi": too small'),
     ]
     for spec, text in broken:
-        _refused(await api.create("ruleds", _body("a", spec)), text)
+        _expect_invalid(await api.create("ruleds", _body("a", spec)), text)
 
 
 async def case_rules_of_the_whole_object_see_its_name(api: Api) -> None:
     refused = await api.create("ruleds", _body("abcdefghi", {}))
-    _refused(refused, "<nil>: Invalid value: name too long", ("<nil>", "FieldValueInvalid"))
+    _expect_invalid(refused, "<nil>: Invalid value: name too long", ("<nil>", "FieldValueInvalid"))
 
 
 async def case_rules_wait_for_a_valid_object(api: Api) -> None:
@@ -176,7 +178,7 @@ async def case_rules_wait_for_a_valid_object(api: Api) -> None:
 
 async def case_transitions_are_checked(api: Api) -> None:
     spec = {"kind": "k", "once": "o", "parts": [{"name": "p", "weight": 5}]}
-    (await api.create("ruleds", _body("a", spec))).ok()
+    (await api.create("ruleds", _body("a", spec))).expect_success()
     broken: list[tuple[Json, str]] = [
         ({"kind": "z"}, 'spec.kind: Invalid value: "z": kind is immutable'),
         ({"kind": None}, "spec.kind: Invalid value: kind cannot be added or removed"),
@@ -184,16 +186,18 @@ async def case_transitions_are_checked(api: Api) -> None:
         ({"parts": [{"name": "p", "weight": 4}]}, "spec.parts[0].weight: Invalid value: 4: weight only grows"),
     ]
     for patch, text in broken:
-        _refused(await api.merge("ruleds", "a", {"spec": patch}), text)
+        _expect_invalid(await api.merge("ruleds", "a", {"spec": patch}), text)
     for patch in ({"once": None}, {"parts": [{"name": "q", "weight": 4}]}, {"parts": [{"name": "q", "weight": 6}]}):
-        (await api.merge("ruleds", "a", {"spec": patch})).ok()
+        (await api.merge("ruleds", "a", {"spec": patch})).expect_success()
 
 
 async def case_status_is_judged_with_the_whole_object(api: Api) -> None:
-    (await api.create("ruleds", _body("a", {}))).ok()
-    (await api.merge("ruleds", "a", {"status": {"n": 4}}, "status")).ok()
-    _refused(await api.merge("ruleds", "a", {"status": {"n": 3}}, "status"), "status: Invalid value: n grows")
-    _refused(await api.merge("ruleds", "a", {"status": {"n": 7}}, "status"), "<nil>: Invalid value: n is less than 5")
+    (await api.create("ruleds", _body("a", {}))).expect_success()
+    (await api.merge("ruleds", "a", {"status": {"n": 4}}, "status")).expect_success()
+    _expect_invalid(await api.merge("ruleds", "a", {"status": {"n": 3}}, "status"), "status: Invalid value: n grows")
+    _expect_invalid(
+        await api.merge("ruleds", "a", {"status": {"n": 7}}, "status"), "<nil>: Invalid value: n is less than 5"
+    )
 
 
 async def case_rules_that_are_no_cel_are_refused(api: Api) -> None:
@@ -203,9 +207,9 @@ async def case_rules_that_are_no_cel_are_refused(api: Api) -> None:
         ("self.min ==", "Syntax error: mismatched input '<EOF>'"),
         ("nobody(self)", "undeclared reference to 'nobody' (in container '')"),
     ):
-        body = definition("Faulty", {"spec": _ruled({"type": "object"}, _rule(rule))}, {})
+        body = definition("Faulty", {"spec": _with_rules({"type": "object"}, _rule(rule))}, {})
         refused = await api.call("POST", path, body)
-        refused.refused(422, "Invalid", f"{place}: Invalid value: ")
+        refused.expect_error(422, "Invalid", f"{place}: Invalid value: ")
         assert "compilation failed: ERROR: <input>:1:" in refused.message
         assert text in refused.message
 
@@ -213,8 +217,8 @@ async def case_rules_that_are_no_cel_are_refused(api: Api) -> None:
 async def case_objects_within_lists_and_maps(api: Api) -> None:
     pod: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
     fine = {"objects": [pod], "named": {"p": pod}}
-    (await api.create("ruleds", _body("a", fine))).ok()
+    (await api.create("ruleds", _body("a", fine))).expect_success()
     refused = await api.create("ruleds", _body("b", {"objects": [{**pod, "kind": "Node"}]}))
-    _refused(refused, "spec.objects: Invalid value: pods alone")
+    _expect_invalid(refused, "spec.objects: Invalid value: pods alone")
     refused = await api.create("ruleds", _body("b", {"named": {"q": pod}}))
-    _refused(refused, "spec.named: Invalid value: each by its name")
+    _expect_invalid(refused, "spec.named: Invalid value: each by its name")

@@ -97,46 +97,46 @@ def sample(name: str, **spec: Any) -> Json:
     return {"apiVersion": f"{GROUP}/v1", "kind": "Sample", "metadata": {"name": name}, "spec": spec}
 
 
-async def _refused(api: Api, text: str, **spec: Any) -> None:
-    (await api.create("samples", sample("a", **spec))).refused(422, "Invalid", text)
+async def _expect_invalid(api: Api, text: str, **spec: Any) -> None:
+    (await api.create("samples", sample("a", **spec))).expect_error(422, "Invalid", text)
 
 
-async def _accepted(api: Api, **spec: Any) -> Json:
-    return (await api.create("samples", sample("a", **spec), dryRun="All")).ok().body["spec"]
+async def _accepted_spec(api: Api, **spec: Any) -> Json:
+    return (await api.create("samples", sample("a", **spec), dryRun="All")).expect_success().body["spec"]
 
 
 async def case_bounds_can_be_exclusive(api: Api) -> None:
-    await _accepted(api, above=1, below=0.5)
-    await _refused(api, "spec.above in body should be greater than 0", above=0)
-    await _refused(api, "spec.below in body should be less than 1", below=1)
+    await _accepted_spec(api, above=1, below=0.5)
+    await _expect_invalid(api, "spec.above in body should be greater than 0", above=0)
+    await _expect_invalid(api, "spec.below in body should be less than 1", below=1)
 
 
 async def case_numbers_can_be_multiples(api: Api) -> None:
-    await _accepted(api, even=4)
-    await _refused(api, "spec.even in body should be a multiple of 2", even=3)
+    await _accepted_spec(api, even=4)
+    await _expect_invalid(api, "spec.even in body should be a multiple of 2", even=3)
 
 
 async def case_numbers_can_be_enumerated(api: Api) -> None:
-    await _accepted(api, level=3)
-    await _refused(api, "spec.level: Unsupported value: 4: supported values: ", level=4)
+    await _accepted_spec(api, level=3)
+    await _expect_invalid(api, "spec.level: Unsupported value: 4: supported values: ", level=4)
 
 
 async def case_properties_are_counted(api: Api) -> None:
-    await _accepted(api, few={"a": "x"})
-    await _refused(api, "spec.few in body should have at least 1 properties", few={})
-    await _refused(api, "spec.few: Too many: 3: must have at most 2 items", few={"a": "", "b": "", "c": ""})
+    await _accepted_spec(api, few={"a": "x"})
+    await _expect_invalid(api, "spec.few in body should have at least 1 properties", few={})
+    await _expect_invalid(api, "spec.few: Too many: 3: must have at most 2 items", few={"a": "", "b": "", "c": ""})
 
 
 async def case_items_are_counted(api: Api) -> None:
-    await _accepted(api, some=["a"])
-    await _refused(api, "spec.some in body should have at least 1 items", some=[])
+    await _accepted_spec(api, some=["a"])
+    await _expect_invalid(api, "spec.some in body should have at least 1 items", some=[])
 
 
 async def case_formats_are_checked(api: Api) -> None:
-    await _accepted(api, date="2020-02-29", moment="2020-02-29T01:02:03Z", address="10.1.2.3", bytes="dGV4dA==")
-    await _accepted(api, link="https://example.com/x", unknown="whatever")
+    await _accepted_spec(api, date="2020-02-29", moment="2020-02-29T01:02:03Z", address="10.1.2.3", bytes="dGV4dA==")
+    await _accepted_spec(api, link="https://example.com/x", unknown="whatever")
     for field, value in (("date", "2020-02-30"), ("moment", "yesterday"), ("address", "10.1.2"), ("bytes", "?")):
-        await _refused(
+        await _expect_invalid(
             api,
             f'spec.{field} in body must be of type {_SPEC["properties"][field]["format"]}: "{value}"',
             **{field: value},
@@ -144,58 +144,58 @@ async def case_formats_are_checked(api: Api) -> None:
 
 
 async def case_integers_have_a_size(api: Api) -> None:
-    await _accepted(api, small=2**31 - 1)
-    await _refused(api, "spec.small", small=2**31)
+    await _accepted_spec(api, small=2**31 - 1)
+    await _expect_invalid(api, "spec.small", small=2**31)
 
 
 async def case_one_of_fits_one_alternative(api: Api) -> None:
-    await _accepted(api, either={"a": "x"})
+    await _accepted_spec(api, either={"a": "x"})
     for value in ({}, {"a": "x", "b": "y"}):
-        await _refused(api, '"spec.either" must validate one and only one schema (oneOf)', either=value)
+        await _expect_invalid(api, '"spec.either" must validate one and only one schema (oneOf)', either=value)
 
 
 async def case_any_of_fits_an_alternative(api: Api) -> None:
-    await _accepted(api, any={"a": "x", "b": "y"})
-    await _refused(api, '"spec.any" must validate at least one schema (anyOf)', any={})
+    await _accepted_spec(api, any={"a": "x", "b": "y"})
+    await _expect_invalid(api, '"spec.any" must validate at least one schema (anyOf)', any={})
 
 
 async def case_all_of_fits_every_part(api: Api) -> None:
-    await _accepted(api, all=3)
-    await _refused(api, "spec.all in body should be greater than or equal to 2", all=1)
-    await _refused(api, "spec.all in body should be less than or equal to 4", all=5)
+    await _accepted_spec(api, all=3)
+    await _expect_invalid(api, "spec.all in body should be greater than or equal to 2", all=1)
+    await _expect_invalid(api, "spec.all in body should be less than or equal to 4", all=5)
 
 
 async def case_not_fits_not(api: Api) -> None:
-    await _accepted(api, none="good")
-    await _refused(api, '"spec.none" must not validate the schema (not)', none="bad")
+    await _accepted_spec(api, none="good")
+    await _expect_invalid(api, '"spec.none" must not validate the schema (not)', none="bad")
 
 
 async def case_numbers_or_text_have_a_pattern(api: Api) -> None:
-    assert (await _accepted(api, share=5))["share"] == 5
-    assert (await _accepted(api, share="5%"))["share"] == "5%"
-    await _refused(api, "spec.share in body should match '^[0-9]+%$'", share="five")
-    await _refused(api, "spec.share in body must be of type integer,string", share=1.5)
+    assert (await _accepted_spec(api, share=5))["share"] == 5
+    assert (await _accepted_spec(api, share="5%"))["share"] == "5%"
+    await _expect_invalid(api, "spec.share in body should match '^[0-9]+%$'", share="five")
+    await _expect_invalid(api, "spec.share in body must be of type integer,string", share=1.5)
 
 
 async def case_null_is_no_value_where_it_is_not_allowed(api: Api) -> None:
-    await _refused(api, "spec.some[0]: Invalid value: ", some=[None])
-    await _refused(api, "spec.few in body should have at least 1 properties", few={"a": None})
+    await _expect_invalid(api, "spec.some[0]: Invalid value: ", some=[None])
+    await _expect_invalid(api, "spec.few in body should have at least 1 properties", few={"a": None})
 
 
 async def case_unknown_fields_below_a_free_object_are_kept(api: Api) -> None:
     tree = {"free": {"x": 1}, "known": {"x": 1, "odd": 2}}
-    assert (await _accepted(api, tree=tree))["tree"] == {"free": {"x": 1}, "known": {"x": 1}}
+    assert (await _accepted_spec(api, tree=tree))["tree"] == {"free": {"x": 1}, "known": {"x": 1}}
 
 
 async def case_embedded_objects_have_a_kind(api: Api) -> None:
     whole = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "labels": {"a": "b"}}, "spec": {"y": 1}}
-    assert (await _accepted(api, object=whole))["object"] == whole
-    await _refused(api, "spec.object.kind: Required value", object={"apiVersion": "v1"})
-    await _refused(api, "spec.object.apiVersion: Required value", object={"kind": "Pod"})
+    assert (await _accepted_spec(api, object=whole))["object"] == whole
+    await _expect_invalid(api, "spec.object.kind: Required value", object={"apiVersion": "v1"})
+    await _expect_invalid(api, "spec.object.apiVersion: Required value", object={"kind": "Pod"})
 
 
 async def case_defaults_are_filled_in_at_every_depth(api: Api) -> None:
-    spec = await _accepted(api, named={"x": {}}, keyed=[{"port": 1}], deep={"must": "m"})
+    spec = await _accepted_spec(api, named={"x": {}}, keyed=[{"port": 1}], deep={"must": "m"})
     assert spec["named"] == {"x": {"on": False}}
     assert spec["keyed"] == [{"port": 1, "protocol": "TCP"}]
     assert spec["deep"] == {"must": "m", "can": "d"}
@@ -203,32 +203,34 @@ async def case_defaults_are_filled_in_at_every_depth(api: Api) -> None:
 
 
 async def case_null_is_kept_where_it_is_allowed(api: Api) -> None:
-    assert (await _accepted(api, nothing=None))["nothing"] is None
-    assert (await _accepted(api, nothing={"x": 1}))["nothing"] == {"x": 1}
-    assert "nothing" not in await _accepted(api)
+    assert (await _accepted_spec(api, nothing=None))["nothing"] is None
+    assert (await _accepted_spec(api, nothing={"x": 1}))["nothing"] == {"x": 1}
+    assert "nothing" not in await _accepted_spec(api)
 
 
 async def case_required_fields_are_missed_at_every_depth(api: Api) -> None:
-    await _refused(api, "spec.deep.must: Required value", deep={})
-    await _refused(api, "spec.keyed[0].port: Required value", keyed=[{"name": "x"}])
+    await _expect_invalid(api, "spec.deep.must: Required value", deep={})
+    await _expect_invalid(api, "spec.keyed[0].port: Required value", keyed=[{"name": "x"}])
 
 
 async def case_keys_with_defaults_tell_items_apart(api: Api) -> None:
-    await _accepted(api, keyed=[{"port": 1}, {"port": 1, "protocol": "UDP"}])
-    await _refused(api, "spec.keyed[1]: Duplicate value: ", keyed=[{"port": 1}, {"port": 1, "protocol": "TCP"}])
+    await _accepted_spec(api, keyed=[{"port": 1}, {"port": 1, "protocol": "UDP"}])
+    await _expect_invalid(
+        api, "spec.keyed[1]: Duplicate value: ", keyed=[{"port": 1}, {"port": 1, "protocol": "TCP"}]
+    )
 
 
 async def case_sets_hold_a_value_once(api: Api) -> None:
-    await _accepted(api, set=[1, 2])
-    await _refused(api, "spec.set[2]: Duplicate value: 1", set=[1, 2, 1])
+    await _accepted_spec(api, set=[1, 2])
+    await _expect_invalid(api, "spec.set[2]: Duplicate value: 1", set=[1, 2, 1])
 
 
 async def case_atomic_objects_are_replaced_by_apply(api: Api) -> None:
-    (await api.apply("samples", sample("a", whole={"a": "1"}), "one")).ok()
+    (await api.apply("samples", sample("a", whole={"a": "1"}), "one")).expect_success()
     refused = await api.apply("samples", sample("a", whole={"b": "2"}), "two")
-    assert refused.refused(409, "Conflict").causes() == [(".spec.whole", "FieldManagerConflict")]
+    assert refused.expect_error(409, "Conflict").causes() == [(".spec.whole", "FieldManagerConflict")]
     forced = await api.apply("samples", sample("a", whole={"b": "2"}), "two", force=True)
-    assert forced.ok().body["spec"]["whole"] == {"b": "2"}
+    assert forced.expect_success().body["spec"]["whole"] == {"b": "2"}
 
 
 async def case_wrong_types_are_named(api: Api) -> None:
@@ -243,22 +245,25 @@ async def case_wrong_types_are_named(api: Api) -> None:
     ]
     for field, value, wanted, found in wrong:
         text = f'spec.{field}: Invalid value: "{found}": spec.{field} in body must be of type {wanted}: "{found}"'
-        await _refused(api, text, **{field: value})
+        await _expect_invalid(api, text, **{field: value})
 
 
 async def case_errors_of_one_object_are_told_in_order(api: Api) -> None:
     refused = await api.create("samples", sample("a", size="x", level=9, even=3, deep={}))
-    fields = [f for f, _ in refused.refused(422, "Invalid").causes() if f != "<nil>"]
+    fields = [f for f, _ in refused.expect_error(422, "Invalid").causes() if f != "<nil>"]
     assert sorted(fields) == ["spec.deep.must", "spec.even", "spec.level", "spec.size"]
 
 
 async def case_apply_by_keys_with_defaults(api: Api) -> None:
     await api.apply("samples", sample("a", keyed=[{"port": 1}]), "one")
     both = await api.apply("samples", sample("a", keyed=[{"port": 1, "protocol": "UDP"}]), "two")
-    assert both.ok().body["spec"]["keyed"] == [{"port": 1, "protocol": "TCP"}, {"port": 1, "protocol": "UDP"}]
+    assert both.expect_success().body["spec"]["keyed"] == [
+        {"port": 1, "protocol": "TCP"},
+        {"port": 1, "protocol": "UDP"},
+    ]
 
 
 async def case_a_spec_of_another_type_is_refused(api: Api) -> None:
     body = {**sample("a"), "spec": "text"}
     text = 'spec: Invalid value: "string": spec in body must be of type object: "string"'
-    (await api.create("samples", body)).refused(422, "Invalid", text)
+    (await api.create("samples", body)).expect_error(422, "Invalid", text)

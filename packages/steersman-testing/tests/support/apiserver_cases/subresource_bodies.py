@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver_cases.access_reviews import dies, review_token
-from apiserver_cases.api import GROUP, Api, Json, Reply, deployment, told
-from apiserver_cases.subresources import account, budget, pod, request_token, scaled
+from apiserver_cases.access_reviews import review_token, wait_until_token_invalid
+from apiserver_cases.api import GROUP, Api, ApiResponse, Json, deployment, error_cases
+from apiserver_cases.subresources import create_budget, create_pod, create_service_account, request_token, scaled
 
 _MERGE = "application/merge-patch+json"
 _NAMELESS = "was undeterminable: name must be provided"
@@ -16,13 +16,13 @@ def _scale(name: str = "a", **fields: Any) -> Json:
     return {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": name}, **fields}
 
 
-async def _put(api: Api, plural: str, body: Any, **query: str) -> Reply:
+async def _put_scale(api: Api, plural: str, body: Any, **query: str) -> ApiResponse:
     return await api.call("PUT", api.path(plural, "a", "scale"), body, query)
 
 
 async def case_a_scale_is_read_as_its_type(api: Api) -> None:
-    (await api.create("deployments", deployment("a", replicas=2))).ok()
-    for body, text in told(
+    (await api.create("deployments", deployment("a", replicas=2))).expect_success()
+    for body, text in error_cases(
         (None, "the object provided is unrecognized (must be of type Scale)"),
         ([], "json: cannot unmarshal array into Go value of type struct"),
         (b"{", "unexpected end of JSON input ({)"),
@@ -39,31 +39,35 @@ async def case_a_scale_is_read_as_its_type(api: Api) -> None:
         ({**_scale(), "metadata": "x"}, "Go struct field Scale.metadata of type v1.ObjectMeta"),
         ({**_scale(), "metadata": {"name": "a", "labels": {"a": 1}}}, "Go struct field ObjectMeta.metadata.labels"),
     ):
-        (await _put(api, "deployments", body)).refused(400, "BadRequest", text)
-    strict = await _put(api, "deployments", _scale(spec={"odd": 1}), fieldValidation="Strict")
-    strict.refused(400, "BadRequest", 'strict decoding error: unknown field "spec.odd"')
-    assert (await api.get("deployments", "a", "scale")).ok().body["spec"] == {"replicas": 2}
+        (await _put_scale(api, "deployments", body)).expect_error(400, "BadRequest", text)
+    strict = await _put_scale(api, "deployments", _scale(spec={"odd": 1}), fieldValidation="Strict")
+    strict.expect_error(400, "BadRequest", 'strict decoding error: unknown field "spec.odd"')
+    assert (await api.get("deployments", "a", "scale")).expect_success().body["spec"] == {"replicas": 2}
 
 
 async def case_a_custom_scale_is_read_as_its_type(api: Api) -> None:
-    (await api.create("scaleds", scaled("a", replicas=2))).ok()
+    (await api.create("scaleds", scaled("a", replicas=2))).expect_success()
     text = 'no kind is registered for the type v1.Scale in scheme "pkg/runtime/scheme.go:111"'
     bodies: list[Any] = [None, [], {**_scale(), "kind": "Odd"}, _scale(spec={"replicas": "3"}), _scale(spec="x")]
     for body in bodies:
-        (await _put(api, "scaleds", body)).refused(400, "BadRequest", text)
-    (await _put(api, "scaleds", _scale(spec={"odd": 1}), fieldValidation="Strict")).refused(400, "BadRequest", text)
+        (await _put_scale(api, "scaleds", body)).expect_error(400, "BadRequest", text)
+    (await _put_scale(api, "scaleds", _scale(spec={"odd": 1}), fieldValidation="Strict")).expect_error(
+        400, "BadRequest", text
+    )
 
 
 async def case_a_scale_need_not_name_its_kind(api: Api) -> None:
     for plural, made in (("deployments", deployment("a", replicas=2)), ("scaleds", scaled("a", replicas=2))):
-        (await api.create(plural, made)).ok()
-        changed = await _put(api, plural, {"metadata": {"name": "a"}, "spec": {"replicas": 3, "odd": 1}, "more": 1})
-        assert changed.ok().body["spec"] == {"replicas": 3}
+        (await api.create(plural, made)).expect_success()
+        changed = await _put_scale(
+            api, plural, {"metadata": {"name": "a"}, "spec": {"replicas": 3, "odd": 1}, "more": 1}
+        )
+        assert changed.expect_success().body["spec"] == {"replicas": 3}
 
 
 async def case_a_scale_belongs_to_its_url(api: Api) -> None:
     for plural, body in (("deployments", deployment("a", replicas=2)), ("scaleds", scaled("a", replicas=2))):
-        made = (await api.create(plural, body)).ok()
+        made = (await api.create(plural, body)).expect_success()
         for meta, text in (
             ({"name": "b"}, "the name of the object (b) does not match the name on the URL (a)"),
             ({}, f"the name of the object (a based on URL) {_NAMELESS}"),
@@ -72,24 +76,26 @@ async def case_a_scale_belongs_to_its_url(api: Api) -> None:
                 "the namespace of the provided object does not match",
             ),
         ):
-            (await _put(api, plural, {**_scale(), "metadata": meta})).refused(400, "BadRequest", text)
+            (await _put_scale(api, plural, {**_scale(), "metadata": meta})).expect_error(400, "BadRequest", text)
         text = f"Precondition failed: UID in precondition: other, UID in object meta: {made.metadata['uid']}"
-        foreign = await _put(api, plural, {**_scale(), "metadata": {"name": "a", "uid": "other"}})
-        foreign.refused(409, "Conflict", text)
-        odd = await _put(api, plural, {**_scale(), "metadata": {"name": "a", "resourceVersion": "x"}})
-        odd.refused(500, "", 'strconv.ParseUint: parsing "x": invalid syntax')
-        own = {"name": "a", "uid": made.metadata["uid"], "resourceVersion": made.version}
-        (await _put(api, plural, {**_scale(spec={"replicas": 3}), "metadata": own})).ok()
+        foreign = await _put_scale(api, plural, {**_scale(), "metadata": {"name": "a", "uid": "other"}})
+        foreign.expect_error(409, "Conflict", text)
+        odd = await _put_scale(api, plural, {**_scale(), "metadata": {"name": "a", "resourceVersion": "x"}})
+        odd.expect_error(500, "", 'strconv.ParseUint: parsing "x": invalid syntax')
+        own = {"name": "a", "uid": made.metadata["uid"], "resourceVersion": made.resource_version}
+        (await _put_scale(api, plural, {**_scale(spec={"replicas": 3}), "metadata": own})).expect_success()
         missing = await api.call("PUT", api.path(plural, "no", "scale"), _scale("other"))
-        missing.refused(400, "BadRequest", "the name of the object (other) does not match the name on the URL (no)")
+        missing.expect_error(
+            400, "BadRequest", "the name of the object (other) does not match the name on the URL (no)"
+        )
         missing = await api.call("PUT", api.path(plural, "no", "scale"), _scale("no"))
-        missing.refused(404, "NotFound", '"no" not found')
+        missing.expect_error(404, "NotFound", '"no" not found')
 
 
 async def case_a_patched_scale_is_checked(api: Api) -> None:
     for plural, body in (("deployments", deployment("a", replicas=2)), ("scaleds", scaled("a", replicas=2))):
-        (await api.create(plural, body)).ok()
-        for patch, text in told(
+        (await api.create(plural, body)).expect_success()
+        for patch, text in error_cases(
             (
                 {"spec": {"replicas": "3"}},
                 "cannot unmarshal string into Go struct field ScaleSpec.spec.replicas",
@@ -97,34 +103,42 @@ async def case_a_patched_scale_is_checked(api: Api) -> None:
             ({"kind": "Odd"}, 'no kind "Odd" is registered for version "autoscaling/v1"'),
             ({"apiVersion": "autoscaling/v2"}, 'no kind "Scale" is registered for version "autoscaling/v2"'),
         ):
-            (await api.merge(plural, "a", patch, "scale")).refused(422, "Invalid", text)
+            (await api.merge(plural, "a", patch, "scale")).expect_error(422, "Invalid", text)
         for meta in ({"name": "b"}, {"namespace": "b"}, {"name": None}):
-            (await api.merge(plural, "a", {"metadata": meta}, "scale")).refused(400, "BadRequest")
-        (await api.merge(plural, "a", {"metadata": {"resourceVersion": "x"}}, "scale")).refused(500, "")
-        (await api.merge(plural, "a", {"metadata": {"labels": {"a": "b"}}}, "scale")).ok()
+            (await api.merge(plural, "a", {"metadata": meta}, "scale")).expect_error(400, "BadRequest")
+        (await api.merge(plural, "a", {"metadata": {"resourceVersion": "x"}}, "scale")).expect_error(500, "")
+        (await api.merge(plural, "a", {"metadata": {"labels": {"a": "b"}}}, "scale")).expect_success()
     foreign = await api.merge("deployments", "a", {"metadata": {"uid": "b"}}, "scale")
-    foreign.refused(409, "Conflict", 'on deployments/scale.apps "a": Precondition failed: UID in precondition: b')
-    assert (await api.merge("scaleds", "a", {"metadata": {"uid": "b"}}, "scale")).ok().body["spec"] == {"replicas": 2}
+    foreign.expect_error(
+        409, "Conflict", 'on deployments/scale.apps "a": Precondition failed: UID in precondition: b'
+    )
+    assert (await api.merge("scaleds", "a", {"metadata": {"uid": "b"}}, "scale")).expect_success().body["spec"] == {
+        "replicas": 2
+    }
 
 
 async def case_a_scale_without_a_number_is_of_none(api: Api) -> None:
     for plural, body in (("deployments", deployment("a", replicas=2)), ("scaleds", scaled("a", replicas=2))):
-        (await api.create(plural, body)).ok()
+        (await api.create(plural, body)).expect_success()
         for scale in (_scale(), _scale(spec=None), _scale(spec={}), _scale(spec={"replicas": None})):
-            (await api.merge(plural, "a", {"spec": {"replicas": 3}}, "scale")).ok()
-            assert (await _put(api, plural, scale)).ok().body["spec"] == {}
+            (await api.merge(plural, "a", {"spec": {"replicas": 3}}, "scale")).expect_success()
+            assert (await _put_scale(api, plural, scale)).expect_success().body["spec"] == {}
             assert (await api.get(plural, "a")).body["spec"]["replicas"] == 0
-        assert (await api.merge(plural, "a", {"spec": {"replicas": None}}, "scale")).ok().body["spec"] == {}
-        (await _put(api, plural, _scale(spec={"replicas": -1}))).refused(422, "Invalid", "Invalid value: -1: ")
+        assert (await api.merge(plural, "a", {"spec": {"replicas": None}}, "scale")).expect_success().body[
+            "spec"
+        ] == {}
+        (await _put_scale(api, plural, _scale(spec={"replicas": -1}))).expect_error(
+            422, "Invalid", "Invalid value: -1: "
+        )
 
 
 async def case_a_patch_must_number_what_has_none(api: Api) -> None:
-    (await api.create("scaleds", scaled("a", size=1))).ok()
+    (await api.create("scaleds", scaled("a", size=1))).expect_success()
     patches: list[Json] = [{"metadata": {"labels": {"a": "b"}}}, {"spec": {}}]
     for patch in patches:
         refused = await api.merge("scaleds", "a", patch, "scale")
-        refused.refused(400, "BadRequest", 'the spec replicas field ".spec.replicas" cannot be empty')
-    (await _put(api, "scaleds", _scale())).ok()
+        refused.expect_error(400, "BadRequest", 'the spec replicas field ".spec.replicas" cannot be empty')
+    (await _put_scale(api, "scaleds", _scale())).expect_success()
     assert (await api.get("scaleds", "a")).body["spec"] == {"replicas": 0, "size": 1}
 
 
@@ -136,14 +150,14 @@ def _eviction(options: Any = None, **fields: Any) -> Json:
     return body if options is None else {**body, "deleteOptions": options}
 
 
-async def _evict(api: Api, body: Any, **query: str) -> Reply:
+async def _evict(api: Api, body: Any, **query: str) -> ApiResponse:
     return await api.call("POST", api.path("pods", "a", "eviction"), body, query)
 
 
 async def case_an_eviction_is_read_as_its_type(api: Api) -> None:
-    await pod(api)
+    await create_pod(api)
     options = "Go struct field DeleteOptions.deleteOptions"
-    for body, text in told(
+    for body, text in error_cases(
         (None, "the object provided is unrecognized (must be of type Eviction)"),
         ([], "json: cannot unmarshal array into Go value of type struct"),
         (_eviction(kind="Other"), 'no kind "Other" is registered for version "policy/v1"'),
@@ -158,40 +172,40 @@ async def case_an_eviction_is_read_as_its_type(api: Api) -> None:
         (_eviction({"gracePeriodSeconds": "x"}), f"unmarshal string into {options}.gracePeriodSeconds of type int64"),
         (_eviction({"preconditions": {"uid": 1}}), "Preconditions.deleteOptions.preconditions.uid of type types.UID"),
     ):
-        (await _evict(api, body)).refused(400, "BadRequest", text)
+        (await _evict(api, body)).expect_error(400, "BadRequest", text)
     strict = await _evict(api, _eviction({"odd": 1}), fieldValidation="Strict")
-    strict.refused(400, "BadRequest", 'strict decoding error: unknown field "deleteOptions.odd"')
-    (await api.get("pods", "a")).ok()
+    strict.expect_error(400, "BadRequest", 'strict decoding error: unknown field "deleteOptions.odd"')
+    (await api.get("pods", "a")).expect_success()
     loose = {"metadata": {"name": "a"}, "more": 2, "deleteOptions": {"dryRun": ["All"], "odd": 1, "kind": "Odd"}}
     assert (await _evict(api, loose)).code == 201
 
 
 async def case_the_options_of_an_eviction_are_checked(api: Api) -> None:
-    await pod(api)
-    for options, text in told(
+    await create_pod(api)
+    for options, text in error_cases(
         ({"dryRun": ["None"]}, 'dryRun: Unsupported value: ["None"]: supported values: "All"'),
         ({"propagationPolicy": "Odd"}, 'propagationPolicy: Unsupported value: "Odd"'),
         ({"propagationPolicy": "Orphan", "orphanDependents": True}, "cannot be both set"),
     ):
-        (await _evict(api, _eviction(options))).refused(422, "Invalid", text)
-    (await _evict(api, _eviction({"preconditions": {"resourceVersion": "1"}}))).refused(409, "Conflict")
+        (await _evict(api, _eviction(options))).expect_error(422, "Invalid", text)
+    (await _evict(api, _eviction({"preconditions": {"resourceVersion": "1"}}))).expect_error(409, "Conflict")
     assert (await _evict(api, _eviction({"gracePeriodSeconds": -1, "propagationPolicy": "Foreground"}))).code == 201
     assert (await api.get("pods", "a")).metadata["finalizers"] == ["foregroundDeletion"]
 
 
 async def case_an_eviction_is_tried_by_its_body(api: Api) -> None:
-    await pod(api)
-    await budget(api, disruptionsAllowed=1, currentHealthy=2, desiredHealthy=1, expectedPods=2)
+    await create_pod(api)
+    await create_budget(api, disruptionsAllowed=1, currentHealthy=2, desiredHealthy=1, expectedPods=2)
     assert (await _evict(api, _eviction({"dryRun": ["All"]}))).code == 201
-    (await api.get("pods", "a")).ok()
+    (await api.get("pods", "a")).expect_success()
     assert (await api.get("poddisruptionbudgets", "a")).body["status"]["disruptionsAllowed"] == 1
 
 
 async def case_an_eviction_that_fails_has_used_the_budget(api: Api) -> None:
-    await pod(api)
-    await budget(api, disruptionsAllowed=1, currentHealthy=2, desiredHealthy=1, expectedPods=2)
-    (await _evict(api, _eviction({"preconditions": {"uid": "other"}}))).refused(409, "Conflict")
-    refused = (await _evict(api, _eviction())).refused(429, "TooManyRequests")
+    await create_pod(api)
+    await create_budget(api, disruptionsAllowed=1, currentHealthy=2, desiredHealthy=1, expectedPods=2)
+    (await _evict(api, _eviction({"preconditions": {"uid": "other"}}))).expect_error(409, "Conflict")
+    refused = (await _evict(api, _eviction())).expect_error(429, "TooManyRequests")
     (cause,) = refused.body["details"]["causes"]
     assert cause["message"] == "The disruption budget a does not allow evicting pods currently"
 
@@ -202,13 +216,13 @@ async def case_an_eviction_that_fails_has_used_the_budget(api: Api) -> None:
 async def case_finalize_is_an_update(api: Api) -> None:
     name = f"{api.namespace}-n"
     body: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    made = (await api.call("POST", "/api/v1/namespaces", body)).ok()
+    made = (await api.call("POST", "/api/v1/namespaces", body)).expect_success()
     whole = {**body, "spec": {"finalizers": ["kubernetes"]}}
 
-    async def put(sent: Any, **query: str) -> Reply:
+    async def put(sent: Any, **query: str) -> ApiResponse:
         return await api.call("PUT", f"/api/v1/namespaces/{name}/finalize", sent, query)
 
-    for sent, text in told(
+    for sent, text in error_cases(
         (None, "the object provided is unrecognized (must be of type Namespace)"),
         ({}, f"the name of the object ({name} based on URL) {_NAMELESS}"),
         ({**whole, "kind": "Pod"}, "converting (v1.Pod) to (core.Namespace): unknown conversion"),
@@ -220,24 +234,24 @@ async def case_finalize_is_an_update(api: Api) -> None:
         ({**whole, "spec": {"finalizers": "x"}}, "NamespaceSpec.spec.finalizers of type []v1.FinalizerName"),
         ({**whole, "spec": {"finalizers": [1]}}, "NamespaceSpec.spec.finalizers of type v1.FinalizerName"),
     ):
-        (await put(sent)).refused(400, "BadRequest", text)
+        (await put(sent)).expect_error(400, "BadRequest", text)
     strict = await put({**whole, "odd": 1}, fieldValidation="Strict")
-    strict.refused(400, "BadRequest", 'strict decoding error: unknown field "odd"')
+    strict.expect_error(400, "BadRequest", 'strict decoding error: unknown field "odd"')
     foreign = await put({**whole, "metadata": {"name": name, "uid": "other"}})
-    foreign.refused(409, "Conflict", "Precondition failed: UID in precondition: other")
+    foreign.expect_error(409, "Conflict", "Precondition failed: UID in precondition: other")
     old = await put({**whole, "metadata": {"name": name, "resourceVersion": "1"}})
-    old.refused(409, "Conflict", "the object has been modified")
+    old.expect_error(409, "Conflict", "the object has been modified")
     odd = await put({**whole, "spec": {"finalizers": ["odd"]}})
-    assert odd.refused(422, "Invalid", "neither a standard finalizer name").causes() == [
+    assert odd.expect_error(422, "Invalid", "neither a standard finalizer name").causes() == [
         ("spec.finalizers[0]", "FieldValueInvalid")
     ]
-    meta = {"name": name, "uid": made.metadata["uid"], "resourceVersion": made.version, "labels": {"a": "b"}}
+    meta = {"name": name, "uid": made.metadata["uid"], "resourceVersion": made.resource_version, "labels": {"a": "b"}}
     changed = await put({**whole, "metadata": meta, "status": {"phase": "Terminating"}}, fieldManager="me")
-    assert changed.ok().metadata["labels"] == {"a": "b", "kubernetes.io/metadata.name": name}
+    assert changed.expect_success().metadata["labels"] == {"a": "b", "kubernetes.io/metadata.name": name}
     assert changed.body["status"] == {"phase": "Active"}
     tried = await put({**body, "spec": {"finalizers": ["a.com/b", "kubernetes"]}}, dryRun="All")
-    assert tried.ok().body["spec"] == {"finalizers": ["a.com/b", "kubernetes"]}
-    (await api.call("PATCH", f"/api/v1/namespaces/{name}/finalize", {}, None, _MERGE)).refused(
+    assert tried.expect_success().body["spec"] == {"finalizers": ["a.com/b", "kubernetes"]}
+    (await api.call("PATCH", f"/api/v1/namespaces/{name}/finalize", {}, None, _MERGE)).expect_error(
         405, "MethodNotAllowed"
     )
 
@@ -246,10 +260,10 @@ async def case_finalize_is_an_update(api: Api) -> None:
 
 
 async def case_a_token_request_is_read_as_its_type(api: Api) -> None:
-    await account(api)
+    await create_service_account(api)
     path = api.path("serviceaccounts", "s", "token")
     asked: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
-    for body, text in told(
+    for body, text in error_cases(
         (None, "the object provided is unrecognized (must be of type TokenRequest)"),
         ({**asked, "kind": "Odd"}, 'no kind "Odd" is registered for version "authentication.k8s.io/v1"'),
         ({**asked, "spec": "x"}, "Go struct field TokenRequest.spec of type v1.TokenRequestSpec"),
@@ -257,27 +271,31 @@ async def case_a_token_request_is_read_as_its_type(api: Api) -> None:
         ({**asked, "spec": {"expirationSeconds": "x"}}, "TokenRequestSpec.spec.expirationSeconds of type int64"),
         ({**asked, "metadata": {"namespace": "x"}}, "the namespace of the provided object does not match"),
     ):
-        (await api.call("POST", path, body)).refused(400, "BadRequest", text)
+        (await api.call("POST", path, body)).expect_error(400, "BadRequest", text)
     for more in ({}, {"spec": {"odd": 1}}, {"metadata": {"name": "s", "labels": {"a": "b"}}}):
-        (await api.call("POST", path, {**asked, **more})).ok()
+        (await api.call("POST", path, {**asked, **more})).expect_success()
     other = await api.call("POST", path, {**asked, "metadata": {"name": "other"}})
-    other.refused(422, "Invalid", "must match the service account name if specified")
+    other.expect_error(422, "Invalid", "must match the service account name if specified")
 
 
 async def case_tokens_live_for_ten_minutes_at_least(api: Api) -> None:
-    await account(api)
+    await create_service_account(api)
     for seconds in (-1, 0, 599):
         refused = await request_token(api, expirationSeconds=seconds)
-        refused.refused(422, "Invalid", f"Invalid value: {seconds}: may not specify a duration less than 10 minutes")
+        refused.expect_error(
+            422, "Invalid", f"Invalid value: {seconds}: may not specify a duration less than 10 minutes"
+        )
     refused = await request_token(api, expirationSeconds=2**32 + 1)
-    refused.refused(422, "Invalid", "may not specify a duration larger than 2^32 seconds")
-    assert (await request_token(api, expirationSeconds=None)).ok().body["spec"]["expirationSeconds"] == 3600
+    refused.expect_error(422, "Invalid", "may not specify a duration larger than 2^32 seconds")
+    assert (await request_token(api, expirationSeconds=None)).expect_success().body["spec"][
+        "expirationSeconds"
+    ] == 3600
 
 
 async def case_what_a_token_can_be_bound_to(api: Api) -> None:
-    await account(api)
-    await pod(api)
-    (await api.create("secrets", {"metadata": {"name": "k"}})).ok()
+    await create_service_account(api)
+    await create_pod(api)
+    (await api.create("secrets", {"metadata": {"name": "k"}})).expect_success()
     secret: Json = {"kind": "Secret", "apiVersion": "v1", "name": "k"}
     for bound, code, reason, text in (
         ({}, 400, "BadRequest", "cannot bind token to object of type /, Kind="),
@@ -293,44 +311,44 @@ async def case_what_a_token_can_be_bound_to(api: Api) -> None:
             "to pod running with different serviceaccount",
         ),
     ):
-        (await request_token(api, boundObjectRef=bound)).refused(code, reason, text)
-    assert (await request_token(api, boundObjectRef=secret)).ok().body["spec"]["boundObjectRef"] == secret
+        (await request_token(api, boundObjectRef=bound)).expect_error(code, reason, text)
+    assert (await request_token(api, boundObjectRef=secret)).expect_success().body["spec"]["boundObjectRef"] == secret
 
 
 async def case_a_bound_token_tells_its_pod_and_dies_with_it(api: Api) -> None:
-    await account(api)
+    await create_service_account(api)
     spec = {"serviceAccountName": "s", "nodeName": "nowhere", "containers": [{"name": "m", "image": "m"}]}
     for name in ("a", "b"):
         body = {"metadata": {"name": name}, "spec": {**spec, "serviceAccount": "s"}}
-        made = (await api.create("pods", body)).ok()
+        made = (await api.create("pods", body)).expect_success()
         given = await request_token(api, boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": name})
-        token = given.ok().body["status"]["token"]
+        token = given.expect_success().body["status"]["token"]
         if name == "a":
             extra: Json = (await review_token(api, {"token": token}))["user"]["extra"]
             assert extra["authentication.kubernetes.io/pod-name"] == ["a"]
             assert extra["authentication.kubernetes.io/pod-uid"] == [made.metadata["uid"]]
             assert extra["authentication.kubernetes.io/node-name"] == ["nowhere"]
         else:
-            (await api.delete("pods", name, {"gracePeriodSeconds": 0})).ok()
-            await dies(api, token, "service account token has been invalidated")
+            (await api.delete("pods", name, {"gracePeriodSeconds": 0})).expect_success()
+            await wait_until_token_invalid(api, token, "service account token has been invalidated")
 
 
 async def case_a_token_does_not_outlive_its_secret(api: Api) -> None:
-    await account(api)
-    made = (await api.create("secrets", {"metadata": {"name": "k"}})).ok()
+    await create_service_account(api)
+    made = (await api.create("secrets", {"metadata": {"name": "k"}})).expect_success()
     given = await request_token(api, boundObjectRef={"kind": "Secret", "apiVersion": "v1", "name": "k"})
-    (await api.delete("secrets", "k")).ok()
-    again = (await api.create("secrets", {"metadata": {"name": "k"}})).ok()
+    (await api.delete("secrets", "k")).expect_success()
+    again = (await api.create("secrets", {"metadata": {"name": "k"}})).expect_success()
     claim = f"service account secret ref claim ({made.metadata['uid']})"
     text = f"secret UID ({again.metadata['uid']}) does not match {claim}"
-    await dies(api, given.ok().body["status"]["token"], text)
+    await wait_until_token_invalid(api, given.expect_success().body["status"]["token"], text)
 
 
 # Logs
 
 
 async def case_the_options_of_a_log_are_checked(api: Api) -> None:
-    await pod(api)
+    await create_pod(api)
     path = api.path("pods", "a", "log")
     for query, text in (
         ({"tailLines": "-1"}, "tailLines: Invalid value: -1: must be greater than or equal to 0"),
@@ -339,24 +357,24 @@ async def case_the_options_of_a_log_are_checked(api: Api) -> None:
         ({"sinceTime": "2020-01-01T00:00:00Z", "sinceSeconds": "1"}, "at most one of `sinceTime` or `sinceSeconds`"),
         ({"stream": "Stdout"}, "stream: Forbidden: may not be specified"),
     ):
-        (await api.call("GET", path, None, query)).refused(422, "Invalid", text)
+        (await api.call("GET", path, None, query)).expect_error(422, "Invalid", text)
     for name in ("tailLines", "limitBytes", "sinceSeconds", "sinceTime"):
-        (await api.call("GET", path, None, {name: "abc"})).refused(400, "BadRequest", "parsing")
+        (await api.call("GET", path, None, {name: "abc"})).expect_error(400, "BadRequest", "parsing")
 
 
 async def case_a_pod_without_a_node_has_no_log(api: Api) -> None:
-    await pod(api)
+    await create_pod(api)
     for query in ({}, {"follow": "odd", "timestamps": "odd"}, {"tailLines": "0"}, {"container": "main"}):
         assert (await api.call("GET", api.path("pods", "a", "log"), None, query)).code == 204
     init, main, side = ({"name": n, "image": "m"} for n in ("init", "main", "side"))
     spec = {"containers": [main, side], "initContainers": [init]}
-    (await api.create("pods", {"metadata": {"name": "b"}, "spec": spec})).ok()
+    (await api.create("pods", {"metadata": {"name": "b"}, "spec": spec})).expect_success()
     refused = await api.get("pods", "b", "log")
-    refused.refused(400, "BadRequest", "choose one of: [init main side]")
+    refused.expect_error(400, "BadRequest", "choose one of: [init main side]")
     assert (await api.call("GET", api.path("pods", "b", "log"), None, {"container": "init"})).code == 204
 
 
 async def case_custom_kinds_are_scaled_by_put_and_patch_alone(api: Api) -> None:
-    (await api.create("scaleds", scaled("a", replicas=1))).ok()
+    (await api.create("scaleds", scaled("a", replicas=1))).expect_success()
     refused = await api.call("POST", api.path("scaleds", "a", "scale"), _scale())
-    refused.refused(405, "MethodNotAllowed", f'create is not supported on resources of kind "scaleds.{GROUP}"')
+    refused.expect_error(405, "MethodNotAllowed", f'create is not supported on resources of kind "scaleds.{GROUP}"')

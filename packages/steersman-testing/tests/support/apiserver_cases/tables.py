@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from apiserver_cases.api import GROUP, Api, Json, Reply, definition
-from apiserver_cases.waiting import served
+from apiserver_cases.api import GROUP, Api, ApiResponse, Json, definition
+from apiserver_cases.waiting import create_and_wait
 
 _ANSWERS = Path(__file__).parent / "answers"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -21,37 +21,39 @@ _OBJECT = 'Invalid value: "object": '
 
 
 @cache
-def _table(name: str) -> Any:
+def _answer_table(name: str) -> Any:
     return json.loads((_ANSWERS / f"{name}.json").read_text())
 
 
-def _errors(reply: Reply) -> list[list[str]]:
+def _error_texts(response: ApiResponse) -> list[list[str]]:
     """The path and the text of each error."""
-    details: Json = reply.body.get("details") or {}
+    details: Json = response.body.get("details") or {}
     found: list[Json] = details.get("causes") or []
     return [[c.get("field", ""), re.sub(r"selfType\d+", "selfType", c.get("message", ""))] for c in found]
 
 
 def _ruled(kind: str, rules: list[Json]) -> Json:
-    return definition(kind, {"spec": {**_table("expressions")["schema"], "x-kubernetes-validations": rules}}, {})
+    return definition(
+        kind, {"spec": {**_answer_table("expressions")["schema"], "x-kubernetes-validations": rules}}, {}
+    )
 
 
-async def _judged(api: Api, kind: str, rules: list[Json]) -> list[str]:
+async def _rule_errors(api: Api, kind: str, rules: list[Json]) -> list[str]:
     """What the rules say of the object of the table."""
     definition = _ruled(kind, rules)
-    path = await served(api, definition)
-    spec = _table("expressions")["object"]
+    path = await create_and_wait(api, definition)
+    spec = _answer_table("expressions")["object"]
     body = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": {"name": "a"}, "spec": spec}
     reply = await api.call("POST", path, body, {"dryRun": "All"})
-    (await api.call("DELETE", f"{_DEFINITIONS}/{definition['metadata']['name']}")).ok()
-    return [text for _, text in _errors(reply)]
+    (await api.call("DELETE", f"{_DEFINITIONS}/{definition['metadata']['name']}")).expect_success()
+    return [text for _, text in _error_texts(reply)]
 
 
 async def case_what_many_expressions_come_to(api: Api) -> None:
-    for part, expected in enumerate(_table("expressions")["evaluated"]):
+    for part, expected in enumerate(_answer_table("expressions")["evaluated"]):
         rules = [{"rule": rule, "message": f"#{n}#"} for n, rule in enumerate(expected)]
         outcomes = dict.fromkeys(expected, "true")
-        for text in await _judged(api, f"Evaluated{part}", rules):
+        for text in await _rule_errors(api, f"Evaluated{part}", rules):
             told = text.removeprefix(_OBJECT).removeprefix("Invalid value: ")
             number = re.search(r"#(\d+)#$", told)
             assert number is not None, text
@@ -61,23 +63,23 @@ async def case_what_many_expressions_come_to(api: Api) -> None:
 
 
 async def case_what_texts_many_expressions_make(api: Api) -> None:
-    for part, expected in enumerate(_table("expressions")["texts"]):
+    for part, expected in enumerate(_answer_table("expressions")["texts"]):
         rules = [
             {"rule": f"({text}).size() < 0", "messageExpression": text, "message": f"#{n}#"}
             for n, text in enumerate(expected)
         ]
-        told = await _judged(api, f"Text{part}", rules)
+        told = await _rule_errors(api, f"Text{part}", rules)
         made = [re.sub(r" evaluating rule: #\d+#$", "", t.removeprefix(_OBJECT)) for t in told]
         assert [t.removeprefix("Invalid value: ") for t in made] == list(expected.values())
 
 
 async def case_why_many_expressions_are_refused(api: Api) -> None:
-    expected: dict[str, str] = _table("expressions")["refused"]
+    expected: dict[str, str] = _answer_table("expressions")["refused"]
     rules = [{"rule": rule} for rule in expected]
     refused = await api.call("POST", _DEFINITIONS, _ruled("Refused", rules), {"dryRun": "All"})
-    refused.refused(422, "Invalid")
+    refused.expect_error(422, "Invalid")
     outcomes: dict[str, list[str]] = {rule: [] for rule in expected}
-    for place, text in _errors(refused):
+    for place, text in _error_texts(refused):
         position = re.search(r"validations\[(\d+)\]\.rule$", place)
         assert position is not None, place
         told = re.sub(r"^Invalid value: \{.*?\}: (compilation failed: )?", "", text)
@@ -86,33 +88,33 @@ async def case_why_many_expressions_are_refused(api: Api) -> None:
 
 
 async def case_why_many_definitions_are_refused(api: Api) -> None:
-    for row in _table("definitions"):
+    for row in _answer_table("definitions"):
         spec = {"type": "object", "properties": {"x": row["schema"]}}
         body = definition("Probe", {"spec": spec}, {})
         reply = await api.call("POST", _DEFINITIONS, body, {"dryRun": "All"})
-        assert sorted(_errors(reply)) == row["errors"], row["schema"]
+        assert sorted(_error_texts(reply)) == row["errors"], row["schema"]
 
 
 async def case_why_many_values_are_refused(api: Api) -> None:
-    table = _table("values")
+    table = _answer_table("values")
     properties = {f"p{n}": row["schema"] for n, row in enumerate(table)}
     body = definition("Valued", {"spec": {"type": "object", "properties": properties}}, {})
-    path = await served(api, body)
+    path = await create_and_wait(api, body)
     for number, row in enumerate(table):
         place = f"p{number}"
         for case in row["values"]:
             spec = {place: case["value"]}
             obj = {"apiVersion": f"{GROUP}/v1", "kind": "Valued", "metadata": {"name": "a"}, "spec": spec}
-            errors = _errors(await api.call("POST", path, obj, {"dryRun": "All"}))
+            errors = _error_texts(await api.call("POST", path, obj, {"dryRun": "All"}))
             told = sorted([part.replace(f"spec.{place}", "spec.p") for part in error] for error in errors)
             assert told == case["errors"], (row["schema"], case["value"])
-    (await api.call("DELETE", f"{_DEFINITIONS}/{body['metadata']['name']}")).ok()
+    (await api.call("DELETE", f"{_DEFINITIONS}/{body['metadata']['name']}")).expect_success()
 
 
 async def case_what_rules_say_of_many_changes(api: Api) -> None:
-    body = definition("Changed", {"spec": _table("transitions")["schema"]}, {})
-    path = await served(api, body)
-    for number, steps in enumerate(_table("transitions")["sequences"]):
+    body = definition("Changed", {"spec": _answer_table("transitions")["schema"]}, {})
+    path = await create_and_wait(api, body)
+    for number, steps in enumerate(_answer_table("transitions")["sequences"]):
         name, merge = f"c{number}", "application/merge-patch+json"
         first: Json = {"apiVersion": f"{GROUP}/v1", "kind": "Changed", "metadata": {"name": name}}
         for position, step in enumerate(steps):
@@ -120,26 +122,26 @@ async def case_what_rules_say_of_many_changes(api: Api) -> None:
                 reply = await api.call("POST", path, {**first, "spec": step["spec"]})
             else:
                 reply = await api.call("PATCH", f"{path}/{name}", {"spec": step["spec"]}, {}, merge)
-            assert (reply.code, sorted(_errors(reply))) == (step["code"], step["errors"]), step["spec"]
-    (await api.call("DELETE", f"{_DEFINITIONS}/{body['metadata']['name']}")).ok()
+            assert (reply.code, sorted(_error_texts(reply))) == (step["code"], step["errors"]), step["spec"]
+    (await api.call("DELETE", f"{_DEFINITIONS}/{body['metadata']['name']}")).expect_success()
 
 
-def _owned() -> Json:
+def _owned_crd() -> Json:
     status = {"type": "object", "properties": {"n": {"type": "integer"}}}
-    return definition("Owned", {"spec": _table("applies")["schema"], "status": status}, {"status": {}})
+    return definition("Owned", {"spec": _answer_table("applies")["schema"], "status": status}, {"status": {}})
 
 
-CRD = _owned()
+CRD = _owned_crd()
 
 
 async def case_who_owns_what_after_many_writes(api: Api) -> None:
-    for number, steps in enumerate(_table("applies")["sequences"]):
+    for number, steps in enumerate(_answer_table("applies")["sequences"]):
         for step in steps:
-            reply = await _take(api, f"o{number}", step)
+            reply = await _run_step(api, f"o{number}", step)
             assert reply.code == step["code"], (step, reply.body)
 
 
-async def _take(api: Api, name: str, step: Json) -> Reply:
+async def _run_step(api: Api, name: str, step: Json) -> ApiResponse:
     """One write; a merge patch or a PUT of what is not there creates it."""
     path, query = f"{api.path('owneds', name)}", {"fieldManager": step["manager"]}
     if "subresource" in step:

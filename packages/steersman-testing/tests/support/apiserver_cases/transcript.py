@@ -25,17 +25,17 @@ _ADDRESS = re.compile(r"\b10\.\d+\.\d+\.\d+\b")
 # Where the webhooks of a case listen.
 _PORT = re.compile(r"(?<=https://localhost:)\d+")
 # Refusals tell versions: "too old resource version: 3 (7)", "\u2026 match the ResourceVersion in record (8)".
-_TOLD_VERSION = re.compile(
+_QUOTED_VERSION = re.compile(
     r"(resource ?version: |current: |\bin record \(|precondition \(|version: <number> \()\d+", re.IGNORECASE
 )
-_QUESTIONS = ("reviews", "/token")
+_REVIEW_PATHS = ("reviews", "/token")
 _SECRETS = {"token", "continue"}
 # In memory, a webhook needs no certificate.
-_LEFT_OUT = {"caBundle", "f:caBundle", "serverAddressByClientCIDRs", "storageVersionHash"}
+_IGNORED_FIELDS = {"caBundle", "f:caBundle", "serverAddressByClientCIDRs", "storageVersionHash"}
 _AUDIENCE = re.compile(r"https://(kubernetes\.default\.svc|127\.0\.0\.1:\d+/)(?=\"|$)")
 _SUFFIX = "[bcdfghjklmnpqrstvwxz2456789]{5}"
 # What of a generated name's prefix is kept.
-_PREFIX = 58
+_MAX_PREFIX = 58
 
 
 @dataclass(slots=True)
@@ -62,9 +62,9 @@ class Masks:
             text = _PORT.sub("<port>", _ADDRESS.sub("<address>", text))
         text = _AUDIENCE.sub("<audience>", text)
         for prefix in self._prefixes:
-            text = re.sub(rf"({re.escape(prefix[:_PREFIX])}){_SUFFIX}\b", r"\1<suffix>", text)
+            text = re.sub(rf"({re.escape(prefix[:_MAX_PREFIX])}){_SUFFIX}\b", r"\1<suffix>", text)
         for _ in range(2 if numbered else 0):
-            text = _TOLD_VERSION.sub(r"\1<number>", text)
+            text = _QUOTED_VERSION.sub(r"\1<number>", text)
         return text
 
     def _mask_object(self, value: Json) -> Json:
@@ -73,7 +73,7 @@ class Masks:
         # Who owns an owner reference is told under a key that has its UID.
         return {
             self.mask_text(key) if key.startswith("k:") else key: self._mask_field(key, value[key], value)
-            for key in sorted(value.keys() - _LEFT_OUT)
+            for key in sorted(value.keys() - _IGNORED_FIELDS)
         }
 
     def _mask_field(self, key: str, value: Any, parent: Json) -> Any:
@@ -100,35 +100,37 @@ class Masks:
 class Exchange:
     """One request and its answer, masked; ``code`` is 0 where a watch was opened."""
 
-    asked: str
+    request: str
     code: int
-    answered: Any
+    response: Any
 
 
 @dataclass(frozen=True, slots=True)
-class _Raw:
-    who: str
+class _RawExchange:
+    user: str
     request: HttpRequest
     code: int
-    answer: bytes
+    response: bytes
 
-    def repeats(self, other: _Raw) -> bool:
+    def repeats_request_of(self, other: _RawExchange) -> bool:
         """Whether this is ``other``, asked again until the answer changes."""
-        return self.code != 0 and _is_polled(self.request) and self.who == other.who and _same(self, other)
+        return self.code != 0 and _is_polled(self.request) and self.user == other.user and _same(self, other)
 
 
 class Transcript:
     """What one server was asked in a case, by whom, and what it answered."""
 
     def __init__(self) -> None:
-        self._raw: list[_Raw] = []
+        self._raw: list[_RawExchange] = []
 
-    def record(self, transport: Transport, who: str = "") -> Recorder:
+    def record(self, transport: Transport, user: str = "") -> RecordingTransport:
         """``transport``, with what goes through it written down; ``who`` is whose it is."""
-        return Recorder(transport, lambda request, code, answer: self._note(_Raw(who, request, code, answer)))
+        return RecordingTransport(
+            transport, lambda request, code, answer: self._append(_RawExchange(user, request, code, answer))
+        )
 
-    def _note(self, raw: _Raw) -> None:
-        if self._raw and raw.repeats(self._raw[-1]):
+    def _append(self, raw: _RawExchange) -> None:
+        if self._raw and raw.repeats_request_of(self._raw[-1]):
             self._raw.pop()
         self._raw.append(raw)
 
@@ -138,16 +140,16 @@ class Transcript:
         return [_exchange(raw, masks) for raw in self._raw]
 
 
-class Recorder:
+class RecordingTransport:
     """A transport that tells what goes through it: request, HTTP status (0: a line of a watch) and answer."""
 
-    def __init__(self, transport: Transport, note: Callable[[HttpRequest, int, bytes], None]) -> None:
+    def __init__(self, transport: Transport, record: Callable[[HttpRequest, int, bytes], None]) -> None:
         self._transport = transport
-        self._note = note
+        self._record = record
 
     async def request(self, request: HttpRequest) -> HttpResponse:
         response = await self._transport.request(request)
-        self._note(request, response.status, response.body)
+        self._record(request, response.status, response.body)
         return response
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
@@ -156,11 +158,11 @@ class Recorder:
     @asynccontextmanager
     async def _stream(self, request: HttpRequest) -> AsyncGenerator[AsyncIterator[bytes]]:
         async with self._transport.stream(request) as lines:
-            yield self._noted(request, lines)
+            yield self._record_lines(request, lines)
 
-    async def _noted(self, request: HttpRequest, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _record_lines(self, request: HttpRequest, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for line in lines:
-            self._note(request, 0, line)
+            self._record(request, 0, line)
             yield line
 
     async def close(self) -> None:
@@ -172,22 +174,22 @@ def _is_polled(request: HttpRequest) -> bool:
     return request.method == "GET" or "dryRun" in request.query or request.path.endswith("reviews")
 
 
-def _same(one: _Raw, other: _Raw) -> bool:
+def _same(one: _RawExchange, other: _RawExchange) -> bool:
     left, right = one.request, other.request
     return (left.method, left.path, left.query, left.body) == (right.method, right.path, right.query, right.body)
 
 
-def _exchange(raw: _Raw, masks: Masks) -> Exchange:
+def _exchange(raw: _RawExchange, masks: Masks) -> Exchange:
     request = raw.request
     body = masks.mask(_parsed(request.body)) if request.body else None
     query = {k: v for k, v in request.query.items() if k not in ("resourceVersion", "continue")}
     path = masks.mask_text(request.path)
-    asked = json.dumps([raw.who, request.method, path, query, body, request.accept], sort_keys=True)
-    answer = _parsed(raw.answer)
-    if request.method == "POST" and request.path.endswith(_QUESTIONS) and isinstance(answer, dict):
+    request_key = json.dumps([raw.user, request.method, path, query, body, request.accept], sort_keys=True)
+    response = _parsed(raw.response)
+    if request.method == "POST" and request.path.endswith(_REVIEW_PATHS) and isinstance(response, dict):
         # Nobody reads who owns the fields of a question.
-        cast("Json", answer).get("metadata", {}).pop("managedFields", None)
-    return Exchange(asked, raw.code, masks.mask(answer))
+        cast("Json", response).get("metadata", {}).pop("managedFields", None)
+    return Exchange(request_key, raw.code, masks.mask(response))
 
 
 def _parsed(body: bytes) -> Any:
@@ -205,13 +207,21 @@ def difference(left: Sequence[Exchange], right: Sequence[Exchange], *, wording: 
     Args:
         wording: whether refusals must say the same, too, word for word.
     """
-    for ours, theirs in zip(left, right, strict=False):
-        if ours.asked != theirs.asked:
-            return f"asked\n    {ours.asked}\n  and\n    {theirs.asked}"
-        codes = "" if ours.code == theirs.code else f"\n    code: {ours.code} != {theirs.code}"
-        pair = (ours.answered, theirs.answered) if wording else (_essence(ours), _essence(theirs))
+    for left_exchange, right_exchange in zip(left, right, strict=False):
+        if left_exchange.request != right_exchange.request:
+            return f"asked\n    {left_exchange.request}\n  and\n    {right_exchange.request}"
+        codes = (
+            ""
+            if left_exchange.code == right_exchange.code
+            else f"\n    code: {left_exchange.code} != {right_exchange.code}"
+        )
+        pair = (
+            (left_exchange.response, right_exchange.response)
+            if wording
+            else (_comparable_response(left_exchange), _comparable_response(right_exchange))
+        )
         if (found := "\n".join(_differences(*pair, ""))) or codes:
-            return f"{ours.asked}{codes}\n{found}"
+            return f"{left_exchange.request}{codes}\n{found}"
     if len(left) != len(right):
         return f"{len(left)} and {len(right)} exchanges"
     return ""
@@ -219,19 +229,21 @@ def difference(left: Sequence[Exchange], right: Sequence[Exchange], *, wording: 
 
 def outcome_difference(left: Sequence[Exchange], right: Sequence[Exchange]) -> str:
     """As ``difference``, for the codes alone, and the reasons that both tell."""
-    for ours, theirs in zip(left, right, strict=False):
-        reasons: list[str] = [_essence(e)["reason"] for e in (ours, theirs) if e.code >= 400]
-        if ours.code != theirs.code or len(set(filter(None, reasons))) > 1:
-            return f"{ours.asked}\n    {ours.code} {reasons[:1]} != {theirs.code} {reasons[1:]}"
+    for left_exchange, right_exchange in zip(left, right, strict=False):
+        reasons: list[str] = [
+            _comparable_response(e)["reason"] for e in (left_exchange, right_exchange) if e.code >= 400
+        ]
+        if left_exchange.code != right_exchange.code or len(set(filter(None, reasons))) > 1:
+            return f"{left_exchange.request}\n    {left_exchange.code} {reasons[:1]} != {right_exchange.code} {reasons[1:]}"
     return "" if len(left) == len(right) else f"{len(left)} and {len(right)} exchanges"
 
 
-def _essence(exchange: Exchange) -> Any:
+def _comparable_response(exchange: Exchange) -> Any:
     """Of a refusal, its reason."""
     if exchange.code < 400:
-        return exchange.answered
-    answer = exchange.answered
-    return {"reason": cast("Json", answer).get("reason", "")} if isinstance(answer, dict) else {"reason": ""}
+        return exchange.response
+    response = exchange.response
+    return {"reason": cast("Json", response).get("reason", "")} if isinstance(response, dict) else {"reason": ""}
 
 
 def _differences(ours: Any, theirs: Any, path: str) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from apiserver_cases.api import GROUP, Api, Json, Reply
-from apiserver_cases.apply import managers
+from apiserver_cases.api import GROUP, Api, ApiResponse, Json
+from apiserver_cases.apply import fields_by_manager
 from steersman.client import HttpRequest
 
 
@@ -37,7 +37,7 @@ CRD: Json = {
 }
 
 
-def twin(version: str, name: str = "a", **spec: Any) -> Json:
+def twin_manifest(version: str, name: str = "a", **spec: Any) -> Json:
     """A custom resource of two versions."""
     return {"apiVersion": f"{GROUP}/{version}", "kind": "Twin", "metadata": {"name": name}, "spec": spec}
 
@@ -48,32 +48,32 @@ def _path(api: Api, version: str, name: str = "") -> str:
 
 
 async def case_an_object_is_read_in_any_version(api: Api) -> None:
-    made = (await api.call("POST", _path(api, "v1"), twin("v1", both="x"))).ok()
-    other = (await api.call("GET", _path(api, "v2", "a"))).ok()
+    made = (await api.call("POST", _path(api, "v1"), twin_manifest("v1", both="x"))).expect_success()
+    other = (await api.call("GET", _path(api, "v2", "a"))).expect_success()
     assert (made.body["apiVersion"], other.body["apiVersion"]) == (f"{GROUP}/v1", f"{GROUP}/v2")
-    assert (other.metadata["uid"], other.version) == (made.metadata["uid"], made.version)
+    assert (other.metadata["uid"], other.resource_version) == (made.metadata["uid"], made.resource_version)
     assert other.body["spec"]["both"] == "x"
 
 
 async def case_an_object_is_written_in_any_version(api: Api) -> None:
-    made = (await api.call("POST", _path(api, "v2"), twin("v2", both="x"))).ok()
+    made = (await api.call("POST", _path(api, "v2"), twin_manifest("v2", both="x"))).expect_success()
     assert made.body["apiVersion"] == f"{GROUP}/v2"
-    body = {**twin("v1", both="y"), "metadata": {"name": "a", "resourceVersion": made.version}}
-    changed = (await api.call("PUT", _path(api, "v1", "a"), body)).ok()
+    body = {**twin_manifest("v1", both="y"), "metadata": {"name": "a", "resourceVersion": made.resource_version}}
+    changed = (await api.call("PUT", _path(api, "v1", "a"), body)).expect_success()
     assert changed.body["apiVersion"] == f"{GROUP}/v1"
     assert (await api.call("GET", _path(api, "v2", "a"))).body["spec"]["both"] == "y"
 
 
 async def case_lists_are_of_the_version_asked_for(api: Api) -> None:
-    (await api.call("POST", _path(api, "v1"), twin("v1", both="x"))).ok()
-    listed = (await api.call("GET", _path(api, "v2"))).ok().body
+    (await api.call("POST", _path(api, "v1"), twin_manifest("v1", both="x"))).expect_success()
+    listed = (await api.call("GET", _path(api, "v2"))).expect_success().body
     assert (listed["apiVersion"], listed["kind"]) == (f"{GROUP}/v2", "TwinList")
     assert [i["apiVersion"] for i in listed["items"]] == [f"{GROUP}/v2"]
 
 
 async def case_watches_are_of_the_version_asked_for(api: Api) -> None:
-    since = (await api.call("GET", _path(api, "v2"))).version
-    (await api.call("POST", _path(api, "v1"), twin("v1", both="x"))).ok()
+    since = (await api.call("GET", _path(api, "v2"))).resource_version
+    (await api.call("POST", _path(api, "v1"), twin_manifest("v1", both="x"))).expect_success()
     query = {"watch": "true", "resourceVersion": since, "timeoutSeconds": "10"}
     request = HttpRequest(method="GET", path=_path(api, "v2"), query=query, timeout=30)
     async with api.transport.stream(request) as lines:
@@ -82,100 +82,104 @@ async def case_watches_are_of_the_version_asked_for(api: Api) -> None:
 
 
 async def case_each_version_prunes_what_it_does_not_know(api: Api) -> None:
-    (await api.call("POST", _path(api, "v1"), twin("v1", both="x", old="o", new="n"))).ok()
+    (await api.call("POST", _path(api, "v1"), twin_manifest("v1", both="x", old="o", new="n"))).expect_success()
     assert (await api.call("GET", _path(api, "v1", "a"))).body["spec"] == {"both": "x", "old": "o", "filled": "by v1"}
     assert (await api.call("GET", _path(api, "v2", "a"))).body["spec"] == {"both": "x"}
 
 
 async def case_each_version_fills_in_its_own_defaults(api: Api) -> None:
-    made = (await api.call("POST", _path(api, "v2"), twin("v2", new="n"))).ok()
+    made = (await api.call("POST", _path(api, "v2"), twin_manifest("v2", new="n"))).expect_success()
     # What the stored version does not know is lost, too.
     assert made.body["spec"] == {}
     assert (await api.call("GET", _path(api, "v1", "a"))).body["spec"] == {"filled": "by v1"}
 
 
 async def case_each_version_validates_by_its_own_schema(api: Api) -> None:
-    refused = await api.call("POST", _path(api, "v2"), twin("v2", both="too long"))
-    refused.refused(422, "Invalid", "spec.both: Too long: may not be more than 4 bytes")
-    (await api.call("POST", _path(api, "v1"), twin("v1", both="too long"))).ok()
+    refused = await api.call("POST", _path(api, "v2"), twin_manifest("v2", both="too long"))
+    refused.expect_error(422, "Invalid", "spec.both: Too long: may not be more than 4 bytes")
+    (await api.call("POST", _path(api, "v1"), twin_manifest("v1", both="too long"))).expect_success()
 
 
 async def case_the_version_of_the_body_is_the_paths(api: Api) -> None:
-    refused = await api.call("POST", _path(api, "v2"), twin("v1", both="x"))
+    refused = await api.call("POST", _path(api, "v2"), twin_manifest("v1", both="x"))
     text = f"the API version in the data ({GROUP}/v1) does not match the expected API version ({GROUP}/v2)"
-    refused.refused(400, "BadRequest", text)
+    refused.expect_error(400, "BadRequest", text)
 
 
 async def case_managers_tell_the_version_that_they_wrote_in(api: Api) -> None:
     query = {"fieldManager": "maker"}
-    (await api.call("POST", _path(api, "v1"), twin("v1", both="x"), query)).ok()
+    (await api.call("POST", _path(api, "v1"), twin_manifest("v1", both="x"), query)).expect_success()
     patch, content_type = {"spec": {"both": "y"}}, "application/merge-patch+json"
     changed = await api.call("PATCH", _path(api, "v2", "a"), patch, {"fieldManager": "editor"}, content_type)
-    versions = {e["manager"]: e["apiVersion"] for e in changed.ok().metadata["managedFields"]}
+    versions = {e["manager"]: e["apiVersion"] for e in changed.expect_success().metadata["managedFields"]}
     assert versions == {"maker": f"{GROUP}/v1", "editor": f"{GROUP}/v2"}
 
 
 async def case_an_applier_is_the_same_in_any_version(api: Api) -> None:
     query, content_type = {"fieldManager": "tester"}, "application/apply-patch+yaml"
-    (await api.call("PATCH", _path(api, "v1", "a"), twin("v1", both="x"), query, content_type)).ok()
-    again = await api.call("PATCH", _path(api, "v2", "a"), twin("v2", both="y"), query, content_type)
-    assert list(managers(again)) == [("tester", "Apply", "")]
+    (
+        await api.call("PATCH", _path(api, "v1", "a"), twin_manifest("v1", both="x"), query, content_type)
+    ).expect_success()
+    again = await api.call("PATCH", _path(api, "v2", "a"), twin_manifest("v2", both="y"), query, content_type)
+    assert list(fields_by_manager(again)) == [("tester", "Apply", "")]
     assert again.body["spec"]["both"] == "y"
 
 
 async def case_an_updater_is_another_in_each_version(api: Api) -> None:
-    (await api.call("POST", _path(api, "v1"), twin("v1", both="x"), {"fieldManager": "one"})).ok()
+    (
+        await api.call("POST", _path(api, "v1"), twin_manifest("v1", both="x"), {"fieldManager": "one"})
+    ).expect_success()
     content_type = "application/merge-patch+json"
     patch = {"metadata": {"labels": {"a": "b"}}}
     changed = await api.call("PATCH", _path(api, "v2", "a"), patch, {"fieldManager": "one"}, content_type)
-    found = [(e["manager"], e["apiVersion"]) for e in changed.ok().metadata["managedFields"]]
+    found = [(e["manager"], e["apiVersion"]) for e in changed.expect_success().metadata["managedFields"]]
     assert sorted(found) == [("one", f"{GROUP}/v1"), ("one", f"{GROUP}/v2")]
 
 
 async def case_versions_conflict_with_each_other(api: Api) -> None:
-    made = (await api.call("POST", _path(api, "v1"), twin("v1", both="x"))).ok()
+    made = (await api.call("POST", _path(api, "v1"), twin_manifest("v1", both="x"))).expect_success()
     content_type = "application/merge-patch+json"
-    (await api.call("PATCH", _path(api, "v2", "a"), {"spec": {"both": "y"}}, None, content_type)).ok()
-    body = {**twin("v1", both="z"), "metadata": {"name": "a", "resourceVersion": made.version}}
+    (await api.call("PATCH", _path(api, "v2", "a"), {"spec": {"both": "y"}}, None, content_type)).expect_success()
+    body = {**twin_manifest("v1", both="z"), "metadata": {"name": "a", "resourceVersion": made.resource_version}}
     refused = await api.call("PUT", _path(api, "v1", "a"), body)
-    refused.refused(409, "Conflict", "the object has been modified")
+    refused.expect_error(409, "Conflict", "the object has been modified")
 
 
-async def _apply(api: Api, version: str, manager: str, **spec: Any) -> Reply:
+async def _apply(api: Api, version: str, manager: str, **spec: Any) -> ApiResponse:
     query = {"fieldManager": manager, "force": "true"}
     return await api.call(
-        "PATCH", _path(api, version, "a"), twin(version, **spec), query, "application/apply-patch+yaml"
+        "PATCH", _path(api, version, "a"), twin_manifest(version, **spec), query, "application/apply-patch+yaml"
     )
 
 
 async def case_managers_of_two_versions_lose_to_each_other(api: Api) -> None:
-    await api.call("POST", _path(api, "v1"), twin("v1", both="x"), {"fieldManager": "one"})
+    await api.call("POST", _path(api, "v1"), twin_manifest("v1", both="x"), {"fieldManager": "one"})
     patch, kind = {"spec": {"both": "y"}}, "application/merge-patch+json"
     changed = await api.call("PATCH", _path(api, "v2", "a"), patch, {"fieldManager": "two"}, kind)
-    assert managers(changed) == {
+    assert fields_by_manager(changed) == {
         ("one", "Update", ""): {"f:spec": {".": {}, "f:filled": {}}},
         ("two", "Update", ""): {"f:spec": {"f:both": {}}},
     }
 
 
 async def case_an_object_that_does_not_fit_a_managers_version_has_no_managers(api: Api) -> None:
-    await api.call("POST", _path(api, "v2"), twin("v2", both="x"), {"fieldManager": "one"})
+    await api.call("POST", _path(api, "v2"), twin_manifest("v2", both="x"), {"fieldManager": "one"})
     patch, kind = {"spec": {"both": "y"}}, "application/merge-patch+json"
     # The default of v1 is no field of v2.
     changed = await api.call("PATCH", _path(api, "v1", "a"), patch, {"fieldManager": "two"}, kind)
-    assert managers(changed) == {}
+    assert fields_by_manager(changed) == {}
 
 
 async def case_apply_refuses_what_does_not_fit_a_managers_version(api: Api) -> None:
-    (await _apply(api, "v2", "one", both="x")).ok()
+    (await _apply(api, "v2", "one", both="x")).expect_success()
     refused = await _apply(api, "v1", "two", both="x")
     assert (refused.code, refused.message) == (500, ".spec.filled: field not declared in schema")
-    assert set(managers(await _apply(api, "v2", "two", both="y"))) == {("two", "Apply", "")}
+    assert set(fields_by_manager(await _apply(api, "v2", "two", both="y"))) == {("two", "Apply", "")}
 
 
 async def case_an_applier_changes_the_version(api: Api) -> None:
-    (await _apply(api, "v1", "one", both="x")).ok()
-    (await _apply(api, "v2", "two", both="x")).ok()
+    (await _apply(api, "v1", "one", both="x")).expect_success()
+    (await _apply(api, "v2", "two", both="x")).expect_success()
     changed = await _apply(api, "v2", "one", both="z")
-    assert managers(changed) == {("one", "Apply", ""): {"f:spec": {"f:both": {}}}}
+    assert fields_by_manager(changed) == {("one", "Apply", ""): {"f:spec": {"f:both": {}}}}
     assert changed.metadata["managedFields"][0]["apiVersion"] == f"{GROUP}/v2"

@@ -7,16 +7,16 @@ import asyncio
 from apiserver_cases.api import Api, Json
 
 
-async def until(api: Api, path: str) -> None:
+async def wait_until_served(api: Api, path: str) -> None:
     """Returns once a GET of ``path`` succeeds: definitions are served some time after they are written."""
     async with asyncio.timeout(30):
         while (await api.call("GET", path)).code != 200:
             await asyncio.sleep(0.1)
 
 
-async def served(api: Api, definition: Json) -> str:
+async def create_and_wait(api: Api, crd: Json) -> str:
     """Creates a definition; the path of its objects in the namespace, when they are served."""
-    (await api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)).ok()
-    group, plural = definition["spec"]["group"], definition["spec"]["names"]["plural"]
-    await until(api, f"/apis/{group}/v1/{plural}")
+    (await api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)).expect_success()
+    group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]
+    await wait_until_served(api, f"/apis/{group}/v1/{plural}")
     return f"/apis/{group}/v1/namespaces/{api.namespace}/{plural}"

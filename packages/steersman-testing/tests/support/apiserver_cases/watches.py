@@ -8,12 +8,12 @@ from apiserver_cases.api import Api, Json, config_map, widget
 from steersman.client import HttpRequest
 
 
-def told(events: list[Json]) -> list[tuple[str, str]]:
+def event_types_and_names(events: list[Json]) -> list[tuple[str, str]]:
     return [(e["type"], e["object"]["metadata"].get("name", "")) for e in events]
 
 
 async def _version(api: Api) -> str:
-    return (await api.list("configmaps")).version
+    return (await api.list("configmaps")).resource_version
 
 
 async def case_changes_come_in_order(api: Api) -> None:
@@ -22,9 +22,9 @@ async def case_changes_come_in_order(api: Api) -> None:
     changed = await api.merge("configmaps", "a", {"data": {"x": "2"}})
     await api.delete("configmaps", "a")
     events = await api.events("configmaps", 3, resourceVersion=since)
-    assert told(events) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
+    assert event_types_and_names(events) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
     versions = [int(e["object"]["metadata"]["resourceVersion"]) for e in events]
-    assert versions[:2] == [int(made.version), int(changed.version)]
+    assert versions[:2] == [int(made.resource_version), int(changed.resource_version)]
     assert versions[2] > versions[1]
     assert events[2]["object"]["data"] == {"x": "2"}
     assert events[0]["object"]["kind"] == "ConfigMap"
@@ -35,7 +35,7 @@ async def case_a_watch_without_version_begins_with_what_is_there(api: Api) -> No
     await api.create("configmaps", config_map("b"))
     for query in ({}, {"resourceVersion": "0"}):
         events = await api.events("configmaps", 2, **query)
-        assert sorted(told(events)) == [("ADDED", "a"), ("ADDED", "b")]
+        assert sorted(event_types_and_names(events)) == [("ADDED", "a"), ("ADDED", "b")]
 
 
 async def case_objects_enter_and_leave_a_selection(api: Api) -> None:
@@ -45,10 +45,10 @@ async def case_objects_enter_and_leave_a_selection(api: Api) -> None:
     await api.merge("configmaps", "a", {"data": {"x": "2"}})
     left = await api.merge("configmaps", "a", {"metadata": {"labels": None}, "data": {"x": "3"}})
     events = await api.events("configmaps", 3, resourceVersion=since, labelSelector="l=1")
-    assert told(events) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
+    assert event_types_and_names(events) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
     last = events[2]["object"]
     assert last["data"] == {"x": "2"}
-    assert last["metadata"]["resourceVersion"] == left.version
+    assert last["metadata"]["resourceVersion"] == left.resource_version
 
 
 async def case_a_watch_can_be_of_one_object(api: Api) -> None:
@@ -56,7 +56,7 @@ async def case_a_watch_can_be_of_one_object(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     await api.create("configmaps", config_map("b"))
     events = await api.events("configmaps", 1, resourceVersion=since, fieldSelector="metadata.name=b")
-    assert told(events) == [("ADDED", "b")]
+    assert event_types_and_names(events) == [("ADDED", "b")]
 
 
 async def case_a_watch_is_of_one_namespace(api: Api) -> None:
@@ -64,7 +64,7 @@ async def case_a_watch_is_of_one_namespace(api: Api) -> None:
     await api.call("POST", "/api/v1/namespaces/default/configmaps", config_map(api.namespace))
     await api.create("configmaps", config_map("a"))
     events = await api.events("configmaps", 1, resourceVersion=since)
-    assert told(events) == [("ADDED", "a")]
+    assert event_types_and_names(events) == [("ADDED", "a")]
 
 
 async def case_a_watch_list_ends_its_beginning_with_a_bookmark(api: Api) -> None:
@@ -76,7 +76,7 @@ async def case_a_watch_list_ends_its_beginning_with_a_bookmark(api: Api) -> None
         resourceVersionMatch="NotOlderThan",
         allowWatchBookmarks="true",
     )
-    assert told(events) == [("ADDED", "a"), ("BOOKMARK", "")]
+    assert event_types_and_names(events) == [("ADDED", "a"), ("BOOKMARK", "")]
     assert events[1]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
     assert events[1]["object"]["kind"] == "Widget"
 
@@ -84,7 +84,7 @@ async def case_a_watch_list_ends_its_beginning_with_a_bookmark(api: Api) -> None
 async def case_send_initial_events_needs_a_match(api: Api) -> None:
     query = {"watch": "true", "sendInitialEvents": "true", "allowWatchBookmarks": "true"}
     request = await api.call("GET", api.path("configmaps"), None, query)
-    request.refused(422, "Invalid", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+    request.expect_error(422, "Invalid", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
 
 
 async def case_the_watch_ends_in_time(api: Api) -> None:
@@ -98,15 +98,15 @@ async def case_finalized_objects_are_reported_as_deleted(api: Api) -> None:
     await api.delete("configmaps", "a")
     await api.merge("configmaps", "a", {"metadata": {"finalizers": None}})
     events = await api.events("configmaps", 3, resourceVersion=since)
-    assert told(events) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
+    assert event_types_and_names(events) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
 
 
 async def case_writes_that_change_nothing_are_not_reported(api: Api) -> None:
     made = await api.create("configmaps", config_map("a", {"x": "1"}))
     await api.put("configmaps", config_map("a", {"x": "1"}))
     await api.create("configmaps", config_map("b"))
-    events = await api.events("configmaps", 1, resourceVersion=made.version)
-    assert told(events) == [("ADDED", "b")]
+    events = await api.events("configmaps", 1, resourceVersion=made.resource_version)
+    assert event_types_and_names(events) == [("ADDED", "b")]
 
 
 async def case_a_watch_from_a_version_to_come_waits(api: Api) -> None:
@@ -118,13 +118,13 @@ async def case_a_version_of_a_watch_is_a_number(api: Api) -> None:
     query = {"watch": "true", "resourceVersion": "x"}
     refused = await api.call("GET", api.path("configmaps"), None, query)
     text = 'resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax'
-    assert refused.refused(500, "").message == text
+    assert refused.expect_error(500, "").message == text
 
 
 async def case_selectors_of_a_watch_are_checked(api: Api) -> None:
     for query in ({"labelSelector": "=x"}, {"fieldSelector": "data.x=1"}):
         refused = await api.call("GET", api.path("configmaps"), None, {"watch": "true", **query})
-        refused.refused(400, "BadRequest")
+        refused.expect_error(400, "BadRequest")
 
 
 async def case_a_watch_of_what_is_not_served_is_refused(api: Api) -> None:
@@ -136,7 +136,7 @@ async def case_a_match_without_initial_events_is_refused(api: Api) -> None:
     query = {"watch": "true", "resourceVersion": "1", "resourceVersionMatch": "NotOlderThan"}
     refused = await api.call("GET", api.path("configmaps"), None, query)
     text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-    refused.refused(422, "Invalid", text)
+    refused.expect_error(422, "Invalid", text)
 
 
 async def case_a_watch_list_begins_with_the_selected_objects_in_order(api: Api) -> None:
@@ -144,7 +144,7 @@ async def case_a_watch_list_begins_with_the_selected_objects_in_order(api: Api) 
         await api.create("configmaps", config_map(name, labels={"l": label}))
     query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
     events = await api.events("configmaps", 3, **query, labelSelector="l=x")
-    assert told(events) == [("ADDED", "a"), ("ADDED", "c"), ("BOOKMARK", "")]
+    assert event_types_and_names(events) == [("ADDED", "a"), ("ADDED", "c"), ("BOOKMARK", "")]
 
 
 async def case_a_watch_list_of_nothing_is_a_bookmark(api: Api) -> None:
@@ -162,34 +162,36 @@ async def case_a_watch_list_goes_on_after_its_bookmark(api: Api) -> None:
     since = begun[1]["object"]["metadata"]["resourceVersion"]
     made = await api.create("configmaps", config_map("b"))
     (event,) = await api.events("configmaps", 1, resourceVersion=since)
-    assert (event["type"], event["object"]["metadata"]["resourceVersion"]) == ("ADDED", made.version)
+    assert (event["type"], event["object"]["metadata"]["resourceVersion"]) == ("ADDED", made.resource_version)
 
 
 async def case_a_watch_list_not_older_than_a_write_begins_with_it(api: Api) -> None:
     made = await api.create("configmaps", config_map("a"))
     query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
-    events = await api.events("configmaps", 2, resourceVersion=made.version, **query)
-    assert told(events) == [("ADDED", "a"), ("BOOKMARK", "")]
-    assert int(events[1]["object"]["metadata"]["resourceVersion"]) >= int(made.version)
+    events = await api.events("configmaps", 2, resourceVersion=made.resource_version, **query)
+    assert event_types_and_names(events) == [("ADDED", "a"), ("BOOKMARK", "")]
+    assert int(events[1]["object"]["metadata"]["resourceVersion"]) >= int(made.resource_version)
 
 
 async def case_no_bookmark_comes_to_who_did_not_ask(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "timeoutSeconds": "2"}
-    assert told(await api.events("configmaps", 2, **query)) == [("ADDED", "a")]
+    assert event_types_and_names(await api.events("configmaps", 2, **query)) == [("ADDED", "a")]
 
 
 async def case_initial_events_can_be_declined(api: Api) -> None:
     made = await api.create("configmaps", config_map("a"))
     await api.create("configmaps", config_map("b"))
     query = {"sendInitialEvents": "false", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
-    assert told(await api.events("configmaps", 1, resourceVersion=made.version, **query)) == [("ADDED", "b")]
+    assert event_types_and_names(
+        await api.events("configmaps", 1, resourceVersion=made.resource_version, **query)
+    ) == [("ADDED", "b")]
 
 
 async def case_a_status_write_is_an_event(api: Api) -> None:
     made = await api.create("widgets", widget("a"))
     await api.merge("widgets", "a", {"status": {"ready": 1}}, "status")
-    (event,) = await api.events("widgets", 1, resourceVersion=made.version)
+    (event,) = await api.events("widgets", 1, resourceVersion=made.resource_version)
     assert (event["type"], event["object"]["status"]) == ("MODIFIED", {"ready": 1})
 
 
@@ -201,16 +203,16 @@ async def case_dry_runs_are_no_events(api: Api) -> None:
     await api.delete("configmaps", "b", {"dryRun": ["All"]})
     await api.delete("configmaps", "b")
     events = await api.events("configmaps", 2, resourceVersion=since)
-    assert told(events) == [("ADDED", "b"), ("DELETED", "b")]
+    assert event_types_and_names(events) == [("ADDED", "b"), ("DELETED", "b")]
 
 
 async def case_each_object_of_a_deleted_collection_is_an_event(api: Api) -> None:
     for name in ("a", "b"):
         await api.create("configmaps", config_map(name))
     since = await _version(api)
-    (await api.call("DELETE", api.path("configmaps"))).ok()
+    (await api.call("DELETE", api.path("configmaps"))).expect_success()
     events = await api.events("configmaps", 2, resourceVersion=since)
-    assert sorted(told(events)) == [("DELETED", "a"), ("DELETED", "b")]
+    assert sorted(event_types_and_names(events)) == [("DELETED", "a"), ("DELETED", "b")]
 
 
 async def case_objects_enter_and_leave_a_selection_by_fields(api: Api) -> None:
@@ -218,11 +220,13 @@ async def case_objects_enter_and_leave_a_selection_by_fields(api: Api) -> None:
         "serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     )
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
-    made = (await api.create("pods", {**body, "spec": {"containers": [{"name": "c", "image": "i:1"}]}})).ok()
+    made = (
+        await api.create("pods", {**body, "spec": {"containers": [{"name": "c", "image": "i:1"}]}})
+    ).expect_success()
     for phase in ("Running", "Succeeded"):
-        (await api.merge("pods", "a", {"status": {"phase": phase}}, "status")).ok()
-    events = await api.events("pods", 2, resourceVersion=made.version, fieldSelector="status.phase=Running")
-    assert told(events) == [("ADDED", "a"), ("DELETED", "a")]
+        (await api.merge("pods", "a", {"status": {"phase": phase}}, "status")).expect_success()
+    events = await api.events("pods", 2, resourceVersion=made.resource_version, fieldSelector="status.phase=Running")
+    assert event_types_and_names(events) == [("ADDED", "a"), ("DELETED", "a")]
 
 
 async def case_a_watch_across_namespaces(api: Api) -> None:
@@ -241,7 +245,7 @@ async def case_an_object_of_the_same_name_is_a_new_one(api: Api) -> None:
     await api.delete("configmaps", "a")
     second = await api.create("configmaps", config_map("a"))
     events = await api.events("configmaps", 3, resourceVersion=since)
-    assert told(events) == [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a")]
+    assert event_types_and_names(events) == [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "a")]
     uids = [e["object"]["metadata"]["uid"] for e in events]
     assert uids == [first.metadata["uid"], first.metadata["uid"], second.metadata["uid"]]
 
@@ -251,20 +255,20 @@ async def case_events_after_a_pages_version(api: Api) -> None:
         await api.create("configmaps", config_map(name))
     page = await api.list("configmaps", limit="1")
     await api.merge("configmaps", "b", {"data": {"k": "v"}})
-    events = await api.events("configmaps", 1, resourceVersion=page.version)
-    assert told(events) == [("MODIFIED", "b")]
+    events = await api.events("configmaps", 1, resourceVersion=page.resource_version)
+    assert event_types_and_names(events) == [("MODIFIED", "b")]
 
 
 async def case_one_objects_path_is_read_and_not_watched(api: Api) -> None:
     made = await api.create("configmaps", config_map("a"))
     got = await api.call("GET", api.path("configmaps", "a"), None, {"watch": "true"})
-    assert got.ok().body == made.body
+    assert got.expect_success().body == made.body
 
 
 async def case_deletion_events_carry_the_last_state(api: Api) -> None:
     await api.create("widgets", widget("a", labels={"l": "1"}))
     last = await api.merge("widgets", "a", {"spec": {"size": 9}})
     await api.delete("widgets", "a")
-    (event,) = await api.events("widgets", 1, resourceVersion=last.version)
+    (event,) = await api.events("widgets", 1, resourceVersion=last.resource_version)
     assert (event["type"], event["object"]["spec"]["size"]) == ("DELETED", 9)
-    assert int(event["object"]["metadata"]["resourceVersion"]) > int(last.version)
+    assert int(event["object"]["metadata"]["resourceVersion"]) > int(last.resource_version)

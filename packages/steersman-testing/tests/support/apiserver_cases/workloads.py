@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from apiserver_cases.api import Api, Json, Reply, deployment
+from apiserver_cases.api import Api, ApiResponse, Json, deployment
 
 _LABELS: Json = {"app": "a"}
 _PLACE = "of the quantity"
@@ -34,15 +34,15 @@ def _job(**spec: Any) -> Json:
     }
 
 
-async def _pod(api: Api, **spec: Any) -> Reply:
+async def _pod(api: Api, **spec: Any) -> ApiResponse:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     await api.create("serviceaccounts", account)
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {**_template()["spec"], **spec}}
     return await api.create("pods", body)
 
 
-async def _refused(api: Api, plural: str, body: Json, text: str) -> None:
-    (await api.create(plural, body)).refused(422, "Invalid", text)
+async def _expect_invalid(api: Api, plural: str, body: Json, text: str) -> None:
+    (await api.create(plural, body)).expect_error(422, "Invalid", text)
 
 
 async def case_a_workload_needs_a_selector(api: Api) -> None:
@@ -50,14 +50,14 @@ async def case_a_workload_needs_a_selector(api: Api) -> None:
         body = _workload(kind)
         del body["spec"]["selector"]
         text = "does not match template" if kind == "DaemonSet" else "spec.selector: Required value"
-        await _refused(api, plural, body, text)
+        await _expect_invalid(api, plural, body, text)
         if kind != "DaemonSet":
-            await _refused(api, plural, _workload(kind, selector={}), "spec.selector: Invalid value: ")
+            await _expect_invalid(api, plural, _workload(kind, selector={}), "spec.selector: Invalid value: ")
 
 
 async def case_a_pod_needs_a_container(api: Api) -> None:
     body = deployment("a", template={"metadata": {"labels": {"app": "a"}}, "spec": {"containers": []}})
-    await _refused(api, "deployments", body, "spec.template.spec.containers: Required value")
+    await _expect_invalid(api, "deployments", body, "spec.template.spec.containers: Required value")
 
 
 async def case_containers_have_names_and_images(api: Api) -> None:
@@ -69,14 +69,14 @@ async def case_containers_have_names_and_images(api: Api) -> None:
         ([{"name": "c", "image": "i"}] * 2, f'{place}[1].name: Duplicate value: "c"'),
     ):
         template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": containers}}
-        await _refused(api, "deployments", deployment("a", template=template), text)
+        await _expect_invalid(api, "deployments", deployment("a", template=template), text)
 
 
 async def case_mounts_name_a_volume(api: Api) -> None:
     container = {"name": "c", "image": "i", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
     template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [container]}}
     text = 'spec.template.spec.containers[0].volumeMounts[0].name: Not found: "v"'
-    await _refused(api, "deployments", deployment("a", template=template), text)
+    await _expect_invalid(api, "deployments", deployment("a", template=template), text)
 
 
 async def case_the_claims_of_a_stateful_set_are_volumes(api: Api) -> None:
@@ -87,9 +87,9 @@ async def case_the_claims_of_a_stateful_set_are_volumes(api: Api) -> None:
     }
     body = _workload("StatefulSet", template=_template(containers=containers), serviceName="a")
     text = 'spec.template.spec.containers[0].volumeMounts[0].name: Not found: "data"'
-    await _refused(api, "statefulsets", body, text)
+    await _expect_invalid(api, "statefulsets", body, text)
     body["spec"]["volumeClaimTemplates"] = [claim]
-    (await api.create("statefulsets", body)).ok()
+    (await api.create("statefulsets", body)).expect_success()
 
 
 async def case_replicas_are_not_negative(api: Api) -> None:
@@ -99,24 +99,26 @@ async def case_replicas_are_not_negative(api: Api) -> None:
         ("statefulsets", "StatefulSet"),
         ("replicasets", "ReplicaSet"),
     ):
-        await _refused(api, plural, _workload(kind, replicas=-1), text)
+        await _expect_invalid(api, plural, _workload(kind, replicas=-1), text)
 
 
 async def case_workloads_restart_their_pods_always(api: Api) -> None:
     text = 'spec.template.spec.restartPolicy: Unsupported value: "Never": supported values: "Always"'
     for plural, kind in (("deployments", "Deployment"), ("statefulsets", "StatefulSet"), ("daemonsets", "DaemonSet")):
-        await _refused(api, plural, _workload(kind, template=_template(restartPolicy="Never")), text)
+        await _expect_invalid(api, plural, _workload(kind, template=_template(restartPolicy="Never")), text)
 
 
 async def case_recreation_does_not_roll(api: Api) -> None:
     body = deployment("a", strategy={"type": "Recreate", "rollingUpdate": {"maxSurge": 1}})
-    await _refused(api, "deployments", body, "spec.strategy.rollingUpdate: Forbidden: may not be specified when")
-    made = (await api.create("deployments", deployment("a", strategy={"type": "Recreate"}))).ok()
+    await _expect_invalid(
+        api, "deployments", body, "spec.strategy.rollingUpdate: Forbidden: may not be specified when"
+    )
+    made = (await api.create("deployments", deployment("a", strategy={"type": "Recreate"}))).expect_success()
     assert made.body["spec"]["strategy"] == {"type": "Recreate"}
 
 
 async def case_defaults_of_a_daemon_set(api: Api) -> None:
-    made = (await api.create("daemonsets", _workload("DaemonSet"))).ok()
+    made = (await api.create("daemonsets", _workload("DaemonSet"))).expect_success()
     spec: Json = made.body["spec"]
     assert spec["revisionHistoryLimit"] == 10
     assert spec["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
@@ -130,7 +132,7 @@ async def case_defaults_of_a_daemon_set(api: Api) -> None:
 
 
 async def case_defaults_of_a_replica_set(api: Api) -> None:
-    made = (await api.create("replicasets", _workload("ReplicaSet"))).ok()
+    made = (await api.create("replicasets", _workload("ReplicaSet"))).expect_success()
     assert (made.body["spec"]["replicas"], made.body["status"]) == (1, {"replicas": 0})
 
 
@@ -138,27 +140,27 @@ async def case_selectors_of_workloads_stay(api: Api) -> None:
     labels = {"app": "a", "more": "x"}
     patch = {"spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}}}}
     for plural, kind in (("deployments", "Deployment"), ("replicasets", "ReplicaSet"), ("daemonsets", "DaemonSet")):
-        (await api.create(plural, _workload(kind))).ok()
+        (await api.create(plural, _workload(kind))).expect_success()
         refused = await api.merge(plural, "a", patch)
-        refused.refused(422, "Invalid", "spec.selector: Invalid value: ")
+        refused.expect_error(422, "Invalid", "spec.selector: Invalid value: ")
         assert refused.message.endswith("field is immutable")
 
 
 async def case_a_stateful_set_changes_in_few_fields(api: Api) -> None:
-    (await api.create("statefulsets", _workload("StatefulSet", serviceName="a"))).ok()
+    (await api.create("statefulsets", _workload("StatefulSet", serviceName="a"))).expect_success()
     for spec in (
         {"replicas": 2},
         {"minReadySeconds": 5},
         {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}},
     ):
-        (await api.merge("statefulsets", "a", {"spec": spec})).ok()
+        (await api.merge("statefulsets", "a", {"spec": spec})).expect_success()
     for spec in ({"serviceName": "b"}, {"podManagementPolicy": "Parallel"}):
         refused = await api.merge("statefulsets", "a", {"spec": spec})
-        refused.refused(422, "Invalid", "spec: Forbidden: updates to statefulset spec for fields other than")
+        refused.expect_error(422, "Invalid", "spec: Forbidden: updates to statefulset spec for fields other than")
 
 
 async def case_defaults_of_a_job(api: Api) -> None:
-    made = (await api.create("jobs", _job())).ok()
+    made = (await api.create("jobs", _job())).expect_success()
     spec, uid = made.body["spec"], made.metadata["uid"]
     told = {n: spec[n] for n in ("parallelism", "completions", "backoffLimit", "completionMode", "suspend")}
     assert told == {
@@ -180,17 +182,17 @@ async def case_defaults_of_a_job(api: Api) -> None:
 async def case_jobs_do_not_restart_their_pods_always(api: Api) -> None:
     template = {"spec": _template(restartPolicy="Always")["spec"]}
     text = 'spec.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"'
-    await _refused(api, "jobs", _job(template=template), text)
+    await _expect_invalid(api, "jobs", _job(template=template), text)
 
 
 async def case_a_job_keeps_its_template(api: Api) -> None:
-    made = (await api.create("jobs", _job())).ok()
+    made = (await api.create("jobs", _job())).expect_success()
     patch = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "i:2"}]
     refused = await api.json_patch("jobs", "a", *patch)
-    refused.refused(422, "Invalid", "spec.template: Invalid value: ")
+    refused.expect_error(422, "Invalid", "spec.template: Invalid value: ")
     assert refused.message.endswith("field is immutable")
     changed = await api.merge("jobs", "a", {"spec": {"parallelism": 3}})
-    assert changed.ok().metadata["generation"] == made.metadata["generation"] + 1
+    assert changed.expect_success().metadata["generation"] == made.metadata["generation"] + 1
 
 
 async def case_defaults_of_a_cron_job(api: Api) -> None:
@@ -200,7 +202,7 @@ async def case_defaults_of_a_cron_job(api: Api) -> None:
         "metadata": {"name": "a"},
         "spec": {"schedule": "*/5 * * * *", "jobTemplate": {"spec": {"template": _job()["spec"]["template"]}}},
     }
-    made = (await api.create("cronjobs", body)).ok()
+    made = (await api.create("cronjobs", body)).expect_success()
     told = {n: v for n, v in made.body["spec"].items() if n not in ("schedule", "jobTemplate")}
     assert told == {
         "concurrencyPolicy": "Allow",
@@ -210,17 +212,19 @@ async def case_defaults_of_a_cron_job(api: Api) -> None:
     }
     body = json.loads(json.dumps(body).replace("*/5 * * * *", "whenever"))
     body["metadata"]["name"] = "b"
-    await _refused(api, "cronjobs", body, 'spec.schedule: Invalid value: "whenever": expected exactly 5 fields')
+    await _expect_invalid(
+        api, "cronjobs", body, 'spec.schedule: Invalid value: "whenever": expected exactly 5 fields'
+    )
 
 
 async def case_a_pods_spec_changes_in_its_images_alone(api: Api) -> None:
-    (await _pod(api)).ok()
+    (await _pod(api)).expect_success()
     patch = [{"op": "replace", "path": "/spec/containers/0/image", "value": "i:2"}]
-    changed = (await api.json_patch("pods", "a", *patch)).ok()
+    changed = (await api.json_patch("pods", "a", *patch)).expect_success()
     assert changed.body["spec"]["containers"][0]["image"] == "i:2"
     for spec in ({"hostname": "x"}, {"restartPolicy": "Never"}):
         refused = await api.merge("pods", "a", {"spec": spec})
-        refused.refused(422, "Invalid", "spec: Forbidden: pod updates may not change fields other than ")
+        refused.expect_error(422, "Invalid", "spec: Forbidden: pod updates may not change fields other than ")
 
 
 async def case_quality_of_service_follows_from_resources(api: Api) -> None:
@@ -235,7 +239,7 @@ async def case_quality_of_service_follows_from_resources(api: Api) -> None:
     ):
         spec = {"containers": [{"name": "c", "image": "i:1", "resources": resources}]}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-        made = (await api.create("pods", body)).ok()
+        made = (await api.create("pods", body)).expect_success()
         assert made.body["status"]["qosClass"] == expected
         if name == "d":
             assert made.body["spec"]["containers"][0]["resources"]["requests"] == whole
@@ -250,7 +254,7 @@ async def case_requests_do_not_exceed_limits(api: Api) -> None:
     text = (
         'spec.template.spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu'
     )
-    await _refused(api, "deployments", deployment("a", template=template), text)
+    await _expect_invalid(api, "deployments", deployment("a", template=template), text)
 
 
 async def case_quantities_are_checked(api: Api) -> None:
@@ -259,7 +263,7 @@ async def case_quantities_are_checked(api: Api) -> None:
         "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "much"}}}]},
     }
     refused = await api.create("deployments", deployment("a", template=template))
-    refused.refused(400, "BadRequest", "quantities must match the regular expression")
+    refused.expect_error(400, "BadRequest", "quantities must match the regular expression")
 
 
 async def case_quantities_are_written_in_one_form(api: Api) -> None:
@@ -268,7 +272,7 @@ async def case_quantities_are_written_in_one_form(api: Api) -> None:
         "metadata": {"labels": {"app": "a"}},
         "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]},
     }
-    made = (await api.create("deployments", deployment("a", template=template))).ok()
+    made = (await api.create("deployments", deployment("a", template=template))).expect_success()
     shown = made.body["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
     assert shown == {"cpu": "1", "memory": "1Gi"}
 
@@ -294,21 +298,21 @@ async def case_short_quantities_are_kept_as_they_are_written(api: Api) -> None:
         ("m", "0", "0"),
         ("1e1000", "10e999", "10e999"),
     ):
-        assert await _kept_as(api, json.dumps(written)) == (listed, single), written
+        assert await _stored_quantity(api, json.dumps(written)) == (listed, single), written
 
 
 async def case_quantities_may_be_numbers(api: Api) -> None:
     for written, kept in (("1e3", "1e3"), ("1E3", "1E3"), ("5e-1", "500e-3"), ("1.500", "1.500"), ("1000", "1k")):
-        assert await _kept_as(api, written) == (kept, kept), written
+        assert await _stored_quantity(api, written) == (kept, kept), written
 
 
 async def case_quantities_have_a_unit_that_there_is(api: Api) -> None:
     for written in ("1K", "2e", "5m5", "1Ki2"):
         refused = await api.create("resourcequotas", {"metadata": {"name": "a"}, "spec": {"hard": {"cpu": written}}})
-        refused.refused(400, "BadRequest", "unable to parse quantity's suffix")
+        refused.expect_error(400, "BadRequest", "unable to parse quantity's suffix")
 
 
-async def _kept_as(api: Api, written: str) -> tuple[str, str]:
+async def _stored_quantity(api: Api, written: str) -> tuple[str, str]:
     """What becomes of a quantity, in JSON, in a list of resources and where it stands for itself."""
     quota: Json = {"metadata": {"name": "a"}, "spec": {"hard": {"cpu": _PLACE}}}
     volumes = [{"name": "v", "emptyDir": {"sizeLimit": _PLACE}}]
@@ -317,5 +321,5 @@ async def _kept_as(api: Api, written: str) -> tuple[str, str]:
     for plural, body in (("resourcequotas", quota), ("pods", pod)):
         encoded = json.dumps(body).replace(json.dumps(_PLACE), written).encode()
         made = await api.call("POST", api.path(plural), encoded, {"dryRun": "All"})
-        found.append(made.ok().body["spec"])
+        found.append(made.expect_success().body["spec"])
     return found[0]["hard"]["cpu"], found[1]["volumes"][0]["emptyDir"]["sizeLimit"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gallery.parts import BELONGS, NAMESPACE, belongs_to, changes_in, declared, key, ordinal, pod
+from gallery.helpers import NAMESPACE, OWNER_LABEL, change_count, has_owner_label, key, ordinal, owned_metadata, pod
 from steersman.api.apply.apps_v1 import StatefulSetApply, StatefulSetSpecApply
 from steersman.api.apply.core_v1 import (
     ContainerApply,
@@ -24,9 +24,9 @@ from steersman_testing.simulation import World
 
 def stateful_set(owner: Object, replicas: int, storage: str = "10Gi") -> StatefulSetApply:
     """A StatefulSet of the name of ``owner``, whose pods and claims belong to it too."""
-    labels = {BELONGS: owner.metadata.name}
+    labels = {OWNER_LABEL: owner.metadata.name}
     return StatefulSetApply(
-        metadata=declared(owner),
+        metadata=owned_metadata(owner),
         spec=StatefulSetSpecApply(
             replicas=replicas,
             service_name=owner.metadata.name,
@@ -40,7 +40,7 @@ def stateful_set(owner: Object, replicas: int, storage: str = "10Gi") -> Statefu
     )
 
 
-def storage_of(claim: PersistentVolumeClaim) -> str:
+def requested_storage(claim: PersistentVolumeClaim) -> str:
     """What a claim, or the template of one, asks for."""
     return str(claim.spec.resources.requests.get("storage", ""))
 
@@ -49,23 +49,23 @@ async def stateful_set_controller(world: World[Any]) -> None:
     """An actor: pods and claims for each StatefulSet, as many as asked. Claims stay when their pods go, as there."""
     seen = -1
     while True:
-        changes = changes_in(world)
+        changes = change_count(world)
         if changes != seen:
             for found in world.read_all(StatefulSet):
-                await _create_missing(world, found)
-                await _delete_surplus(world, found)
+                await _create_missing_pods(world, found)
+                await _delete_surplus_pods(world, found)
         # What it changed itself is looked at, too.
         seen = changes
         await world.sleep(1)
 
 
-async def _create_missing(world: World[Any], owner: StatefulSet) -> None:
-    name, labels = owner.metadata.name, {BELONGS: owner.metadata.name}
+async def _create_missing_pods(world: World[Any], owner: StatefulSet) -> None:
+    name, labels = owner.metadata.name, {OWNER_LABEL: owner.metadata.name}
     for number in range(owner.spec.replicas or 0):
         claim, member = f"data-{name}-{number}", f"{name}-{number}"
         if world.read(PersistentVolumeClaim, key(claim)) is None:
             metadata = ObjectMetaApply(name=claim, namespace=NAMESPACE, labels=labels)
-            await world.client.create(_claim(metadata, storage_of(owner.spec.volume_claim_templates[0])))
+            await world.client.create(_claim(metadata, requested_storage(owner.spec.volume_claim_templates[0])))
             # Only a claim that is bound can grow.
             bound = MergePatch({"status": {"phase": "Bound"}})
             await world.client.patch(PersistentVolumeClaim, key(claim), bound, subresource="status")
@@ -74,10 +74,10 @@ async def _create_missing(world: World[Any], owner: StatefulSet) -> None:
             await world.client.create(pod(metadata, claim=claim, node="node-1"))
 
 
-async def _delete_surplus(world: World[Any], owner: StatefulSet) -> None:
+async def _delete_surplus_pods(world: World[Any], owner: StatefulSet) -> None:
     for found in world.read_all(Pod):
         surplus = ordinal(found) >= (owner.spec.replicas or 0)
-        if belongs_to(owner)(found) and surplus and found.metadata.deletion_timestamp is None:
+        if has_owner_label(owner)(found) and surplus and found.metadata.deletion_timestamp is None:
             await world.client.delete(Pod, found.key, uid=found.metadata.uid)
 
 

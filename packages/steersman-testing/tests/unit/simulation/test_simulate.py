@@ -10,8 +10,8 @@ import uuid
 
 import pytest
 
-from framework_support.buoy import Buoy
-from framework_support.lighthouse import FINALIZER, Harbour, Keeper, new_buoy, scenario, setup_of
+from framework_support.dns_operator import FINALIZER, DnsZone, WidgetReconciler, new_widget, scenario, setup_for
+from framework_support.widget import Widget
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import HttpRequest, MergePatch
@@ -19,140 +19,142 @@ from steersman.controller import Request, Result, add_finalizer, remove_finalize
 from steersman.errors import Conflict, SteersmanError
 from steersman.meta import ObjectMetaApply
 from steersman_testing import InMemoryApiServer, VirtualClock, run_virtual
-from steersman_testing.simulation import Fault, Plan, Report, SimulationFailed, World, simulate
-from steersman_testing.simulation.journal import Entry, Journal
-from steersman_testing.simulation.outcome import Outcome, run_once
-from steersman_testing.simulation.removals import NO_REMOVALS
-from steersman_testing.simulation.requests import object_path, resource_of
-from steersman_testing.simulation.run import Run, Setting
+from steersman_testing.simulation import Fault, FaultPlan, SimulationFailed, SimulationReport, World, simulate
+from steersman_testing.simulation.deletion_audit import EMPTY_AUDIT
+from steersman_testing.simulation.request_info import object_path, resource_of
+from steersman_testing.simulation.run import SimulationConfig, SimulationRun
+from steersman_testing.simulation.run_result import RunResult, run_once
+from steersman_testing.simulation.trace import Trace, TraceEntry
 
 
-def lamps(harbour: Harbour) -> dict[str, int]:
-    return harbour.lamps
+def observe_records(zone: DnsZone) -> dict[str, int]:
+    return zone.records
 
 
-def sweep(reconciler: type[Keeper], **settings: object) -> Report:
-    chosen: dict[str, object] = {"random_runs": 10, "observe": lamps, **settings}
-    return simulate(setup_of(reconciler), scenario, outside=Harbour, kinds=[Buoy], **chosen)  # type: ignore[arg-type]
+def sweep(reconciler: type[WidgetReconciler], **settings: object) -> SimulationReport:
+    options: dict[str, object] = {"random_runs": 10, "observe": observe_records, **settings}
+    return simulate(setup_for(reconciler), scenario, outside=DnsZone, kinds=[Widget], **options)  # type: ignore[arg-type]
 
 
-def failure(reconciler: type[Keeper], **settings: object) -> SimulationFailed:
+def sweep_failure(reconciler: type[WidgetReconciler], **settings: object) -> SimulationFailed:
     with pytest.raises(SimulationFailed) as failed:
         sweep(reconciler, **settings)
     return failed.value
 
 
-def test_what_is_right_comes_through() -> None:
-    report = sweep(Keeper)
-    assert report.complete
+def test_simulate_correct_operator_passes() -> None:
+    report = sweep(WidgetReconciler)
+    assert report.is_complete
     assert report.random_runs == 10
     assert report.places["crash-before"] > report.places["crash-after"] > 5
     assert report.places["error"] == 5
     assert f"{sum(report.tried.values())} of {sum(report.tried.values())} places" in str(report)
 
 
-class RemembersLamps(Keeper):
+class RemembersInMemory(WidgetReconciler):
     """Knows only in memory what has to be put out."""
 
     def __init__(self, context: object) -> None:
         super().__init__(context)  # type: ignore[arg-type]
-        self.lit: set[str] = set()
+        self.upserted: set[str] = set()
 
     async def reconcile(self, request: Request) -> Result:
-        buoy = await self.client.get(Buoy, request)
-        if buoy.metadata.deletion_timestamp is not None:
-            if request.name in self.lit:
-                await self.harbour.put_out(request.name)
-            await remove_finalizer(self.client, buoy, FINALIZER)
+        widget = await self.client.get(Widget, request)
+        if widget.metadata.deletion_timestamp is not None:
+            if request.name in self.upserted:
+                await self.zone.delete_record(request.name)
+            await remove_finalizer(self.client, widget, FINALIZER)
             return Result()
-        if request.name not in self.lit:
-            await add_finalizer(self.client, buoy, FINALIZER)
-        await self.harbour.light(request.name, buoy.spec.depth)
-        self.lit.add(request.name)
-        await self.draw(buoy)
+        if request.name not in self.upserted:
+            await add_finalizer(self.client, widget, FINALIZER)
+        await self.zone.upsert_record(request.name, widget.spec.depth)
+        self.upserted.add(request.name)
+        await self.apply_config_map(widget)
         return Result()
 
 
 def test_a_crash_that_forgets() -> None:
-    found = failure(RemembersLamps)
-    assert found.found == ("the outside .a: 1, not absent",)
-    assert str(found.plan).startswith(("crash", "down"))
+    found = sweep_failure(RemembersInMemory)
+    assert found.problems == ("the outside .a: 1, not absent",)
+    assert str(found.plan).startswith(("crash",))
     story = str(found)
     assert "the process is killed" in story
     assert "the operator is started anew" in story
     assert f"reproduce  simulate(…, replay='{found.plan}')" in story
 
 
-class LightsBeforeTheFinalizer(Keeper):
+class ActsBeforeFinalizer(WidgetReconciler):
     """Lights a lamp for which nothing stands that would have it put out."""
 
     async def reconcile(self, request: Request) -> Result:
-        buoy = await self.client.get(Buoy, request)
-        if buoy.metadata.deletion_timestamp is None:
-            await self.harbour.light(request.name, buoy.spec.depth)
+        widget = await self.client.get(Widget, request)
+        if widget.metadata.deletion_timestamp is None:
+            await self.zone.upsert_record(request.name, widget.spec.depth)
         return await super().reconcile(request)
 
 
 def test_an_effect_before_its_finalizer() -> None:
-    found = failure(LightsBeforeTheFinalizer)
-    assert "the outside .a: 1, not absent" in found.found
-    # The buoy is deleted while the operator is away, or while it does not see that.
+    found = sweep_failure(ActsBeforeFinalizer)
+    assert "the outside .a: 1, not absent" in found.problems
+    # The widget is deleted while the operator is away, or while it does not see that.
     assert found.plan.faults[0].seconds == 300
 
 
-class DrawsAtEachStart(Keeper):
+class WritesAtEachStart(WidgetReconciler):
     """Writes although nothing has changed."""
 
-    async def draw(self, buoy: Buoy) -> None:
-        await super().draw(buoy)
-        drawn = str(self.runtime.clock.now())
-        await self.client.live.patch(ConfigMap, buoy.key, MergePatch({"metadata": {"annotations": {"drawn": drawn}}}))
+    async def draw(self, widget: Widget) -> None:
+        await super().apply_config_map(widget)
+        metadata = str(self.runtime.clock.now())
+        await self.client.live.patch(
+            ConfigMap, widget.key, MergePatch({"metadata": {"annotations": {"drawn": metadata}}})
+        )
 
 
-async def staying(world: World[Harbour]) -> None:
-    await world.client.create(new_buoy())
+async def create_and_settle(world: World[DnsZone]) -> None:
+    await world.client.create(new_widget())
 
 
-def test_a_write_with_nothing_to_do() -> None:
+def test_simulate_reports_write_without_change() -> None:
     with pytest.raises(SimulationFailed) as failed:
-        simulate(setup_of(DrawsAtEachStart), staying, outside=Harbour, kinds=[Buoy])
-    assert failed.value.found == ("needless write after a restart with nothing to do: PATCH configmaps default/a",)
+        simulate(setup_for(WritesAtEachStart), create_and_settle, outside=DnsZone, kinds=[Widget])
+    assert failed.value.problems == ("needless write after a restart with nothing to do: PATCH configmaps default/a",)
     assert "goes wrong without any fault" in str(failed.value)
 
 
-class GivesUp(Keeper):
+class SwallowsErrors(WidgetReconciler):
     """Takes every refusal for final."""
 
-    async def draw(self, buoy: Buoy) -> None:
+    async def draw(self, widget: Widget) -> None:
         try:
-            await super().draw(buoy)
+            await super().apply_config_map(widget)
         except SteersmanError:
             return
 
 
 def test_a_refusal_that_is_swallowed() -> None:
-    found = failure(GivesUp)
-    assert found.found == ("ConfigMap default/a .data.depth: '1', not '2'",)
+    found = sweep_failure(SwallowsErrors)
+    assert found.problems == ("ConfigMap default/a .data.depth: '1', not '2'",)
 
 
-class StartsAgain(Keeper):
+class DeletesBeforeApply(WidgetReconciler):
     """Makes room for what it thinks is in its way."""
 
-    async def draw(self, buoy: Buoy) -> None:
+    async def draw(self, widget: Widget) -> None:
         try:
-            await super().draw(buoy)
+            await super().apply_config_map(widget)
         except Conflict:
-            await self.client.delete(ConfigMap, buoy.key)
+            await self.client.delete(ConfigMap, widget.key)
             raise
 
 
-def test_a_deletion_of_what_should_live() -> None:
-    found = failure(StartsAgain)
-    assert found.found == ("DELETE configmaps default/a: it lives without faults",)
+def test_simulate_reports_deletion_of_live_object() -> None:
+    found = sweep_failure(DeletesBeforeApply)
+    assert found.problems == ("DELETE configmaps default/a: it lives without faults",)
     assert str(found.plan).startswith("409:")
 
 
-class LooksAround(Keeper):
+class PollsPeriodically(WidgetReconciler):
     """Asks the harbour master every ten seconds, who thinks for a moment."""
 
     async def reconcile(self, request: Request) -> Result:
@@ -162,12 +164,12 @@ class LooksAround(Keeper):
         return Result(requeue_after=10.0)
 
 
-def test_who_only_looks_around_is_no_unrest() -> None:
-    setting = Setting(setup_of(LooksAround), scenario, Harbour, kinds=(Buoy,))
-    assert run_once(setting, Plan()).violations == ()
+def test_simulate_reads_are_not_activity() -> None:
+    config = SimulationConfig(setup_for(PollsPeriodically), scenario, DnsZone, kinds=(Widget,))
+    assert run_once(config, FaultPlan()).violations == ()
 
 
-class Hurries(Keeper):
+class RetriesWithoutDelay(WidgetReconciler):
     """Never rests once something was refused."""
 
     async def reconcile(self, request: Request) -> Result:
@@ -182,72 +184,72 @@ class Hurries(Keeper):
 
 
 def test_calls_without_bound() -> None:
-    found = failure(Hurries)
-    assert found.found[0].startswith("more than ")
-    assert found.found[0].endswith(" of them: GET configmaps")
+    found = sweep_failure(RetriesWithoutDelay)
+    assert found.problems[0].startswith("more than ")
+    assert found.problems[0].endswith(" of them: GET configmaps")
 
 
-class TwoCharts(Keeper):
+class KeepsTwoConfigMaps(WidgetReconciler):
     """Draws the new chart before it destroys the old one."""
 
-    async def draw(self, buoy: Buoy) -> None:
+    async def draw(self, widget: Widget) -> None:
         for depth in (1, 2):
-            key = f"chart-{depth}"
-            metadata = ObjectMetaApply(name=key, namespace=buoy.metadata.namespace)
-            if depth == buoy.spec.depth:
-                await self.client.apply(ConfigMapApply(metadata=metadata), owner=buoy)
+            key = f"map-{depth}"
+            metadata = ObjectMetaApply(name=key, namespace=widget.metadata.namespace)
+            if depth == widget.spec.depth:
+                await self.client.apply(ConfigMapApply(metadata=metadata), owner=widget)
 
 
-def one_chart(world: World[Harbour]) -> None:
-    charts = [c.metadata.name for c in world.read_all(ConfigMap)]
-    assert len(charts) <= 1, f"there are {charts}"
+def at_most_one_config_map(world: World[DnsZone]) -> None:
+    names = [c.metadata.name for c in world.read_all(ConfigMap)]
+    assert len(names) <= 1, f"there are {names}"
 
 
 def test_an_invariant() -> None:
-    found = failure(TwoCharts, invariants=[one_chart])
-    assert found.found[0].startswith("one_chart does not hold: there are ['chart-1', 'chart-2']")
+    found = sweep_failure(KeepsTwoConfigMaps, invariants=[at_most_one_config_map])
+    assert found.problems[0].startswith("at_most_one_config_map does not hold: there are ['map-1', 'map-2']")
     assert not found.plan.faults
 
 
 def test_a_scenario_that_fails() -> None:
-    async def impatient(world: World[Harbour]) -> None:
-        await world.until("a second buoy", lambda: len(world.read_all(Buoy)) == 2, seconds=10)
+    async def failing_scenario(world: World[DnsZone]) -> None:
+        await world.wait_until("a second widget", lambda: len(world.read_all(Widget)) == 2, seconds=10)
 
-    with pytest.raises(SimulationFailed, match="not within 10 s: a second buoy"):
-        simulate(setup_of(Keeper), impatient, outside=Harbour, kinds=[Buoy])
+    with pytest.raises(SimulationFailed, match="not within 10 s: a second widget"):
+        simulate(setup_for(WidgetReconciler), failing_scenario, outside=DnsZone, kinds=[Widget])
 
 
 def test_a_replay() -> None:
-    found = failure(StartsAgain)
+    found = sweep_failure(DeletesBeforeApply)
     with pytest.raises(SimulationFailed) as again:
-        sweep(StartsAgain, replay=str(found.plan))
+        sweep(DeletesBeforeApply, replay=str(found.plan))
     assert str(again.value) == str(found)
-    sweep(Keeper, replay=str(found.plan))
+    sweep(WidgetReconciler, replay=str(found.plan))
     with pytest.raises(ValueError, match="'crash' is no fault"):
-        sweep(Keeper, replay="crash")
+        sweep(WidgetReconciler, replay="crash")
 
 
-def test_several_faults_are_told_by_the_fewest() -> None:
-    found = failure(StartsAgain)
-    more = f"{found.plan},429:40,touch:41"
+def test_simulate_minimizes_faults() -> None:
+    found = sweep_failure(DeletesBeforeApply)
+    more = f"{found.plan},429:40,concurrent-write:41"
     with pytest.raises(SimulationFailed) as again:
-        sweep(StartsAgain, replay=more)
+        sweep(DeletesBeforeApply, replay=more)
     assert again.value.plan == found.plan
 
 
-@pytest.mark.parametrize("stale", ["429:999", "touch:2", "409:2", "hold:buoys.sea.example.com:99+5"])
-def test_a_replay_that_strikes_nothing_says_so(stale: str) -> None:
-    with pytest.raises(ValueError, match=f"{re.escape(stale)} never struck"):
-        sweep(Keeper, replay=stale)
+@pytest.mark.parametrize("stale", ["429:999", "touch:2", "409:2", "delay-watch:widgets.shop.example.com:99+5"])
+def test_simulate_replay_without_effect_raises(stale: str) -> None:
+    with pytest.raises(ValueError, match=f"{re.escape(stale)} was not injected"):
+        sweep(WidgetReconciler, replay=stale)
 
 
 PROGRAM = """
-from framework_support.lighthouse import *
+from framework_support.dns_operator import *
 from steersman_testing.simulation import Plan, simulate
-from steersman_testing.simulation.outcome import run_once
+from steersman_testing.simulation.run_result import run_once
 from steersman_testing.simulation.run import Setting
-setting = Setting(setup=setup_of(Keeper), scenario=scenario, outside=Harbour, kinds=(Buoy,))
-plans = "", "crash-after:2,hold:configmaps:1+300", "lease:2,409:3", "late:1+25", "miss:buoys.sea.example.com:2+300"
+setting = Setting(setup=setup_of(WidgetReconciler), scenario=scenario, outside=Harbour, kinds=(Widget,))
+plans = "", "crash-after:2,delay-watch:configmaps:1+300", "lease:2,409:3", "delayed-write:1+25", "relist:widgets.shop.example.com:2+300"
 for plan in plans:
     print(run_once(setting, Plan.parse(plan)).journal.trace())
 """
@@ -264,25 +266,33 @@ def test_every_run_repeats_byte_for_byte() -> None:
     assert len(first.splitlines()) > 40
 
 
-async def drowning(world: World[Harbour]) -> None:
+async def failing_actor(world: World[DnsZone]) -> None:
     await world.sleep(1)
     raise LookupError("no pods")
 
 
 def test_an_actor_that_fails() -> None:
     with pytest.raises(SimulationFailed) as failed:
-        simulate(setup_of(Keeper), staying, outside=Harbour, kinds=[Buoy], actors=[drowning])
-    assert failed.value.found == ("the actor drowning fails: LookupError: no pods",)
+        simulate(
+            setup_for(WidgetReconciler), create_and_settle, outside=DnsZone, kinds=[Widget], actors=[failing_actor]
+        )
+    assert failed.value.problems == ("the actor failing_actor fails: LookupError: no pods",)
 
 
-def careless(world: World[Harbour]) -> None:
-    raise LookupError("no such lamp")
+def failing_invariant(world: World[DnsZone]) -> None:
+    raise LookupError("no such record")
 
 
 def test_an_invariant_that_fails() -> None:
     with pytest.raises(SimulationFailed) as failed:
-        simulate(setup_of(Keeper), staying, outside=Harbour, kinds=[Buoy], invariants=[careless])
-    assert failed.value.found == ("the invariant careless fails: LookupError: no such lamp",)
+        simulate(
+            setup_for(WidgetReconciler),
+            create_and_settle,
+            outside=DnsZone,
+            kinds=[Widget],
+            invariants=[failing_invariant],
+        )
+    assert failed.value.problems == ("the invariant failing_invariant fails: LookupError: no such record",)
 
 
 def test_the_world_outside_repeats() -> None:
@@ -290,60 +300,60 @@ def test_the_world_outside_repeats() -> None:
         await world.sleep(1)
 
     def seen(seed: int) -> object:
-        setting = Setting(
+        config = SimulationConfig(
             setup=lambda manager, outside: None,
             scenario=play,
             outside=lambda: uuid.uuid4().hex,
             observe=str,
             seed=seed,
         )
-        return run_once(setting, Plan()).sights
+        return run_once(config, FaultPlan()).snapshots
 
     assert seen(0) == seen(0)
     assert seen(0) != seen(1)
 
 
-def test_a_garbage_collector_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulate_garbage_collector_failure_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def fails(server: InMemoryApiServer) -> None:
         raise LookupError("no owner")
 
-    monkeypatch.setattr(InMemoryApiServer, "garbage_collected", fails)
-    found = failure(Keeper).found
+    monkeypatch.setattr(InMemoryApiServer, "collect_garbage_async", fails)
+    found = sweep_failure(WidgetReconciler).problems
     assert found == ("the garbage collector fails: LookupError: no owner",)
 
 
-def test_a_late_call_that_fails_is_told_and_over() -> None:
-    setting = Setting(setup=setup_of(Keeper), scenario=scenario, outside=Harbour, kinds=(Buoy,))
-    run = Run(setting, Plan(), VirtualClock(), 1000)
+def test_simulate_failing_late_call_is_reported() -> None:
+    config = SimulationConfig(setup=setup_for(WidgetReconciler), scenario=scenario, outside=DnsZone, kinds=(Widget,))
+    run = SimulationRun(config, FaultPlan(), VirtualClock(), 1000)
 
     async def play() -> None:
         async def arrive() -> None:
             raise LookupError("no such verb")
 
-        run.delay(Fault("late", 3, seconds=25), arrive)
+        run.delay_write(Fault("delayed-write", 3, seconds=25), arrive)
         await asyncio.sleep(30)
 
     run_virtual(play())
-    assert run.in_force == []
+    assert run.active_faults == []
     assert run.violations == ["call 3, which was on its way, fails: LookupError: no such verb"]
 
 
-def test_what_did_not_strike_excuses_no_needless_write() -> None:
-    journal = Journal()
-    journal.add(Entry(0, "operator", "GET buoys default/a", "200", 1, "", "read"))
-    journal.add(Entry(1, "operator", "CREATE configmaps default/a", "201", 2, "", "create", True))
-    idle = Fault("touch", 2)
+def test_simulate_uninjected_fault_excuses_no_write() -> None:
+    journal = Trace()
+    journal.add(TraceEntry(0, "operator", "GET widgets default/a", "200", 1, "", "read"))
+    journal.add(TraceEntry(1, "operator", "CREATE configmaps default/a", "201", 2, "", "create", True))
+    idle = Fault("concurrent-write", 2)
 
     def needless(*struck: Fault) -> int:
-        done = Outcome(Plan((idle,)), journal, (), NO_REMOVALS, (), {}, struck, 2, 1)
-        return len(done.needless_writes)
+        done = RunResult(FaultPlan((idle,)), journal, (), EMPTY_AUDIT, (), {}, struck, 2, 1)
+        return len(done.idle_writes)
 
     assert needless() == 1
     assert needless(idle) == 0
 
 
 @pytest.mark.parametrize("part", ["", "/status", "/scale", "/resize", "/eviction"])
-def test_another_actor_writes_the_object_whatever_part_of_it_is_written(part: str) -> None:
+def test_object_path_ignores_subresource(part: str) -> None:
     request = HttpRequest(method="PATCH", path=f"/api/v1/namespaces/default/pods/a{part}")
     assert object_path(request) == "/api/v1/namespaces/default/pods/a"
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from framework_support.harbour import Harbour, HarbourReconciler, setup_with
+from framework_support.webapp import WebApp, WebAppReconciler, setup_with
 from steersman.api.apply.core_v1 import ConfigMapApply, NamespaceApply
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch, Transport
@@ -15,50 +15,59 @@ from steersman.controller import Request, Result, add_finalizer, remove_finalize
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ApiResource, ObjectKey, ObjectMetaApply, unstructured
 from steersman_testing import InMemoryApiServer, run_virtual, virtual_runtime, virtual_time
-from steersman_testing.transitions import Budget, InMemorySystem, Report, System, explore, in_memory
+from steersman_testing.transitions import (
+    Budget,
+    ExplorationReport,
+    InMemorySystem,
+    SystemUnderTest,
+    explore,
+    in_memory,
+)
 
 YEAR = 366 * 86400.0
 START = {"spec": {"title": "a"}}
 SHARED = ObjectKey("default", "trial")
 
 
-def explored(operator: Callable[[Manager], None], *, changes: int = 0, replay: str = "") -> Report:
-    exploration = explore(Harbour, in_memory(Harbour, operator), budget=Budget(changes=changes), replay=replay)
+def run_exploration(operator: Callable[[Manager], None], *, changes: int = 0, replay: str = "") -> ExplorationReport:
+    exploration = explore(WebApp, in_memory(WebApp, operator), budget=Budget(changes=changes), replay=replay)
     return run_virtual(exploration, limit=YEAR)
 
 
-def test_who_asks_to_run_again_is_not_in_error() -> None:
-    class Watchful(HarbourReconciler):
+def test_requeue_is_not_an_error() -> None:
+    class Requeues(WebAppReconciler):
         async def reconcile(self, request: Request) -> Result:
             await super().reconcile(request)
             return Result(requeue=True)
 
-    explored(setup_with(Watchful), changes=12).check()
+    run_exploration(setup_with(Requeues), changes=12).check()
 
 
-def test_an_error_among_runs_that_were_asked_for_is_one() -> None:
-    class Watchful(HarbourReconciler):
+def test_error_between_requeues_is_reported() -> None:
+    class RequeuesAndFails(WebAppReconciler):
         async def reconcile(self, request: Request) -> Result:
-            harbour = await self.client.get(Harbour, request)
-            if harbour.spec.berths == 0:
-                raise RuntimeError("no berths")
+            webapp = await self.client.get(WebApp, request)
+            if webapp.spec.replicas == 0:
+                raise RuntimeError("no replicas")
             await super().reconcile(request)
             return Result(requeue=True)
 
-    report = explored(setup_with(Watchful), replay='{"start":{"spec":{"title":"a","berths":0}},"changes":[]}')
+    report = run_exploration(
+        setup_with(RequeuesAndFails), replay='{"start":{"spec":{"title":"a","replicas":0}},"changes":[]}'
+    )
     assert [f.oracle for f in report.failures] == ["silence"]
     assert "RuntimeError" in report.failures[0].finding.text
 
 
 @virtual_time
-async def test_who_looks_again_now_and_then_and_finds_nothing_is_at_rest() -> None:
-    class Watchful(HarbourReconciler):
+async def test_periodic_reconcile_without_change_is_settled() -> None:
+    class Requeues(WebAppReconciler):
         async def reconcile(self, request: Request) -> Result:
             await super().reconcile(request)
             await self.runtime.clock.sleep(2)
             return Result(requeue_after=20)
 
-    async with in_memory(Harbour, setup_with(Watchful))() as system:
+    async with in_memory(WebApp, setup_with(Requeues))() as system:
         await system.apply(START)
         assert (await system.settle()).settled
 
@@ -67,9 +76,9 @@ REVIEWS = ApiResource("shop.example.com", "v1", "Review", "reviews", True)
 
 
 @virtual_time
-async def test_custom_kinds_are_written_whatever_their_names() -> None:
-    class Reviews(HarbourReconciler):
-        async def light(self, harbour: Harbour) -> None:
+async def test_custom_kind_named_like_review_is_written() -> None:
+    class CreatesReview(WebAppReconciler):
+        async def apply_backends(self, webapp: WebApp) -> None:
             review = {
                 "apiVersion": REVIEWS.api_version,
                 "kind": REVIEWS.kind,
@@ -77,52 +86,52 @@ async def test_custom_kinds_are_written_whatever_their_names() -> None:
             }
             await self.client.create(unstructured(REVIEWS).of(review))
 
-    async with in_memory(Harbour, setup_with(Reviews), serves=[REVIEWS])() as system:
+    async with in_memory(WebApp, setup_with(CreatesReview), kinds=[REVIEWS])() as system:
         await system.apply(START)
         seen = await system.settle()
     assert "POST /apis/shop.example.com/v1/namespaces/default/reviews" in seen.writes
 
 
-class Insists(HarbourReconciler):
+class CorrectsDrift(WebAppReconciler):
     """Sends what is there already, too."""
 
-    async def light(self, harbour: Harbour) -> None:
-        await self.client.patch(ConfigMap, harbour.key, MergePatch({"data": {"title": harbour.spec.title}}))
+    async def apply_backends(self, webapp: WebApp) -> None:
+        await self.client.patch(ConfigMap, webapp.key, MergePatch({"data": {"title": webapp.spec.title}}))
 
 
 @asynccontextmanager
-async def system_beside(neighbour: Callable[[Client], Coroutine[Any, Any, None]]) -> AsyncGenerator[System]:
+async def system_with_actor(actor: Callable[[Client], Coroutine[Any, Any, None]]) -> AsyncGenerator[SystemUnderTest]:
     """An operator, and a neighbour who does its work each time that the operator starts."""
     runtime = virtual_runtime()
     server = InMemoryApiServer(runtime)
-    server.register(Harbour)
+    server.register(WebApp)
 
     @asynccontextmanager
     async def operator(transport: Transport) -> AsyncGenerator[Manager]:
         manager = Manager(transport, ManagerOptions(graceful_shutdown_timeout=0), runtime)
-        setup_with(Insists)(manager)
-        working = asyncio.create_task(neighbour(Client(server, field_manager="neighbour")))
+        setup_with(CorrectsDrift)(manager)
+        working = asyncio.create_task(actor(Client(server, field_manager="neighbour")))
         yield manager
         await working
 
-    async with InMemorySystem(Harbour, server, operator) as system:
+    async with InMemorySystem(WebApp, server, operator) as system:
         yield system
 
 
 @virtual_time
-async def test_what_others_write_is_none_of_the_operators_writes() -> None:
+async def test_foreign_writes_are_not_operator_writes() -> None:
     written = 0
 
-    async def neighbour(client: Client) -> None:
+    async def actor(client: Client) -> None:
         nonlocal written
         written += 1
         stamp = ConfigMapApply(metadata=ObjectMetaApply(name="stamp", namespace="default"), data={"n": str(written)})
         await client.apply(stamp)
 
-    async with system_beside(neighbour) as system:
+    async with system_with_actor(actor) as system:
         await system.apply(START)
         first = await system.settle()
-        await system.look_again()
+        await system.resync()
         again = await system.settle()
     assert "PATCH /api/v1/namespaces/default/configmaps/trial" in first.writes
     assert not [w for w in first.writes if "stamp" in w]
@@ -132,35 +141,35 @@ async def test_what_others_write_is_none_of_the_operators_writes() -> None:
 
 
 @virtual_time
-async def test_what_the_operator_puts_right_is_its_write() -> None:
-    async def neighbour(client: Client) -> None:
+async def test_drift_correction_is_an_operator_write() -> None:
+    async def actor(client: Client) -> None:
         await asyncio.sleep(5)
         await client.patch(ConfigMap, SHARED, MergePatch({"data": {"title": "smudged"}}))
 
-    async with system_beside(neighbour) as system:
+    async with system_with_actor(actor) as system:
         await system.apply(START)
         await system.settle()
-        await system.look_again()
+        await system.resync()
         again = await system.settle()
     assert again.writes == ("PATCH /api/v1/namespaces/default/configmaps/trial",)
 
 
-class Landlord(HarbourReconciler):
-    """Gives each harbour a Namespace, which goes with it."""
+class CreatesNamespace(WebAppReconciler):
+    """Gives each webapp a Namespace, which goes with it."""
 
-    finalizer = "sea.example.com/quarter"
+    finalizer = "shop.example.com/tenant"
 
     async def reconcile(self, request: Request) -> Result:
-        harbour = await self.client.get(Harbour, request)
-        quarter = ObjectKey("", f"quarter-{harbour.metadata.name}")
-        if harbour.metadata.deletion_timestamp is not None:
-            await self.client.delete(unstructured(NAMESPACES), quarter)
-            await remove_finalizer(self.client, harbour, self.finalizer)
+        webapp = await self.client.get(WebApp, request)
+        namespace = ObjectKey("", f"tenant-{webapp.metadata.name}")
+        if webapp.metadata.deletion_timestamp is not None:
+            await self.client.delete(unstructured(NAMESPACES), namespace)
+            await remove_finalizer(self.client, webapp, self.finalizer)
             return Result()
-        await add_finalizer(self.client, harbour, self.finalizer)
-        await self.client.apply(NamespaceApply(metadata=ObjectMetaApply(name=quarter.name)))
-        where = ObjectMetaApply(name="title", namespace=quarter.name)
-        await self.client.apply(ConfigMapApply(metadata=where, data={"title": harbour.spec.title}))
+        await add_finalizer(self.client, webapp, self.finalizer)
+        await self.client.apply(NamespaceApply(metadata=ObjectMetaApply(name=namespace.name)))
+        metadata = ObjectMetaApply(name="title", namespace=namespace.name)
+        await self.client.apply(ConfigMapApply(metadata=metadata, data={"title": webapp.spec.title}))
         return await super().reconcile(request)
 
 
@@ -168,21 +177,21 @@ NAMESPACES = ApiResource("", "v1", "Namespace", "namespaces", False)
 
 
 def test_a_namespace_that_stays_is_found() -> None:
-    class Careless(Landlord):
+    class LeaksNamespace(CreatesNamespace):
         async def reconcile(self, request: Request) -> Result:
-            harbour = await self.client.get(Harbour, request)
-            return await super().reconcile(request) if harbour.spec.berths else Result()
+            webapp = await self.client.get(WebApp, request)
+            return await super().reconcile(request) if webapp.spec.replicas else Result()
 
-        async def report(self, harbour: Harbour, status: Any, reason: str, message: str) -> None:
+        async def write_status(self, webapp: WebApp, status: Any, reason: str, message: str) -> None:
             return
 
-    start = '{"start":{"spec":{"title":"a"}},"changes":[["alter",{"spec.berths":0}]]}'
-    report = explored(setup_with(Careless), replay=start)
+    start = '{"start":{"spec":{"title":"a"}},"changes":[["alter",{"spec.replicas":0}]]}'
+    report = run_exploration(setup_with(LeaksNamespace), replay=start)
     assert [f.oracle for f in report.failures] == ["convergence"]
-    assert "Namespace quarter-trial: there / missing" in str(report.failures[0])
+    assert "Namespace tenant-trial: there / missing" in str(report.failures[0])
 
 
-def test_an_operator_that_makes_and_deletes_namespaces_is_explored() -> None:
-    report = explored(setup_with(Landlord), changes=150)
+def test_operator_managing_namespaces_is_explored() -> None:
+    report = run_exploration(setup_with(CreatesNamespace), changes=150)
     report.check()
     assert report.coverage.count("recreate") == (11, 11)

@@ -9,75 +9,77 @@ from typing import Any
 
 import pytest
 
-from framework_support import harbour
-from framework_support.harbour import Harbour, Process, setup, setup_with
+from framework_support import webapp
+from framework_support.webapp import InProcessOperator, WebApp, setup, setup_with
 from steersman.api.core_v1 import ConfigMap, Namespace
 from steersman.client import Client, HttpRequest, HttpResponse
 from steersman.crd import definition
 from steersman.manager import Manager
 from steersman_testing import InMemoryApiServer, run_virtual, virtual_runtime, virtual_time
-from steersman_testing.transitions import Budget, ClusterPatience, Hints, Report, explore, on_cluster
+from steersman_testing.transitions import Budget, ClusterSettleOptions, ExplorationReport, Hints, explore, on_cluster
 
-HINTS = Hints(bad={"spec.image": [harbour.GONE]})
+HINTS = Hints(bad={"spec.image": [webapp.MISSING_IMAGE]})
 YEAR = 366 * 86400.0
 
 
-def explored(
+def run_exploration(
     operator: Callable[[Manager], None],
     *,
     restarts: bool = True,
     changes: int = 60,
     replay: str = "",
-    patience: ClusterPatience | None = None,
-) -> tuple[Report, InMemoryApiServer]:
-    async def exploration() -> tuple[Report, InMemoryApiServer]:
+    patience: ClusterSettleOptions | None = None,
+) -> tuple[ExplorationReport, InMemoryApiServer]:
+    async def exploration() -> tuple[ExplorationReport, InMemoryApiServer]:
         server = InMemoryApiServer(virtual_runtime())
-        server.register(Harbour)
+        server.register(WebApp)
         user = Client(server, field_manager="user")
-        async with Process(server, operator, server.runtime) as process:
-            restart = process.restart if restarts else None
-            systems = on_cluster(user, Harbour, restart=restart, patience=patience)
+        async with InProcessOperator(server, operator, server.runtime) as operator_process:
+            restart = operator_process.restart if restarts else None
+            system_factory = on_cluster(user, WebApp, restart=restart, settle_options=patience)
             budget = Budget(changes=changes, failures=1)
-            return await explore(Harbour, systems, HINTS, budget=budget, replay=replay), server
+            return await explore(WebApp, system_factory, HINTS, budget=budget, replay=replay), server
 
     return run_virtual(exploration(), limit=YEAR)
 
 
-def test_a_right_operator_passes_and_nothing_stays() -> None:
-    report, server = explored(setup, changes=100)
+def test_correct_operator_passes_and_leaves_no_objects() -> None:
+    report, server = run_exploration(setup, changes=100)
     report.check()
     assert report.changes >= 100
-    assert server.read_all(Harbour) == ()
+    assert server.read_all(WebApp) == ()
     assert server.read_all(ConfigMap) == ()
     assert [n for n in server.read_all(Namespace) if n.metadata.name.startswith("transitions-")] == []
 
 
-def test_it_needs_no_restart_to_be_explored() -> None:
-    report, _ = explored(setup, restarts=False, changes=30)
+def test_exploration_without_restarts_passes() -> None:
+    report, _ = run_exploration(setup, restarts=False, changes=30)
     report.check()
 
 
 def test_convergence() -> None:
-    report, _ = explored(setup_with(harbour.KeepsTheBanner))
+    report, _ = run_exploration(setup_with(webapp.NeverRemovesKeys))
     assert [f.oracle for f in report.failures] == ["convergence"]
     places = [str(d) for d in report.failures[0].finding.differences]
     assert places == ['ConfigMap (namespace)/trial data.banner: "a" / missing']
 
 
-def test_idempotence_says_what_changed() -> None:
-    report, _ = explored(setup_with(harbour.SignsItsWork))
+def test_idempotence_failure_names_the_change() -> None:
+    report, _ = run_exploration(setup_with(webapp.WritesProcessNumber))
     assert [f.oracle for f in report.failures] == ["idempotence"]
     assert "changed ConfigMap" in report.failures[0].finding.text
 
 
 def test_settling() -> None:
-    replay = '{"start":{"spec":{"title":"a","berths":20}},"changes":[]}'
-    report, _ = explored(setup_with(harbour.KeepsTheLog), replay=replay, patience=ClusterPatience(quiet=30))
+    replay = '{"start":{"spec":{"title":"a","replicas":20}},"changes":[]}'
+    report, _ = run_exploration(
+        setup_with(webapp.WritesTimestamps), replay=replay, patience=ClusterSettleOptions(quiet=30)
+    )
     assert [f.oracle for f in report.failures] == ["settling"]
     assert "ConfigMap (namespace)/trial" in report.failures[0].finding.text
 
 
-class Slow:
+class SlowTransport:
     """A server that takes its time to answer."""
 
     def __init__(self, server: InMemoryApiServer, seconds: float) -> None:
@@ -98,11 +100,13 @@ class Slow:
 @virtual_time
 async def test_a_cluster_that_is_slow_is_waited_for_longer() -> None:
     server = InMemoryApiServer(virtual_runtime())
-    server.register(Harbour)
-    async with Process(Slow(server, 14), setup, server.runtime):
-        patience = ClusterPatience(quiet=5)
-        async with on_cluster(Client(Slow(server, 3)), Harbour, observed=[ConfigMap], patience=patience)() as system:
-            await system.apply({"spec": {"title": "a", "lanterns": [{"name": "a"}, {"name": "b"}]}})
+    server.register(WebApp)
+    async with InProcessOperator(SlowTransport(server, 14), setup, server.runtime):
+        patience = ClusterSettleOptions(quiet=5)
+        async with on_cluster(
+            Client(SlowTransport(server, 3)), WebApp, observed=[ConfigMap], settle_options=patience
+        )() as system:
+            await system.apply({"spec": {"title": "a", "backends": [{"name": "a"}, {"name": "b"}]}})
             seen = await system.settle()
     assert seen.object is not None
     assert seen.object["status"]["conditions"][0]["status"] == "True"
@@ -110,13 +114,13 @@ async def test_a_cluster_that_is_slow_is_waited_for_longer() -> None:
 
 def test_silence() -> None:
     replay = '{"start":{"spec":{"title":"a"}},"changes":[["bad",{"spec.image":"registry.example.com/gone"}]]}'
-    report, _ = explored(setup_with(harbour.SaysNothing), replay=replay)
+    report, _ = run_exploration(setup_with(webapp.HidesImageError), replay=replay)
     assert [f.oracle for f in report.failures] == ["silence"]
 
 
 @virtual_time
 async def test_a_cluster_scoped_kind_is_refused() -> None:
-    manifest: Mapping[str, Any] = definition(Harbour)
+    manifest: Mapping[str, Any] = definition(WebApp)
     manifest["spec"]["scope"] = "Cluster"
-    with pytest.raises(ValueError, match="Harbour is cluster-scoped"):
+    with pytest.raises(ValueError, match="WebApp is cluster-scoped"):
         on_cluster(Client(InMemoryApiServer(virtual_runtime())), manifest)

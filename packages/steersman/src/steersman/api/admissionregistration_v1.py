@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from steersman.api.meta_v1 import LabelSelector
 from steersman.meta import ApiResource, Condition, FrozenStruct, Object
-from steersman.meta.wire import NullableTuple, null_is_empty
+from steersman.meta.go_json import NullableTuple, null_is_empty
 
 
 class ApplyConfiguration(FrozenStruct):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from steersman.meta import ApiResource, FrozenDict, FrozenStruct, Object
-from steersman.meta.wire import NullableTuple, freeze_json, null_is_empty
+from steersman.meta.go_json import NullableTuple, freeze_json, null_is_empty
 
 
 class CustomResourceColumnDefinition(FrozenStruct):

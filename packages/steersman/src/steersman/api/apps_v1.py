@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from steersman.api.core_v1 import PersistentVolumeClaim, PodTemplateSpec
 from steersman.api.meta_v1 import LabelSelector
 from steersman.meta import ApiResource, FrozenStruct, Object
-from steersman.meta.wire import freeze_json
+from steersman.meta.go_json import freeze_json
 
 
 class ControllerRevision(Object):

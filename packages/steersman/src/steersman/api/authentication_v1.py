@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import ClassVar
 
 from steersman.meta import ApiResource, FrozenDict, FrozenStruct, Object
-from steersman.meta.wire import NullableTuple, null_is_empty, repr_without
+from steersman.meta.go_json import NullableTuple, null_is_empty, repr_without
 
 
 class BoundObjectReference(FrozenStruct):

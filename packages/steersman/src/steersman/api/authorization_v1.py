@@ -12,7 +12,7 @@ import msgspec
 
 from steersman.api.meta_v1 import FieldSelectorRequirement, LabelSelectorRequirement
 from steersman.meta import ApiResource, FrozenDict, FrozenStruct, Object
-from steersman.meta.wire import NullableTuple, null_is_empty
+from steersman.meta.go_json import NullableTuple, null_is_empty
 
 
 class FieldSelectorAttributes(FrozenStruct):

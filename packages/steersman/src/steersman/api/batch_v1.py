@@ -11,7 +11,7 @@ from typing import ClassVar
 from steersman.api.core_v1 import ObjectReference, PodTemplateSpec
 from steersman.api.meta_v1 import LabelSelector
 from steersman.meta import ApiResource, FrozenStruct, Object, ObjectMeta
-from steersman.meta.wire import NullableTuple, null_is_empty
+from steersman.meta.go_json import NullableTuple, null_is_empty
 
 
 class PodFailurePolicyOnExitCodesRequirement(FrozenStruct):

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import ClassVar
 
 from steersman.meta import ApiResource, FrozenStruct, Object
-from steersman.meta.wire import with_microseconds
+from steersman.meta.go_json import with_microseconds
 
 
 class LeaseSpec(FrozenStruct):

@@ -14,7 +14,7 @@ import msgspec
 
 from steersman.api.meta_v1 import LabelSelector
 from steersman.meta import ApiResource, Condition, FrozenDict, FrozenStruct, Object, ObjectMeta
-from steersman.meta.wire import NullableTuple, null_is_empty, repr_without, with_microseconds
+from steersman.meta.go_json import NullableTuple, null_is_empty, repr_without, with_microseconds
 
 
 class AWSElasticBlockStoreVolumeSource(FrozenStruct):

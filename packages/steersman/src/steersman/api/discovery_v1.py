@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from steersman.api.core_v1 import ObjectReference
 from steersman.meta import ApiResource, FrozenDict, FrozenStruct, Object
-from steersman.meta.wire import NullableTuple, null_is_empty
+from steersman.meta.go_json import NullableTuple, null_is_empty
 
 
 class EndpointConditions(FrozenStruct):

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from steersman.api.core_v1 import EventSource, ObjectReference
 from steersman.meta import ApiResource, FrozenStruct, Object
-from steersman.meta.wire import with_microseconds
+from steersman.meta.go_json import with_microseconds
 
 
 class EventSeries(FrozenStruct):

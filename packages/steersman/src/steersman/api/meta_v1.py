@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from steersman.meta import FrozenDict, FrozenStruct
-from steersman.meta.wire import NullableTuple, null_is_empty
+from steersman.meta.go_json import NullableTuple, null_is_empty
 
 
 class APIResource(FrozenStruct):

@@ -14,7 +14,7 @@ import msgspec
 from steersman.api.core_v1 import PersistentVolumeSpec, TopologySelectorTerm
 from steersman.api.meta_v1 import LabelSelector
 from steersman.meta import ApiResource, FrozenDict, FrozenStruct, Object
-from steersman.meta.wire import NullableTuple, null_is_empty
+from steersman.meta.go_json import NullableTuple, null_is_empty
 
 
 class TokenRequest(FrozenStruct):

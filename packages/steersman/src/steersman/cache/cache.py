@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from steersman.cache.catch_up import catch_up
+from steersman.cache.consistency import catch_up
 from steersman.cache.informer import Informer
 from steersman.cache.options import InformerOptions, scopes_of
-from steersman.cache.part import Part
+from steersman.cache.sink import InformerSink
 from steersman.client import Client
-from steersman.client.reading import read_object
+from steersman.client.decode import decode_object
 from steersman.errors import CacheNotSynced, ConfigurationError, Forbidden, NotFound
 from steersman.meta import Object, ObjectKey, ObjectMetadata
 from steersman.observability.logging import get_logger
@@ -23,7 +23,7 @@ T = TypeVar("T", bound=Object)
 
 _DEFAULTS = InformerOptions()
 # Of all kinds and namespaces: as many lists as the client has connections would keep the loop from all else.
-_CATCH_UPS = 32
+_MAX_CONCURRENT_CATCH_UPS = 32
 
 log = get_logger("cache")
 
@@ -45,7 +45,7 @@ class Cache:
         self._options: dict[type[Object], InformerOptions] = {}
         self._informers: dict[type[Object], Informer[Any]] = {}
         # Kinds that are held in several forms (typed, as metadata alone, …) are one and the same to a write.
-        self._by_resource: dict[tuple[str, str], list[Informer[Any]]] = {}
+        self._informers_by_resource: dict[tuple[str, str], list[Informer[Any]]] = {}
         self._tasks: list[asyncio.Task[Any]] = []
         self._started = False
 
@@ -70,19 +70,19 @@ class Cache:
             scopes = scopes_of(kind, self._options.get(kind, _DEFAULTS), self._namespaces)
             informer: Informer[Any] = Informer(self._client, kind, runtime=self._runtime, scopes=scopes)
             self._informers[kind] = informer
-            self._by_resource.setdefault(_resource(kind), []).append(informer)
+            self._informers_by_resource.setdefault(_group_resource(kind), []).append(informer)
             if self._started:
-                self._run(informer)
+                self._start_informer(informer)
         return self._informers[kind]
 
-    def holds(self, kind: type[Object]) -> bool:
+    def has_informer(self, kind: type[Object]) -> bool:
         """Whether an informer of ``kind`` exists."""
         return kind in self._informers
 
-    def transforms(self, kind: type[Object]) -> bool:
+    def has_transform(self, kind: type[Object]) -> bool:
         """Whether objects of ``kind`` are held in another form than they were read in."""
         informer = self._informers.get(kind)
-        return informer is not None and any(part.scope.selection.transform is not None for part in informer.parts)
+        return informer is not None and any(sink.scope.selection.transform is not None for sink in informer.sinks)
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
@@ -98,7 +98,7 @@ class Cache:
         """Starts all informers."""
         self._started = True
         for informer in self._informers.values():
-            self._run(informer)
+            self._start_informer(informer)
 
     async def wait_for_sync(self, timeout: float = 120.0, *, kind: type[Object] | None = None) -> None:
         """Returns once every informer, or the one of ``kind``, has its first lists.
@@ -110,11 +110,13 @@ class Cache:
         informers = self.informers if kind is None else (self._informers[kind],)
         try:
             # Those of hundreds of namespaces take their time, and that is no reason to begin anew.
-            async with asyncio.timeout(timeout) as patience:
-                await asyncio.gather(*(_synced(informer, patience, timeout) for informer in informers))
+            async with asyncio.timeout(timeout) as deadline:
+                await asyncio.gather(*(_wait_for_informer(informer, deadline, timeout) for informer in informers))
         except TimeoutError:
-            laggards = "; ".join(_lag(part) for each in informers for part in each.parts if not part.has_synced)
-            raise CacheNotSynced(f"not synced after {timeout:g} s: {laggards}") from None
+            unsynced = "; ".join(
+                _describe_unsynced(sink) for each in informers for sink in each.sinks if not sink.has_synced
+            )
+            raise CacheNotSynced(f"not synced after {timeout:g} s: {unsynced}") from None
 
     async def catch_up(self, timeout: float = 30.0) -> None:
         """Returns when every informer is at least as new as the server was at the call.
@@ -126,22 +128,22 @@ class Cache:
             CacheNotSynced: none of them caught up for ``timeout`` seconds; names the kinds.
             ApiError, ConnectionFailed: a kind could not be listed.
         """
-        late = {part: part for part in self._parts()}
-        turns = asyncio.Semaphore(_CATCH_UPS)
+        pending = {sink: sink for sink in self._sinks()}
+        semaphore = asyncio.Semaphore(_MAX_CONCURRENT_CATCH_UPS)
 
-        async def follow(part: Part[Any], patience: asyncio.Timeout) -> None:
+        async def catch_up_sink(sink: InformerSink[Any], deadline: asyncio.Timeout) -> None:
             # Without a turn: a kind that cannot be listed must not keep the others from theirs, or be taken for them.
-            await part.informer.wait_for_sync()
-            async with turns:
-                await catch_up(part, self._client)
-            del late[part]
-            _extend(patience, timeout)
+            await sink.informer.wait_for_sync()
+            async with semaphore:
+                await catch_up(sink, self._client)
+            del pending[sink]
+            _extend_deadline(deadline, timeout)
 
         try:
-            async with asyncio.timeout(timeout) as patience:
-                await asyncio.gather(*(follow(part, patience) for part in tuple(late)))
+            async with asyncio.timeout(timeout) as deadline:
+                await asyncio.gather(*(catch_up_sink(part, deadline) for part in tuple(pending)))
         except TimeoutError:
-            names = "; ".join(_title(p.kind, p.scope.namespace) for p in late)
+            names = "; ".join(_describe_resource(p.kind, p.scope.namespace) for p in pending)
             raise CacheNotSynced(f"not caught up after {timeout:g} s: {names}") from None
 
     async def stop(self) -> None:
@@ -162,83 +164,85 @@ class Cache:
         informer = self._informers.get(kind)
         if informer is None:
             return False
-        return any(part.doubts and (key is None or key in part.doubts) for part in informer.parts)
+        return any(sink.uncertain_keys and (key is None or key in sink.uncertain_keys) for sink in informer.sinks)
 
-    async def settle(self, kind: type[Object], key: ObjectKey | None = None) -> None:
+    async def resolve(self, kind: type[Object], key: ObjectKey | None = None) -> None:
         """Reads from the server what is uncertain of ``key`` (None: of all of ``kind``), and stores it.
 
         Raises:
             ApiError, ConnectionFailed: it could not be read; it stays uncertain.
         """
-        for part in self._informers[kind].parts:
-            await part.settle_all([doubted for doubted in part.doubts if key in (None, doubted)])
+        for sink in self._informers[kind].sinks:
+            await sink.resolve_all(
+                [uncertain_key for uncertain_key in sink.uncertain_keys if key in (None, uncertain_key)]
+            )
 
     # What the client tells of its writes: see ``WriteObserver``.
 
-    def begun(self, kind: type[Object], key: ObjectKey) -> None:
+    def on_write_started(self, kind: type[Object], key: ObjectKey) -> None:
         """A write of ``key`` is about to be sent."""
-        for part in self._concerned(kind, key):
-            part.begun(key)
+        for sink in self._sinks_for(kind, key):
+            sink.on_write_started(key)
 
-    def written(self, kind: type[Object], obj: Object, raw: bytes) -> None:
+    def on_write_succeeded(self, kind: type[Object], obj: Object, raw: bytes) -> None:
         """The server answered with ``obj``: every informer that it belongs to has it from now on."""
         key = obj.key
         content: dict[str, Any] = {}
 
-        def parsed() -> Mapping[str, Any]:
+        def parse_content() -> Mapping[str, Any]:
             if not content:
                 content.update(msgspec.json.decode(raw))
             return content
 
-        for part in self._concerned(kind, key):
-            own = self._in_form_of(part.kind, kind, obj, raw)
-            if own is not None:
-                part.written(own, len(raw), parsed)
+        for sink in self._sinks_for(kind, key):
+            converted = self._convert(sink.kind, kind, obj, raw)
+            if converted is not None:
+                sink.on_write_succeeded(converted, len(raw), parse_content)
             else:
-                part.doubt(key)
-                part.ended(key)
+                sink.mark_uncertain(key)
+                sink.on_write_finished(key)
 
-    def deleted(self, kind: type[Object], key: ObjectKey, uid: str) -> None:
+    def on_deleted(self, kind: type[Object], key: ObjectKey, uid: str) -> None:
         """The object ``uid`` is gone for good: no informer shows it again."""
-        for part in self._concerned(kind, key):
-            part.deleted(key, uid)
+        for sink in self._sinks_for(kind, key):
+            sink.on_deleted(key, uid)
 
-    def uncertain(self, kind: type[Object], key: ObjectKey) -> None:
+    def on_write_unknown(self, kind: type[Object], key: ObjectKey) -> None:
         """Nobody knows what became of a write: the next read of ``key`` asks the server."""
-        for part in self._concerned(kind, key):
-            part.doubt(key)
-            part.ended(key)
+        for sink in self._sinks_for(kind, key):
+            sink.mark_uncertain(key)
+            sink.on_write_finished(key)
 
-    def refused(self, kind: type[Object], key: ObjectKey) -> None:
+    def on_write_rejected(self, kind: type[Object], key: ObjectKey) -> None:
         """Nothing has changed."""
-        for part in self._concerned(kind, key):
-            part.ended(key)
+        for sink in self._sinks_for(kind, key):
+            sink.on_write_finished(key)
 
-    def _concerned(self, kind: type[Object], key: ObjectKey) -> Iterator[Part[Any]]:
-        for informer in self._by_resource.get(_resource(kind), ()):
-            part = informer.part_of(key)
-            if part is not None:
-                yield part
+    def _sinks_for(self, kind: type[Object], key: ObjectKey) -> Iterator[InformerSink[Any]]:
+        for informer in self._informers_by_resource.get(_group_resource(kind), ()):
+            sink = informer.sink_for(key)
+            if sink is not None:
+                yield sink
 
-    def _in_form_of(self, held: type[Object], kind: type[Object], obj: Object, raw: bytes) -> Object | None:
+    def _convert(self, cached_kind: type[Object], kind: type[Object], obj: Object, raw: bytes) -> Object | None:
         """``obj`` as a ``held``; None where the answer does not say enough for that."""
-        if held is kind:
+        if cached_kind is kind:
             return obj
-        metadata = issubclass(held, ObjectMetadata)
-        if not metadata and (
-            issubclass(kind, ObjectMetadata) or held.api_resource.version != kind.api_resource.version
+        metadata_only = issubclass(cached_kind, ObjectMetadata)
+        if not metadata_only and (
+            issubclass(kind, ObjectMetadata) or cached_kind.api_resource.version != kind.api_resource.version
         ):
             return None
         try:
-            return read_object(raw, held, self._client.field_manager)
+            return decode_object(raw, cached_kind, self._client.field_manager)
         except msgspec.ValidationError:
             return None
 
-    def _parts(self) -> Iterator[Part[Any]]:
+    def _sinks(self) -> Iterator[InformerSink[Any]]:
         for informer in self._informers.values():
-            yield from informer.parts
+            yield from informer.sinks
 
-    def _run(self, informer: Informer[Any]) -> None:
+    def _start_informer(self, informer: Informer[Any]) -> None:
         tasks = [(f"reflector {informer.name}", r.run()) for r in informer.reflectors]
         period = self._options.get(informer.kind, _DEFAULTS).resync
         if period > 0:
@@ -246,26 +250,26 @@ class Cache:
         self._tasks.extend(self._runtime.spawn(coroutine, name) for name, coroutine in tasks)
 
 
-async def _synced(informer: Informer[Any], patience: asyncio.Timeout, seconds: float) -> None:
+async def _wait_for_informer(informer: Informer[Any], deadline: asyncio.Timeout, seconds: float) -> None:
     """Returns once ``informer`` is; each list that becomes complete meanwhile gives ``patience`` so much more."""
-    complete = 0
+    synced_count = 0
     while not informer.has_synced:
-        await informer.progress()
-        before, complete = complete, sum(part.has_synced for part in informer.parts)
-        if complete > before:
-            _extend(patience, seconds)
+        await informer.wait_for_progress()
+        previous_count, synced_count = synced_count, sum(sink.has_synced for sink in informer.sinks)
+        if synced_count > previous_count:
+            _extend_deadline(deadline, seconds)
 
 
-def _extend(patience: asyncio.Timeout, seconds: float) -> None:
-    if not patience.expired():
-        patience.reschedule(asyncio.get_running_loop().time() + seconds)
+def _extend_deadline(deadline: asyncio.Timeout, seconds: float) -> None:
+    if not deadline.expired():
+        deadline.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
-def _lag(part: Part[Any]) -> str:
-    return f"{_title(part.kind, part.scope.namespace)} ({_reason(part.reflector.last_error)})"
+def _describe_unsynced(sink: InformerSink[Any]) -> str:
+    return f"{_describe_resource(sink.kind, sink.scope.namespace)} ({_describe_error(sink.reflector.last_error)})"
 
 
-def _reason(error: Exception | None) -> str:
+def _describe_error(error: Exception | None) -> str:
     if error is None:
         return "no answer yet"
     if isinstance(error, NotFound):
@@ -275,11 +279,11 @@ def _reason(error: Exception | None) -> str:
     return str(error) or type(error).__name__
 
 
-def _resource(kind: type[Object]) -> tuple[str, str]:
+def _group_resource(kind: type[Object]) -> tuple[str, str]:
     return kind.api_resource.group, kind.api_resource.plural
 
 
-def _title(kind: type[Object], namespace: str) -> str:
+def _describe_resource(kind: type[Object], namespace: str) -> str:
     resource = kind.api_resource
     name = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
     return f"{name} in {namespace}" if namespace else name

@@ -9,12 +9,12 @@ from typing import Generic, TypeVar
 import msgspec
 
 from steersman.cache import metrics
-from steersman.cache.options import Scope
-from steersman.cache.outage import Outage
-from steersman.cache.part import Part
+from steersman.cache.interning import Interner
+from steersman.cache.options import WatchScope
 from steersman.cache.reflector import Reflector
-from steersman.cache.sharing import Sharing
+from steersman.cache.sink import InformerSink
 from steersman.cache.store import Store
+from steersman.cache.watch_errors import WatchErrorLogger
 from steersman.client import Client
 from steersman.meta import Object, ObjectKey
 from steersman.observability.logging import get_logger
@@ -24,18 +24,18 @@ T = TypeVar("T", bound=Object)
 
 # Reflectors of a kind that list, or open their watch, at a time. All of hundreds of namespaces at once, at the start
 # or after an outage, would keep the event loop from all else, probes and the renewal of the Lease included.
-_TURNS = 4
+_MAX_CONCURRENT_LISTS = 4
 
 # Objects that subscribers are told of in one go at a resync.
 _RESYNC_BATCH = 100
 
 # Bytes of JSON. Smaller objects have little that others have, too.
-_WORTH_SHARING = 2048
+_INTERN_MIN_BYTES = 2048
 
 log = get_logger("cache")
 
 
-class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
+class InformerEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """What happened to an object: created (``old`` is None), deleted (``new`` is None), or changed.
 
     Attributes:
@@ -46,9 +46,9 @@ class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
     old: T | None
     new: T | None
-    initial: bool = False
-    resync: bool = False
-    own: bool = False
+    is_initial_list: bool = False
+    is_resync: bool = False
+    from_own_write: bool = False
 
     @property
     def object(self) -> T:
@@ -58,7 +58,7 @@ class Change(msgspec.Struct, Generic[T], frozen=True, gc=False):
         return obj
 
 
-Subscriber = Callable[[Change[T]], None]
+Subscriber = Callable[[InformerEvent[T]], None]
 
 
 class Informer(Generic[T]):
@@ -69,26 +69,29 @@ class Informer(Generic[T]):
     """
 
     def __init__(
-        self, client: Client, kind: type[T], *, runtime: Runtime, scopes: tuple[Scope, ...] = (Scope(),)
+        self, client: Client, kind: type[T], *, runtime: Runtime, scopes: tuple[WatchScope, ...] = (WatchScope(),)
     ) -> None:
         self.kind = kind
         self.name = kind.api_resource.kind
         self.store: Store[T] = Store()
-        self._sharing = Sharing()
-        self.own_writes = metrics.own_writes.labels(self.name)
-        self.stale_news = metrics.stale_news.labels(self.name)
+        self._interner = Interner()
+        self.write_throughs = metrics.write_throughs.labels(self.name)
+        self.stale_events_dropped = metrics.stale_events_dropped.labels(self.name)
         self._runtime = runtime
         self._subscribers: list[Subscriber[T]] = []
         self._synced = asyncio.Event()
-        self._progress: list[asyncio.Future[None]] = []
-        outage, turns = Outage(self.name, runtime.clock), asyncio.Semaphore(_TURNS)
-        self.parts = tuple(Part(self, client, s, runtime=runtime, outage=outage, turns=turns) for s in scopes)
-        metrics.observe(self)
+        self._progress_waiters: list[asyncio.Future[None]] = []
+        watch_errors, semaphore = WatchErrorLogger(self.name, runtime.clock), asyncio.Semaphore(_MAX_CONCURRENT_LISTS)
+        self.sinks = tuple(
+            InformerSink(self, client, s, runtime=runtime, watch_errors=watch_errors, semaphore=semaphore)
+            for s in scopes
+        )
+        metrics.register_informer(self)
 
     @property
     def reflectors(self) -> tuple[Reflector[T], ...]:
         """What keeps it current, one a scope."""
-        return tuple(part.reflector for part in self.parts)
+        return tuple(sink.reflector for sink in self.sinks)
 
     @property
     def has_synced(self) -> bool:
@@ -99,9 +102,9 @@ class Informer(Generic[T]):
         """Returns once the first lists are in the store."""
         await self._synced.wait()
 
-    def part_of(self, key: ObjectKey) -> Part[T] | None:
+    def sink_for(self, key: ObjectKey) -> InformerSink[T] | None:
         """The part that ``key`` belongs to, or None where its namespace is not watched."""
-        return next((part for part in self.parts if part.covers(key)), None)
+        return next((sink for sink in self.sinks if sink.covers(key)), None)
 
     def subscribe(self, subscriber: Subscriber[T]) -> None:
         """Calls ``subscriber`` for each change, in order, on the event loop; for objects already known at once.
@@ -110,83 +113,94 @@ class Informer(Generic[T]):
         """
         self._subscribers.append(subscriber)
         for obj in self.store:
-            subscriber(Change(None, obj, initial=True))
+            subscriber(InformerEvent(None, obj, is_initial_list=True))
 
     async def resync(self, period: float) -> None:
         """Tells subscribers of every object again each ``period`` seconds, 10 % more or less; until cancelled."""
         while True:
             await self._runtime.clock.sleep(period * (0.9 + 0.2 * self._runtime.random.random()))
-            for number, held in enumerate(self.store):
-                obj = self.store.get(held.key)
+            for count, cached in enumerate(self.store):
+                obj = self.store.get(cached.key)
                 if obj is not None:
-                    self._tell(Change(obj, obj, resync=True))
-                if number % _RESYNC_BATCH == _RESYNC_BATCH - 1:
+                    self._notify(InformerEvent(obj, obj, is_resync=True))
+                if count % _RESYNC_BATCH == _RESYNC_BATCH - 1:
                     await asyncio.sleep(0)
 
-    def held(self) -> tuple[int, int]:
+    def usage(self) -> tuple[int, int]:
         """How many objects, and how many bytes of JSON they are."""
-        return len(self.store), self.store.size
+        return len(self.store), self.store.size_bytes
 
     def staleness(self) -> float | None:
         """Seconds since the server was last heard of by the part that is the most silent; None before that."""
-        heard = [r.heard for r in self.reflectors if r.heard is not None]
+        event_times = [r.last_event_at for r in self.reflectors if r.last_event_at is not None]
         try:
-            return self._runtime.clock.monotonic() - min(heard) if heard else None
+            return self._runtime.clock.monotonic() - min(event_times) if event_times else None
         except RuntimeError:
             return None  # Its event loop does not run here, or no more.
 
     # For the parts
 
-    def note_list(self) -> None:
+    def on_list_complete(self) -> None:
         """A part has its list: once all have, the informer is synced."""
-        if not self.has_synced and all(part.has_synced for part in self.parts):
+        if not self.has_synced and all(sink.has_synced for sink in self.sinks):
             self._synced.set()
-        self.note_progress()
+        self.notify_progress()
 
     def put(
-        self, key: ObjectKey, obj: T, size: int, held: T | None, *, initial: bool = False, own: bool = False
+        self,
+        key: ObjectKey,
+        obj: T,
+        size: int,
+        cached: T | None,
+        *,
+        is_initial_list: bool = False,
+        from_own_write: bool = False,
     ) -> None:
         """Stores ``obj``, of ``size`` bytes of JSON, in place of ``held``, and tells subscribers."""
-        if size >= _WORTH_SHARING:
-            key = self._sharing.share(obj, held).key
+        if size >= _INTERN_MIN_BYTES:
+            key = self._interner.intern(obj, cached).key
         self.store.put(obj, size, key)
-        if held is not None:
-            if held.metadata.uid != obj.metadata.uid:
+        if cached is not None:
+            if cached.metadata.uid != obj.metadata.uid:
                 # Deleted and created again in the meantime: subscribers must see both.
-                self._tell(Change(held, None))
-                held = None
-            elif held.metadata.resource_version == obj.metadata.resource_version:
+                self._notify(InformerEvent(cached, None))
+                cached = None
+            elif cached.metadata.resource_version == obj.metadata.resource_version:
                 return
-        self._tell(Change(held, obj, initial=initial and held is None, own=own))
+        self._notify(
+            InformerEvent(
+                cached, obj, is_initial_list=is_initial_list and cached is None, from_own_write=from_own_write
+            )
+        )
 
     def remove(self, key: ObjectKey) -> None:
         """Removes ``key`` and tells subscribers, if it is there."""
-        gone = self.store.remove(key)
-        if gone is not None:
-            self._tell(Change(gone, None))
+        removed = self.store.remove(key)
+        if removed is not None:
+            self._notify(InformerEvent(removed, None))
 
     @property
-    def waiting(self) -> bool:
+    def has_progress_waiters(self) -> bool:
         """Whether somebody waits for progress."""
-        return bool(self._progress)
+        return bool(self._progress_waiters)
 
-    def note_progress(self) -> None:
+    def notify_progress(self) -> None:
         """Something came: whoever waits looks again."""
-        waiting, self._progress = self._progress, []
-        for future in waiting:
+        waiters, self._progress_waiters = self._progress_waiters, []
+        for future in waiters:
             if not future.done():
                 future.set_result(None)
 
-    async def progress(self) -> None:
+    async def wait_for_progress(self) -> None:
         """Returns when the next news has come."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._progress.append(future)
+        self._progress_waiters.append(future)
         await future
 
-    def _tell(self, change: Change[T]) -> None:
+    def _notify(self, event: InformerEvent[T]) -> None:
         for subscriber in self._subscribers:
             try:
-                subscriber(change)
+                subscriber(event)
             except Exception:
                 # One that fails on one object must cost neither the others nor the next objects anything.
-                log.exception("a subscriber failed", kind=self.name, object=str(change.object.key))
+                log.exception("subscriber failed", kind=self.name, object=str(event.object.key))

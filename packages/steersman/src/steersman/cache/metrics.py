@@ -7,37 +7,43 @@ from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
 from steersman.observability.instruments import Counter
-from steersman.observability.metrics import collected, decode_errors
+from steersman.observability.metrics import decode_errors, register_collector
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-__all__ = ["decode_errors", "observe", "own_writes", "rollbacks", "stale_news"]
+__all__ = [
+    "decode_errors",
+    "register_informer",
+    "resource_version_regressions",
+    "stale_events_dropped",
+    "write_throughs",
+]
 
-own_writes = Counter(
-    "steersman_cache_own_writes",
+write_throughs = Counter(
+    "steersman_cache_write_through",
     "Answers to own writes that were in the cache before its watch told of them.",
     ["kind"],
 )
-stale_news = Counter(
-    "steersman_cache_stale_news",
+stale_events_dropped = Counter(
+    "steersman_cache_stale_events_dropped",
     "Events and list items that were ignored, since something newer was known.",
     ["kind"],
 )
-rollbacks = Counter(
-    "steersman_cache_rollbacks",
+resource_version_regressions = Counter(
+    "steersman_cache_resource_version_regressions",
     "Times that the API server was found to have gone back in time.",
     ["kind"],
 )
 
 
-class Observed(Protocol):
+class InformerMetricsSource(Protocol):
     """What is asked of an informer."""
 
     @property
     def name(self) -> str: ...
 
-    def held(self) -> tuple[int, int]:
+    def usage(self) -> tuple[int, int]:
         """How many objects, and how many bytes of JSON they are."""
         ...
 
@@ -46,7 +52,7 @@ class Observed(Protocol):
         ...
 
 
-_informers: WeakSet[Observed] = WeakSet()
+_informers: WeakSet[InformerMetricsSource] = WeakSet()
 
 
 def _families() -> Iterable[Metric]:
@@ -58,28 +64,28 @@ def _families() -> Iterable[Metric]:
     stale = GaugeMetricFamily(
         "steersman_cache_staleness_seconds", "Seconds since the last event or bookmark.", labels=["kind"]
     )
-    held: dict[str, tuple[int, int]] = {}
-    ages: dict[str, float] = {}
+    usage: dict[str, tuple[int, int]] = {}
+    staleness: dict[str, float] = {}
     for informer in tuple(_informers):
-        number, size_held = informer.held()
-        before = held.get(informer.name, (0, 0))
-        held[informer.name] = (before[0] + number, before[1] + size_held)
-        age = informer.staleness()
-        if age is not None:
-            ages[informer.name] = max(age, ages.get(informer.name, 0.0))
-    for kind, (number, size_held) in sorted(held.items()):
-        objects.add_metric([kind], number)
-        size.add_metric([kind], size_held)
-    for kind, age in sorted(ages.items()):
-        stale.add_metric([kind], age)
+        object_count, size_bytes = informer.usage()
+        previous = usage.get(informer.name, (0, 0))
+        usage[informer.name] = (previous[0] + object_count, previous[1] + size_bytes)
+        seconds = informer.staleness()
+        if seconds is not None:
+            staleness[informer.name] = max(seconds, staleness.get(informer.name, 0.0))
+    for kind, (object_count, size_bytes) in sorted(usage.items()):
+        objects.add_metric([kind], object_count)
+        size.add_metric([kind], size_bytes)
+    for kind, seconds in sorted(staleness.items()):
+        stale.add_metric([kind], seconds)
     return objects, size, stale
 
 
-for _counter in (own_writes, stale_news, rollbacks):
-    collected(_counter.collect)
-collected(_families)
+for _counter in (write_throughs, stale_events_dropped, resource_version_regressions):
+    register_collector(_counter.collect)
+register_collector(_families)
 
 
-def observe(informer: Observed) -> None:
+def register_informer(informer: InformerMetricsSource) -> None:
     """Shows ``informer`` in the metrics for as long as it lives."""
     _informers.add(informer)

@@ -30,7 +30,7 @@ class Selection:
     transform: Transform | None = None
 
     @property
-    def selects(self) -> bool:
+    def has_selector(self) -> bool:
         """Whether it leaves out any object."""
         return bool(self.label_selector or self.field_selector)
 
@@ -58,14 +58,14 @@ class InformerOptions(Selection):
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class WatchScope:
     """What one reflector lists and watches: ``selection`` of ``namespace`` (empty: of all)."""
 
     namespace: str = ""
     selection: Selection = Selection()
 
 
-def scopes_of(kind: type[Object], options: InformerOptions, namespaces: tuple[str, ...]) -> tuple[Scope, ...]:
+def scopes_of(kind: type[Object], options: InformerOptions, namespaces: tuple[str, ...]) -> tuple[WatchScope, ...]:
     """What the reflectors of ``kind`` watch; ``namespaces`` are the cache's own.
 
     Raises:
@@ -73,10 +73,12 @@ def scopes_of(kind: type[Object], options: InformerOptions, namespaces: tuple[st
     """
     name = kind.api_resource.kind
     if not kind.api_resource.namespaced:
-        scopes = (Scope("", options),)
+        scopes = (WatchScope("", options),)
     else:
-        scopes = tuple(Scope(n, options.by_namespace.get(n, options)) for n in _namespaces(name, options, namespaces))
-    if _holds_secrets(kind) and not options.all_secrets and not all(s.selection.selects for s in scopes):
+        scopes = tuple(
+            WatchScope(n, options.by_namespace.get(n, options)) for n in _select_namespaces(name, options, namespaces)
+        )
+    if _includes_secret_data(kind) and not options.all_secrets and not all(s.selection.has_selector for s in scopes):
         raise ConfigurationError(
             "an informer of all Secrets was asked for: narrow it by InformerOptions(label_selector=…), hold their "
             "metadata alone by metadata_only(Secret), or say InformerOptions(all_secrets=True)"
@@ -84,19 +86,19 @@ def scopes_of(kind: type[Object], options: InformerOptions, namespaces: tuple[st
     return scopes
 
 
-def _namespaces(name: str, options: InformerOptions, namespaces: tuple[str, ...]) -> tuple[str, ...]:
+def _select_namespaces(name: str, options: InformerOptions, namespaces: tuple[str, ...]) -> tuple[str, ...]:
     chosen = options.namespaces
     if chosen is None:
         chosen = tuple(options.by_namespace) or namespaces
     if "" in chosen:
         raise ConfigurationError(f"informer of {name}: a namespace has no name; () stands for all namespaces")
-    strangers = sorted(set(options.by_namespace) - set(chosen))
-    if strangers:
-        raise ConfigurationError(f"informer of {name}: by_namespace names {strangers}, which are not watched")
+    unwatched = sorted(set(options.by_namespace) - set(chosen))
+    if unwatched:
+        raise ConfigurationError(f"informer of {name}: by_namespace names {unwatched}, which are not watched")
     return tuple(dict.fromkeys(chosen)) or ("",)
 
 
-def _holds_secrets(kind: type[Object]) -> bool:
+def _includes_secret_data(kind: type[Object]) -> bool:
     # A kind whose type has no data holds metadata alone.
     resource = kind.api_resource
     return (resource.group, resource.kind) == ("", "Secret") and bool(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, unquote, urlsplit
 
-_PORTS = {"http": 80, "https": 443}
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Address:
     def authority(self) -> str:
         """Host and port as in a URL or a ``Host`` header; the port is left out where the scheme implies it."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _PORTS.get(self.scheme) else f"{host}:{self.port}"
+        return host if self.port == _DEFAULT_PORTS.get(self.scheme) else f"{host}:{self.port}"
 
     @property
     def origin(self) -> str:
@@ -42,7 +42,7 @@ def parse_address(url: str) -> Address:
     """
     parts = urlsplit(url)
     host = _host(parts)
-    port = parts.port if parts.port is not None else _PORTS.get(parts.scheme)
+    port = parts.port if parts.port is not None else _DEFAULT_PORTS.get(parts.scheme)
     if not host or port is None:
         raise ValueError("a URL needs a scheme and a host, such as https://10.0.0.1:6443")
     return Address(

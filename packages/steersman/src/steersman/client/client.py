@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, TypeVar, overload
 
-from steersman.client.documents import kind_of, owned_document, status_document, with_type
-from steersman.client.exchange import Exchange
-from steersman.client.listing import (
+from steersman.client.decode import accept_header
+from steersman.client.encode import kind_of, status_document, with_owner, with_type_meta
+from steersman.client.list_decoder import (
     DecodeErrorHandler,
+    ObjectDecoder,
     ObjectList,
     ObjectPage,
-    ObjectReader,
-    VersionMatch,
+    ResourceVersionMatch,
     list_query,
 )
-from steersman.client.observer import WriteObserver
 from steersman.client.patch import Patch
-from steersman.client.reading import accepted
-from steersman.client.subresources import Subresources
+from steersman.client.request_sender import RequestSender
+from steersman.client.subresources import SubresourceClient
 from steersman.client.transport import HttpRequest, Transport
-from steersman.client.watching import EventReader, Skip, WatchEvent
-from steersman.client.writing import FieldValidation, Propagation, delete_options, namesake_conflict, write_query
+from steersman.client.watch_decoder import EventDecoder, SkipDecode, WatchEvent
+from steersman.client.write_observer import WriteObserver
+from steersman.client.write_options import FieldValidation, Propagation, delete_options, uid_conflict, write_query
 from steersman.errors import Expired, Invalid
 from steersman.meta import ApplyConfiguration, Object, ObjectKey, ObjectMetadata, Unstructured, encode
 from steersman.meta.frozen import FrozenStruct
@@ -30,7 +30,7 @@ T = TypeVar("T", bound=Object)
 UnstructuredT = TypeVar("UnstructuredT", bound=Unstructured)
 
 
-class Client(Subresources):
+class Client(SubresourceClient):
     """Reads and writes objects of one cluster, straight at the API server.
 
     Every method raises ``ApiError`` (by reason: ``NotFound``, ``Conflict``, …) when the server refuses, and
@@ -45,7 +45,7 @@ class Client(Subresources):
     def __init__(
         self, transport: Transport, *, field_manager: str = "steersman", observer: WriteObserver | None = None
     ) -> None:
-        super().__init__(Exchange(transport, field_manager, observer))
+        super().__init__(RequestSender(transport, field_manager, observer))
         self._transport = transport
         self.field_manager = field_manager
 
@@ -58,11 +58,13 @@ class Client(Subresources):
         self, path: str, *, accept: str = "application/json", query: Mapping[str, str] | None = None
     ) -> bytes:
         """The body of a GET of ``path``, for what is no object, such as ``/version``: ``kubectl get --raw``."""
-        return await self._exchange.call(HttpRequest(method="GET", path=path, query=query or {}, accept=accept))
+        return await self._sender.send(HttpRequest(method="GET", path=path, query=query or {}, accept=accept))
 
     async def get(self, kind: type[T], key: ObjectKey) -> T:
         """The object ``key`` of ``kind``. Raises NotFound."""
-        return self._exchange.read(await self._call(kind.api_resource.path(key), accept=accepted(kind)), kind)
+        return self._sender.decode_object(
+            await self._get_raw(kind.api_resource.path(key), accept=accept_header(kind)), kind
+        )
 
     async def list(
         self,
@@ -72,7 +74,7 @@ class Client(Subresources):
         label_selector: str = "",
         field_selector: str = "",
         resource_version: str = "",
-        match: VersionMatch = "",
+        resource_version_match: ResourceVersionMatch = "",
         page_size: int = 500,
         on_decode_error: DecodeErrorHandler | None = None,
     ) -> ObjectList[T]:
@@ -88,16 +90,16 @@ class Client(Subresources):
         Raises:
             Expired: the server no longer knows ``resource_version``.
         """
-        query = list_query(label_selector, field_selector, resource_version, match)
-        reader = ObjectReader(kind, self.field_manager, on_decode_error)
+        query = list_query(label_selector, field_selector, resource_version, resource_version_match)
+        decoder = ObjectDecoder(kind, self.field_manager, on_decode_error)
         pages: list[ObjectPage[T]] = []
         try:
-            async for page in self._pages(kind, namespace, query, page_size, reader):
+            async for page in self._pages(kind, namespace, query, page_size, decoder):
                 pages.append(page)  # noqa: PERF401 - those that came before an error are to be known
         except Expired:
             if not pages:
                 raise
-            pages = [p async for p in self._pages(kind, namespace, query, 0, reader)]
+            pages = [p async for p in self._pages(kind, namespace, query, 0, decoder)]
         return ObjectList(tuple(i for p in pages for i in p.items), pages[-1].resource_version)
 
     async def pages(
@@ -108,7 +110,7 @@ class Client(Subresources):
         label_selector: str = "",
         field_selector: str = "",
         resource_version: str = "",
-        match: VersionMatch = "",
+        resource_version_match: ResourceVersionMatch = "",
         page_size: int = 500,
         on_decode_error: DecodeErrorHandler | None = None,
     ) -> AsyncGenerator[ObjectPage[T], None]:
@@ -117,9 +119,9 @@ class Client(Subresources):
         Raises:
             Expired: also between two pages, some minutes after the first: what came so far is not the whole list.
         """
-        query = list_query(label_selector, field_selector, resource_version, match)
-        reader = ObjectReader(kind, self.field_manager, on_decode_error)
-        async for page in self._pages(kind, namespace, query, page_size, reader):
+        query = list_query(label_selector, field_selector, resource_version, resource_version_match)
+        decoder = ObjectDecoder(kind, self.field_manager, on_decode_error)
+        async for page in self._pages(kind, namespace, query, page_size, decoder):
             yield page
 
     async def create(
@@ -149,9 +151,9 @@ class Client(Subresources):
             method="POST",
             path=kind.api_resource.path(namespace=obj.key.namespace),
             query=write_query(self.field_manager, field_validation, dry_run),
-            body=encode(owned_document(obj, owner)),
+            body=encode(with_owner(obj, owner)),
         )
-        return await self._exchange.write(request, kind, obj.key)
+        return await self._sender.write(request, kind, obj.key)
 
     async def update(
         self,
@@ -186,9 +188,9 @@ class Client(Subresources):
             method="PUT",
             path=kind.api_resource.path(obj.key, subresource=subresource),
             query=write_query(self.field_manager, field_validation, dry_run),
-            body=encode(with_type(obj)),
+            body=encode(with_type_meta(obj)),
         )
-        return await self._exchange.write(request, kind, obj.key)
+        return await self._sender.write(request, kind, obj.key)
 
     async def patch(
         self,
@@ -219,9 +221,9 @@ class Client(Subresources):
             query=write_query(self.field_manager, field_validation, dry_run),
             body=encode(patch.body),
             content_type=patch.content_type,
-            accept=accepted(kind),
+            accept=accept_header(kind),
         )
-        return await self._exchange.write(request, kind, key)
+        return await self._sender.write(request, kind, key)
 
     @overload
     async def apply(
@@ -276,14 +278,14 @@ class Client(Subresources):
                 them all.
         """
         _check_applicable(config)
-        document = owned_document(config, owner)
+        document = with_owner(config, owner)
         if uid:
             document["metadata"]["uid"] = uid
         request = self._apply_request(kind_of(config), config.key, document, force, dry_run, field_validation)
         try:
-            return await self._exchange.write(request, kind_of(config), config.key)
+            return await self._sender.write(request, kind_of(config), config.key)
         except Invalid as error:
-            if (conflict := namesake_conflict(error)) is not None:
+            if (conflict := uid_conflict(error)) is not None:
                 raise conflict from error
             raise
 
@@ -317,7 +319,7 @@ class Client(Subresources):
         """
         document = status_document(obj, status, resource_version)
         request = self._apply_request(type(obj), obj.key, document, force, dry_run, field_validation, "status")
-        return await self._exchange.write(request, type(obj), obj.key)
+        return await self._sender.write(request, type(obj), obj.key)
 
     async def delete(
         self,
@@ -343,8 +345,8 @@ class Client(Subresources):
             dry_run: do all but delete it.
         """
         options = delete_options(propagation, uid, resource_version, grace_period_seconds, dry_run)
-        request = self._delete_request(kind.api_resource.path(key), options, accepted(kind), {})
-        return await self._exchange.delete(request, kind, key)
+        request = self._delete_request(kind.api_resource.path(key), options, accept_header(kind), {})
+        return await self._sender.delete(request, kind, key)
 
     async def delete_collection(
         self,
@@ -373,9 +375,9 @@ class Client(Subresources):
         if kind.api_resource.namespaced and not namespace:
             raise ValueError(f"delete_collection() of {kind.api_resource.plural} needs a namespace")
         options = delete_options(propagation, "", "", grace_period_seconds, dry_run)
-        path, accept = kind.api_resource.path(namespace=namespace), accepted(kind, listed=True)
+        path, accept = kind.api_resource.path(namespace=namespace), accept_header(kind, is_list=True)
         query = list_query(label_selector, field_selector)
-        return await self._exchange.delete_collection(self._delete_request(path, options, accept, query), kind)
+        return await self._sender.delete_collection(self._delete_request(path, options, accept, query), kind)
 
     async def watch(
         self,
@@ -387,7 +389,7 @@ class Client(Subresources):
         field_selector: str = "",
         timeout: float = 300.0,
         send_initial_events: bool = False,
-        skip: Skip | None = None,
+        skip_decode: SkipDecode | None = None,
         on_open: Callable[[], None] | None = None,
         on_decode_error: DecodeErrorHandler | None = None,
     ) -> AsyncGenerator[WatchEvent[T], None]:
@@ -420,13 +422,15 @@ class Client(Subresources):
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         path = kind.api_resource.path(namespace=namespace)
         # A healthy server ends the stream itself; one that has said nothing for this long is gone.
-        request = HttpRequest(method="GET", path=path, query=query, timeout=timeout + 30.0, accept=accepted(kind))
-        reader = EventReader(ObjectReader(kind, self.field_manager, on_decode_error), skip)
+        request = HttpRequest(
+            method="GET", path=path, query=query, timeout=timeout + 30.0, accept=accept_header(kind)
+        )
+        decoder = EventDecoder(ObjectDecoder(kind, self.field_manager, on_decode_error), skip_decode)
         async with self._transport.stream(request) as lines:
             if on_open is not None:
                 on_open()
             async for line in lines:
-                if (event := reader.read(line)) is not None:
+                if (event := decoder.decode(line)) is not None:
                     yield event
 
     def _apply_request(
@@ -453,21 +457,21 @@ class Client(Subresources):
         return HttpRequest(method="DELETE", path=path, query=query, body=encode(options), accept=accept)
 
     async def _pages(
-        self, kind: type[T], namespace: str, query: Mapping[str, str], page_size: int, reader: ObjectReader[T]
+        self, kind: type[T], namespace: str, query: Mapping[str, str], page_size: int, decoder: ObjectDecoder[T]
     ) -> AsyncGenerator[ObjectPage[T], None]:
-        path, accept = kind.api_resource.path(namespace=namespace), accepted(kind, listed=True)
-        asked = {**query, "limit": str(page_size)} if page_size else query
+        path, accept = kind.api_resource.path(namespace=namespace), accept_header(kind, is_list=True)
+        page_query = {**query, "limit": str(page_size)} if page_size else query
         while True:
-            page, token = reader.page(await self._call(path, asked, accept=accept))
+            page, token = decoder.decode_page(await self._get_raw(path, page_query, accept=accept))
             yield page
             if not token:
                 return
             # The token says the version.
-            kept = {k: v for k, v in asked.items() if k not in ("resourceVersion", "resourceVersionMatch")}
-            asked = {**kept, "continue": token}
+            remaining = {k: v for k, v in page_query.items() if k not in ("resourceVersion", "resourceVersionMatch")}
+            page_query = {**remaining, "continue": token}
 
-    async def _call(self, path: str, query: Mapping[str, str] | None = None, *, accept: str) -> bytes:
-        return await self._exchange.call(HttpRequest(method="GET", path=path, query=query or {}, accept=accept))
+    async def _get_raw(self, path: str, query: Mapping[str, str] | None = None, *, accept: str) -> bytes:
+        return await self._sender.send(HttpRequest(method="GET", path=path, query=query or {}, accept=accept))
 
 
 def _check_applicable(config: Any) -> None:

@@ -56,5 +56,5 @@ class ClusterConfig:
     tls_server_name: str | None = None
     insecure_skip_tls_verify: bool = False
     disable_compression: bool | None = None
-    where: str = field(default="", compare=False)
+    source: str = field(default="", compare=False)
     user_agent: str | None = None

@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 
 from steersman.client.cluster import ClusterConfig, Impersonation
-from steersman.client.credentials import TokenFile, pem
+from steersman.client.credentials import TokenFile, load_pem
 from steersman.errors import ConfigurationError
 
 __all__ = ["SERVICE_ACCOUNT_DIRECTORY", "ClusterConfig", "Impersonation", "in_cluster_config", "load_config"]
@@ -33,9 +33,9 @@ def load_config(path: str | Path | None = None, *, context: str | None = None) -
 
     if path is not None:
         return read_kubeconfig([Path(path)], context)
-    named = [Path(p) for p in os.environ.get("KUBECONFIG", "").split(os.pathsep) if p]
-    if named:
-        return read_kubeconfig(named, context)
+    kubeconfig_files = [Path(p) for p in os.environ.get("KUBECONFIG", "").split(os.pathsep) if p]
+    if kubeconfig_files:
+        return read_kubeconfig(kubeconfig_files, context)
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
         return in_cluster_config()
     default = Path.home() / ".kube" / "config"
@@ -59,7 +59,7 @@ def in_cluster_config(directory: Path = SERVICE_ACCOUNT_DIRECTORY) -> ClusterCon
     if not token_file.exists():
         raise ConfigurationError(f"{token_file} is missing: set automountServiceAccountToken on the pod to true")
     ca = directory / "ca.crt"
-    pem(ca, "certificate authority")
+    load_pem(ca, "certificate authority")
     namespace_file = directory / "namespace"
     return ClusterConfig(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",

@@ -19,7 +19,7 @@ log = get_logger("client")
 
 # The kubelet rotates projected tokens at 80 % of an hour; client-go rereads them every minute. Whoever rotates faster
 # is answered 401, and then files are read at once.
-FILE_INTERVAL = 60.0
+FILE_RELOAD_INTERVAL_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Identity:
     certificate: bytes | None = field(default=None, repr=False)
     key: bytes | None = field(default=None, repr=False)
     valid_for: float = field(default=math.inf, compare=False)
-    origin: str = field(default="client certificate and key", compare=False)
+    source: str = field(default="client certificate and key", compare=False)
 
 
 class Credentials(Protocol):
@@ -72,7 +72,7 @@ class StaticToken(Credentials):
 
     def load(self, rejected: Identity | None = None) -> Identity:
         """The token, whatever was rejected; there is no other."""
-        return Identity(bearer(self.token, "token"))
+        return Identity(bearer_header(self.token, "token"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ class BasicAuth(Credentials):
     password: str = field(repr=False)
 
     def load(self, rejected: Identity | None = None) -> Identity:
-        pair = f"{self.username}:{self.password}".encode()
-        return Identity(f"Basic {base64.b64encode(pair).decode()}")
+        user_pass = f"{self.username}:{self.password}".encode()
+        return Identity(f"Basic {base64.b64encode(user_pass).decode()}")
 
 
 class TokenFile(Credentials):
@@ -95,9 +95,9 @@ class TokenFile(Credentials):
         first: the token to use while the file cannot be read.
     """
 
-    def __init__(self, path: Path, first: str | None = None) -> None:
+    def __init__(self, path: Path, fallback: str | None = None) -> None:
         self.path = path
-        self._last = first
+        self._last_token = fallback
 
     def __repr__(self) -> str:
         return f"TokenFile({str(self.path)!r})"
@@ -115,18 +115,20 @@ class TokenFile(Credentials):
             CredentialsFailed: the file was never readable; says why.
         """
         try:
-            read = self.path.read_text().strip()
+            content = self.path.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not text"
-            if self._last is None:
+            if self._last_token is None:
                 raise CredentialsFailed(f"cannot read the token file {self.path}: {reason}") from None
             log.warning("token file unreadable, using the last token", file=str(self.path), error=reason)
         else:
-            if not read and self._last is None:
+            if not content and self._last_token is None:
                 raise CredentialsFailed(f"the token file {self.path} is empty")
             # Some writers truncate first: an empty file is one that is being written.
-            self._last = read or self._last
-        return Identity(bearer(self._last or "", f"token file {self.path}"), valid_for=FILE_INTERVAL)
+            self._last_token = content or self._last_token
+        return Identity(
+            bearer_header(self._last_token or "", f"token file {self.path}"), valid_for=FILE_RELOAD_INTERVAL_SECONDS
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,55 +141,55 @@ class ClientCertificate(Credentials):
 
     certificate: bytes | Path = field(repr=False)
     key: bytes | Path = field(repr=False)
-    where: str = field(default="client certificate and key", compare=False)
+    source: str = field(default="client certificate and key", compare=False)
 
     def load(self, rejected: Identity | None = None) -> Identity:
         """Certificate and key, from their files if they are in some. Raises ConfigurationError."""
-        files = isinstance(self.certificate, Path) or isinstance(self.key, Path)
+        from_files = isinstance(self.certificate, Path) or isinstance(self.key, Path)
         return Identity(
-            certificate=pem(self.certificate, "client certificate"),
-            key=pem(self.key, "client key"),
-            valid_for=FILE_INTERVAL if files else math.inf,
-            origin=self.where,
+            certificate=load_pem(self.certificate, "client certificate"),
+            key=load_pem(self.key, "client key"),
+            valid_for=FILE_RELOAD_INTERVAL_SECONDS if from_files else math.inf,
+            source=self.source,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Combined(Credentials):
+class CredentialChain(Credentials):
     """Several at once, such as a certificate and a token; of each kind the first counts."""
 
-    parts: tuple[Credentials, ...]
+    providers: tuple[Credentials, ...]
 
     def load(self, rejected: Identity | None = None) -> Identity:
-        loaded = [part.load(rejected) for part in self.parts]
-        authorization = next((i.authorization for i in loaded if i.authorization), None)
-        shown = next((i for i in loaded if i.certificate), Identity())
-        return replace(shown, authorization=authorization, valid_for=min(i.valid_for for i in loaded))
+        identities = [part.load(rejected) for part in self.providers]
+        authorization = next((i.authorization for i in identities if i.authorization), None)
+        with_certificate = next((i for i in identities if i.certificate), Identity())
+        return replace(with_certificate, authorization=authorization, valid_for=min(i.valid_for for i in identities))
 
 
-def bearer(token: str, what: str) -> str:
+def bearer_header(token: str, description: str) -> str:
     """The header for ``token``.
 
     Raises:
         CredentialsFailed: ``token`` has characters that no header may have; says it was ``what``, not what it is.
     """
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise CredentialsFailed(f"{what}: a token has only printable ASCII characters and no spaces")
+        raise CredentialsFailed(f"{description}: a token has only printable ASCII characters and no spaces")
     return f"Bearer {token}"
 
 
-def pem(source: bytes | Path, what: str) -> bytes:
+def load_pem(value: bytes | Path, description: str) -> bytes:
     """The PEM of ``source``.
 
     Raises:
         ConfigurationError: a file cannot be read, or holds no PEM; names it and ``what`` it is for.
     """
-    if isinstance(source, bytes):
-        return source
+    if isinstance(value, bytes):
+        return value
     try:
-        data = source.read_bytes()
+        data = value.read_bytes()
     except OSError as error:
-        raise ConfigurationError(f"{what}: cannot read {source}: {error.strerror}") from None
+        raise ConfigurationError(f"{description}: cannot read {value}: {error.strerror}") from None
     if b"-----BEGIN " not in data:
-        raise ConfigurationError(f"{what}: {source} holds no PEM")
+        raise ConfigurationError(f"{description}: {value} holds no PEM")
     return data

@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from steersman.client.client import Client
-from steersman.client.served import ServedResource, ServedResources, served_by
+from steersman.client.discovery_documents import ApiResourceInfo, DiscoveryResult, discover
 from steersman.errors import NoKindMatch
 from steersman.meta import ApiResource, Object
 from steersman.observability.runtime import Runtime
 
-Matcher = Callable[[ServedResource], bool]
+ResourceMatcher = Callable[[ApiResourceInfo], bool]
 
 
 class Discovery:
@@ -37,26 +37,26 @@ class Discovery:
         self._client = client
         self._interval = interval
         self._clock = (runtime or Runtime()).clock
-        self._asking = asyncio.Lock()
-        self._asked_at = float("-inf")
-        self._served: ServedResources | None = None
+        self._lock = asyncio.Lock()
+        self._fetched_at = float("-inf")
+        self._result: DiscoveryResult | None = None
 
     async def refresh(self) -> None:
         """Asks the server now. Raises ApiError, ConnectionFailed; what was known before is kept then."""
-        async with self._asking:
-            await self._ask()
+        async with self._lock:
+            await self._fetch()
 
-    async def resources(self) -> tuple[ServedResource, ...]:
+    async def resources(self) -> tuple[ApiResourceInfo, ...]:
         """Every resource in every version; groups in the server's order, core first, preferred versions first.
 
         Call ``refresh`` before where it matters that nothing is missing.
         """
-        return (await self._known()).resources
+        return (await self._get_or_fetch()).resources
 
     @property
     def failures(self) -> Mapping[str, str]:
         """Why group-versions could not be asked the last time, such as that of an aggregated API that is down."""
-        return self._served.failures if self._served is not None else MappingProxyType({})
+        return self._result.failures if self._result is not None else MappingProxyType({})
 
     async def mapping(self, name: str, *, group: str | None = None, version: str | None = None) -> ApiResource:
         """Where ``name`` is served; of several, the first group in the server's order and its preferred version.
@@ -69,75 +69,77 @@ class Discovery:
         Raises:
             NoKindMatch: the server serves nothing of that name.
         """
-        readings = _readings(name.lower(), group, version)
-        found = await self._first(readings)
-        if found is None and await self._asked_again():
-            found = await self._first(readings)
+        matchers = _matchers(name.lower(), group, version)
+        found = await self._find(matchers)
+        if found is None and await self._refetch_if_stale():
+            found = await self._find(matchers)
         if found is not None:
             return found.resource
-        raise NoKindMatch(self._complaint(name, group, version))
+        raise NoKindMatch(self._not_found_message(name, group, version))
 
     async def is_served(self, kind: type[Object] | ApiResource) -> bool:
         """Whether ``kind`` is served, in its own version.
 
         False also where its group cannot be asked: see ``failures``.
         """
-        wanted = kind if isinstance(kind, ApiResource) else kind.api_resource
+        resource = kind if isinstance(kind, ApiResource) else kind.api_resource
 
-        def matches(served: ServedResource) -> bool:
+        def matches(served: ApiResourceInfo) -> bool:
             found = served.resource
-            return (found.group, found.version, found.plural) == (wanted.group, wanted.version, wanted.plural)
+            return (found.group, found.version, found.plural) == (resource.group, resource.version, resource.plural)
 
-        if await self._first([matches]) is not None:
+        if await self._find([matches]) is not None:
             return True
-        return await self._asked_again() and await self._first([matches]) is not None
+        return await self._refetch_if_stale() and await self._find([matches]) is not None
 
-    async def _first(self, readings: Sequence[Matcher]) -> ServedResource | None:
-        served = (await self._known()).resources
-        return next((found for matches in readings for found in served if matches(found)), None)
+    async def _find(self, matchers: Sequence[ResourceMatcher]) -> ApiResourceInfo | None:
+        resources = (await self._get_or_fetch()).resources
+        return next((found for matches in matchers for found in resources if matches(found)), None)
 
-    async def _known(self) -> ServedResources:
-        if self._served is not None:
-            return self._served
-        async with self._asking:
+    async def _get_or_fetch(self) -> DiscoveryResult:
+        if self._result is not None:
+            return self._result
+        async with self._lock:
             # Somebody else may have asked while we waited.
-            return self._served if self._served is not None else await self._ask()
+            return self._result if self._result is not None else await self._fetch()
 
-    async def _asked_again(self) -> bool:
+    async def _refetch_if_stale(self) -> bool:
         """Asks anew, unless that was done a moment ago; whether there can be news."""
-        known = self._served
-        async with self._asking:
-            if self._served is known and self._clock.monotonic() - self._asked_at >= self._interval:
-                await self._ask()
-        return self._served is not known
+        previous = self._result
+        async with self._lock:
+            if self._result is previous and self._clock.monotonic() - self._fetched_at >= self._interval:
+                await self._fetch()
+        return self._result is not previous
 
-    async def _ask(self) -> ServedResources:
-        self._asked_at = self._clock.monotonic()
-        self._served = await served_by(self._client)
-        return self._served
+    async def _fetch(self) -> DiscoveryResult:
+        self._fetched_at = self._clock.monotonic()
+        self._result = await discover(self._client)
+        return self._result
 
-    def _complaint(self, name: str, group: str | None, version: str | None) -> str:
-        where = "".join(f" in {what} {value!r}" for what, value in (("group", group), ("version", version)) if value)
-        told = f"the server serves nothing called {name!r}{where}; is its CustomResourceDefinition installed?"
+    def _not_found_message(self, name: str, group: str | None, version: str | None) -> str:
+        scope = "".join(
+            f" in {field} {value!r}" for field, value in (("group", group), ("version", version)) if value
+        )
+        message = f"the server serves nothing called {name!r}{scope}; is its CustomResourceDefinition installed?"
         if not self.failures:
-            return told
-        return f"{told} These could not be asked: " + ", ".join(f"{k} ({v})" for k, v in self.failures.items())
+            return message
+        return f"{message} These could not be asked: " + ", ".join(f"{k} ({v})" for k, v in self.failures.items())
 
 
-def _readings(name: str, group: str | None, version: str | None) -> list[Matcher]:
+def _matchers(name: str, group: str | None, version: str | None) -> list[ResourceMatcher]:
     """What ``name`` may mean, the likeliest first."""
 
-    def within(found: ServedResource) -> bool:
+    def in_scope(found: ApiResourceInfo) -> bool:
         resource = found.resource
         return group in (None, resource.group) and version in (None, resource.version)
 
-    def names(found: ServedResource) -> bool:
-        return within(found) and name in (found.resource.plural, found.resource.kind.lower(), found.singular)
+    def matches_name(found: ApiResourceInfo) -> bool:
+        return in_scope(found) and name in (found.resource.plural, found.resource.kind.lower(), found.singular)
 
-    def shortens(found: ServedResource) -> bool:
-        return within(found) and name in found.short_names
+    def matches_short_name(found: ApiResourceInfo) -> bool:
+        return in_scope(found) and name in found.short_names
 
-    def names_with_group(found: ServedResource) -> bool:
-        return within(found) and name == f"{found.resource.plural}.{found.resource.group}"
+    def matches_qualified_name(found: ApiResourceInfo) -> bool:
+        return in_scope(found) and name == f"{found.resource.plural}.{found.resource.group}"
 
-    return [names, shortens, names_with_group]
+    return [matches_name, matches_short_name, matches_qualified_name]

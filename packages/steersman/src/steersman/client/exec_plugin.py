@@ -22,19 +22,19 @@ from typing import Any, Literal
 
 import msgspec
 
-from steersman.client.credentials import Credentials, Identity, bearer
+from steersman.client.credentials import Credentials, Identity, bearer_header
 from steersman.errors import CredentialsFailed
 
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 InteractiveMode = Literal["Never", "IfAvailable", "Always"]
 
 # A person who logs in through a browser needs minutes; a program that does not answer in one is stuck.
-_PATIENCE, _PATIENCE_WITH_PEOPLE = 60.0, 300.0
+_TIMEOUT_SECONDS, _INTERACTIVE_TIMEOUT_SECONDS = 60.0, 300.0
 # Who is refused for another reason than its age would else have the plugin run at each request.
-_LEAST_INTERVAL = 10.0
-_SHOWN = 1024
+_MIN_REFRESH_INTERVAL_SECONDS = 10.0
+_MAX_STDERR_CHARACTERS = 1024
 # JSON web tokens, authorization headers, assignments to telling names, PEM.
-_SECRETS = re.compile(
+_SECRET_PATTERN = re.compile(
     r"""eyJ[\w-]{8,}\.[\w.-]+|(?i:bearer)\s+\S+|(?i:basic)\s+[\w+/=]{12,}"""
     r"""|(?i:passw(?:or)?d|secret|token|key)["']?\s*[=:]\s*\S+|-----BEGIN [\s\S]*"""
 )
@@ -62,7 +62,7 @@ class ExecPlugin:
     interactive_mode: InteractiveMode = "Never"
     install_hint: str = ""
     cluster: Mapping[str, Any] | None = field(default=None, repr=False)
-    where: str = "exec"
+    source: str = "exec"
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -78,7 +78,7 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
     status: _Status | None = None
 
 
-class PluginCredentials(Credentials):
+class ExecPluginCredentials(Credentials):
     """What a plugin answers, kept until it expires or the server refuses it. The plugin runs once for all who wait.
 
     Args:
@@ -91,81 +91,86 @@ class PluginCredentials(Credentials):
         self._now = now
         self._lock = threading.Lock()
         self._identity: Identity | None = None
-        self._obtained = self._expires = float("-inf")
+        self._obtained_at = self._expires_at = float("-inf")
 
     def __repr__(self) -> str:
         return f"PluginCredentials({self.plugin!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, PluginCredentials) and other.plugin == self.plugin
+        return isinstance(other, ExecPluginCredentials) and other.plugin == self.plugin
 
     def __hash__(self) -> int:
-        return hash((self.plugin.command, self.plugin.where))
+        return hash((self.plugin.command, self.plugin.source))
 
     def load(self, rejected: Identity | None = None) -> Identity:
         with self._lock:
-            if self._identity is None or self._now() >= self._expires or self._is_refused(rejected):
-                self._identity, self._expires = self._ask()
-                self._obtained = self._now()
-            return replace(self._identity, valid_for=self._expires - self._now())
+            if self._identity is None or self._now() >= self._expires_at or self._was_rejected(rejected):
+                self._identity, self._expires_at = self._fetch()
+                self._obtained_at = self._now()
+            return replace(self._identity, valid_for=self._expires_at - self._now())
 
-    def _is_refused(self, rejected: Identity | None) -> bool:
+    def _was_rejected(self, rejected: Identity | None) -> bool:
         # Another may have asked anew since: then what we hold is not what was refused.
         if rejected is None or self._identity is None:
             return False
-        return _share(rejected, self._identity) and self._now() - self._obtained >= _LEAST_INTERVAL
+        return (
+            _share_credential(rejected, self._identity)
+            and self._now() - self._obtained_at >= _MIN_REFRESH_INTERVAL_SECONDS
+        )
 
-    def _ask(self) -> tuple[Identity, float]:
-        answer = self._decode(self._run())
-        if answer.api_version != self.plugin.api_version or answer.kind != "ExecCredential":
-            raise self._failure(f"answered {answer.api_version or 'no apiVersion'}, not {self.plugin.api_version}")
-        status = answer.status or _Status()
+    def _fetch(self) -> tuple[Identity, float]:
+        credential = self._decode(self._run())
+        if credential.api_version != self.plugin.api_version or credential.kind != "ExecCredential":
+            raise self._error(f"answered {credential.api_version or 'no apiVersion'}, not {self.plugin.api_version}")
+        status = credential.status or _Status()
         if not status.token and not status.client_certificate_data:
-            raise self._failure("answered neither a token nor a client certificate")
+            raise self._error("answered neither a token nor a client certificate")
         if bool(status.client_certificate_data) != bool(status.client_key_data):
-            raise self._failure("answered only one of clientCertificateData and clientKeyData")
-        named = f"{self.plugin.where}: {self.plugin.command}"
+            raise self._error("answered only one of clientCertificateData and clientKeyData")
+        source = f"{self.plugin.source}: {self.plugin.command}"
         identity = Identity(
-            authorization=bearer(status.token, named) if status.token else None,
+            authorization=bearer_header(status.token, source) if status.token else None,
             certificate=status.client_certificate_data.encode() or None,
             key=status.client_key_data.encode() or None,
-            origin=f"certificate and key from {named}",
+            source=f"certificate and key from {source}",
         )
         expires = status.expiration_timestamp
         return identity, expires.timestamp() if expires else float("inf")
 
-    def _decode(self, output: bytes) -> _ExecCredential:
+    def _decode(self, stdout: bytes) -> _ExecCredential:
         try:
-            return msgspec.json.decode(output, type=_ExecCredential)
+            return msgspec.json.decode(stdout, type=_ExecCredential)
         except msgspec.DecodeError as error:
             # msgspec's messages name the field and never quote a value; what was answered may be half a token.
-            raise self._failure(f"answered no ExecCredential: {error}") from None
+            raise self._error(f"answered no ExecCredential: {error}") from None
 
     def _run(self) -> bytes:
         plugin, interactive = self.plugin, self._is_interactive()
         program = shutil.which(plugin.command)
         if program is None:
             hint = f"\n{plugin.install_hint}" if plugin.install_hint else ""
-            raise self._failure(f"is not installed or cannot be executed{hint}")
+            raise self._error(f"is not installed or cannot be executed{hint}")
         process = self._start(program, interactive)
         try:
-            output, errors = process.communicate(timeout=_PATIENCE_WITH_PEOPLE if interactive else _PATIENCE)
+            stdout, stderr = process.communicate(
+                timeout=_INTERACTIVE_TIMEOUT_SECONDS if interactive else _TIMEOUT_SECONDS
+            )
         except subprocess.TimeoutExpired:
             self._kill(process, group=not interactive)
-            raise self._failure("did not answer in time") from None
+            raise self._error("did not answer in time") from None
         except BaseException:
             self._kill(process, group=not interactive)
             raise
         if process.returncode != 0:
-            raise self._failure(f"exited with code {process.returncode}{self._words(errors)}")
-        return output
+            raise self._error(f"exited with code {process.returncode}{self._redact_stderr(stderr)}")
+        return stdout
 
     def _start(self, program: str, interactive: bool) -> subprocess.Popen[bytes]:
         spec: dict[str, Any] = {"interactive": interactive}
         if self.plugin.cluster is not None:
             spec["cluster"] = self.plugin.cluster
-        told = {"apiVersion": self.plugin.api_version, "kind": "ExecCredential", "spec": spec}
-        environment = {**os.environ, **self.plugin.environment, "KUBERNETES_EXEC_INFO": json.dumps(told)}
+        exec_info = {"apiVersion": self.plugin.api_version, "kind": "ExecCredential", "spec": spec}
+        environment = {**os.environ, **self.plugin.environment, "KUBERNETES_EXEC_INFO": json.dumps(exec_info)}
         try:
             return subprocess.Popen(
                 [program, *self.plugin.arguments],
@@ -177,7 +182,7 @@ class PluginCredentials(Credentials):
                 start_new_session=not interactive,
             )
         except OSError as error:
-            raise self._failure(f"cannot be executed: {error.strerror}") from None
+            raise self._error(f"cannot be executed: {error.strerror}") from None
 
     def _kill(self, process: subprocess.Popen[bytes], group: bool) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -193,23 +198,23 @@ class PluginCredentials(Credentials):
     def _is_interactive(self) -> bool:
         terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison]
         if self.plugin.interactive_mode == "Always" and not terminal:
-            raise self._failure("interactiveMode is Always, and standard input is no terminal")
+            raise self._error("interactiveMode is Always, and standard input is no terminal")
         return terminal and self.plugin.interactive_mode != "Never"
 
-    def _words(self, errors: bytes) -> str:
+    def _redact_stderr(self, stderr: bytes) -> str:
         """The end of what the plugin complained, without what may be secret."""
-        text = errors.decode(errors="replace").strip()
+        text = stderr.decode(errors="replace").strip()
         for value in self.plugin.environment.values():
             if len(value) >= 8:
                 text = text.replace(value, "[hidden]")
-        text = _SECRETS.sub("[hidden]", text)
-        return f": {text[-_SHOWN:]}" if text else ""
+        text = _SECRET_PATTERN.sub("[hidden]", text)
+        return f": {text[-_MAX_STDERR_CHARACTERS:]}" if text else ""
 
-    def _failure(self, what: str) -> CredentialsFailed:
-        return CredentialsFailed(f"{self.plugin.where}: {self.plugin.command} {what}")
+    def _error(self, problem: str) -> CredentialsFailed:
+        return CredentialsFailed(f"{self.plugin.source}: {self.plugin.command} {problem}")
 
 
-def _share(one: Identity, other: Identity) -> bool:
+def _share_credential(one: Identity, other: Identity) -> bool:
     """Whether they have a token or a certificate in common: what was refused may have had parts from elsewhere."""
     return (one.authorization is not None and one.authorization == other.authorization) or (
         one.certificate is not None and one.certificate == other.certificate

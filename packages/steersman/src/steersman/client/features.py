@@ -84,12 +84,12 @@ async def server_version(client: Client) -> ServerVersion:
     Raises:
         ApiError, ConnectionFailed: the server does not tell.
     """
-    told = decode(await client.raw("/version"), _Version)
+    response = decode(await client.raw("/version"), _Version)
     return ServerVersion(
-        major=_leading_number(told.emulation_major or told.major),
-        minor=_leading_number(told.emulation_minor or told.minor),
-        git_version=told.git_version,
-        platform=told.platform,
+        major=_leading_number(response.emulation_major or response.major),
+        minor=_leading_number(response.emulation_minor or response.minor),
+        git_version=response.git_version,
+        platform=response.platform,
     )
 
 
@@ -109,21 +109,21 @@ async def detect_features(client: Client, kind: type[Object] | ApiResource = _NA
     return ServerFeatures(
         version=version,
         comparable_resource_versions=(version.major, version.minor) >= _COMPARABLE_SINCE
-        and await _versions_are_numbers(client, resource),
-        watch_list=await _can_watch_list(client, resource),
+        and await _has_numeric_resource_versions(client, resource),
+        watch_list=await _supports_watch_list(client, resource),
     )
 
 
-async def _versions_are_numbers(client: Client, resource: ApiResource) -> bool:
+async def _has_numeric_resource_versions(client: Client, resource: ApiResource) -> bool:
     """Whether the collection's version has the form that KEP-5504 demands; other stores than etcd may not give it."""
     try:
-        answer = await client.raw(resource.path(), query={"limit": "1"})
+        body = await client.raw(resource.path(), query={"limit": "1"})
     except Forbidden:
         return False
-    return re.fullmatch("[1-9][0-9]*", decode(answer, _List).metadata.resource_version) is not None
+    return re.fullmatch("[1-9][0-9]*", decode(body, _List).metadata.resource_version) is not None
 
 
-async def _can_watch_list(client: Client, resource: ApiResource) -> bool:
+async def _supports_watch_list(client: Client, resource: ApiResource) -> bool:
     query = {
         "watch": "true",
         "sendInitialEvents": "true",

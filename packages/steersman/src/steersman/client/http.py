@@ -15,18 +15,18 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import msgspec
 
+from steersman.client.auth import AuthenticatedEndpoint, Authenticator, server_address
 from steersman.client.cluster import ClusterConfig
-from steersman.client.http1 import Answer, Connection, ConnectionPool, Disconnected, reason_of
-from steersman.client.session import Session, Sessions, server_address
+from steersman.client.http1 import Connection, ConnectionPool, Disconnected, RawResponse, describe_error
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
-from steersman.errors import ApiError, ConnectionFailed, Status, error_from_status
+from steersman.errors import ApiError, ApiStatus, ConnectionFailed, error_from_status
 from steersman.observability.logging import get_logger
-from steersman.observability.requests import RequestMetrics
+from steersman.observability.request_metrics import RequestMetrics
 
 log = get_logger("client")
 
 # Enough for any number of workers; more would be a burst of handshakes rather than of requests.
-_MOST_CONNECTIONS = 128
+_MAX_CONNECTIONS = 128
 _WARNING = re.compile(r'\d{3} \S+ "((?:[^"\\]|\\.)*)"')
 
 
@@ -51,12 +51,12 @@ class HttpTransport(Transport):
         self._config = config
         address = server_address(config)
         self._origin = address.origin
-        self._sessions = Sessions(config)
+        self._authenticator = Authenticator(config)
         self._metrics = RequestMetrics(address.authority)
-        self._requests: ConnectionPool | None = None
-        self._streams: ConnectionPool | None = None
+        self._request_pool: ConnectionPool | None = None
+        self._stream_pool: ConnectionPool | None = None
         self._closed = False
-        self._warned: set[str] = set()
+        self._logged_warnings: set[str] = set()
 
     @property
     def server(self) -> str:
@@ -75,10 +75,10 @@ class HttpTransport(Transport):
         started = time.perf_counter()
         code, received = "<error>", 0
         try:
-            connection, answer = await self._in_time(request, stream=False)
+            connection, response = await self._send_with_timeout(request, stream=False)
             self._pool(stream=False).release(connection)
-            code, received = answer.code, len(answer.body)
-            return self._response(answer)
+            code, received = response.code, len(response.body)
+            return self._build_response(response)
         finally:
             seconds = time.perf_counter() - started
             self._metrics.observe(request.method, code, seconds, len(request.body or b""), received)
@@ -94,7 +94,7 @@ class HttpTransport(Transport):
         transport's event loop; ``close`` still has to be called.
         """
         self._closed = True
-        for pool in (self._requests, self._streams):
+        for pool in (self._request_pool, self._stream_pool):
             if pool is not None:
                 pool.abort()
 
@@ -104,24 +104,24 @@ class HttpTransport(Transport):
         # The loop closes sockets in its next round.
         await asyncio.sleep(0)
 
-    def _response(self, answer: Answer) -> HttpResponse:
-        warnings = tuple(t for header in answer.headers(b"warning") for t in _warning_texts(header))
-        if answer.code < 400:
-            self._warn(warnings)
-            return HttpResponse(answer.code, answer.body, warnings=warnings)
-        return HttpResponse(answer.code, answer.body, _wait(answer), warnings=warnings)
+    def _build_response(self, response: RawResponse) -> HttpResponse:
+        warnings = tuple(t for header in response.headers(b"warning") for t in _warning_texts(header))
+        if response.code < 400:
+            self._log_warnings(warnings)
+            return HttpResponse(response.code, response.body, warnings=warnings)
+        return HttpResponse(response.code, response.body, _retry_after(response), warnings=warnings)
 
     @asynccontextmanager
     async def _stream(self, request: HttpRequest) -> AsyncGenerator[AsyncIterator[bytes], None]:
         try:
-            connection, answer = await self._in_time(request, stream=True)
+            connection, response = await self._send_with_timeout(request, stream=True)
         except ConnectionFailed:
             self._metrics.count(request.method, "<error>")
             raise
-        self._metrics.count(request.method, answer.code)
+        self._metrics.count(request.method, response.code)
         try:
-            if answer.code >= 300:
-                raise error_from_body(answer.code, answer.body, _wait(answer))
+            if response.code >= 300:
+                raise error_from_body(response.code, response.body, _retry_after(response))
             yield self._lines(connection, request)
         finally:
             # Ends it, unless the answer was read to its end.
@@ -132,92 +132,94 @@ class HttpTransport(Transport):
             async for line in connection.lines(request.timeout):
                 yield line
         except OSError as error:
-            raise self._failed(request, error) from error
+            raise self._connection_error(request, error) from error
 
-    async def _in_time(self, request: HttpRequest, *, stream: bool) -> tuple[Connection, Answer]:
-        progress, deadline = _Progress(), asyncio.timeout(request.timeout)
+    async def _send_with_timeout(self, request: HttpRequest, *, stream: bool) -> tuple[Connection, RawResponse]:
+        progress, timeout_scope = _Progress(), asyncio.timeout(request.timeout)
         try:
-            async with deadline:
-                return await self._send(request, progress, stream)
+            async with timeout_scope:
+                return await self._send_authenticated(request, progress, stream)
         except TimeoutError as error:
-            if not deadline.expired():
+            if not timeout_scope.expired():
                 raise
-            raise self._failed(request, error, sent=progress.written) from error
+            raise self._connection_error(request, error, sent=progress.written) from error
 
-    async def _send(self, request: HttpRequest, progress: _Progress, stream: bool) -> tuple[Connection, Answer]:
+    async def _send_authenticated(
+        self, request: HttpRequest, progress: _Progress, stream: bool
+    ) -> tuple[Connection, RawResponse]:
         """Sends ``request``; once more where the server answers 401 and there is another identity by now."""
-        session = await self._sessions.current()
-        connection, answer = await self._try(session, request, progress, stream)
-        if answer.code != 401:
-            return connection, answer
+        endpoint = await self._authenticator.current()
+        connection, response = await self._send_once(endpoint, request, progress, stream)
+        if response.code != 401:
+            return connection, response
         try:
-            renewed = await self._sessions.renew(session)
+            refreshed = await self._authenticator.refresh(endpoint)
         except BaseException:
             self._pool(stream).release(connection)
             raise
-        if renewed is None:
-            return connection, answer
+        if refreshed is None:
+            return connection, response
         self._pool(stream).release(connection)
-        return await self._try(renewed, request, progress, stream)
+        return await self._send_once(refreshed, request, progress, stream)
 
-    async def _try(
-        self, session: Session, request: HttpRequest, progress: _Progress, stream: bool
-    ) -> tuple[Connection, Answer]:
+    async def _send_once(
+        self, endpoint: AuthenticatedEndpoint, request: HttpRequest, progress: _Progress, stream: bool
+    ) -> tuple[Connection, RawResponse]:
         # A kept connection may end while we write on it. Reading twice does no harm; whether to write twice is for
         # the layer above to say.
-        again = request.method == "GET"
-        message = session.message(request)
+        may_retry = request.method == "GET"
+        message = endpoint.encode_request(request)
         while True:
-            connection = await self._connect(session, request, stream)
+            connection = await self._connect(endpoint, request, stream)
             try:
                 if not connection.is_usable:
                     # It ended while this task waited for its turn.
                     raise Disconnected("the server closed the connection")
                 # Between its word and our first byte nothing may come that takes time.
-                if request.guard is not None:
-                    request.guard()
-                answer = connection.send(message, stream=stream)
+                if request.before_send is not None:
+                    request.before_send()
+                response = connection.send(message, stream=stream)
                 progress.written = True
-                return connection, await answer
+                return connection, await response
             except Disconnected as error:
                 self._pool(stream).release(connection)
-                if not again or self._closed:
-                    raise self._failed(request, error, sent=progress.written) from error
-                again = False
+                if not may_retry or self._closed:
+                    raise self._connection_error(request, error, sent=progress.written) from error
+                may_retry = False
             except BaseException:
                 self._pool(stream).release(connection)
                 raise
 
-    async def _connect(self, session: Session, request: HttpRequest, stream: bool) -> Connection:
+    async def _connect(self, endpoint: AuthenticatedEndpoint, request: HttpRequest, stream: bool) -> Connection:
         try:
             if self._closed:
                 raise Disconnected("the transport is closed")
-            return await self._pool(stream).acquire(session.route)
+            return await self._pool(stream).acquire(endpoint.origin)
         except OSError as error:
             if isinstance(error, ssl.SSLError):
                 # The authority may have been replaced, in a file that is not due yet.
-                self._sessions.doubt(session)
-            raise self._failed(request, error, sent=False) from error
+                self._authenticator.invalidate(endpoint)
+            raise self._connection_error(request, error, sent=False) from error
 
     def _pool(self, stream: bool) -> ConnectionPool:
         # Made here, since connections belong to the event loop that runs.
         if stream:
-            if self._streams is None:
-                self._streams = ConnectionPool()
-            return self._streams
-        if self._requests is None:
-            self._requests = ConnectionPool(_MOST_CONNECTIONS)
-        return self._requests
+            if self._stream_pool is None:
+                self._stream_pool = ConnectionPool()
+            return self._stream_pool
+        if self._request_pool is None:
+            self._request_pool = ConnectionPool(_MAX_CONNECTIONS)
+        return self._request_pool
 
-    def _warn(self, warnings: Sequence[str]) -> None:
+    def _log_warnings(self, warnings: Sequence[str]) -> None:
         """The API server's warnings, such as of deprecated versions; each is logged once, as client-go does."""
         for text in warnings:
-            if text not in self._warned and len(self._warned) < 1000:
-                self._warned.add(text)
+            if text not in self._logged_warnings and len(self._logged_warnings) < 1000:
+                self._logged_warnings.add(text)
                 log.warning("the API server warns", warning=text)
 
-    def _failed(self, request: HttpRequest, error: Exception, *, sent: bool = True) -> ConnectionFailed:
-        return ConnectionFailed(f"{request.method} {self._origin}{request.path}: {reason_of(error)}", sent=sent)
+    def _connection_error(self, request: HttpRequest, error: Exception, *, sent: bool = True) -> ConnectionFailed:
+        return ConnectionFailed(f"{request.method} {self._origin}{request.path}: {describe_error(error)}", sent=sent)
 
 
 def _warning_texts(header: str) -> list[str]:
@@ -227,23 +229,23 @@ def _warning_texts(header: str) -> list[str]:
     return [re.sub(r"\\(.)", r"\1", text) for text in found] or [header]
 
 
-def _wait(answer: Answer) -> float | None:
-    value = answer.header(b"retry-after")
-    return None if value is None else retry_after(value, answer.header(b"date"))
+def _retry_after(response: RawResponse) -> float | None:
+    value = response.header(b"retry-after")
+    return None if value is None else parse_retry_after(value, response.header(b"date"))
 
 
 def error_from_body(code: int, body: bytes, retry_after: float | None) -> ApiError:
     """The exception for a failed answer. Proxies answer without a Status: then the text is its message."""
     try:
-        status = msgspec.json.decode(body, type=Status)
+        status = msgspec.json.decode(body, type=ApiStatus)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        status = Status()
+        status = ApiStatus()
     if not status.message and not status.reason:
         status = msgspec.structs.replace(status, message=body[:512].decode(errors="replace").strip())
     return error_from_status(msgspec.structs.replace(status, code=status.code or code), retry_after)
 
 
-def retry_after(value: str, date: str | None = None) -> float | None:
+def parse_retry_after(value: str, date: str | None = None) -> float | None:
     """The seconds that a ``Retry-After`` header asks for; None when it is malformed. Source: RFC 9110, 10.2.3.
 
     Args:

@@ -18,13 +18,13 @@ from steersman.client.credentials import (
     Anonymous,
     BasicAuth,
     ClientCertificate,
-    Combined,
+    CredentialChain,
     Credentials,
     StaticToken,
     TokenFile,
-    pem,
+    load_pem,
 )
-from steersman.client.exec_plugin import API_VERSIONS, ExecPlugin, InteractiveMode, PluginCredentials
+from steersman.client.exec_plugin import API_VERSIONS, ExecPlugin, ExecPluginCredentials, InteractiveMode
 from steersman.client.proxy import parse_proxy
 from steersman.errors import ConfigurationError
 
@@ -44,19 +44,19 @@ def read_kubeconfig(files: list[Path], context: str | None) -> ClusterConfig:
         raise ConfigurationError(f"kubeconfig not found: {', '.join(map(str, files))}")
     documents = {file: _parse(file) for file in existing}
     names = [str(n) for document in documents.values() if (n := document.get("current-context"))]
-    chosen = context or next(iter(names), None)
-    if not chosen:
+    context_name = context or next(iter(names), None)
+    if not context_name:
         raise ConfigurationError(
             f"{existing[0]}: current-context is not set: choose one with `kubectl config use-context`"
         )
-    selected = _pick(_entries(documents, "contexts", "context"), chosen, f"{existing[0]}: context")
+    selected = _pick(_entries(documents, "contexts", "context"), context_name, f"{existing[0]}: context")
     cluster_name, user_name = selected.get("cluster", str), selected.get("user", str)
     if not cluster_name:
-        raise ConfigurationError(f"{selected.where}: cluster is not set")
-    cluster = _pick(_entries(documents, "clusters", "cluster"), cluster_name, f"{selected.where}: cluster")
-    anonymous = _Entry(selected.file, selected.where, {})
+        raise ConfigurationError(f"{selected.source}: cluster is not set")
+    cluster = _pick(_entries(documents, "clusters", "cluster"), cluster_name, f"{selected.source}: cluster")
+    anonymous = _Entry(selected.file, selected.source, {})
     users = _entries(documents, "users", "user")
-    user = _pick(users, user_name, f"{selected.where}: user") if user_name else anonymous
+    user = _pick(users, user_name, f"{selected.source}: user") if user_name else anonymous
     return _combine(selected, cluster, user)
 
 
@@ -65,40 +65,40 @@ class _Entry:
     """One named entry of a kubeconfig, which knows where it stands so that errors can name it."""
 
     file: Path
-    where: str
+    source: str
     values: dict[str, Any] = field(repr=False)
 
     def get(self, name: str, kind: type[T]) -> T | None:
         value = self.values.get(name)
-        return None if value is None else _expect(kind, value, f"{self.where}: {name}")
+        return None if value is None else _expect(kind, value, f"{self.source}: {name}")
 
     def strings(self, name: str) -> tuple[str, ...]:
         values = cast("list[Any]", self.get(name, list) or [])
-        return tuple(_expect(str, value, f"{self.where}: {name}") for value in values)
+        return tuple(_expect(str, value, f"{self.source}: {name}") for value in values)
 
     def pem(self, name: str) -> bytes | Path | None:
         """PEM from ``<name>-data`` (base64), or else the file that ``<name>`` points to."""
         inline, location = self.get(f"{name}-data", str), self.get(name, str)
         if inline:
-            where = f"{self.where}: {name}-data"
+            source = f"{self.source}: {name}-data"
             try:
                 data = base64.b64decode("".join(inline.split()), validate=True)
             except ValueError:
-                raise ConfigurationError(f"{where} is not base64") from None
+                raise ConfigurationError(f"{source} is not base64") from None
             if b"-----BEGIN " not in data:
-                raise ConfigurationError(f"{where} holds no PEM")
+                raise ConfigurationError(f"{source} holds no PEM")
             return data
         if location:
             path = self.file.parent / location
             # Read to find out now whether it can be read.
-            pem(path, f"{self.where}: {name}")
+            load_pem(path, f"{self.source}: {name}")
             return path
         return None
 
 
-def _expect(kind: type[T], value: Any, where: str) -> T:
+def _expect(kind: type[T], value: Any, source: str) -> T:
     if not isinstance(value, kind):
-        raise ConfigurationError(f"{where}: expected {kind.__name__}, not {type(value).__name__}")
+        raise ConfigurationError(f"{source}: expected {kind.__name__}, not {type(value).__name__}")
     return value
 
 
@@ -107,9 +107,9 @@ def _entries(documents: dict[Path, dict[str, Any]], section: str, singular: str)
     for file, document in documents.items():
         for item in cast("list[Any]", _expect(list, document.get(section) or [], f"{file}: {section}")):
             entry = cast("dict[str, Any]", _expect(dict, item, f"{file}: {section}"))
-            where = f"{file}: {singular} {str(entry.get('name', ''))!r}"
-            values = cast("dict[str, Any]", _expect(dict, entry.get(singular) or {}, where))
-            found.setdefault(str(entry.get("name", "")), _Entry(file, where, values))
+            source = f"{file}: {singular} {str(entry.get('name', ''))!r}"
+            values = cast("dict[str, Any]", _expect(dict, entry.get(singular) or {}, source))
+            found.setdefault(str(entry.get("name", "")), _Entry(file, source, values))
     return found
 
 
@@ -132,27 +132,27 @@ def _parse(file: Path) -> dict[str, Any]:
     return cast("dict[str, Any]", document)
 
 
-def _pick(entries: dict[str, _Entry], name: str, where: str) -> _Entry:
+def _pick(entries: dict[str, _Entry], name: str, source: str) -> _Entry:
     if name not in entries:
         known = ", ".join(sorted(entries)) or "none"
-        raise ConfigurationError(f"{where}: {name!r} is not defined (defined: {known})")
+        raise ConfigurationError(f"{source}: {name!r} is not defined (defined: {known})")
     return entries[name]
 
 
 def _combine(context: _Entry, cluster: _Entry, user: _Entry) -> ClusterConfig:
     server = cluster.get("server", str) or ""
     if not server.startswith(("https://", "http://")):
-        raise ConfigurationError(f"{cluster.where}: server must be a URL such as https://10.0.0.1:6443")
+        raise ConfigurationError(f"{cluster.source}: server must be a URL such as https://10.0.0.1:6443")
     if "@" in server:
-        raise ConfigurationError(f"{cluster.where}: server must not contain a password: it belongs to the user")
+        raise ConfigurationError(f"{cluster.source}: server must not contain a password: it belongs to the user")
     ca, insecure = cluster.pem("certificate-authority"), cluster.get("insecure-skip-tls-verify", bool) or False
     if ca and insecure:
         raise ConfigurationError(
-            f"{cluster.where}: certificate-authority and insecure-skip-tls-verify contradict each other: remove one"
+            f"{cluster.source}: certificate-authority and insecure-skip-tls-verify contradict each other: remove one"
         )
     proxy_url = cluster.get("proxy-url", str) or None
     if proxy_url:
-        parse_proxy(proxy_url, f"{cluster.where}: proxy-url")
+        parse_proxy(proxy_url, f"{cluster.source}: proxy-url")
     return ClusterConfig(
         server=server.rstrip("/"),
         namespace=context.get("namespace", str) or "default",
@@ -163,30 +163,32 @@ def _combine(context: _Entry, cluster: _Entry, user: _Entry) -> ClusterConfig:
         tls_server_name=cluster.get("tls-server-name", str) or None,
         insecure_skip_tls_verify=insecure,
         disable_compression=cluster.get("disable-compression", bool),
-        where=cluster.where,
+        source=cluster.source,
     )
 
 
 def _credentials(user: _Entry, cluster: _Entry) -> Credentials:
     if user.values.get("auth-provider"):
         raise ConfigurationError(
-            f"{user.where}: auth-provider was removed from Kubernetes in 1.26: use exec with your provider's plugin, "
+            f"{user.source}: auth-provider was removed from Kubernetes in 1.26: use exec with your provider's plugin, "
             "such as gke-gcloud-auth-plugin, kubelogin (Azure) or kubectl-oidc_login"
         )
-    parts = [part for part in (_certificate(user), _token(user), _basic(user), _plugin(user, cluster)) if part]
+    parts = [
+        part for part in (_certificate(user), _token(user), _basic_auth(user), _exec_plugin(user, cluster)) if part
+    ]
     if user.get("username", str) and (user.get("token", str) or user.get("tokenFile", str)):
-        raise ConfigurationError(f"{user.where}: token and username are both set: only one can be sent")
+        raise ConfigurationError(f"{user.source}: token and username are both set: only one can be sent")
     if not parts:
         return Anonymous()
-    return parts[0] if len(parts) == 1 else Combined(tuple(parts))
+    return parts[0] if len(parts) == 1 else CredentialChain(tuple(parts))
 
 
 def _certificate(user: _Entry) -> Credentials | None:
     certificate, key = user.pem("client-certificate"), user.pem("client-key")
     if (certificate is None) != (key is None):
-        raise ConfigurationError(f"{user.where}: client-certificate and client-key go together; one is missing")
-    where = f"{user.where}: client-certificate and client-key"
-    return ClientCertificate(certificate, key, where) if certificate and key else None
+        raise ConfigurationError(f"{user.source}: client-certificate and client-key go together; one is missing")
+    source = f"{user.source}: client-certificate and client-key"
+    return ClientCertificate(certificate, key, source) if certificate and key else None
 
 
 def _token(user: _Entry) -> Credentials | None:
@@ -196,24 +198,24 @@ def _token(user: _Entry) -> Credentials | None:
     return StaticToken(token) if token else None
 
 
-def _basic(user: _Entry) -> Credentials | None:
+def _basic_auth(user: _Entry) -> Credentials | None:
     username, password = user.get("username", str), user.get("password", str)
     return BasicAuth(username, password or "") if username else None
 
 
-def _plugin(user: _Entry, cluster: _Entry) -> Credentials | None:
+def _exec_plugin(user: _Entry, cluster: _Entry) -> Credentials | None:
     values = cast("dict[str, Any]", user.get("exec", dict) or {})
     if not values:
         return None
-    entry = _Entry(user.file, f"{user.where}: exec", values)
+    entry = _Entry(user.file, f"{user.source}: exec", values)
     command, version = entry.get("command", str), entry.get("apiVersion", str)
     if not command:
-        raise ConfigurationError(f"{entry.where}: command is not set")
+        raise ConfigurationError(f"{entry.source}: command is not set")
     if version not in API_VERSIONS:
-        raise ConfigurationError(f"{entry.where}: apiVersion must be {' or '.join(API_VERSIONS)}")
+        raise ConfigurationError(f"{entry.source}: apiVersion must be {' or '.join(API_VERSIONS)}")
     if os.sep in command:
         command = str(entry.file.parent.absolute() / command)
-    return PluginCredentials(
+    return ExecPluginCredentials(
         ExecPlugin(
             command=command,
             arguments=entry.strings("args"),
@@ -222,7 +224,7 @@ def _plugin(user: _Entry, cluster: _Entry) -> Credentials | None:
             interactive_mode=_interactive_mode(entry, version),
             install_hint=entry.get("installHint", str) or "",
             cluster=_cluster_info(cluster) if entry.get("provideClusterInfo", bool) else None,
-            where=entry.where,
+            source=entry.source,
         )
     )
 
@@ -230,10 +232,10 @@ def _plugin(user: _Entry, cluster: _Entry) -> Credentials | None:
 def _environment(entry: _Entry) -> dict[str, str]:
     variables: dict[str, str] = {}
     for item in cast("list[Any]", entry.get("env", list) or []):
-        where = f"{entry.where}: env"
-        pair = cast("dict[str, Any]", _expect(dict, item, where))
-        variables[_expect(str, pair.get("name"), f"{where}: name")] = _expect(
-            str, pair.get("value") or "", f"{where}: value"
+        source = f"{entry.source}: env"
+        variable = cast("dict[str, Any]", _expect(dict, item, source))
+        variables[_expect(str, variable.get("name"), f"{source}: name")] = _expect(
+            str, variable.get("value") or "", f"{source}: value"
         )
     return variables
 
@@ -243,20 +245,20 @@ def _interactive_mode(entry: _Entry, version: str) -> InteractiveMode:
     if mode is None and version != API_VERSIONS[0]:
         return "IfAvailable"
     if mode not in modes:
-        raise ConfigurationError(f"{entry.where}: interactiveMode must be one of {', '.join(modes)}")
+        raise ConfigurationError(f"{entry.source}: interactiveMode must be one of {', '.join(modes)}")
     return cast("InteractiveMode", mode)
 
 
 def _cluster_info(cluster: _Entry) -> dict[str, Any]:
     """``spec.cluster`` of an ExecCredential, with the configuration that a kubeconfig keeps for plugins."""
-    copied = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url", "disable-compression")
-    info = {name: cluster.values[name] for name in copied if cluster.values.get(name)}
+    copied_fields = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url", "disable-compression")
+    info = {name: cluster.values[name] for name in copied_fields if cluster.values.get(name)}
     ca = cluster.pem("certificate-authority")
     if ca:
-        data = pem(ca, f"{cluster.where}: certificate-authority")
+        data = load_pem(ca, f"{cluster.source}: certificate-authority")
         info["certificate-authority-data"] = base64.b64encode(data).decode()
     for item in cast("list[Any]", cluster.get("extensions", list) or []):
-        extension = cast("dict[str, Any]", _expect(dict, item, f"{cluster.where}: extensions"))
+        extension = cast("dict[str, Any]", _expect(dict, item, f"{cluster.source}: extensions"))
         if extension.get("name") == _EXEC_EXTENSION:
             info["config"] = extension.get("extension")
     return info
@@ -267,7 +269,7 @@ def _impersonation(user: _Entry) -> Impersonation | None:
     extra = cast("dict[str, Any]", user.get("as-user-extra", dict) or {})
     if not name:
         if uid or groups or extra:
-            raise ConfigurationError(f"{user.where}: as-uid, as-groups and as-user-extra need as")
+            raise ConfigurationError(f"{user.source}: as-uid, as-groups and as-user-extra need as")
         return None
-    entry = _Entry(user.file, f"{user.where}: as-user-extra", extra)
+    entry = _Entry(user.file, f"{user.source}: as-user-extra", extra)
     return Impersonation(user=name, uid=uid or "", groups=groups, extra={key: entry.strings(key) for key in extra})

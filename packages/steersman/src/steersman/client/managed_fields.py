@@ -23,9 +23,9 @@ from steersman.meta import ManagedFieldsEntry, Object, Quantity, Unstructured, d
 from steersman.meta.frozen import FrozenStruct
 
 # What an apply configuration needs to be addressed, and nobody owns.
-_IDENTITY = frozenset(("apiVersion", "kind", "metadata"))
-_IDENTITY_METADATA = frozenset(("name", "namespace", "uid", "resourceVersion"))
-_ITSELF = "."
+_IDENTIFYING_FIELDS = frozenset(("apiVersion", "kind", "metadata"))
+_IDENTIFYING_METADATA = frozenset(("name", "namespace", "uid", "resourceVersion"))
+_SELF_KEY = "."
 
 
 def apply_would_change(document: Mapping[str, Any], obj: Object, manager: str, subresource: str = "") -> bool:
@@ -37,18 +37,18 @@ def apply_would_change(document: Mapping[str, Any], obj: Object, manager: str, s
         manager: the field manager that would apply.
         subresource: empty, or ``status``.
     """
-    entry = _entry(obj, manager, subresource)
+    entry = _find_entry(obj, manager, subresource)
     if entry is None or entry.api_version != document["apiVersion"]:
         return True
     owned: dict[str, Any] = msgspec.json.decode(entry.fields_v1)
-    declared = {k: v for k, v in document.items() if k not in _IDENTITY}
-    metadata = {k: v for k, v in document["metadata"].items() if k not in _IDENTITY_METADATA}
+    declared = {k: v for k, v in document.items() if k not in _IDENTIFYING_FIELDS}
+    metadata = {k: v for k, v in document["metadata"].items() if k not in _IDENTIFYING_METADATA}
     if metadata:
         declared["metadata"] = metadata
-    return not _same_map(declared, owned, obj.content if isinstance(obj, Unstructured) else obj)
+    return not _map_unchanged(declared, owned, obj.content if isinstance(obj, Unstructured) else obj)
 
 
-def _entry(obj: Object, manager: str, subresource: str) -> ManagedFieldsEntry | None:
+def _find_entry(obj: Object, manager: str, subresource: str) -> ManagedFieldsEntry | None:
     found = [
         e
         for e in obj.metadata.managed_fields
@@ -57,7 +57,7 @@ def _entry(obj: Object, manager: str, subresource: str) -> ManagedFieldsEntry | 
     return found[0] if len(found) == 1 else None
 
 
-def _same(declared: Any, owned: dict[str, Any], live: Any) -> bool:
+def _is_unchanged(declared: Any, owned: dict[str, Any], live: Any) -> bool:
     """Whether ``live`` has what is ``declared``, and ``owned`` (a node of ``fieldsV1``) is exactly that."""
     if declared is None:
         return False
@@ -65,36 +65,36 @@ def _same(declared: Any, owned: dict[str, Any], live: Any) -> bool:
         # Go leaves out what is zero. Had somebody removed the field, we would not own it any more.
         return not owned and not declared
     if not owned:
-        return _equal(declared, live)
+        return _values_equal(declared, live)
     if isinstance(declared, dict):
-        return _same_map(cast("dict[str, Any]", declared), owned, live)
+        return _map_unchanged(cast("dict[str, Any]", declared), owned, live)
     if isinstance(declared, list) and isinstance(live, tuple):
         items, present = cast("list[Any]", declared), cast("tuple[Any, ...]", live)
         if any(name.startswith("k:") for name in owned):
-            return _same_associative(items, owned, present)
-        return _same_set(items, owned, present)
+            return _associative_list_unchanged(items, owned, present)
+        return _set_unchanged(items, owned, present)
     return False
 
 
-def _same_map(declared: dict[str, Any], owned: dict[str, Any], live: Any) -> bool:
-    ours = 0
+def _map_unchanged(declared: dict[str, Any], owned: dict[str, Any], live: Any) -> bool:
+    owned_count = 0
     for name, value in declared.items():
         children = owned.get(f"f:{name}")
         if children is not None:
-            ours += 1
-            if not _same(value, children, _member(live, name)):
+            owned_count += 1
+            if not _is_unchanged(value, children, _member(live, name)):
                 return False
         elif value not in ([], {}) or _member(live, name):
             # An empty list whose items have owners has no owner itself.
             return False
-    return ours == len(owned) - (_ITSELF in owned)
+    return owned_count == len(owned) - (_SELF_KEY in owned)
 
 
-def _same_associative(declared: list[Any], owned: dict[str, Any], live: tuple[Any, ...]) -> bool:
+def _associative_list_unchanged(declared: list[Any], owned: dict[str, Any], live: tuple[Any, ...]) -> bool:
     """A list whose items are told apart by keys: ours must all be there, in the order that we declare."""
-    if len(owned) - (_ITSELF in owned) != len(declared):
+    if len(owned) - (_SELF_KEY in owned) != len(declared):
         return False
-    place = -1
+    index = -1
     keys = [(msgspec.json.decode(name[2:]), node) for name, node in owned.items() if name.startswith("k:")]
     for item in declared:
         # A key that the item leaves out was given by a default: ``protocol: TCP`` of a port.
@@ -103,22 +103,22 @@ def _same_associative(declared: list[Any], owned: dict[str, Any], live: tuple[An
             return False
         key, node = matching[0]
         found = next((i for i, o in enumerate(live) if all(_member(o, k) == v for k, v in key.items())), -1)
-        if found <= place or not _same(item, node, live[found]):
+        if found <= index or not _is_unchanged(item, node, live[found]):
             return False
-        place = found
+        index = found
     return True
 
 
-def _same_set(declared: list[Any], owned: dict[str, Any], live: tuple[Any, ...]) -> bool:
+def _set_unchanged(declared: list[Any], owned: dict[str, Any], live: tuple[Any, ...]) -> bool:
     """A list of scalars of which each may have its own owner."""
-    names = {name[2:] for name in owned if name.startswith("v:")}
-    if names != {msgspec.json.encode(value).decode() for value in declared}:
+    owned_values = {name[2:] for name in owned if name.startswith("v:")}
+    if owned_values != {msgspec.json.encode(value).decode() for value in declared}:
         return False
-    places = [live.index(value) if value in live else -1 for value in declared]
-    return -1 not in places and places == sorted(places)
+    indexes = [live.index(value) if value in live else -1 for value in declared]
+    return -1 not in indexes and indexes == sorted(indexes)
 
 
-def _equal(declared: Any, live: Any) -> bool:
+def _values_equal(declared: Any, live: Any) -> bool:
     """Whether ``live`` as a whole is what is ``declared``."""
     if isinstance(live, FrozenStruct):
         if not isinstance(declared, dict):
@@ -132,14 +132,14 @@ def _equal(declared: Any, live: Any) -> bool:
         return (
             isinstance(items, list)
             and len(cast("list[Any]", items)) == len(present)
-            and all(map(_equal, cast("list[Any]", items), present))
+            and all(map(_values_equal, cast("list[Any]", items), present))
         )
     if isinstance(live, dict):
         members = cast("dict[str, Any]", live)
         return (
             isinstance(declared, dict)
             and declared.keys() == members.keys()
-            and all(_equal(value, members[name]) for name, value in cast("dict[str, Any]", declared).items())
+            and all(_values_equal(value, members[name]) for name, value in cast("dict[str, Any]", declared).items())
         )
     if isinstance(live, Quantity):
         return live == Quantity(declared)

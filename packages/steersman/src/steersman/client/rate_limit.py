@@ -56,9 +56,9 @@ class RateLimitedTransport(Transport):
         self._limit = limit
         self._clock = (runtime or Runtime()).clock
         self._host = host
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._tokens = float(limit.burst)
-        self._filled_at = float("-inf")
+        self._refilled_at = float("-inf")
 
     @property
     def inner(self) -> Transport:
@@ -67,9 +67,9 @@ class RateLimitedTransport(Transport):
 
     async def request(self, request: HttpRequest) -> HttpResponse:
         """Sends ``request`` when its turn has come: see ``Transport.request``."""
-        asked_at = self._clock.monotonic()
-        await self._take()
-        waited = self._clock.monotonic() - asked_at
+        started_at = self._clock.monotonic()
+        await self._acquire_token()
+        waited = self._clock.monotonic() - started_at
         metrics.rate_limiter_duration.labels(request.method, self._host).observe(waited)
         return await self._inner.request(request)
 
@@ -81,16 +81,16 @@ class RateLimitedTransport(Transport):
         """Closes the transport below."""
         await self._inner.close()
 
-    async def _take(self) -> None:
+    async def _acquire_token(self) -> None:
         # The lock hands out turns in order, and who is cancelled while waiting leaves his token to the next.
-        async with self._turn:
-            self._fill()
+        async with self._lock:
+            self._refill()
             if self._tokens < 1:
                 await self._clock.sleep((1 - self._tokens) / self._limit.qps)
-                self._fill()
+                self._refill()
             self._tokens -= 1
 
-    def _fill(self) -> None:
+    def _refill(self) -> None:
         now = self._clock.monotonic()
-        self._tokens = min(self._limit.burst, self._tokens + (now - self._filled_at) * self._limit.qps)
-        self._filled_at = now
+        self._tokens = min(self._limit.burst, self._tokens + (now - self._refilled_at) * self._limit.qps)
+        self._refilled_at = now

@@ -49,10 +49,10 @@ from steersman.observability.runtime import Runtime
 
 log = get_logger("client")
 
-_APPLY = "application/apply-patch+yaml"
+_APPLY_PATCH = "application/apply-patch+yaml"
 _JSON_PATCH = "application/json-patch+json"
-_ASKED_BY_POST = ("/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/")
-_NOBODY_KNOWS = (502, 503, 504)
+_REVIEW_PATHS = ("/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/")
+_AMBIGUOUS_STATUSES = (502, 503, 504)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +69,9 @@ class RetryPolicy:
     """
 
     attempts: int = 6
-    limit: float = 30.0
-    first_delay: float = 0.1
-    longest_delay: float = 5.0
+    max_elapsed: float = 30.0
+    initial_delay: float = 0.1
+    max_delay: float = 5.0
 
 
 class RetryingTransport(Transport):
@@ -99,16 +99,16 @@ class RetryingTransport(Transport):
 
     async def request(self, request: HttpRequest) -> HttpResponse:
         """Sends ``request``, and again where the policy allows it: see ``Transport.request``."""
-        deadline = self._runtime.clock.monotonic() + self._policy.limit
+        deadline = self._runtime.clock.monotonic() + self._policy.max_elapsed
         uncertain = False
-        tries = 0
+        attempts = 0
         while True:
-            tries += 1
-            outcome = await self._try(request)
-            delay = self._delay(request, outcome, tries)
+            attempts += 1
+            outcome = await self._send_once(request)
+            delay = self._next_delay(request, outcome, attempts)
             if delay is None or self._runtime.clock.monotonic() + delay > deadline:
-                return _handed_on(outcome, uncertain)
-            uncertain = uncertain or _may_be_carried_out(outcome)
+                return _finish(outcome, uncertain)
+            uncertain = uncertain or _may_have_been_applied(outcome)
             code = "<error>" if isinstance(outcome, ConnectionFailed) else str(outcome.status)
             metrics.request_retries.labels(code, request.method, self._host).inc()
             log.debug("request tried again", method=request.method, path=request.path, code=code, in_seconds=delay)
@@ -122,44 +122,46 @@ class RetryingTransport(Transport):
         """Closes the transport below."""
         await self._inner.close()
 
-    async def _try(self, request: HttpRequest) -> HttpResponse | ConnectionFailed:
+    async def _send_once(self, request: HttpRequest) -> HttpResponse | ConnectionFailed:
         try:
             return await self._inner.request(request)
         except ConnectionFailed as error:
             return error
 
-    def _delay(self, request: HttpRequest, outcome: HttpResponse | ConnectionFailed, tries: int) -> float | None:
+    def _next_delay(
+        self, request: HttpRequest, outcome: HttpResponse | ConnectionFailed, attempts: int
+    ) -> float | None:
         """Seconds until the next try; None where there shall be none."""
-        if tries >= self._policy.attempts or not _may_be_tried_again(request, outcome):
+        if attempts >= self._policy.attempts or not _is_retryable(request, outcome):
             return None
-        bound = min(self._policy.first_delay * 2 ** min(tries - 1, 32), self._policy.longest_delay)
-        asked = 0.0 if isinstance(outcome, ConnectionFailed) else outcome.retry_after or 0.0
-        return asked + self._runtime.random.uniform(0.0, bound)
+        max_jitter = min(self._policy.initial_delay * 2 ** min(attempts - 1, 32), self._policy.max_delay)
+        server_delay = 0.0 if isinstance(outcome, ConnectionFailed) else outcome.retry_after or 0.0
+        return server_delay + self._runtime.random.uniform(0.0, max_jitter)
 
 
-def _may_be_tried_again(request: HttpRequest, outcome: HttpResponse | ConnectionFailed) -> bool:
+def _is_retryable(request: HttpRequest, outcome: HttpResponse | ConnectionFailed) -> bool:
     if isinstance(outcome, ConnectionFailed):
         if isinstance(outcome.__cause__, ssl.CertificateError):
             # No later try makes a stranger's certificate ours.
             return False
-        return not outcome.sent or is_repeatable(request)
-    advised = outcome.retry_after is not None
+        return not outcome.sent or is_idempotent(request)
+    has_retry_after = outcome.retry_after is not None
     if outcome.status == 429:
-        return advised or not request.path.endswith("/eviction")
-    if outcome.status == 503 and advised:
+        return has_retry_after or not request.path.endswith("/eviction")
+    if outcome.status == 503 and has_retry_after:
         return True
-    if outcome.status in _NOBODY_KNOWS or (outcome.status >= 500 and advised):
-        return is_repeatable(request)
+    if outcome.status in _AMBIGUOUS_STATUSES or (outcome.status >= 500 and has_retry_after):
+        return is_idempotent(request)
     return False
 
 
-def _may_be_carried_out(outcome: HttpResponse | ConnectionFailed) -> bool:
+def _may_have_been_applied(outcome: HttpResponse | ConnectionFailed) -> bool:
     if isinstance(outcome, ConnectionFailed):
         return outcome.sent
     return outcome.status >= 500 and not (outcome.status == 503 and outcome.retry_after is not None)
 
 
-def _handed_on(outcome: HttpResponse | ConnectionFailed, uncertain: bool) -> HttpResponse:
+def _finish(outcome: HttpResponse | ConnectionFailed, uncertain: bool) -> HttpResponse:
     if not isinstance(outcome, ConnectionFailed):
         return msgspec.structs.replace(outcome, uncertain=True) if uncertain else outcome
     # The last try was not sent, but an earlier one was.
@@ -181,13 +183,13 @@ class _Body(msgspec.Struct):
     preconditions: _Preconditions | None = None
 
 
-def is_repeatable(request: HttpRequest) -> bool:
+def is_idempotent(request: HttpRequest) -> bool:
     """Whether ``request`` may be carried out twice without harm: see the module's text."""
     if request.method == "GET" or "dryRun" in request.query:
         return True
     if request.method == "POST":
-        return request.path.startswith(_ASKED_BY_POST) and request.path.endswith("reviews")
-    if request.method == "PATCH" and request.content_type == _APPLY:
+        return request.path.startswith(_REVIEW_PATHS) and request.path.endswith("reviews")
+    if request.method == "PATCH" and request.content_type == _APPLY_PATCH:
         return True
     if request.content_type == _JSON_PATCH:
         return False

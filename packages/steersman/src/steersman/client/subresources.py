@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from steersman.client.documents import with_type
-from steersman.client.exchange import Exchange
+from steersman.client.encode import with_type_meta
+from steersman.client.request_sender import RequestSender
 from steersman.client.transport import HttpRequest
-from steersman.client.writing import write_query
+from steersman.client.write_options import write_query
 from steersman.meta import ApiResource, Object, ObjectKey, decode, encode
 
 if TYPE_CHECKING:
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 _POD = ApiResource("", "v1", "Pod", "pods")
 _SERVICE_ACCOUNT = ApiResource("", "v1", "ServiceAccount", "serviceaccounts")
 # A pod may log nothing for hours; the kubelet ends streams that are silent for four. Keep-alives notice a dead peer.
-_LONGEST_SILENCE = 4 * 3600.0
+_LOG_IDLE_TIMEOUT_SECONDS = 4 * 3600.0
 
 
-class Subresources:
+class SubresourceClient:
     """The verbs of ``Client`` that are not about whole objects."""
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
+    def __init__(self, sender: RequestSender) -> None:
+        self._sender = sender
 
     async def get_scale(self, kind: type[Object], key: ObjectKey) -> Scale:
         """How many replicas ``key`` wants and has. Raises NotFound, also where ``kind`` has no scale."""
         from steersman.api.autoscaling_v1 import Scale
 
         path = kind.api_resource.path(key, subresource="scale")
-        return self._exchange.read(await self._exchange.call(HttpRequest(method="GET", path=path)), Scale)
+        return self._sender.decode_object(await self._sender.send(HttpRequest(method="GET", path=path)), Scale)
 
     async def scale(
         self, kind: type[Object], key: ObjectKey, replicas: int, *, resource_version: str = "", dry_run: bool = False
@@ -57,11 +57,11 @@ class Subresources:
         request = HttpRequest(
             method="PATCH",
             path=kind.api_resource.path(key, subresource="scale"),
-            query=write_query(self._exchange.field_manager, "Strict", dry_run),
+            query=write_query(self._sender.field_manager, "Strict", dry_run),
             body=encode(body),
             content_type="application/merge-patch+json",
         )
-        return self._exchange.read(await self._exchange.change(request, kind, key), Scale)
+        return self._sender.decode_object(await self._sender.write_subresource(request, kind, key), Scale)
 
     async def evict(
         self, key: ObjectKey, *, uid: str = "", grace_period_seconds: int | None = None, dry_run: bool = False
@@ -90,7 +90,7 @@ class Subresources:
         path = _POD.path(key, subresource="eviction")
         query = {"dryRun": "All"} if dry_run else {}
         request = HttpRequest(method="POST", path=path, query=query, body=encode(body))
-        await self._exchange.change(request, Pod, key)
+        await self._sender.write_subresource(request, Pod, key)
 
     async def create_token(
         self, key: ObjectKey, *, audiences: Sequence[str] = (), expiration_seconds: int = 3600
@@ -105,9 +105,9 @@ class Subresources:
 
         spec = TokenRequestSpec(audiences=tuple(audiences), expiration_seconds=expiration_seconds)
         path = _SERVICE_ACCOUNT.path(key, subresource="token")
-        request = HttpRequest(method="POST", path=path, body=encode(with_type(TokenRequest(spec=spec))))
+        request = HttpRequest(method="POST", path=path, body=encode(with_type_meta(TokenRequest(spec=spec))))
         # It changes no object: no cache is older for it.
-        return decode(await self._exchange.call(request), TokenRequest)
+        return decode(await self._sender.send(request), TokenRequest)
 
     async def logs(
         self,
@@ -141,7 +141,7 @@ class Subresources:
         if container:
             query["container"] = container
         path = _POD.path(key, subresource="log")
-        request = HttpRequest(method="GET", path=path, query=query, accept="*/*", timeout=_LONGEST_SILENCE)
-        async with self._exchange.transport.stream(request) as lines:
+        request = HttpRequest(method="GET", path=path, query=query, accept="*/*", timeout=_LOG_IDLE_TIMEOUT_SECONDS)
+        async with self._sender.transport.stream(request) as lines:
             async for line in lines:
                 yield line.decode(errors="replace")

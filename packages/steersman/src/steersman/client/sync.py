@@ -24,21 +24,21 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from steersman.client.client import Client
 from steersman.client.config import ClusterConfig, load_config
 from steersman.client.conflict import retry_on_conflict
-from steersman.client.connection import connect
+from steersman.client.connect import connect
 from steersman.client.transport import Transport
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class _End:
+class _Exhausted:
     """What a generator gives when it has no more."""
 
 
-_END = _End()
+_EXHAUSTED = _Exhausted()
 
 
-def _waiting(
+def _blocking(
     verb: Callable[Concatenate[Client, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[SyncClient, P], R]:
     @functools.wraps(verb)
@@ -48,7 +48,7 @@ def _waiting(
     return call
 
 
-def _iterating(
+def _blocking_iterator(
     verb: Callable[Concatenate[Client, P], AsyncGenerator[R, None]],
 ) -> Callable[Concatenate[SyncClient, P], Generator[R, None, None]]:
     @functools.wraps(verb)
@@ -79,23 +79,23 @@ class SyncClient:
     def __init__(self, server: ClusterConfig | Transport | None = None, *, field_manager: str = "steersman") -> None:
         server = server if server is not None else load_config()
         self._loop = asyncio.new_event_loop()
-        self._open = AsyncExitStack()
-        self._iterations: set[AsyncGenerator[Any, None]] = set()
+        self._exit_stack = AsyncExitStack()
+        self._open_generators: set[AsyncGenerator[Any, None]] = set()
         # It ends with the interpreter even where nobody closes it.
         self._thread = threading.Thread(target=self._loop.run_forever, name="steersman-sync-client", daemon=True)
         self._thread.start()
         self._is_closed = False
         # Whatever is submitted comes before the end, which cancels it; nothing comes after it, and waits for ever.
-        self._submitting = threading.Lock()
+        self._submit_lock = threading.Lock()
         try:
-            self.client = self.run(self._connected(server, field_manager))
+            self.client = self.run(self._connect(server, field_manager))
         except BaseException:
             self.close()
             raise
 
-    async def _connected(self, server: ClusterConfig | Transport, field_manager: str) -> Client:
+    async def _connect(self, server: ClusterConfig | Transport, field_manager: str) -> Client:
         if isinstance(server, ClusterConfig):
-            server = await self._open.enter_async_context(connect(server))
+            server = await self._exit_stack.enter_async_context(connect(server))
         return Client(server, field_manager=field_manager)
 
     def __enter__(self) -> SyncClient:
@@ -111,27 +111,27 @@ class SyncClient:
         if not self._thread.is_alive():
             self._is_closed = True
             return
-        with self._submitting:
+        with self._submit_lock:
             if self._is_closed:
                 return
-            self._check_usable()
+            self._ensure_usable()
             self._is_closed = True
-            ending = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
-        ending.result()
+            shutdown = asyncio.run_coroutine_threadsafe(self._shutdown(), self._loop)
+        shutdown.result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    async def _end(self) -> None:
-        mine = asyncio.current_task()
-        others = [task for task in asyncio.all_tasks() if task is not mine]
+    async def _shutdown(self) -> None:
+        current = asyncio.current_task()
+        others = [task for task in asyncio.all_tasks() if task is not current]
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         # From the outside in: the loop's own shutdown_asyncgens closes them in any order, those inside of others too.
-        for items in list(self._iterations):
+        for items in list(self._open_generators):
             await items.aclose()
-        await self._open.aclose()
+        await self._exit_stack.aclose()
         await self._loop.shutdown_default_executor()
 
     def run(self, coroutine: Coroutine[Any, Any, R]) -> R:
@@ -157,15 +157,15 @@ class SyncClient:
     def _submit(self, coroutine: Coroutine[Any, Any, R]) -> Future[R]:
         try:
             # Also before: whoever held the lock is not there after a fork.
-            self._check_usable()
-            with self._submitting:
-                self._check_usable()
+            self._ensure_usable()
+            with self._submit_lock:
+                self._ensure_usable()
                 return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except RuntimeError:
             coroutine.close()
             raise
 
-    def _check_usable(self) -> None:
+    def _ensure_usable(self) -> None:
         if self._is_closed:
             raise RuntimeError("the client is closed")
         if threading.current_thread() is self._thread:
@@ -176,22 +176,22 @@ class SyncClient:
     def iterate(self, items: AsyncGenerator[R, None]) -> Generator[R, None, None]:
         """What an asynchronous generator of ``client`` yields, such as a watch; leaving the loop ends it."""
         # A generator cannot be closed while it runs, and one that is interrupted runs until it has cleaned up.
-        running = asyncio.Lock()
+        lock = asyncio.Lock()
 
-        async def advance() -> R | _End:
-            async with running:
-                return await anext(items, _END)
+        async def advance() -> R | _Exhausted:
+            async with lock:
+                return await anext(items, _EXHAUSTED)
 
         async def close() -> None:
-            async with running:
+            async with lock:
                 await items.aclose()
 
-        self._iterations.add(items)
+        self._open_generators.add(items)
         try:
-            while not isinstance(item := self.run(advance()), _End):
+            while not isinstance(item := self.run(advance()), _Exhausted):
                 yield item
         finally:
-            self._iterations.discard(items)
+            self._open_generators.discard(items)
             if not self._is_closed:
                 self.run(close())
 
@@ -199,20 +199,20 @@ class SyncClient:
         """What ``fn`` returns, called again, in a thread, while it raises ``Conflict``: see ``retry_on_conflict``."""
         return self.run(retry_on_conflict(lambda: asyncio.to_thread(fn), attempts=attempts))
 
-    get = _waiting(Client.get)
-    list = _waiting(Client.list)
-    create = _waiting(Client.create)
-    update = _waiting(Client.update)
-    patch = _waiting(Client.patch)
-    apply = _waiting(Client.apply)
-    apply_status = _waiting(Client.apply_status)
-    delete = _waiting(Client.delete)
-    delete_collection = _waiting(Client.delete_collection)
-    get_scale = _waiting(Client.get_scale)
-    scale = _waiting(Client.scale)
-    evict = _waiting(Client.evict)
-    create_token = _waiting(Client.create_token)
-    raw = _waiting(Client.raw)
-    logs = _iterating(Client.logs)
-    pages = _iterating(Client.pages)
-    watch = _iterating(Client.watch)
+    get = _blocking(Client.get)
+    list = _blocking(Client.list)
+    create = _blocking(Client.create)
+    update = _blocking(Client.update)
+    patch = _blocking(Client.patch)
+    apply = _blocking(Client.apply)
+    apply_status = _blocking(Client.apply_status)
+    delete = _blocking(Client.delete)
+    delete_collection = _blocking(Client.delete_collection)
+    get_scale = _blocking(Client.get_scale)
+    scale = _blocking(Client.scale)
+    evict = _blocking(Client.evict)
+    create_token = _blocking(Client.create_token)
+    raw = _blocking(Client.raw)
+    logs = _blocking_iterator(Client.logs)
+    pages = _blocking_iterator(Client.pages)
+    watch = _blocking_iterator(Client.watch)

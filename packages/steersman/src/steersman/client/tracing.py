@@ -20,7 +20,7 @@ from steersman.client.address import parse_address
 from steersman.client.http import HttpTransport
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
 
-SCOPE = "steersman"
+INSTRUMENTATION_SCOPE = "steersman"
 """The name of the instrumentation scope."""
 
 
@@ -34,10 +34,10 @@ class TracingTransport(Transport):
 
     def __init__(self, inner: Transport, provider: TracerProvider | None = None) -> None:
         self._inner = inner
-        self._tracer = get_tracer(SCOPE, tracer_provider=provider)
+        self._tracer = get_tracer(INSTRUMENTATION_SCOPE, tracer_provider=provider)
         self._origin = ""
         self._server: dict[str, AttributeValue] = {}
-        if server := _server_of(inner):
+        if server := _find_server_url(inner):
             address = parse_address(server)
             self._origin = f"{address.origin}{address.path}"
             self._server = {"server.address": address.host, "server.port": address.port}
@@ -79,14 +79,14 @@ class TracingTransport(Transport):
 
 
 @runtime_checkable
-class _Wrapping(Protocol):
+class _TransportWrapper(Protocol):
     @property
     def inner(self) -> Transport: ...
 
 
-def _server_of(transport: Transport) -> str:
+def _find_server_url(transport: Transport) -> str:
     """The API server's URL; empty where there is none, as in memory."""
-    while isinstance(transport, _Wrapping):
+    while isinstance(transport, _TransportWrapper):
         transport = transport.inner
     return transport.server if isinstance(transport, HttpTransport) else ""
 
@@ -101,12 +101,12 @@ def url_template(path: str) -> str:
     start = {"api": 2, "apis": 3}.get(parts[0])
     if start is None or len(parts) <= start:
         return path
-    place, rest = parts[:start], parts[start:]
+    prefix, rest = parts[:start], parts[start:]
     of_namespace_itself = len(rest) == 3 and rest[2] in ("status", "finalize")
     if rest[0] == "namespaces" and len(rest) > 2 and not of_namespace_itself:
-        place, rest = [*place, "namespaces", "{namespace}"], rest[2:]
+        prefix, rest = [*prefix, "namespaces", "{namespace}"], rest[2:]
     if len(rest) > 1:
         rest[1] = "{name}"
     if rest[2:3] == ["proxy"]:
         del rest[3:]
-    return "/" + "/".join([*place, *rest])
+    return "/" + "/".join([*prefix, *rest])

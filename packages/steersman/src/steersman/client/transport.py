@@ -31,7 +31,7 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     content_type: str = "application/json"
     timeout: float = 60.0
     accept: str = "application/json"
-    guard: Callable[[], None] | None = None
+    before_send: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
         return f"HttpRequest({self.method} {self.path}, query={dict(self.query)})"

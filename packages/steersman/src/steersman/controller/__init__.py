@@ -4,79 +4,79 @@ from steersman.controller.builder import Builder
 from steersman.controller.client import CachedClient
 from steersman.controller.controller import Controller, ControllerOptions, ReconcileTimeout
 from steersman.controller.create_or_patch import create_or_patch
-from steersman.controller.current import ReconcileInfo, current_reconcile
 from steersman.controller.events import EventRecorder
 from steersman.controller.finalizers import add_finalizer, remove_finalizer
-from steersman.controller.mapping import referenced_by
+from steersman.controller.handlers import referenced_by
 from steersman.controller.permissions import Permission
 from steersman.controller.predicates import (
-    ChangeFilter,
     Predicate,
+    PredicateFunc,
     all_of,
     annotations_changed,
     any_of,
-    by_others,
-    changed,
-    created,
-    deleted,
     deletion_started,
+    field_changed,
     generation_changed,
     has_label,
     labels_changed,
-    matches,
     matches_labels,
     not_,
+    not_own_write,
+    on_create,
+    on_delete,
+    on_update,
     resource_version_changed,
-    updated,
+    where,
 )
-from steersman.controller.queue import LOW, NORMAL, QueueShutDown, WorkQueue
-from steersman.controller.reconciler import Context, Outcome, Reconciler, Request, Result
-from steersman.controller.sources import Channel, Every, Source
+from steersman.controller.queue import LOW_PRIORITY, NORMAL_PRIORITY, QueueShutDown, WorkQueue
+from steersman.controller.reconcile_info import ReconcileInfo, current_reconcile
+from steersman.controller.reconciler import ReconcileOutcome, Reconciler, ReconcilerContext, Request, Result
+from steersman.controller.sources import Channel, Source, Ticker
 from steersman.controller.triggers import Trigger
 
 __all__ = [
-    "LOW",
-    "NORMAL",
+    "LOW_PRIORITY",
+    "NORMAL_PRIORITY",
     "Builder",
     "CachedClient",
-    "ChangeFilter",
     "Channel",
-    "Context",
     "Controller",
     "ControllerOptions",
     "EventRecorder",
-    "Every",
-    "Outcome",
     "Permission",
     "Predicate",
+    "PredicateFunc",
     "QueueShutDown",
     "ReconcileInfo",
+    "ReconcileOutcome",
     "ReconcileTimeout",
     "Reconciler",
+    "ReconcilerContext",
     "Request",
     "Result",
     "Source",
+    "Ticker",
     "Trigger",
     "WorkQueue",
     "add_finalizer",
     "all_of",
     "annotations_changed",
     "any_of",
-    "by_others",
-    "changed",
     "create_or_patch",
-    "created",
     "current_reconcile",
-    "deleted",
     "deletion_started",
+    "field_changed",
     "generation_changed",
     "has_label",
     "labels_changed",
-    "matches",
     "matches_labels",
     "not_",
+    "not_own_write",
+    "on_create",
+    "on_delete",
+    "on_update",
     "referenced_by",
     "remove_finalizer",
     "resource_version_changed",
-    "updated",
+    "where",
 ]

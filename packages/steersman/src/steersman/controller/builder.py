@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
-from steersman.cache import Change, Informer
+from steersman.cache import Informer, InformerEvent
 from steersman.controller.controller import Controller, ControllerOptions
-from steersman.controller.events import EVENTS
-from steersman.controller.mapping import Mapper, ReferencedBy, controlled_by, itself
-from steersman.controller.permissions import READ, Permission
-from steersman.controller.predicates import ChangeFilter, all_of
-from steersman.controller.queue import LOW, NORMAL
-from steersman.controller.reconciler import Context, Reconciler, Request
+from steersman.controller.events import EVENT_RESOURCE
+from steersman.controller.handlers import MapFunc, ReferencedBy, enqueue_object, enqueue_owner
+from steersman.controller.permissions import READ_VERBS, Permission
+from steersman.controller.predicates import PredicateFunc, all_of
+from steersman.controller.queue import LOW_PRIORITY, NORMAL_PRIORITY
+from steersman.controller.reconciler import Reconciler, ReconcilerContext, Request
 from steersman.controller.sources import Source
 from steersman.controller.triggers import INITIAL, Trigger, is_unchanged
 from steersman.errors import ConfigurationError
@@ -22,7 +22,7 @@ from steersman.meta import Object
 T = TypeVar("T", bound=Object)
 U = TypeVar("U", bound=Object)
 
-ReconcilerFactory = Callable[[Context], Reconciler[T]]
+ReconcilerFactory = Callable[[ReconcilerContext], Reconciler[T]]
 
 
 _FOR, _OWNS = "for", "owns"
@@ -32,9 +32,9 @@ _FOR, _OWNS = "for", "owns"
 class _Watch:
     kind: type[Any]
     origin: str
-    map: Mapper[Any] | ReferencedBy[Any]
-    predicate: ChangeFilter | None
-    priority: int = NORMAL
+    map: MapFunc[Any] | ReferencedBy[Any]
+    predicate: PredicateFunc | None
+    priority: int = NORMAL_PRIORITY
 
 
 class Builder(Generic[T]):
@@ -48,7 +48,7 @@ class Builder(Generic[T]):
         self,
         kind: type[T],
         *,
-        context: Callable[[str], Context],
+        context: Callable[[str], ReconcilerContext],
         informer: Callable[[type[Any]], Informer[Any]],
         register: Callable[[Controller, tuple[Permission, ...]], None],
     ) -> None:
@@ -56,19 +56,19 @@ class Builder(Generic[T]):
         self._context = context
         self._informer = informer
         self._register = register
-        self._watches: list[_Watch] = [_Watch(kind, _FOR, itself, None)]
-        self._filters: list[ChangeFilter] = []
+        self._watches: list[_Watch] = [_Watch(kind, _FOR, enqueue_object, None)]
+        self._event_filters: list[PredicateFunc] = []
         self._indexes: list[tuple[type[Any], str, Callable[[Any], Iterable[str]]]] = []
         self._sources: list[Source] = []
         self._name = kind.api_resource.kind.lower()
         self._options = ControllerOptions()
         resource = kind.api_resource
         self._permissions: list[Permission] = [
-            Permission(resource, (*READ, "patch")),
+            Permission(resource, (*READ_VERBS, "patch")),
             Permission(resource, ("patch",), "status"),
             # Owner references that block the owner's deletion need it, where admission enforces that.
             Permission(resource, ("update",), "finalizers"),
-            Permission(EVENTS, ("create", "patch")),
+            Permission(EVENT_RESOURCE, ("create", "patch")),
         ]
 
     def named(self, name: str) -> Builder[T]:
@@ -119,19 +119,19 @@ class Builder(Generic[T]):
         self._options = replace(self._options, needs_leader_election=needed)
         return self
 
-    def with_predicate(self, predicate: ChangeFilter) -> Builder[T]:
+    def with_predicate(self, predicate: PredicateFunc) -> Builder[T]:
         """Reconciles on those changes of the kind itself that ``predicate`` lets through; of several, all must."""
-        own = self._watches[0]
-        both = predicate if own.predicate is None else all_of(own.predicate, predicate)
-        self._watches[0] = replace(own, predicate=both)
+        watch = self._watches[0]
+        combined = predicate if watch.predicate is None else all_of(watch.predicate, predicate)
+        self._watches[0] = replace(watch, predicate=combined)
         return self
 
-    def with_event_filter(self, predicate: ChangeFilter) -> Builder[T]:
+    def with_event_filter(self, predicate: PredicateFunc) -> Builder[T]:
         """Reconciles on those changes, of all kinds that are watched, that ``predicate`` lets through.
 
         A request from a source passes it as a change of its object in which nothing changed.
         """
-        self._filters.append(predicate)
+        self._event_filters.append(predicate)
         return self
 
     def with_priority(self, priority: int) -> Builder[T]:
@@ -142,10 +142,10 @@ class Builder(Generic[T]):
     def owns(
         self,
         kind: type[Object],
-        predicate: ChangeFilter | None = None,
+        predicate: PredicateFunc | None = None,
         *,
         any_owner: bool = False,
-        priority: int = NORMAL,
+        priority: int = NORMAL_PRIORITY,
     ) -> Builder[T]:
         """Reconciles the owner when an object of ``kind`` that it controls changes.
 
@@ -155,17 +155,17 @@ class Builder(Generic[T]):
             any_owner: reconcile owners that are not its controller, too.
             priority: place in the queue.
         """
-        mapper = controlled_by(self._kind.api_resource, any_owner=any_owner)
+        mapper = enqueue_owner(self._kind.api_resource, any_owner=any_owner)
         self._watches.append(_Watch(kind, _OWNS, mapper, predicate, priority))
         return self
 
     def watches(
         self,
         kind: type[U],
-        mapper: Mapper[U] | ReferencedBy[T],
-        predicate: ChangeFilter | None = None,
+        mapper: MapFunc[U] | ReferencedBy[T],
+        predicate: PredicateFunc | None = None,
         *,
-        priority: int = NORMAL,
+        priority: int = NORMAL_PRIORITY,
     ) -> Builder[T]:
         """Reconciles the objects that ``mapper`` names when an object of ``kind`` changes.
 
@@ -179,7 +179,7 @@ class Builder(Generic[T]):
             ValueError: ``referenced_by`` another kind than the one that is reconciled.
         """
         if isinstance(mapper, ReferencedBy):
-            mapper.require(self._kind)
+            mapper.require_kind(self._kind)
         self._watches.append(_Watch(kind, "watches", cast("Any", mapper), predicate, priority))
         return self
 
@@ -193,7 +193,7 @@ class Builder(Generic[T]):
         self._sources.append(source)
         return self
 
-    def permits(self, kind: type[Object], *verbs: str, subresource: str = "") -> Builder[T]:
+    def rbac(self, kind: type[Object], *verbs: str, subresource: str = "") -> Builder[T]:
         """Declares for RBAC what the reconciler does beyond watching: ``.permits(Deployment, "create", "patch")``."""
         self._permissions.append(Permission(kind.api_resource, verbs, subresource))
         return self
@@ -219,14 +219,16 @@ class Builder(Generic[T]):
             options=self._options,
             sources=tuple(self._sources),
         )
-        controller.admits = self._admission(store.get)
-        controller.find = store.get
-        controller.owned = tuple(w.kind.api_resource for w in self._watches if w.origin == _OWNS)
-        watched = (Permission(watch.kind.api_resource, READ) for watch in self._watches)
+        controller.source_filter = self._source_filter(store.get)
+        controller.get_cached = store.get
+        controller.owned_resources = tuple(w.kind.api_resource for w in self._watches if w.origin == _OWNS)
+        watched = (Permission(watch.kind.api_resource, READ_VERBS) for watch in self._watches)
         self._register(controller, (*self._permissions, *watched))
         for number, watch in enumerate(self._watches):
             informer = self._informer(watch.kind)
-            informer.subscribe(_enqueuer(self._mapped(watch, number), tuple(self._filters), controller))
+            informer.subscribe(
+                _event_handler(self._resolve_mapper(watch, number), tuple(self._event_filters), controller)
+            )
         return controller
 
     def _add_indexes(self) -> None:
@@ -237,57 +239,57 @@ class Builder(Generic[T]):
                 where = f"controller {self._name!r}, {kind.api_resource.kind}"
                 raise ConfigurationError(f"{where}: {error} already; choose another name") from error
 
-    def _mapped(self, watch: _Watch, number: int) -> _Watch:
+    def _resolve_mapper(self, watch: _Watch, number: int) -> _Watch:
         """``watch`` with a mapping that is ready to use."""
-        mapping: Any = watch.map
-        if not isinstance(mapping, ReferencedBy):
+        mapper: Any = watch.map
+        if not isinstance(mapper, ReferencedBy):
             return watch
         index = f"{self._name}/{watch.kind.api_resource.kind}/{number}"
-        references = cast("ReferencedBy[Any]", mapping)
-        return replace(watch, map=references.mapper(watch.kind, self._informer(self._kind), index))
+        references = cast("ReferencedBy[Any]", mapper)
+        return replace(watch, map=references.map_func(watch.kind, self._informer(self._kind), index))
 
-    def _admission(self, find: Callable[[Request], T | None]) -> Callable[[Request], bool] | None:
+    def _source_filter(self, get_cached: Callable[[Request], T | None]) -> Callable[[Request], bool] | None:
         """Whether a request from a source passes the event filters; None where there are none."""
-        if not self._filters:
+        if not self._event_filters:
             return None
-        passes = all_of(*self._filters)
+        passes_filters = all_of(*self._event_filters)
 
-        def admits(request: Request) -> bool:
-            obj = find(request)
-            return obj is None or passes(Change(obj, obj))
+        def accept(request: Request) -> bool:
+            obj = get_cached(request)
+            return obj is None or passes_filters(InformerEvent(obj, obj))
 
-        return admits
+        return accept
 
 
-def _enqueuer(
-    watch: _Watch, filters: tuple[ChangeFilter, ...], controller: Controller
-) -> Callable[[Change[Any]], None]:
-    add, origin, mapped, important = controller.queue.add, watch.origin, watch.map, watch.priority
+def _event_handler(
+    watch: _Watch, filters: tuple[PredicateFunc, ...], controller: Controller
+) -> Callable[[InformerEvent[Any]], None]:
+    add, origin, mapper, change_priority = controller.queue.add, watch.origin, watch.map, watch.priority
     predicates = filters if watch.predicate is None else (*filters, watch.predicate)
-    assert not isinstance(mapped, ReferencedBy)
+    assert not isinstance(mapper, ReferencedBy)
 
-    def enqueue(change: Change[Any]) -> None:
-        if change.new is None and not controller.started:
+    def enqueue(event: InformerEvent[Any]) -> None:
+        if event.new is None and not controller.started:
             if origin in (_FOR, _OWNS):
-                _forget_deleted(mapped(change.object), controller)
+                _discard_deleted(mapper(event.object), controller)
             return
         for predicate in predicates:
-            if not predicate(change):
+            if not predicate(event):
                 return
-        priority = LOW if change.initial or is_unchanged(change) else important
-        if mapped is itself:
-            seen = change if controller.started else Change(None, change.new, initial=True)
-            add(change.object.key, priority=priority, trigger=Trigger(origin, seen))
+        priority = LOW_PRIORITY if event.is_initial_list or is_unchanged(event) else change_priority
+        if mapper is enqueue_object:
+            reported = event if controller.started else InformerEvent(None, event.new, is_initial_list=True)
+            add(event.object.key, priority=priority, trigger=Trigger(origin, reported))
             return
         # While a replica stands by its queue grows to all objects: it must not hold former states of others as well.
-        trigger = Trigger(origin, change) if controller.started else INITIAL
-        for request in _concerned(mapped, change):
+        trigger = Trigger(origin, event) if controller.started else INITIAL
+        for request in _requests_for(mapper, event):
             add(request, priority=priority, trigger=trigger)
 
     return enqueue
 
 
-def _forget_deleted(requests: Iterable[Request], controller: Controller) -> None:
+def _discard_deleted(requests: Iterable[Request], controller: Controller) -> None:
     """An object that leads to ``requests`` was deleted before the controller started.
 
     A process that starts now would never know of it. A replica that stands by for weeks must not either, or its queue
@@ -298,9 +300,9 @@ def _forget_deleted(requests: Iterable[Request], controller: Controller) -> None
             controller.queue.discard(request)
 
 
-def _concerned(mapped: Mapper[Any], change: Change[Any]) -> Iterable[Request]:
-    old, new = change.old, change.new
+def _requests_for(mapper: MapFunc[Any], event: InformerEvent[Any]) -> Iterable[Request]:
+    old, new = event.old, event.new
     if old is None or new is None:
-        return mapped(change.object)
+        return mapper(event.object)
     # Both sides of an update: one that moves to another owner concerns the former one too.
-    return dict.fromkeys((*mapped(old), *mapped(new)))
+    return dict.fromkeys((*mapper(old), *mapper(new)))

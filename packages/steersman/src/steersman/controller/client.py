@@ -7,19 +7,19 @@ from typing import Any, TypeVar, overload
 
 from steersman.cache import Cache, Store
 from steersman.client import Client
-from steersman.client.documents import kind_of, owned_document, status_document
+from steersman.client.encode import kind_of, status_document, with_owner
 from steersman.client.managed_fields import apply_would_change
 from steersman.client.patch import Patch
-from steersman.client.writing import Propagation
-from steersman.controller.applied import AppliedDocuments
+from steersman.client.write_options import Propagation
+from steersman.controller.apply_cache import ApplyCache
 from steersman.errors import ApiError, ConnectionFailed, NotFound, StatusDetails
-from steersman.errors import Status as ApiStatus
+from steersman.errors import ApiStatus as ApiStatus
 from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status, Unstructured
 
 T = TypeVar("T", bound=Object)
 UnstructuredT = TypeVar("UnstructuredT", bound=Unstructured)
 
-_SYNC_SECONDS = 10.0
+_SYNC_TIMEOUT_SECONDS = 10.0
 
 
 class CachedClient:
@@ -38,7 +38,7 @@ class CachedClient:
     def __init__(self, live: Client, cache: Cache) -> None:
         self.live = live
         self._cache = cache
-        self._applied = AppliedDocuments()
+        self._apply_cache = ApplyCache()
 
     async def get(self, kind: type[T], key: ObjectKey) -> T:
         """The object ``key``.
@@ -49,26 +49,26 @@ class CachedClient:
             NotFound: there is none.
             CacheNotSynced: the kind's informer is new, and does not get its first list in ten seconds.
         """
-        if not self._cache.holds(kind):
+        if not self._cache.has_informer(kind):
             return await self.live.get(kind, key)
-        found = (await self._store(kind, key)).get(key)
+        found = (await self._synced_store(kind, key)).get(key)
         if found is None:
             resource = kind.api_resource
             details = StatusDetails(name=key.name, group=resource.group, kind=resource.plural)
             raise NotFound(ApiStatus(f'{resource.plural} "{key.name}" not found', "NotFound", 404, details=details))
         return found
 
-    async def find(self, kind: type[T], key: ObjectKey) -> T | None:
+    async def get_or_none(self, kind: type[T], key: ObjectKey) -> T | None:
         """The object ``key``, or None."""
         try:
             return await self.get(kind, key)
         except NotFound:
             return None
 
-    async def whole(self, kind: type[T], key: ObjectKey) -> T | None:
+    async def get_uncached_if_transformed(self, kind: type[T], key: ObjectKey) -> T | None:
         """As ``find``, but read live where a transform left but a part of it in the cache."""
-        if not self._cache.transforms(kind):
-            return await self.find(kind, key)
+        if not self._cache.has_transform(kind):
+            return await self.get_or_none(kind, key)
         try:
             return await self.live.get(kind, key)
         except NotFound:
@@ -96,23 +96,23 @@ class CachedClient:
             KeyError: no index of that name was declared.
             CacheNotSynced: as ``get``.
         """
-        chosen = await self._found(kind, namespace, owner, index)
+        candidates = await self._list_candidates(kind, namespace, owner, index)
         if namespace:
-            chosen = tuple(o for o in chosen if o.metadata.namespace == namespace)
-        return chosen if where is None else tuple(o for o in chosen if where(o))
+            candidates = tuple(o for o in candidates if o.metadata.namespace == namespace)
+        return candidates if where is None else tuple(o for o in candidates if where(o))
 
-    async def _found(
+    async def _list_candidates(
         self, kind: type[T], namespace: str, owner: Object | None, index: tuple[str, str] | None
     ) -> tuple[T, ...]:
         uid = owner.metadata.uid if owner is not None else ""
-        if self._cache.holds(kind):
-            store = await self._store(kind)
-            known = store.by_index(*index) if index else store.by_index("owner", uid) if owner else tuple(store)
+        if self._cache.has_informer(kind):
+            store = await self._synced_store(kind)
+            candidates = store.by_index(*index) if index else store.by_index("owner", uid) if owner else tuple(store)
         elif index is not None:
             raise ValueError(f"{kind.api_resource.kind} is not cached, so it has no index {index[0]!r}")
         else:
-            known = (await self.live.list(kind, namespace=namespace)).items
-        return tuple(o for o in known if _controls(uid, o)) if owner is not None else known
+            candidates = (await self.live.list(kind, namespace=namespace)).items
+        return tuple(o for o in candidates if _is_controlled_by(uid, o)) if owner is not None else candidates
 
     async def create(self, obj: T | ApplyConfiguration[T], *, owner: Object | None = None) -> T:
         """As ``Client.create``."""
@@ -132,20 +132,20 @@ class CachedClient:
         Without ``uid``, an object that is cached is meant as it is there: should it be gone when the request arrives,
         which a change of leaders may delay, that is a Conflict, and nothing is made again.
         """
-        current = await self._held(kind_of(config), config.key) if _may_be_known(config) else None
+        current = await self._cached_object(kind_of(config), config.key) if _can_skip_apply(config) else None
         if current is None or uid not in ("", current.metadata.uid):
             return await self.live.apply(config, owner=owner, uid=uid, force=force)
-        document = owned_document(config, owner)
-        if self._applied.recalls(document, current):
+        document = with_owner(config, owner)
+        if self._apply_cache.is_current(document, current):
             return current
         if apply_would_change(document, current, self.live.field_manager):
             current = await self.live.apply(config, owner=owner, uid=current.metadata.uid, force=force)
-        self._applied.remember(document, current)
+        self._apply_cache.record(document, current)
         return current
 
     async def apply_status(self, obj: T, status: Status, *, resource_version: str = "") -> T:
         """As ``Client.apply_status``, but without a request where it is certain that nothing would change."""
-        current = await self._held(type(obj), obj.key)
+        current = await self._cached_object(type(obj), obj.key)
         if current is not None and current.metadata.uid == obj.metadata.uid:
             document = status_document(obj, status)
             if not apply_would_change(document, current, self.live.field_manager, "status"):
@@ -168,31 +168,31 @@ class CachedClient:
         """As ``Client.delete``."""
         return await self.live.delete(kind, key, uid=uid, resource_version=resource_version, propagation=propagation)
 
-    async def _store(self, kind: type[T], key: ObjectKey | None = None) -> Store[T]:
+    async def _synced_store(self, kind: type[T], key: ObjectKey | None = None) -> Store[T]:
         """What is cached of ``kind``, once it can be believed of ``key`` (None: of all)."""
         cache = self._cache
         informer = cache.informer(kind)
         if not informer.has_synced:
             # An informer that was asked for late: all that exists would seem absent.
-            await cache.wait_for_sync(_SYNC_SECONDS, kind=kind)
+            await cache.wait_for_sync(_SYNC_TIMEOUT_SECONDS, kind=kind)
         if cache.is_uncertain(kind, key):
-            await cache.settle(kind, key)
+            await cache.resolve(kind, key)
         return informer.store
 
-    async def _held(self, kind: type[T], key: ObjectKey) -> T | None:
+    async def _cached_object(self, kind: type[T], key: ObjectKey) -> T | None:
         """What is cached of ``key``; None where that cannot be believed."""
-        if not self._cache.holds(kind):
+        if not self._cache.has_informer(kind):
             return None
         if self._cache.is_uncertain(kind, key):
             # Who only ever applies would be in doubt for good: ``scale``, say, is not answered by the object.
             try:
-                await self._cache.settle(kind, key)
+                await self._cache.resolve(kind, key)
             except (ApiError, ConnectionFailed):
                 return None
         return self._cache.informer(kind).store.get(key)
 
 
-def _may_be_known(config: object) -> bool:
+def _can_skip_apply(config: object) -> bool:
     """Whether the effect of applying it may be known beforehand.
 
     That of preconditions is the server's to tell; the client says what is wrong with what cannot be applied at all.
@@ -202,6 +202,6 @@ def _may_be_known(config: object) -> bool:
     return isinstance(config, ApplyConfiguration)
 
 
-def _controls(uid: str, obj: Object) -> bool:
+def _is_controlled_by(uid: str, obj: Object) -> bool:
     reference = obj.controller_reference
     return reference is not None and reference.uid == uid

@@ -11,30 +11,30 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, cast
 
-from steersman.controller.current import ReconcileInfo
-from steersman.controller.failures import Verdict, both, is_panic, judge, leaves
-from steersman.controller.queue import NORMAL, QueueShutDown, WorkQueue
-from steersman.controller.reconciler import Outcome, Reconciler, Request, Result
+from steersman.controller.errors import ErrorClass, classify, combine, flatten, is_panic
+from steersman.controller.queue import NORMAL_PRIORITY, QueueShutDown, WorkQueue
+from steersman.controller.reconcile_info import ReconcileInfo
+from steersman.controller.reconciler import ReconcileOutcome, Reconciler, Request, Result
 from steersman.controller.sources import Source
 from steersman.controller.triggers import REQUEUE, Trigger
 from steersman.errors import SteersmanError
 from steersman.meta import ApiResource, Object
+from steersman.observability.controller_metrics import controller_metrics
 from steersman.observability.logging import get_logger, log_context
 from steersman.observability.runtime import Runtime
-from steersman.observability.tallies import controller_tally
 
-Tell = Callable[[BaseException], Any]
-Span = Callable[[ReconcileInfo], AbstractContextManager[Tell | None]]
+ErrorCallback = Callable[[BaseException], Any]
+TraceSpan = Callable[[ReconcileInfo], AbstractContextManager[ErrorCallback | None]]
 """What surrounds a reconcile and its status update. What entering it gives, if anything, is told why it failed."""
 
-_REMEMBERED = 256
+_MAX_RECENT_RECONCILES = 256
 # Reconciles that never wait for anything must not keep the event loop from its other duties for longer.
-_LONGEST_BREATH = 0.01
-_REVIVAL_SECONDS = 1.0
+_YIELD_INTERVAL_SECONDS = 0.01
+_WORKER_RESTART_DELAY_SECONDS = 1.0
 # That what was cancelled gets for its own clean-up.
-_UNWINDING_SECONDS = 2.0
-_SOURCE_PAUSE_SECONDS = 1.0
-_LONGEST_SOURCE_PAUSE_SECONDS = 60.0
+_CANCELLATION_TIMEOUT_SECONDS = 2.0
+_INITIAL_SOURCE_BACKOFF_SECONDS = 1.0
+_MAX_SOURCE_BACKOFF_SECONDS = 60.0
 
 
 class ReconcileTimeout(SteersmanError):
@@ -87,13 +87,13 @@ class Controller:
         self.name = name
         self.resource = resource
         self.options = options or ControllerOptions()
-        self.span: Span | None = None
+        self.trace_span: TraceSpan | None = None
         """Entered for each reconcile, such as the span of a trace; left when ``info.result`` is known."""
-        self.find: Callable[[Request], Object | None] | None = None
+        self.get_cached: Callable[[Request], Object | None] | None = None
         """Gives the reconciled object as the cache holds it."""
-        self.admits: Callable[[Request], bool] | None = None
+        self.source_filter: Callable[[Request], bool] | None = None
         """Asked whether a request from a source counts."""
-        self.owned: tuple[ApiResource, ...] = ()
+        self.owned_resources: tuple[ApiResource, ...] = ()
         """The kinds that it was declared to own."""
         self.queue: WorkQueue[Request] = WorkQueue(
             name,
@@ -107,15 +107,15 @@ class Controller:
         """Whether the cache holds an object."""
         self._sources = sources
         self._workers: set[asyncio.Task[Any]] = set()
-        self._feeding: list[asyncio.Task[Any]] = []
+        self._source_tasks: list[asyncio.Task[Any]] = []
         self._running: dict[Request, ReconcileInfo] = {}
-        self._recent: deque[ReconcileInfo] = deque(maxlen=_REMEMBERED)
-        self._identifiers = random.Random(runtime.random.getrandbits(64))  # noqa: S311
+        self._recent: deque[ReconcileInfo] = deque(maxlen=_MAX_RECENT_RECONCILES)
+        self._id_random = random.Random(runtime.random.getrandbits(64))  # noqa: S311
         mine, inherited = cast("Any", type(reconciler)), cast("Any", Reconciler)
-        self._reports_status = mine.update_status is not inherited.update_status
+        self._has_status_update = mine.update_status is not inherited.update_status
         self._started = self._stopping = self._debug = False
         self._log = get_logger("controller")
-        self._tally = controller_tally(name)
+        self._tally = controller_metrics(name)
         self._tally.workers = self.options.max_concurrent_reconciles
 
     @property
@@ -137,7 +137,9 @@ class Controller:
         for _ in range(self.options.max_concurrent_reconciles):
             self._start_worker()
         for source in self._sources:
-            self._feeding.append(self._runtime.spawn(self._feed(source), f"{self.name} source {source.name}"))
+            self._source_tasks.append(
+                self._runtime.spawn(self._run_source(source), f"{self.name} source {source.name}")
+            )
 
     async def stop(self, grace: float, *, drain: bool = False) -> None:
         """Takes no new keys, lets running reconciles end for up to ``grace`` seconds, then cancels them.
@@ -150,18 +152,18 @@ class Controller:
         A reconcile that does not end when it is cancelled is left behind after two seconds more; the log names it.
         """
         self._stopping = True
-        for task in self._feeding:
+        for task in self._source_tasks:
             task.cancel()
         self.queue.shut_down(drain=drain)
-        ending = {*self._workers, *self._feeding}
+        tasks = {*self._workers, *self._source_tasks}
         if self._workers:
-            _, late = await asyncio.wait(self._workers, timeout=grace)
-            for worker in late:
+            _, unfinished = await asyncio.wait(self._workers, timeout=grace)
+            for worker in unfinished:
                 worker.cancel()
-        if ending:
-            await asyncio.wait(ending, timeout=_UNWINDING_SECONDS)
+        if tasks:
+            await asyncio.wait(tasks, timeout=_CANCELLATION_TIMEOUT_SECONDS)
         for info in self.running():
-            self._log.error("a reconcile does not end when it is cancelled", **info.log_fields())
+            self._log.error("reconcile did not stop after cancellation", **info.log_fields())
 
     def recent(self) -> tuple[ReconcileInfo, ...]:
         """The last reconciles that ended, 256 at most, oldest first; for debug endpoints."""
@@ -181,37 +183,37 @@ class Controller:
         if worker.cancelled() and not self._stopping:
             # Somebody cancelled the task and not what it waited for. Were that the end of the whole event loop, no
             # timer would run any more.
-            asyncio.get_running_loop().call_later(_REVIVAL_SECONDS, self._revive)
+            asyncio.get_running_loop().call_later(_WORKER_RESTART_DELAY_SECONDS, self._restart_worker)
 
-    def _revive(self) -> None:
+    def _restart_worker(self) -> None:
         if not self._stopping:
-            self._log.error("a worker was cancelled; another takes its place", controller=self.name)
+            self._log.error("worker was cancelled; starting a replacement", controller=self.name)
             self._start_worker()
 
     async def _work(self) -> None:
         queue, tally = self.queue, self._tally
         task = asyncio.current_task()
         assert task is not None
-        breathed = 0.0
+        yielded_at = 0.0
         while True:
             try:
-                item = queue.take_nowait()
+                item = queue.get_item_nowait()
                 if item is None:
-                    item = await queue.take()
-                    breathed = item.since
+                    item = await queue.get_item()
+                    yielded_at = item.since
             except QueueShutDown:
                 return
-            request, began = item.key, item.since
-            info = ReconcileInfo(self.name, item, queue.failures(request) + 1, self._runtime.clock, self._identifiers)
+            request, started_at = item.key, item.since
+            info = ReconcileInfo(self.name, item, queue.failures(request) + 1, self._runtime.clock, self._id_random)
             log_context.set(info)
             self._running[request] = info
             tally.active += 1
             try:
-                if self.span is None:
+                if self.trace_span is None:
                     await self._reconcile(info)
                 else:
-                    with self.span(info) as tell:
-                        await self._reconcile(info, tell)
+                    with self.trace_span(info) as on_error:
+                        await self._reconcile(info, on_error)
             except Exception as error:
                 # What surrounds the reconcile failed: neither the worker nor the object may be lost by that.
                 self._failed(info, error)
@@ -219,15 +221,15 @@ class Controller:
                 tally.active -= 1
                 del self._running[request]
                 seconds = info.duration = queue.done(request)
-                tally.durations.observe(seconds)
+                tally.reconcile_durations.observe(seconds)
                 self._recent.append(info)
             if task.cancelling():
                 raise asyncio.CancelledError
-            if began + seconds - breathed > _LONGEST_BREATH:
-                breathed = began + seconds
+            if started_at + seconds - yielded_at > _YIELD_INTERVAL_SECONDS:
+                yielded_at = started_at + seconds
                 await asyncio.sleep(0)
 
-    async def _reconcile(self, info: ReconcileInfo, tell: Tell | None = None) -> None:
+    async def _reconcile(self, info: ReconcileInfo, on_error: ErrorCallback | None = None) -> None:
         request = info.request
         if self._debug:
             self._log.debug(
@@ -239,55 +241,59 @@ class Controller:
             if self.options.reconcile_timeout is None:
                 result = await self._reconciler.reconcile(request)
             else:
-                result = await self._in_time(self._reconciler.reconcile(request))
+                result = await self._with_timeout(self._reconciler.reconcile(request))
             if not isinstance(result, Result):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise TypeError(f"reconcile returned {result!r} in place of a Result")
         except BaseException as raised:
-            if self._ends_worker(raised):
-                self._give_up(info, raised)
+            if self._is_worker_cancellation(raised):
+                self._abort(info, raised)
                 raise
             result, error = None, raised
         try:
-            if self._reports_status and (error is None or self._verdict(request, error) is not Verdict.GONE):
-                error = both(error, await self._status_error(info, Outcome(result=result, error=error)))
+            if self._has_status_update and (
+                error is None or self._classify(request, error) is not ErrorClass.DELETED
+            ):
+                error = combine(
+                    error, await self._run_update_status(info, ReconcileOutcome(result=result, error=error))
+                )
             if error is None:
                 assert result is not None
                 self._succeeded(info, result)
             else:
                 self._failed(info, error)
-                if tell is not None and info.result == "error":
-                    tell(error)
+                if on_error is not None and info.result == "error":
+                    on_error(error)
         finally:
             # An error holds its traceback, and that this frame.
             error = None
 
-    async def _in_time(self, work: Any) -> Any:
+    async def _with_timeout(self, coroutine: Any) -> Any:
         seconds = self.options.reconcile_timeout
         if seconds is None:
-            return await work
-        limit = asyncio.timeout(seconds)
+            return await coroutine
+        timeout = asyncio.timeout(seconds)
         try:
-            async with limit:
-                return await work
+            async with timeout:
+                return await coroutine
         except TimeoutError as error:
-            if not limit.expired():
+            if not timeout.expired():
                 raise
             self._tally.timeouts += 1
             raise ReconcileTimeout(f"not done after {seconds:g} s") from error
 
-    async def _status_error(self, info: ReconcileInfo, outcome: Outcome) -> BaseException | None:
+    async def _run_update_status(self, info: ReconcileInfo, outcome: ReconcileOutcome) -> BaseException | None:
         """What ``update_status`` raised."""
         try:
-            await self._in_time(self._reconciler.update_status(info.request, outcome))
+            await self._with_timeout(self._reconciler.update_status(info.request, outcome))
         except BaseException as raised:
-            if self._ends_worker(raised):
-                self._give_up(info, raised)
+            if self._is_worker_cancellation(raised):
+                self._abort(info, raised)
                 raise
             self._tally.status_errors += 1
             return raised
         return None
 
-    def _ends_worker(self, error: BaseException) -> bool:
+    def _is_worker_cancellation(self, error: BaseException) -> bool:
         """Whether ``error`` is meant for the worker or the process rather than raised by the reconcile."""
         if isinstance(error, asyncio.CancelledError):
             # What the reconciler waited for may have been cancelled: no reason to lose a worker.
@@ -295,9 +301,9 @@ class Controller:
             return task is not None and task.cancelling() > 0
         return isinstance(error, KeyboardInterrupt | GeneratorExit)
 
-    def _give_up(self, info: ReconcileInfo, error: BaseException) -> None:
+    def _abort(self, info: ReconcileInfo, error: BaseException) -> None:
         """The reconcile was cut off; unless controller or event loop end, its object must not be forgotten."""
-        self._note(info, "error", error)
+        self._record_error(info, "error", error)
         if not self._stopping and not isinstance(error, GeneratorExit):
             self._retry(info, error)
 
@@ -318,65 +324,73 @@ class Controller:
         self._tally.results[info.result] += 1
 
     def _failed(self, info: ReconcileInfo, error: BaseException) -> None:
-        match self._verdict(info.request, error):
-            case Verdict.GONE:
+        match self._classify(info.request, error):
+            case ErrorClass.DELETED:
                 # The object was deleted: there is nothing left to do.
                 self._succeeded(info, Result())
-            case Verdict.TERMINAL:
-                self._note(info, "error", error)
+            case ErrorClass.TERMINAL:
+                self._record_error(info, "error", error)
                 self._tally.terminal_errors += 1
                 self.queue.forget(info.request)
-                self._log.error("reconcile failed for good; waiting for a change", error=_words(error))
-            case Verdict.STALE:
+                self._log.error(
+                    "reconcile failed with a terminal error; waiting for a change", error=_format_error(error)
+                )
+            case ErrorClass.CONFLICT:
                 # Somebody wrote between our read and our write: normal under optimistic concurrency, no error level.
-                self._note(info, "error", error)
+                self._record_error(info, "error", error)
                 retry = self._retry(info, error)
-                self._log.info("conflict, trying again on fresh data", error=_words(error), retry_in_seconds=retry)
-            case Verdict.FAILED:
-                self._note(info, "error", error)
+                self._log.info(
+                    "conflict; retrying with fresh data", error=_format_error(error), retry_in_seconds=retry
+                )
+            case ErrorClass.RETRYABLE:
+                self._record_error(info, "error", error)
                 retry = self._retry(info, error)
                 if is_panic(error):
                     self._tally.panics += 1
-                self._log.error("reconcile failed", exc_info=error, error=_words(error), retry_in_seconds=retry)
+                self._log.error(
+                    "reconcile failed", exc_info=error, error=_format_error(error), retry_in_seconds=retry
+                )
 
-    def _verdict(self, request: Request, error: BaseException) -> Verdict:
-        return judge(error, self.resource, request, exists=self.exists(request))
+    def _classify(self, request: Request, error: BaseException) -> ErrorClass:
+        return classify(error, self.resource, request, exists=self.exists(request))
 
     def _retry(self, info: ReconcileInfo, error: BaseException) -> float:
-        trigger = Trigger(type(leaves(error)[0]).__name__, None, "retry")
+        trigger = Trigger(type(flatten(error)[0]).__name__, None, "retry")
         return self.queue.add_rate_limited(info.request, priority=info.priority, trigger=trigger)
 
-    def _note(self, info: ReconcileInfo, result: str, error: BaseException) -> None:
+    def _record_error(self, info: ReconcileInfo, result: str, error: BaseException) -> None:
         info.result = result
-        info.errors = tuple(type(each).__name__ for each in leaves(error))
+        info.errors = tuple(type(each).__name__ for each in flatten(error))
         self._tally.results[result] += 1
         self._tally.errors += 1
 
-    async def _feed(self, source: Source) -> None:
+    async def _run_source(self, source: Source) -> None:
         """Runs ``source``, again and again as long as it fails."""
         trigger = Trigger(source.name, None, "external")
-        clock, pause = self._runtime.clock, _SOURCE_PAUSE_SECONDS
+        clock, backoff = self._runtime.clock, _INITIAL_SOURCE_BACKOFF_SECONDS
 
-        def push(request: Request, *, priority: int = NORMAL) -> None:
-            if self.admits is None or self.admits(request):
+        def enqueue(request: Request, *, priority: int = NORMAL_PRIORITY) -> None:
+            if self.source_filter is None or self.source_filter(request):
                 self.queue.add(request, priority=priority, trigger=trigger)
 
         while True:
-            began = clock.monotonic()
+            started_at = clock.monotonic()
             try:
-                await source.run(push, self._runtime)
+                await source.run(enqueue, self._runtime)
             except Exception as error:
                 self._tally.source_restarts += 1
-                if clock.monotonic() - began > _LONGEST_SOURCE_PAUSE_SECONDS:
-                    pause = _SOURCE_PAUSE_SECONDS
-                names = {"controller": self.name, "source": source.name}
-                self._log.error("a source failed", exc_info=error, retry_in_seconds=pause, **names)
+                if clock.monotonic() - started_at > _MAX_SOURCE_BACKOFF_SECONDS:
+                    backoff = _INITIAL_SOURCE_BACKOFF_SECONDS
+                fields = {"controller": self.name, "source": source.name}
+                self._log.error("source failed", exc_info=error, retry_in_seconds=backoff, **fields)
             else:
                 return
-            await clock.sleep(pause)
-            pause = min(pause * 2, _LONGEST_SOURCE_PAUSE_SECONDS)
+            await clock.sleep(backoff)
+            backoff = min(backoff * 2, _MAX_SOURCE_BACKOFF_SECONDS)
 
 
-def _words(error: BaseException) -> str:
+def _format_error(error: BaseException) -> str:
     """All errors in ``error``, each with its class."""
-    return "; ".join(f"{type(each).__name__}: {each}" if str(each) else type(each).__name__ for each in leaves(error))
+    return "; ".join(
+        f"{type(each).__name__}: {each}" if str(each) else type(each).__name__ for each in flatten(error)
+    )

@@ -8,14 +8,14 @@ from typing import Any, Literal, TypeVar
 from steersman.client import JsonPatch
 from steersman.controller.client import CachedClient
 from steersman.meta import Object, to_builtins
-from steersman.meta.difference import difference
+from steersman.meta.json_patch import diff
 
 T = TypeVar("T", bound=Object)
 
-Outcome = Literal["created", "patched", "unchanged"]
+OperationResult = Literal["created", "patched", "unchanged"]
 
 
-async def create_or_patch(client: CachedClient, blank: T, mutate: Callable[[T], T]) -> tuple[T, Outcome]:
+async def create_or_patch(client: CachedClient, obj: T, mutate: Callable[[T], T]) -> tuple[T, OperationResult]:
     """Makes the object be as ``mutate`` says: creates it, or sends just the difference.
 
     Prefer ``client.apply``, which needs no read; this is for changes that depend on what is there.
@@ -33,21 +33,21 @@ async def create_or_patch(client: CachedClient, blank: T, mutate: Callable[[T], 
         AlreadyExists: somebody created it in the meantime; reconcile again.
         ValueError: ``mutate`` changed the name or the namespace.
     """
-    present = await client.whole(type(blank), blank.key)
-    wanted = mutate(blank if present is None else present)
-    if wanted.key != blank.key:
-        raise ValueError(f"mutate made {wanted.key} of {blank.key}: an object cannot be renamed")
-    if present is None:
-        return await client.create(wanted), "created"
-    operations = difference(_writable(present), _writable(wanted))
+    existing = await client.get_uncached_if_transformed(type(obj), obj.key)
+    desired = mutate(obj if existing is None else existing)
+    if desired.key != obj.key:
+        raise ValueError(f"mutate made {desired.key} of {obj.key}: an object cannot be renamed")
+    if existing is None:
+        return await client.create(desired), "created"
+    operations = diff(_patchable_fields(existing), _patchable_fields(desired))
     if not operations:
-        return present, "unchanged"
+        return existing, "unchanged"
     # The version in the object is compared by the server, and a test operation is not answered by Conflict.
-    version = {"op": "replace", "path": "/metadata/resourceVersion", "value": present.metadata.resource_version}
-    return await client.patch(type(blank), blank.key, JsonPatch([*operations, version])), "patched"
+    version = {"op": "replace", "path": "/metadata/resourceVersion", "value": existing.metadata.resource_version}
+    return await client.patch(type(obj), obj.key, JsonPatch([*operations, version])), "patched"
 
 
-def _writable(obj: Object) -> dict[str, Any]:
+def _patchable_fields(obj: Object) -> dict[str, Any]:
     document: dict[str, Any] = to_builtins(obj)
     document.pop("status", None)
     document["metadata"].pop("managedFields", None)

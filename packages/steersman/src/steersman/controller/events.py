@@ -21,26 +21,26 @@ from steersman.observability.runtime import Runtime
 EventType = Literal["Normal", "Warning"]
 
 # Repeats within this time count up one Event instead of making new ones, as in client-go.
-_SERIES_SECONDS = 360.0
-_REMEMBERED = 4096
-_BACKLOG = 1000
+_SERIES_WINDOW_SECONDS = 360.0
+_MAX_SERIES = 4096
+_QUEUE_SIZE = 1000
 # Writers side by side, so that Events keep up with many workers; those about one object keep their order.
-_WRITERS = 8
+_WRITER_COUNT = 8
 # The API server refuses longer ones. Notes are measured in bytes of UTF-8.
-_LONGEST_NOTE = 1024
-_LONGEST_INSTANCE = 128
+_MAX_NOTE_BYTES = 1024
+_MAX_INSTANCE_LENGTH = 128
 # The fields are ours and known: to look for others costs the API server more than the rest of the decoding.
-_VALIDATION: FieldValidation = "Ignore"
+_FIELD_VALIDATION: FieldValidation = "Ignore"
 
 log = get_logger("events")
 
-EVENTS = ApiResource("events.k8s.io", "v1", "Event", "events")
+EVENT_RESOURCE = ApiResource("events.k8s.io", "v1", "Event", "events")
 
 
 class _Event(Object):
     """An Event, of which nothing is read back: the generated type would be a third of what an operator imports."""
 
-    api_resource = EVENTS
+    api_resource = EVENT_RESOURCE
 
 
 class _EventApply(ApplyConfiguration[_Event]):
@@ -62,13 +62,13 @@ class _Series(Struct):
     last: float
 
 
-class _Occurrence(Struct, frozen=True):
+class _PendingEvent(Struct, frozen=True):
     obj: Object
     type: EventType
     reason: str
     action: str
     note: str
-    moment: datetime
+    timestamp: datetime
 
 
 class EventRecorder:
@@ -85,10 +85,12 @@ class EventRecorder:
     def __init__(self, client: Client, source: str, instance: str, *, runtime: Runtime) -> None:
         self._client = client
         self._source = source
-        self._instance = instance[:_LONGEST_INSTANCE]
+        self._instance = instance[:_MAX_INSTANCE_LENGTH]
         self._runtime = runtime
-        self._queues: tuple[asyncio.Queue[_Occurrence], ...] = tuple(asyncio.Queue(_BACKLOG) for _ in range(_WRITERS))
-        self._known: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
+        self._queues: tuple[asyncio.Queue[_PendingEvent], ...] = tuple(
+            asyncio.Queue(_QUEUE_SIZE) for _ in range(_WRITER_COUNT)
+        )
+        self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
 
     def normal(self, obj: Object, reason: str, note: str, *, action: str = "Reconcile") -> None:
         """Something went as it should: ``reason`` in one CamelCase word, ``note`` for people."""
@@ -98,34 +100,34 @@ class EventRecorder:
         """Something is wrong; ``note`` says what to do."""
         self.emit(obj, "Warning", reason, note, action=action)
 
-    def emit(self, obj: Object, kind: EventType, reason: str, note: str, *, action: str) -> None:
+    def emit(self, obj: Object, event_type: EventType, reason: str, note: str, *, action: str) -> None:
         """Records an Event about ``obj``. Never put a secret into ``note``: anyone who may read Events sees it."""
-        moment = self._runtime.clock.now()
-        queue = self._queues[crc32(obj.metadata.uid.encode()) % _WRITERS]
+        now = self._runtime.clock.now()
+        queue = self._queues[crc32(obj.metadata.uid.encode()) % _WRITER_COUNT]
         try:
-            queue.put_nowait(_Occurrence(obj, kind, reason, action, _shortened(note), moment))
+            queue.put_nowait(_PendingEvent(obj, event_type, reason, action, _truncate(note), now))
         except asyncio.QueueFull:
-            log.warning("event dropped, too many are waiting", reason=reason, note=note)
+            log.warning("event dropped: the queue is full", reason=reason, note=note)
 
     async def run(self) -> None:
         """Writes Events until cancelled."""
-        writers = [self._runtime.spawn(self._write_all(queue), "event writer") for queue in self._queues]
+        writers = [self._runtime.spawn(self._run_writer(queue), "event writer") for queue in self._queues]
         try:
             await asyncio.gather(*writers)
         finally:
             for writer in writers:
                 writer.cancel()
 
-    async def _write_all(self, queue: asyncio.Queue[_Occurrence]) -> None:
+    async def _run_writer(self, queue: asyncio.Queue[_PendingEvent]) -> None:
         while True:
-            occurrence = await queue.get()
+            pending = await queue.get()
             try:
-                await self._write(occurrence)
+                await self._write(pending)
             except Exception as error:
                 # Whatever it is, the next Event may be written.
                 expected = isinstance(error, Forbidden) and error.namespace_terminating
                 level = logging.DEBUG if expected else logging.WARNING
-                log.log(level, "event not written", reason=occurrence.reason, note=occurrence.note, error=str(error))
+                log.log(level, "event not written", reason=pending.reason, note=pending.note, error=str(error))
             finally:
                 queue.task_done()
 
@@ -134,49 +136,53 @@ class EventRecorder:
         for queue in self._queues:
             await queue.join()
 
-    async def _write(self, occurrence: _Occurrence) -> None:
-        identity = (
-            occurrence.obj.metadata.uid,
-            occurrence.type,
-            occurrence.reason,
-            occurrence.action,
-            occurrence.note,
+    async def _write(self, pending: _PendingEvent) -> None:
+        series_key = (
+            pending.obj.metadata.uid,
+            pending.type,
+            pending.reason,
+            pending.action,
+            pending.note,
         )
         now = self._runtime.clock.monotonic()
-        series = self._known.get(identity)
-        if series is not None and now - series.last < _SERIES_SECONDS and await self._repeat(series, occurrence):
+        series = self._series.get(series_key)
+        if (
+            series is not None
+            and now - series.last < _SERIES_WINDOW_SECONDS
+            and await self._update_series(series, pending)
+        ):
             series.count, series.last = series.count + 1, now
-            self._known.move_to_end(identity)
+            self._series.move_to_end(series_key)
             return
-        self._known[identity] = _Series(await self._create(occurrence), 1, now)
-        if len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
+        self._series[series_key] = _Series(await self._create(pending), 1, now)
+        if len(self._series) > _MAX_SERIES:
+            self._series.popitem(last=False)
 
-    async def _repeat(self, series: _Series, occurrence: _Occurrence) -> bool:
+    async def _update_series(self, series: _Series, pending: _PendingEvent) -> bool:
         body: dict[str, Any] = {
-            "series": {"count": series.count + 1, "lastObservedTime": _micro_time(occurrence.moment)}
+            "series": {"count": series.count + 1, "lastObservedTime": _micro_time(pending.timestamp)}
         }
         try:
-            await self._client.patch(_Event, series.key, MergePatch(body), field_validation=_VALIDATION)
+            await self._client.patch(_Event, series.key, MergePatch(body), field_validation=_FIELD_VALIDATION)
         except NotFound:
             # Events expire after an hour.
             return False
         return True
 
-    async def _create(self, occurrence: _Occurrence) -> ObjectKey:
-        obj, resource = occurrence.obj, type(occurrence.obj).api_resource
+    async def _create(self, pending: _PendingEvent) -> ObjectKey:
+        obj, resource = pending.obj, type(pending.obj).api_resource
         suffix = f"{self._runtime.random.getrandbits(64):016x}"
         name = f"{obj.metadata.name[:236].rstrip('-.')}.{suffix}"
         namespace = obj.metadata.namespace or "default"
         event = _EventApply(
             metadata=ObjectMetaApply(name=name, namespace=namespace),
-            event_time=_micro_time(occurrence.moment),
+            event_time=_micro_time(pending.timestamp),
             reporting_controller=self._source,
             reporting_instance=self._instance,
-            action=occurrence.action,
-            reason=occurrence.reason,
-            note=occurrence.note,
-            type=occurrence.type,
+            action=pending.action,
+            reason=pending.reason,
+            note=pending.note,
+            type=pending.type,
             regarding={
                 "apiVersion": resource.api_version,
                 "kind": resource.kind,
@@ -186,16 +192,16 @@ class EventRecorder:
                 "resourceVersion": obj.metadata.resource_version,
             },
         )
-        await self._client.create(event, field_validation=_VALIDATION)
+        await self._client.create(event, field_validation=_FIELD_VALIDATION)
         return ObjectKey(namespace, name)
 
 
-def _shortened(note: str) -> str:
+def _truncate(note: str) -> str:
     encoded = note.encode()
-    if len(encoded) <= _LONGEST_NOTE:
+    if len(encoded) <= _MAX_NOTE_BYTES:
         return note
-    return f"{encoded[: _LONGEST_NOTE - len('…'.encode())].decode(errors='ignore')}…"
+    return f"{encoded[: _MAX_NOTE_BYTES - len('…'.encode())].decode(errors='ignore')}…"
 
 
-def _micro_time(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def _micro_time(timestamp: datetime) -> str:
+    return timestamp.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -21,7 +21,7 @@ async def add_finalizer(client: CachedClient, obj: T, finalizer: str) -> T:
     """
     if finalizer in obj.metadata.finalizers:
         return obj
-    return await _replace(client, obj, (*obj.metadata.finalizers, finalizer))
+    return await _patch_finalizers(client, obj, (*obj.metadata.finalizers, finalizer))
 
 
 async def remove_finalizer(client: CachedClient, obj: Object, finalizer: str) -> None:
@@ -33,12 +33,12 @@ async def remove_finalizer(client: CachedClient, obj: Object, finalizer: str) ->
     if finalizer not in obj.metadata.finalizers:
         return
     try:
-        await _replace(client, obj, tuple(f for f in obj.metadata.finalizers if f != finalizer))
+        await _patch_finalizers(client, obj, tuple(f for f in obj.metadata.finalizers if f != finalizer))
     except NotFound:
         return
 
 
-async def _replace(client: CachedClient, obj: T, finalizers: tuple[str, ...]) -> T:
+async def _patch_finalizers(client: CachedClient, obj: T, finalizers: tuple[str, ...]) -> T:
     # The version in a merge patch is a precondition that fails with Conflict; a JSON patch's test fails with Invalid.
-    unchanged = {"resourceVersion": obj.metadata.resource_version, "finalizers": list(finalizers)}
-    return await client.patch(type(obj), obj.key, MergePatch({"metadata": unchanged}))
+    metadata = {"resourceVersion": obj.metadata.resource_version, "finalizers": list(finalizers)}
+    return await client.patch(type(obj), obj.key, MergePatch({"metadata": metadata}))

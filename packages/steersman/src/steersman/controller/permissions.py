@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from steersman.meta import ApiResource
 
-READ = ("get", "list", "watch")
+READ_VERBS = ("get", "list", "watch")
 
 
 class Permission(Struct, frozen=True):

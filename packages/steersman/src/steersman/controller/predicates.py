@@ -16,132 +16,132 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from steersman.cache import Change
+from steersman.cache import InformerEvent
 from steersman.controller.triggers import is_unchanged
 from steersman.meta import Object
 from steersman.meta.selectors import label_matcher
 
-ChangeFilter = Callable[[Change[Any]], bool]
+PredicateFunc = Callable[[InformerEvent[Any]], bool]
 """What is accepted wherever a predicate is asked for."""
 
 
 class Predicate:
     """A filter of changes that combines with others by ``&``, ``|`` and ``~``; usable as a decorator."""
 
-    def __init__(self, function: ChangeFilter) -> None:
+    def __init__(self, function: PredicateFunc) -> None:
         self._function = function
         self.__doc__ = function.__doc__
 
-    def __call__(self, change: Change[Any]) -> bool:
-        return self._function(change)
+    def __call__(self, event: InformerEvent[Any]) -> bool:
+        return self._function(event)
 
-    def __and__(self, other: ChangeFilter) -> Predicate:
+    def __and__(self, other: PredicateFunc) -> Predicate:
         return all_of(self, other)
 
-    def __rand__(self, other: ChangeFilter) -> Predicate:
+    def __rand__(self, other: PredicateFunc) -> Predicate:
         return all_of(other, self)
 
-    def __or__(self, other: ChangeFilter) -> Predicate:
+    def __or__(self, other: PredicateFunc) -> Predicate:
         return any_of(self, other)
 
-    def __ror__(self, other: ChangeFilter) -> Predicate:
+    def __ror__(self, other: PredicateFunc) -> Predicate:
         return any_of(other, self)
 
     def __invert__(self) -> Predicate:
         return not_(self)
 
 
-def all_of(*predicates: ChangeFilter) -> Predicate:
+def all_of(*predicates: PredicateFunc) -> Predicate:
     """Lets through what every one of ``predicates`` lets through."""
     return Predicate(lambda change: all(predicate(change) for predicate in predicates))
 
 
-def any_of(*predicates: ChangeFilter) -> Predicate:
+def any_of(*predicates: PredicateFunc) -> Predicate:
     """Lets through what at least one of ``predicates`` lets through."""
     return Predicate(lambda change: any(predicate(change) for predicate in predicates))
 
 
-def not_(predicate: ChangeFilter) -> Predicate:
+def not_(predicate: PredicateFunc) -> Predicate:
     """Lets through what ``predicate`` holds back."""
     return Predicate(lambda change: not predicate(change))
 
 
-def changed(aspect: Callable[[Any], object]) -> Predicate:
+def field_changed(getter: Callable[[Any], object]) -> Predicate:
     """Lets through updates in which what ``aspect`` gives for the object differs, and creations and deletions.
 
     Example:
         ``changed(lambda node: node.spec.unschedulable)``
     """
 
-    def predicate(change: Change[Any]) -> bool:
-        old, new = change.old, change.new
-        if old is None or new is None or is_unchanged(change):
+    def predicate(event: InformerEvent[Any]) -> bool:
+        old, new = event.old, event.new
+        if old is None or new is None or is_unchanged(event):
             return True
-        return aspect(old) != aspect(new)
+        return getter(old) != getter(new)
 
     return Predicate(predicate)
 
 
-generation_changed = changed(lambda obj: (obj.metadata.generation, obj.metadata.deletion_timestamp))
+generation_changed = field_changed(lambda obj: (obj.metadata.generation, obj.metadata.deletion_timestamp))
 """Lets through creations, deletions, and updates of the spec; not those of status or metadata alone.
 
 The start of a deletion counts: it sets ``deletionTimestamp`` and, in Kubernetes, the generation.
 """
 
-labels_changed = changed(lambda obj: obj.metadata.labels)
+labels_changed = field_changed(lambda obj: obj.metadata.labels)
 """Lets through creations, deletions, and updates of labels."""
 
-annotations_changed = changed(lambda obj: obj.metadata.annotations)
+annotations_changed = field_changed(lambda obj: obj.metadata.annotations)
 """Lets through creations, deletions, and updates of annotations."""
 
 
 @Predicate
-def by_others(change: Change[Any]) -> bool:
+def not_own_write(event: InformerEvent[Any]) -> bool:
     """Lets through creations, deletions, and updates that are not answers to this process's own writes.
 
     Beside ``generation_changed`` it has a status written anew that somebody else wrote, or that a former leader did
     whose request was long on its way. An own write that the watch tells of before its answer is another's here,
     so what is written each time must not say something new each time: use ``generation_changed`` alone for that.
     """
-    return change.old is None or change.new is None or not change.own
+    return event.old is None or event.new is None or not event.from_own_write
 
 
 @Predicate
-def resource_version_changed(change: Change[Any]) -> bool:
+def resource_version_changed(event: InformerEvent[Any]) -> bool:
     """Lets through everything but what did not change, such as a resync."""
-    return not is_unchanged(change)
+    return not is_unchanged(event)
 
 
 @Predicate
-def deletion_started(change: Change[Any]) -> bool:
+def deletion_started(event: InformerEvent[Any]) -> bool:
     """Lets through only the moment from which an object is being deleted, or found to be."""
-    old, new = change.old, change.new
+    old, new = event.old, event.new
     if new is None or new.metadata.deletion_timestamp is None:
         return False
     return old is None or old.metadata.deletion_timestamp is None
 
 
 @Predicate
-def created(change: Change[Any]) -> bool:
+def on_create(event: InformerEvent[Any]) -> bool:
     """Lets through only creations, and objects that are found at the start."""
-    return change.old is None
+    return event.old is None
 
 
 @Predicate
-def updated(change: Change[Any]) -> bool:
+def on_update(event: InformerEvent[Any]) -> bool:
     """Lets through only updates."""
-    return change.old is not None and change.new is not None
+    return event.old is not None and event.new is not None
 
 
 @Predicate
-def deleted(change: Change[Any]) -> bool:
+def on_delete(event: InformerEvent[Any]) -> bool:
     """Lets through only the end of objects; see ``deletion_started`` for its beginning."""
-    return change.new is None
+    return event.new is None
 
 
-def matches(test: Callable[[Any], bool]) -> Predicate:
+def where(condition: Callable[[Any], bool]) -> Predicate:
     """Lets through changes of objects for which ``test`` holds, before an update or after it."""
-    return Predicate(lambda change: any(side is not None and test(side) for side in (change.new, change.old)))
+    return Predicate(lambda change: any(side is not None and condition(side) for side in (change.new, change.old)))
 
 
 def has_label(key: str, value: str | None = None, *, ignore_case: bool = False) -> Predicate:
@@ -154,15 +154,15 @@ def has_label(key: str, value: str | None = None, *, ignore_case: bool = False) 
         value: what it must be; None for anything.
         ignore_case: whether ``Orders`` and ``orders`` are the same value.
     """
-    wanted = value.casefold() if value is not None and ignore_case else value
+    expected = value.casefold() if value is not None and ignore_case else value
 
-    def test(obj: Object) -> bool:
+    def has_expected_label(obj: Object) -> bool:
         found = obj.metadata.labels.get(key)
-        if found is None or wanted is None:
+        if found is None or expected is None:
             return found is not None
-        return (found.casefold() if ignore_case else found) == wanted
+        return (found.casefold() if ignore_case else found) == expected
 
-    return matches(test)
+    return where(has_expected_label)
 
 
 def matches_labels(selector: str | Mapping[str, str]) -> Predicate:
@@ -175,7 +175,7 @@ def matches_labels(selector: str | Mapping[str, str]) -> Predicate:
         SelectorError: it is none.
     """
     if isinstance(selector, str):
-        fits = label_matcher(selector)
-        return matches(lambda obj: fits(obj.metadata.labels))
-    wanted = selector.items()
-    return matches(lambda obj: wanted <= obj.metadata.labels.items())
+        matcher = label_matcher(selector)
+        return where(lambda obj: matcher(obj.metadata.labels))
+    expected = selector.items()
+    return where(lambda obj: expected <= obj.metadata.labels.items())

@@ -20,30 +20,30 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Generic, TypeVar
 
-from steersman.controller.triggers import MOST_TRIGGERS, Trigger
+from steersman.controller.triggers import MAX_TRIGGERS, Trigger
 from steersman.errors import SteersmanError
+from steersman.observability.controller_metrics import queue_metrics
 from steersman.observability.runtime import Runtime
-from steersman.observability.tallies import queue_tally
 
 K = TypeVar("K", bound=Hashable)
 
-NORMAL = 0
+NORMAL_PRIORITY = 0
 """The priority of changes, unless told otherwise."""
-LOW = -100
+LOW_PRIORITY = -100
 """The priority of what is only looked at again: first lists and resyncs, as in controller-runtime."""
 
-_OLDEST_EVERY = 10
+_FAIRNESS_INTERVAL = 10
 # Timers of event loops are this inexact, and sums of floating-point seconds with them.
-_TOLERANCE = 1e-6
-_LONGEST_TIMER = 86400.0
-_COMPACT_ABOVE = 1000
+_TIMER_TOLERANCE_SECONDS = 1e-6
+_MAX_TIMER_SECONDS = 86400.0
+_COMPACT_MIN_SIZE = 1000
 
 
 class QueueShutDown(SteersmanError):
     """The queue is shut down and will hand out no more keys."""
 
 
-class Item(Generic[K]):
+class QueueItem(Generic[K]):
     """A key on its way through the queue.
 
     Attributes:
@@ -67,41 +67,41 @@ class Item(Generic[K]):
         self.rank = 0
         self.taken = False
 
-    def join(self, priority: int, trigger: Trigger | None) -> None:
+    def merge(self, priority: int, trigger: Trigger | None) -> None:
         """Takes over a further add of the key."""
         self.priority = max(self.priority, priority)
         if trigger is None:
             return
-        for place, known in enumerate(self.triggers):
+        for index, known in enumerate(self.triggers):
             if known is trigger:
                 return
-            if (both := known.absorb(trigger)) is not None:
-                self.triggers[place] = both
+            if (merged := known.merge(trigger)) is not None:
+                self.triggers[index] = merged
                 return
-        if len(self.triggers) < MOST_TRIGGERS:
+        if len(self.triggers) < MAX_TRIGGERS:
             self.triggers.append(trigger)
         else:
             self.omitted += 1
 
-    def succeed(self, former: Item[K]) -> None:
+    def take_over_from(self, previous: QueueItem[K]) -> None:
         """Takes the place of ``former``, which may lie in the heap of delayed keys for long and must hold nothing."""
-        self.priority = max(self.priority, former.priority)
-        self.triggers, former.triggers = former.triggers, []
-        self.omitted = former.omitted
-        former.taken = True
+        self.priority = max(self.priority, previous.priority)
+        self.triggers, previous.triggers = previous.triggers, []
+        self.omitted = previous.omitted
+        previous.taken = True
 
 
-class _Lane(Generic[K]):
+class _PriorityBucket(Generic[K]):
     """The keys of one priority, first come, first served. Those raised to another lane are skipped when found."""
 
     __slots__ = ("entries", "priority", "size")
 
     def __init__(self, priority: int) -> None:
         self.priority = priority
-        self.entries: deque[Item[K]] = deque()
+        self.entries: deque[QueueItem[K]] = deque()
         self.size = 0
 
-    def head(self) -> Item[K]:
+    def head(self) -> QueueItem[K]:
         entries = self.entries
         while entries[0].taken or entries[0].priority != self.priority:
             entries.popleft()
@@ -121,75 +121,77 @@ class WorkQueue(Generic[K]):
         self._clock = runtime.clock
         self._base_delay = base_delay
         self._max_delay = max_delay
-        self._lanes: list[_Lane[K]] = [_Lane(NORMAL)]
-        self._waiting: dict[K, Item[K]] = {}
-        self._processing: dict[K, Item[K]] = {}
-        self._again: dict[K, Item[K]] = {}
+        self._buckets: list[_PriorityBucket[K]] = [_PriorityBucket(NORMAL_PRIORITY)]
+        self._waiting: dict[K, QueueItem[K]] = {}
+        self._processing: dict[K, QueueItem[K]] = {}
+        self._dirty: dict[K, QueueItem[K]] = {}
         self._failures: dict[K, int] = {}
-        self._delayed: dict[K, Item[K]] = {}
+        self._delayed: dict[K, QueueItem[K]] = {}
         # One heap and one timer for all delayed keys: a timer of the event loop for each costs more than twice that.
-        self._heap: list[tuple[float, int, Item[K]]] = []
+        self._heap: list[tuple[float, int, QueueItem[K]]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_context = contextvars.Context()
-        self._placed = 0
+        self._sequence = 0
         self._passed_over = 0
-        self._takers: deque[asyncio.Future[None]] = deque()
+        self._getters: deque[asyncio.Future[None]] = deque()
         self._shut_down = False
-        self._tally = queue_tally(name)
+        self._tally = queue_metrics(name)
         self._tally.queue = weakref.ref(self)
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, key: K, *, priority: int = NORMAL, trigger: Trigger | None = None) -> None:
+    def add(self, key: K, *, priority: int = NORMAL_PRIORITY, trigger: Trigger | None = None) -> None:
         """Makes ``key`` ready. If it is already, ``priority`` can only raise it, and ``trigger`` joins the others."""
         waiting = self._waiting.get(key)
         if waiting is not None:
-            former = waiting.priority
-            waiting.join(priority, trigger)
-            if waiting.priority != former:
-                self._leave(former)
-                self._line_up(waiting)
+            previous = waiting.priority
+            waiting.merge(priority, trigger)
+            if waiting.priority != previous:
+                self._remove_from_bucket(previous)
+                self._append_to_bucket(waiting)
         elif self._shut_down:
             return
         elif key in self._processing:
-            again = self._again.get(key)
-            if again is not None:
-                again.join(priority, trigger)
+            dirty = self._dirty.get(key)
+            if dirty is not None:
+                dirty.merge(priority, trigger)
                 return
-            self._again[key] = self._resumed(key, priority, trigger)
+            self._dirty[key] = self._new_item(key, priority, trigger)
         else:
-            self._make_ready(self._resumed(key, priority, trigger))
+            self._make_ready(self._new_item(key, priority, trigger))
 
-    def add_after(self, key: K, seconds: float, *, priority: int = NORMAL, trigger: Trigger | None = None) -> None:
+    def add_after(
+        self, key: K, seconds: float, *, priority: int = NORMAL_PRIORITY, trigger: Trigger | None = None
+    ) -> None:
         """Makes ``key`` ready in ``seconds``; the earlier of two pending times and the higher ``priority`` win."""
         if not seconds > 0:
             self.add(key, priority=priority, trigger=trigger)
             return
         if self._shut_down:
             return
-        if (known := self._waiting.get(key) or self._again.get(key)) is not None:
+        if (known := self._waiting.get(key) or self._dirty.get(key)) is not None:
             # It comes earlier than asked.
-            known.join(known.priority, trigger)
+            known.merge(known.priority, trigger)
             return
         due = self._clock.monotonic() + seconds
         pending = self._delayed.get(key)
-        item = Item(key, priority, trigger, due)
+        item = QueueItem(key, priority, trigger, due)
         if pending is not None:
-            pending.join(priority, trigger)
+            pending.merge(priority, trigger)
             if pending.since <= due:
                 return
-            item.succeed(pending)
+            item.take_over_from(pending)
         self._delayed[key] = item
-        self._placed += 1
-        heapq.heappush(self._heap, (due, self._placed, item))
-        if len(self._heap) > _COMPACT_ABOVE and len(self._heap) > 2 * len(self._delayed):
+        self._sequence += 1
+        heapq.heappush(self._heap, (due, self._sequence, item))
+        if len(self._heap) > _COMPACT_MIN_SIZE and len(self._heap) > 2 * len(self._delayed):
             self._heap = [entry for entry in self._heap if not entry[2].taken]
             heapq.heapify(self._heap)
         if self._heap[0][2] is item:
-            self._arm(seconds)
+            self._set_timer(seconds)
 
-    def add_rate_limited(self, key: K, *, priority: int = NORMAL, trigger: Trigger | None = None) -> float:
+    def add_rate_limited(self, key: K, *, priority: int = NORMAL_PRIORITY, trigger: Trigger | None = None) -> float:
         """Makes ``key`` ready, with ``priority``, after its back-off; returns the delay in seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
@@ -204,7 +206,7 @@ class WorkQueue(Generic[K]):
         if item is not None:
             item.taken = True
             item.triggers = []
-            self._leave(item.priority)
+            self._remove_from_bucket(item.priority)
 
     def forget(self, key: K) -> None:
         """Ends the back-off of ``key``: its next failure counts as the first."""
@@ -217,33 +219,33 @@ class WorkQueue(Generic[K]):
 
     async def get(self) -> K:
         """As ``take``, for who only wants the key."""
-        return (await self.take()).key
+        return (await self.get_item()).key
 
-    async def take(self) -> Item[K]:
+    async def get_item(self) -> QueueItem[K]:
         """Waits for a key and takes it; ``done`` must follow.
 
         Raises:
             QueueShutDown: there will be no more.
         """
-        while (item := self.take_nowait()) is None:
-            taker: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._takers.append(taker)
+        while (item := self.get_item_nowait()) is None:
+            getter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._getters.append(getter)
             try:
-                await taker
+                await getter
             except asyncio.CancelledError:
                 # Woken and cancelled at once: pass the wake-up on, or the key would wait for nobody.
-                if taker.done() and not taker.cancelled():
+                if getter.done() and not getter.cancelled():
                     self._wake_one()
                 raise
         return item
 
-    def take_nowait(self) -> Item[K] | None:
+    def get_item_nowait(self) -> QueueItem[K] | None:
         """Takes a key, or gives None if none is ready. Raises QueueShutDown as ``take`` does."""
         if not self._waiting:
             if self._shut_down:
                 raise QueueShutDown
             return None
-        item = self._next()
+        item = self._pop_next()
         item.taken = True
         key = item.key
         del self._waiting[key]
@@ -251,17 +253,17 @@ class WorkQueue(Generic[K]):
         now = self._clock.monotonic()
         item.waited = now - item.since
         item.since = now
-        self._tally.waits.observe(item.waited)
+        self._tally.queue_durations.observe(item.waited)
         return item
 
     def done(self, key: K) -> float:
         """Gives ``key`` back; it is ready again if it was added meanwhile. Returns the seconds that work took."""
         item = self._processing.pop(key)
         seconds = self._clock.monotonic() - item.since
-        self._tally.works.observe(seconds)
-        again = self._again.pop(key, None) if self._again else None
-        if again is not None:
-            self._make_ready(again)
+        self._tally.work_durations.observe(seconds)
+        dirty = self._dirty.pop(key, None) if self._dirty else None
+        if dirty is not None:
+            self._make_ready(dirty)
         return seconds
 
     def shut_down(self, *, drain: bool = False) -> None:
@@ -279,21 +281,21 @@ class WorkQueue(Generic[K]):
         self._heap.clear()
         if not drain:
             self._waiting.clear()
-            self._again.clear()
-            self._lanes = [_Lane(NORMAL)]
-        _wake(self._takers, len(self._takers))
+            self._dirty.clear()
+            self._buckets = [_PriorityBucket(NORMAL_PRIORITY)]
+        _wake(self._getters, len(self._getters))
 
-    def waiting(self) -> tuple[Item[K], ...]:
+    def waiting(self) -> tuple[QueueItem[K], ...]:
         """The keys that are ready and wait, with what they were added for; in the order they became ready."""
         return tuple(self._waiting.values())
 
-    def delayed(self) -> tuple[Item[K], ...]:
+    def delayed(self) -> tuple[QueueItem[K], ...]:
         """The keys that are to be ready later, by a retry or a timer; ``since`` is when."""
         return tuple(self._delayed.values())
 
     def depths(self) -> Mapping[int, int]:
         """Keys that wait, by priority."""
-        return {lane.priority: lane.size for lane in tuple(self._lanes)}
+        return {bucket.priority: bucket.size for bucket in tuple(self._buckets)}
 
     def started_at(self) -> Iterable[float]:
         """For each key in work, when that began, by the queue's clock."""
@@ -303,86 +305,86 @@ class WorkQueue(Generic[K]):
         """The queue's clock, in seconds."""
         return self._clock.monotonic()
 
-    def _resumed(self, key: K, priority: int, trigger: Trigger | None) -> Item[K]:
+    def _new_item(self, key: K, priority: int, trigger: Trigger | None) -> QueueItem[K]:
         """An item for ``key`` that takes over what a pending delay knows of it."""
         pending = self._delayed.pop(key, None) if self._delayed else None
         if pending is None:
-            return Item(key, priority, trigger, 0.0)
-        item = Item(key, priority, None, 0.0)
-        item.succeed(pending)
-        item.join(priority, trigger)
+            return QueueItem(key, priority, trigger, 0.0)
+        item = QueueItem(key, priority, None, 0.0)
+        item.take_over_from(pending)
+        item.merge(priority, trigger)
         return item
 
-    def _make_ready(self, item: Item[K]) -> None:
+    def _make_ready(self, item: QueueItem[K]) -> None:
         self._tally.adds += 1
         item.since = self._clock.monotonic()
         self._waiting[item.key] = item
-        self._line_up(item)
-        if self._takers:
+        self._append_to_bucket(item)
+        if self._getters:
             self._wake_one()
 
-    def _line_up(self, item: Item[K]) -> None:
-        lane = self._lane(item.priority)
-        self._placed += 1
-        item.rank = self._placed
-        lane.entries.append(item)
-        lane.size += 1
+    def _append_to_bucket(self, item: QueueItem[K]) -> None:
+        bucket = self._bucket(item.priority)
+        self._sequence += 1
+        item.rank = self._sequence
+        bucket.entries.append(item)
+        bucket.size += 1
 
-    def _leave(self, priority: int) -> None:
-        lane = self._lane(priority)
-        lane.size -= 1
-        if len(lane.entries) > _COMPACT_ABOVE and len(lane.entries) > 2 * lane.size:
-            lane.entries = deque(item for item in lane.entries if not item.taken and item.priority == priority)
+    def _remove_from_bucket(self, priority: int) -> None:
+        bucket = self._bucket(priority)
+        bucket.size -= 1
+        if len(bucket.entries) > _COMPACT_MIN_SIZE and len(bucket.entries) > 2 * bucket.size:
+            bucket.entries = deque(item for item in bucket.entries if not item.taken and item.priority == priority)
 
-    def _lane(self, priority: int) -> _Lane[K]:
-        for lane in self._lanes:
-            if lane.priority == priority:
-                return lane
-        lane = _Lane[K](priority)
-        self._lanes = sorted((*self._lanes, lane), key=lambda each: -each.priority)
-        return lane
+    def _bucket(self, priority: int) -> _PriorityBucket[K]:
+        for bucket in self._buckets:
+            if bucket.priority == priority:
+                return bucket
+        bucket = _PriorityBucket[K](priority)
+        self._buckets = sorted((*self._buckets, bucket), key=lambda each: -each.priority)
+        return bucket
 
-    def _next(self) -> Item[K]:
+    def _pop_next(self) -> QueueItem[K]:
         """The item whose turn it is; some item waits."""
-        lanes = self._lanes
-        if len(lanes) > 1:
-            lanes = [lane for lane in lanes if lane.size]
-        lane = lanes[0]
-        if len(lanes) > 1:
-            oldest = min(lanes, key=lambda each: each.head().rank)
+        buckets = self._buckets
+        if len(buckets) > 1:
+            buckets = [bucket for bucket in buckets if bucket.size]
+        lane = buckets[0]
+        if len(buckets) > 1:
+            oldest = min(buckets, key=lambda each: each.head().rank)
             self._passed_over = 0 if oldest is lane else self._passed_over + 1
-            if self._passed_over == _OLDEST_EVERY:
+            if self._passed_over == _FAIRNESS_INTERVAL:
                 lane, self._passed_over = oldest, 0
         item = lane.head()
         lane.entries.popleft()
         lane.size -= 1
         return item
 
-    def _arm(self, seconds: float) -> None:
+    def _set_timer(self, seconds: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(min(seconds, _LONGEST_TIMER), self._due, context=self._timer_context)
+        self._timer = loop.call_later(min(seconds, _MAX_TIMER_SECONDS), self._on_timer, context=self._timer_context)
 
-    def _due(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         heap, now = self._heap, self._clock.monotonic()
-        while heap and (heap[0][2].taken or heap[0][0] <= now + _TOLERANCE):
+        while heap and (heap[0][2].taken or heap[0][0] <= now + _TIMER_TOLERANCE_SECONDS):
             item = heapq.heappop(heap)[2]
             if not item.taken:
                 self.add(item.key, priority=item.priority)
         if heap:
             # A timer that came too early by a coarse clock is not set for less than that clock can tell.
-            self._arm(max(heap[0][0] - now, 0.001))
+            self._set_timer(max(heap[0][0] - now, 0.001))
 
     def _wake_one(self) -> None:
-        _wake(self._takers, 1)
+        _wake(self._getters, 1)
 
 
-def _wake(sleepers: deque[asyncio.Future[None]], number: int) -> None:
+def _wake(waiters: deque[asyncio.Future[None]], count: int) -> None:
     """Wakes so many of those who still sleep."""
-    while sleepers and number:
-        sleeper = sleepers.popleft()
-        if not sleeper.done():
-            sleeper.set_result(None)
-            number -= 1
+    while waiters and count:
+        waiter = waiters.popleft()
+        if not waiter.done():
+            waiter.set_result(None)
+            count -= 1

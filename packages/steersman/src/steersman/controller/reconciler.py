@@ -35,7 +35,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ReconcileOutcome:
     """What ``update_status`` has to tell: exactly one of the two is not None.
 
     Attributes:
@@ -48,7 +48,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class ReconcilerContext:
     """What a controller gives its reconciler."""
 
     client: CachedClient
@@ -65,7 +65,7 @@ class Reconciler(ABC, Generic[T]):
     ``NotFound`` of the object itself ends quietly, since a deleted object needs nothing.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ReconcilerContext) -> None:
         self.client = context.client
         self.events = context.events
         self.runtime = context.runtime
@@ -75,7 +75,7 @@ class Reconciler(ABC, Generic[T]):
     async def reconcile(self, request: Request) -> Result:
         """Reconciles the object ``request``."""
 
-    async def update_status(self, request: Request, outcome: Outcome) -> None:
+    async def update_status(self, request: Request, outcome: ReconcileOutcome) -> None:
         """Tells the user how the reconcile ended; runs after each one, whether it returned or raised.
 
         Override it rather than catch errors in ``reconcile`` to report them. If both fail, neither error hides the

@@ -12,15 +12,15 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol, runtime_checkable
 
-from steersman.controller.queue import LOW, NORMAL
+from steersman.controller.queue import LOW_PRIORITY, NORMAL_PRIORITY
 from steersman.controller.reconciler import Request
 from steersman.observability.runtime import Runtime
 
 
-class Push(Protocol):
+class Enqueue(Protocol):
     """Adds a request to the controller's queue."""
 
-    def __call__(self, request: Request, *, priority: int = NORMAL) -> None:
+    def __call__(self, request: Request, *, priority: int = NORMAL_PRIORITY) -> None:
         """Has the object ``request`` reconciled soon."""
         ...
 
@@ -34,7 +34,7 @@ class Source(Protocol):
         """Says in logs, metrics and triggers what caused a reconcile."""
         ...
 
-    async def run(self, push: Push, runtime: Runtime) -> None:
+    async def run(self, enqueue: Enqueue, runtime: Runtime) -> None:
         """Pushes requests until cancelled. One that returns has nothing more to say and is not started again."""
         ...
 
@@ -49,7 +49,7 @@ class Channel:
         capacity: different requests that can wait for the event loop; more are refused.
 
     Example:
-        ``alarms = Channel("alarms")``; ``manager.controller(Buoy).source(alarms)``; in the thread that listens:
+        ``alarms = Channel("alarms")``; ``manager.controller(Widget).source(alarms)``; in the thread that listens:
         ``alarms.push(ObjectKey("sea", "a"))``
     """
 
@@ -59,14 +59,14 @@ class Channel:
         self._lock = threading.Lock()
         self._waiting: dict[Request, int] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._filled: asyncio.Event | None = None
+        self._wakeup: asyncio.Event | None = None
 
     @property
     def name(self) -> str:
         """Its name."""
         return self._name
 
-    def push(self, request: Request, *, priority: int = NORMAL) -> bool:
+    def enqueue(self, request: Request, *, priority: int = NORMAL_PRIORITY) -> bool:
         """Has the object ``request`` reconciled; False if it is refused since too many wait.
 
         Of several pushes of one request the highest ``priority`` counts.
@@ -76,13 +76,13 @@ class Channel:
             if known is None and len(self._waiting) >= self._capacity:
                 return False
             self._waiting[request] = priority if known is None else max(known, priority)
-            loop, filled = self._loop, self._filled
+            loop, wakeup = self._loop, self._wakeup
             # The loop may have closed meanwhile; then nobody waits.
-            if len(self._waiting) == 1 and loop is not None and filled is not None and not loop.is_closed():
-                loop.call_soon_threadsafe(filled.set)
+            if len(self._waiting) == 1 and loop is not None and wakeup is not None and not loop.is_closed():
+                loop.call_soon_threadsafe(wakeup.set)
         return True
 
-    async def run(self, push: Push, runtime: Runtime) -> None:
+    async def run(self, enqueue: Enqueue, runtime: Runtime) -> None:
         """Hands on what is pushed.
 
         Raises:
@@ -91,16 +91,16 @@ class Channel:
         with self._lock:
             if self._loop is not None:
                 raise RuntimeError(f"channel {self.name!r} feeds a controller already: make one for each")
-            self._loop, self._filled = asyncio.get_running_loop(), asyncio.Event()
+            self._loop, self._wakeup = asyncio.get_running_loop(), asyncio.Event()
         try:
             while True:
-                self._filled.clear()
+                self._wakeup.clear()
                 for request, priority in self._drain():
-                    push(request, priority=priority)
-                await self._filled.wait()
+                    enqueue(request, priority=priority)
+                await self._wakeup.wait()
         finally:
             with self._lock:
-                self._loop = self._filled = None
+                self._loop = self._wakeup = None
 
     def _drain(self) -> list[tuple[Request, int]]:
         with self._lock:
@@ -112,7 +112,7 @@ class Channel:
 Requests = Iterable[Request]
 
 
-class Every:
+class Ticker:
     """Requests by the clock, for what changes without telling anybody.
 
     Args:
@@ -126,7 +126,7 @@ class Every:
         ValueError: ``seconds`` is not above 0.
 
     Example:
-        ``manager.controller(Buoy).source(Every(300, lambda: [b.key for b in manager.cache.informer(Buoy).store]))``
+        ``manager.controller(Widget).source(Every(300, lambda: [b.key for b in manager.cache.informer(Widget).store]))``
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Every:
         *,
         name: str = "timer",
         jitter: float = 0.1,
-        priority: int = LOW,
+        priority: int = LOW_PRIORITY,
     ) -> None:
         if not seconds > 0:
             raise ValueError(f"the time between two rounds must be above 0 s, not {seconds}")
@@ -151,7 +151,7 @@ class Every:
         """Its name."""
         return self._name
 
-    async def run(self, push: Push, runtime: Runtime) -> None:
+    async def run(self, enqueue: Enqueue, runtime: Runtime) -> None:
         """Pushes what ``requests`` gives, round by round."""
         while True:
             await runtime.clock.sleep(self._seconds * (1 + self._jitter * runtime.random.random()))
@@ -159,4 +159,4 @@ class Every:
             if inspect.isawaitable(requests):
                 requests = await requests
             for request in requests:
-                push(request, priority=self._priority)
+                enqueue(request, priority=self._priority)

@@ -14,25 +14,25 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, Status, StatusCode, TracerProvider, format_trace_id, get_tracer
 from opentelemetry.util.types import AttributeValue
 
-from steersman.client.tracing import SCOPE
-from steersman.controller.controller import Controller, Tell
-from steersman.controller.current import ReconcileInfo
-from steersman.controller.failures import leaves
+from steersman.client.tracing import INSTRUMENTATION_SCOPE
+from steersman.controller.controller import Controller, ErrorCallback
+from steersman.controller.errors import flatten
+from steersman.controller.reconcile_info import ReconcileInfo
 
 
 def trace_reconciles(controller: Controller, provider: TracerProvider | None = None) -> None:
     """Makes a span of each reconcile of ``controller``; ``provider`` as for ``client.tracing.TracingTransport``."""
-    controller.span = _spans(controller, provider)
+    controller.trace_span = _span_factory(controller, provider)
 
 
-def _spans(
+def _span_factory(
     controller: Controller, provider: TracerProvider | None
-) -> Callable[[ReconcileInfo], AbstractContextManager[Tell | None]]:
-    tracer = get_tracer(SCOPE, tracer_provider=provider)
+) -> Callable[[ReconcileInfo], AbstractContextManager[ErrorCallback | None]]:
+    tracer = get_tracer(INSTRUMENTATION_SCOPE, tracer_provider=provider)
     name = f"reconcile {controller.name}"
 
     @contextmanager
-    def surround(info: ReconcileInfo) -> Generator[Tell | None, None, None]:
+    def trace_reconcile(info: ReconcileInfo) -> Generator[ErrorCallback | None, None, None]:
         # A trace of its own, whatever the controller was started in.
         with tracer.start_as_current_span(
             name, context=Context(), record_exception=False, set_status_on_exception=False
@@ -41,21 +41,21 @@ def _spans(
                 yield None
                 return
             info.trace_id = format_trace_id(span.get_span_context().trace_id)
-            span.set_attributes(_cause(info, controller))
-            _note_queued(span, info)
+            span.set_attributes(_request_attributes(info, controller))
+            _add_queued_event(span, info)
             try:
-                yield lambda error: _fail(span, error)
+                yield lambda error: _record_error(span, error)
             except BaseException as error:
-                _fail(span, error)
+                _record_error(span, error)
                 raise
             finally:
-                span.set_attributes(_outcome(info))
+                span.set_attributes(_result_attributes(info))
 
-    return surround
+    return trace_reconcile
 
 
-def _cause(info: ReconcileInfo, controller: Controller) -> dict[str, AttributeValue]:
-    obj = controller.find(info.request) if controller.find is not None else None
+def _request_attributes(info: ReconcileInfo, controller: Controller) -> dict[str, AttributeValue]:
+    obj = controller.get_cached(info.request) if controller.get_cached is not None else None
     return {
         "steersman.controller": info.controller,
         "steersman.reconcile.id": info.id,
@@ -69,25 +69,25 @@ def _cause(info: ReconcileInfo, controller: Controller) -> dict[str, AttributeVa
     }
 
 
-def _note_queued(span: Span, info: ReconcileInfo) -> None:
+def _add_queued_event(span: Span, info: ReconcileInfo) -> None:
     triggers = [str(trigger) for trigger in info.triggers]
     attributes: dict[str, AttributeValue] = {"steersman.queue.waited_seconds": info.waited}
     span.set_attributes({**attributes, "steersman.reconcile.triggers": triggers})
-    began = getattr(span, "start_time", None)
-    if began is not None:
-        span.add_event("queued", attributes, timestamp=began - int(info.waited * 1e9))
+    start_time = getattr(span, "start_time", None)
+    if start_time is not None:
+        span.add_event("queued", attributes, timestamp=start_time - int(info.waited * 1e9))
 
 
-def _outcome(info: ReconcileInfo) -> dict[str, AttributeValue]:
+def _result_attributes(info: ReconcileInfo) -> dict[str, AttributeValue]:
     after = {} if info.requeue_after is None else {"steersman.reconcile.requeue_after_seconds": info.requeue_after}
     return {"steersman.reconcile.result": info.result or "error", **after}
 
 
-def _fail(span: Span, error: BaseException) -> None:
-    each = leaves(error)
-    for one in each:
+def _record_error(span: Span, error: BaseException) -> None:
+    errors = flatten(error)
+    for one in errors:
         # With its traceback, which names places and no local variables: they may hold passwords.
         span.record_exception(one)
-    names = ", ".join(type(one).__name__ for one in each)
-    span.set_attribute("error.type", type(each[0]).__name__)
+    names = ", ".join(type(one).__name__ for one in errors)
+    span.set_attribute("error.type", type(errors[0]).__name__)
     span.set_status(Status(StatusCode.ERROR, names))

@@ -12,25 +12,25 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from steersman.cache import Change
+from steersman.cache import InformerEvent
 from steersman.meta import Object, ObjectKey
 from steersman.meta.unstructured import Unstructured
 
-Reason = Literal[
+TriggerReason = Literal[
     "initial", "created", "updated", "deleted", "recreated", "resync", "requeue", "retry", "external", "request"
 ]
 """What makes a key worth a reconcile: ``initial`` was there when the controller started, ``resync`` did not change,
 ``requeue`` was asked for by the reconcile before, ``retry`` follows a failure, ``external`` comes from a source, and
 ``request`` from somebody who added the key by hand."""
 
-MOST_TRIGGERS = 6
+MAX_TRIGGERS = 6
 """As many different triggers a key keeps; of further ones only the number is known."""
 
-MOST_FIELDS = 12
+MAX_FIELDS = 12
 """As many changed fields are named."""
 
 # These say that something changed, not what.
-_BOOKKEEPING = frozenset({"metadata.resourceVersion", "metadata.managedFields", "metadata.generation"})
+_SERVER_MANAGED_FIELDS = frozenset({"metadata.resourceVersion", "metadata.managedFields", "metadata.generation"})
 
 
 class Trigger:
@@ -44,16 +44,18 @@ class Trigger:
 
     __slots__ = ("_change", "_reason", "count", "origin")
 
-    _reason: Reason | None
+    _reason: TriggerReason | None
 
-    def __init__(self, origin: str, change: Change[Any] | None, reason: Reason | None = None, count: int = 1) -> None:
+    def __init__(
+        self, origin: str, event: InformerEvent[Any] | None, reason: TriggerReason | None = None, count: int = 1
+    ) -> None:
         self.origin = origin
         self.count = count
-        self._change = change
+        self._change = event
         self._reason = reason
 
     @property
-    def reason(self) -> Reason:
+    def reason(self) -> TriggerReason:
         """In one word."""
         if self._reason is not None:
             return self._reason
@@ -73,12 +75,12 @@ class Trigger:
     @property
     def changed_fields(self) -> tuple[str, ...]:
         """Paths of the fields that an update changed, such as ``spec.replicas``; never their values."""
-        change = self._change
-        if change is None or change.old is None or change.new is None:
+        event = self._change
+        if event is None or event.old is None or event.new is None:
             return ()
-        return changed_fields(change.old, change.new)
+        return changed_fields(event.old, event.new)
 
-    def absorb(self, other: Trigger) -> Trigger | None:
+    def merge(self, other: Trigger) -> Trigger | None:
         """Both as one, ``other`` being the later; None where they speak of different things."""
         mine, theirs = self._change, other._change
         if self.origin != other.origin:
@@ -86,12 +88,12 @@ class Trigger:
         if mine is None or theirs is None:
             same = mine is theirs and self._reason == other._reason
             return Trigger(self.origin, None, self._reason, self.count + other.count) if same else None
-        former, latest = mine.object, theirs.object
-        if type(former) is not type(latest) or former.metadata.name != latest.metadata.name:
+        previous, latest = mine.object, theirs.object
+        if type(previous) is not type(latest) or previous.metadata.name != latest.metadata.name:
             return None
-        if former.metadata.namespace != latest.metadata.namespace:
+        if previous.metadata.namespace != latest.metadata.namespace:
             return None
-        merged = Change(mine.old, theirs.new, initial=mine.initial)
+        merged = InformerEvent(mine.old, theirs.new, is_initial_list=mine.is_initial_list)
         if merged.old is None and merged.new is None:
             # Created and deleted while the key waited: the end counts.
             merged = theirs
@@ -99,14 +101,14 @@ class Trigger:
 
     def to_builtins(self) -> dict[str, Any]:
         """As JSON has it, for logs and debug endpoints."""
-        shown: dict[str, Any] = {"reason": self.reason, "origin": self.origin}
+        result: dict[str, Any] = {"reason": self.reason, "origin": self.origin}
         if self.kind is not None:
-            shown |= {"kind": self.kind.api_resource.kind, "object": str(self.key)}
+            result |= {"kind": self.kind.api_resource.kind, "object": str(self.key)}
         if fields := self.changed_fields:
-            shown["fields"] = list(fields)
+            result["fields"] = list(fields)
         if self.count > 1:
-            shown["count"] = self.count
-        return shown
+            result["count"] = self.count
+        return result
 
     def __str__(self) -> str:
         words = [self.reason] if self.kind is None else [self.kind.api_resource.kind, str(self.key), self.reason]
@@ -126,24 +128,24 @@ REQUEUE = Trigger("requeue", None, "requeue")
 INITIAL = Trigger("initial", None, "initial")
 
 
-def is_unchanged(change: Change[Any]) -> bool:
+def is_unchanged(event: InformerEvent[Any]) -> bool:
     """Whether nothing happened to the object: it is shown again by a resync."""
-    old, new = change.old, change.new
+    old, new = event.old, event.new
     if old is None or new is None:
         return False
-    return old is new or (bool(new.metadata.resource_version) and _version(old) == _version(new))
+    return old is new or (bool(new.metadata.resource_version) and _uid_and_version(old) == _uid_and_version(new))
 
 
-def reason_of(change: Change[Any]) -> Reason:
+def reason_of(event: InformerEvent[Any]) -> TriggerReason:
     """``change`` in one word."""
-    old, new = change.old, change.new
+    old, new = event.old, event.new
     if new is None:
         return "deleted"
     if old is None:
-        return "initial" if change.initial else "created"
+        return "initial" if event.is_initial_list else "created"
     if old.metadata.uid != new.metadata.uid:
         return "recreated"
-    return "resync" if is_unchanged(change) else "updated"
+    return "resync" if is_unchanged(event) else "updated"
 
 
 def changed_fields(old: object, new: object) -> tuple[str, ...]:
@@ -153,30 +155,30 @@ def changed_fields(old: object, new: object) -> tuple[str, ...]:
     fields) is left out. Lists of different lengths count as one field.
     """
     found: list[str] = []
-    for path in _differences(old, new, ""):
-        if len(found) == MOST_FIELDS:
+    for path in _diff_paths(old, new, ""):
+        if len(found) == MAX_FIELDS:
             found.append("…")
             break
         found.append(path)
     return tuple(found)
 
 
-def _version(obj: Object) -> tuple[str, str]:
+def _uid_and_version(obj: Object) -> tuple[str, str]:
     return obj.metadata.uid, obj.metadata.resource_version
 
 
-def _differences(old: object, new: object, path: str) -> Iterator[str]:
-    if old is new or path in _BOOKKEEPING or (type(old) is type(new) and old == new):
+def _diff_paths(old: object, new: object, path: str) -> Iterator[str]:
+    if old is new or path in _SERVER_MANAGED_FIELDS or (type(old) is type(new) and old == new):
         return
-    before, after = _members(old), _members(new)
+    before, after = _children(old), _children(new)
     if before is None or after is None or (isinstance(old, list | tuple) and len(before) != len(after)):
         yield path or "."
         return
     for name in dict.fromkeys((*before, *after)):
-        yield from _differences(before.get(name), after.get(name), _joined(path, name))
+        yield from _diff_paths(before.get(name), after.get(name), _join_path(path, name))
 
 
-def _members(value: object) -> Mapping[Any, object] | None:
+def _children(value: object) -> Mapping[Any, object] | None:
     """What ``value`` consists of, by name or position; None where it is to be compared as a whole."""
     if isinstance(value, Unstructured):
         return value.content
@@ -190,7 +192,7 @@ def _members(value: object) -> Mapping[Any, object] | None:
     return None
 
 
-def _joined(path: str, name: object) -> str:
+def _join_path(path: str, name: object) -> str:
     if not path:
         return str(name)
     plain = isinstance(name, str) and name.replace("_", "").replace("-", "").isalnum()

@@ -9,8 +9,8 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from steersman.api.openapi import REFERENCE, published
-from steersman.crd.errors import ContainsItself, SchemaError
+from steersman.api.openapi import REFERENCE_PREFIX, published_schemas
+from steersman.crd.errors import RecursiveTypeError, SchemaError
 from steersman.meta.quantity import PATTERN as QUANTITY_PATTERN
 
 Schema = dict[str, Any]
@@ -18,39 +18,39 @@ Schema = dict[str, Any]
 _MACHINERY = "io.k8s.apimachinery.pkg"
 _META = f"{_MACHINERY}.apis.meta.v1"
 _EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
-_TEXT: Schema = {"type": "string"}
-_TEXTS: Schema = {"type": "object", "additionalProperties": _TEXT}
+_STRING: Schema = {"type": "string"}
+_STRING_MAP: Schema = {"type": "object", "additionalProperties": _STRING}
 
-_EITHER: Schema = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
-INT_OR_STRING: Schema = {**_EITHER, "x-kubernetes-int-or-string": True}
-QUANTITY: Schema = {**_EITHER, "pattern": QUANTITY_PATTERN, "x-kubernetes-int-or-string": True}
-ANYTHING: Schema = {"x-kubernetes-preserve-unknown-fields": True}
-MOMENT: Schema = {"type": "string", "format": "date-time"}
+_INTEGER_OR_STRING: Schema = {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+INT_OR_STRING: Schema = {**_INTEGER_OR_STRING, "x-kubernetes-int-or-string": True}
+QUANTITY: Schema = {**_INTEGER_OR_STRING, "pattern": QUANTITY_PATTERN, "x-kubernetes-int-or-string": True}
+PRESERVE_UNKNOWN_FIELDS: Schema = {"x-kubernetes-preserve-unknown-fields": True}
+DATE_TIME: Schema = {"type": "string", "format": "date-time"}
 EMBEDDED_METADATA: Schema = {
     "type": "object",
     "properties": {
-        "annotations": _TEXTS,
-        "finalizers": {"type": "array", "items": _TEXT},
-        "labels": _TEXTS,
-        "name": _TEXT,
-        "namespace": _TEXT,
+        "annotations": _STRING_MAP,
+        "finalizers": {"type": "array", "items": _STRING},
+        "labels": _STRING_MAP,
+        "name": _STRING,
+        "namespace": _STRING,
     },
 }
 """Of the metadata of an object within another, such as of a template for pods: what a user may write there."""
 
 # What is written in JSON otherwise than its Go type would say.
-_KNOWN: dict[str, Schema] = {
+_TYPE_OVERRIDES: dict[str, Schema] = {
     f"{_MACHINERY}.api.resource.Quantity": QUANTITY,
     f"{_MACHINERY}.util.intstr.IntOrString": INT_OR_STRING,
-    f"{_MACHINERY}.runtime.RawExtension": {"type": "object", **ANYTHING},
-    f"{_META}.FieldsV1": {"type": "object", **ANYTHING},
-    f"{_META}.Time": MOMENT,
-    f"{_META}.MicroTime": MOMENT,
+    f"{_MACHINERY}.runtime.RawExtension": {"type": "object", **PRESERVE_UNKNOWN_FIELDS},
+    f"{_META}.FieldsV1": {"type": "object", **PRESERVE_UNKNOWN_FIELDS},
+    f"{_META}.Time": DATE_TIME,
+    f"{_META}.MicroTime": DATE_TIME,
     f"{_META}.ObjectMeta": EMBEDDED_METADATA,
-    f"{_EXTENSIONS}.JSON": ANYTHING,
+    f"{_EXTENSIONS}.JSON": PRESERVE_UNKNOWN_FIELDS,
 }
-_LISTS = ("x-kubernetes-list-type", "x-kubernetes-list-map-keys")
-_KEPT = ("type", "format", "required", *_LISTS, "x-kubernetes-map-type")
+_LIST_KEYWORDS = ("x-kubernetes-list-type", "x-kubernetes-list-map-keys")
+_COPIED_KEYWORDS = ("type", "format", "required", *_LIST_KEYWORDS, "x-kubernetes-map-type")
 
 
 def builtin_schema(name: str, *, descriptions: bool) -> Schema:
@@ -59,16 +59,16 @@ def builtin_schema(name: str, *, descriptions: bool) -> Schema:
     Raises:
         SchemaError: Kubernetes does not publish it, or it contains itself.
     """
-    if name not in published():
+    if name not in published_schemas():
         short = name.rpartition(".")[2]
         raise SchemaError(
             f"Kubernetes publishes no schema of {short}: write a struct of the fields that you need, or keep any "
             "with Annotated[FrozenDict[str, Any], Field(preserve_unknown=True)]"
         )
-    return _Inlined(descriptions, ()).named(name)
+    return _ReferenceInliner(descriptions, ()).inline_type(name)
 
 
-def _has_keys(schema: Schema) -> bool:
+def _items_have_keys(schema: Schema) -> bool:
     """Whether the items of a list always have the keys that tell them apart; secrets of ServiceAccounts do not."""
     items: Schema = schema.get("items", {})
     properties: Schema = items.get("properties", {})
@@ -76,43 +76,43 @@ def _has_keys(schema: Schema) -> bool:
     return all(key in items.get("required", ()) or "default" in properties[key] for key in keys)
 
 
-class _Inlined:
+class _ReferenceInliner:
     """A schema without references, below the types ``entered``."""
 
-    def __init__(self, descriptions: bool, entered: tuple[str, ...]) -> None:
+    def __init__(self, descriptions: bool, ancestors: tuple[str, ...]) -> None:
         self._descriptions = descriptions
-        self._entered = entered
+        self._ancestors = ancestors
 
-    def named(self, name: str) -> Schema:
-        if name in _KNOWN:
-            return deepcopy(_KNOWN[name])
-        if name in self._entered:
+    def inline_type(self, name: str) -> Schema:
+        if name in _TYPE_OVERRIDES:
+            return deepcopy(_TYPE_OVERRIDES[name])
+        if name in self._ancestors:
             short = name.rpartition(".")[2]
-            raise ContainsItself(
+            raise RecursiveTypeError(
                 f"{short} contains itself, which no structural schema can express: keep it unchecked, with "
                 f"Annotated[{short}, Field(preserve_unknown=True)]"
             )
-        return _Inlined(self._descriptions, (*self._entered, name)).of(published()[name])
+        return _ReferenceInliner(self._descriptions, (*self._ancestors, name)).inline(published_schemas()[name])
 
-    def of(self, schema: Schema) -> Schema:
+    def inline(self, schema: Schema) -> Schema:
         reference = schema.get("$ref") or next((s["$ref"] for s in schema.get("allOf", ()) if "$ref" in s), None)
-        result = self.named(reference.removeprefix(REFERENCE)) if reference else {}
-        result |= {key: deepcopy(schema[key]) for key in _KEPT if key in schema}
+        result = self.inline_type(reference.removeprefix(REFERENCE_PREFIX)) if reference else {}
+        result |= {key: deepcopy(schema[key]) for key in _COPIED_KEYWORDS if key in schema}
         if self._descriptions and "description" in schema:
             result = {**result, "description": schema["description"]}
         elif not self._descriptions:
             result.pop("description", None)
         if "items" in schema:
-            result["items"] = self.of(schema["items"])
+            result["items"] = self.inline(schema["items"])
         if "additionalProperties" in schema:
-            result["additionalProperties"] = self.of(schema["additionalProperties"])
+            result["additionalProperties"] = self.inline(schema["additionalProperties"])
         if properties := schema.get("properties"):
             required = schema.get("required", ())
-            result["properties"] = {n: self._property(p, n in required) for n, p in properties.items()}
-        return result if _has_keys(result) else {k: v for k, v in result.items() if k not in _LISTS}
+            result["properties"] = {n: self._inline_property(p, n in required) for n, p in properties.items()}
+        return result if _items_have_keys(result) else {k: v for k, v in result.items() if k not in _LIST_KEYWORDS}
 
-    def _property(self, schema: Schema, required: bool) -> Schema:
-        result = self.of(schema)
+    def _inline_property(self, schema: Schema, required: bool) -> Schema:
+        result = self.inline(schema)
         # Of what is required or a struct, the publication gives the zero value of Go: nobody meant it as a default.
         default = schema.get("default", {})
         if default != {} and (default or not required):

@@ -43,13 +43,13 @@ class ConversionWebhook(Struct, frozen=True, kw_only=True):
             raise SchemaError(f"a ConversionWebhook is asked by TLS only: {self.url!r} must start with https://")
         if not self.review_versions:
             raise SchemaError('a ConversionWebhook reads at least one version of ConversionReview, such as "v1"')
-        client: dict[str, Any] = {}
+        client_config: dict[str, Any] = {}
         if self.service is not None:
             namespace, name = self.service
-            client["service"] = {"namespace": namespace, "name": name, "path": self.path, "port": self.port}
+            client_config["service"] = {"namespace": namespace, "name": name, "path": self.path, "port": self.port}
         else:
-            client["url"] = self.url
+            client_config["url"] = self.url
         if self.ca_bundle:
-            client["caBundle"] = base64.b64encode(self.ca_bundle).decode()
-        webhook = {"clientConfig": client, "conversionReviewVersions": list(self.review_versions)}
+            client_config["caBundle"] = base64.b64encode(self.ca_bundle).decode()
+        webhook = {"clientConfig": client_config, "conversionReviewVersions": list(self.review_versions)}
         return {"strategy": "Webhook", "webhook": webhook}

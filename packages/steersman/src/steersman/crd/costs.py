@@ -7,28 +7,28 @@ from copy import deepcopy
 from typing import NamedTuple
 
 from steersman.crd.errors import SchemaError
-from steersman.crd.expressions import is_installed
-from steersman.crd.judgement import has_rules
+from steersman.crd.expressions import is_cel_available
 from steersman.crd.rules import RULES, Schema
+from steersman.crd.validation import has_rules
 from steersman.errors import ApiError
 
 # What bounds a value, in the schema and as an argument of Field.
-_BOUNDS = {
+_BOUND_KEYWORDS = {
     "string": ("maxLength", "max_length"),
     "array": ("maxItems", "max_items"),
     "object": ("maxProperties", "max_properties"),
 }
-_TRIED = (10_000, 5_000, 2_000, 1_000, 500, 200, 100, 50, 20, 10, 5, 2)
-_MOST_NAMED = 4
+_CANDIDATE_BOUNDS = (10_000, 5_000, 2_000, 1_000, 500, 200, 100, 50, 20, 10, 5, 2)
+_MAX_NAMED = 4
 
 
-class _Place(NamedTuple):
+class _SchemaLocation(NamedTuple):
     """A schema within another: the keywords that lead there, the path for people, how many values there may be."""
 
     keys: tuple[str, ...]
     path: str
     schema: Schema
-    times: int | None
+    max_count: int | None
 
 
 class RuleCost(NamedTuple):
@@ -43,9 +43,9 @@ class RuleCost(NamedTuple):
     """
 
     path: str
-    what: str
+    kind: str
     expression: str
-    once: int
+    cost_per_value: int
     cost: int
 
 
@@ -55,86 +55,94 @@ def check_costs(schema: Schema) -> None:
     Raises:
         SchemaError: its rules may cost too much.
     """
-    if not has_rules(schema) or not is_installed():
+    if not has_rules(schema) or not is_cel_available():
         return
     costs = rule_costs(schema)
-    for number in range(len(costs)):
-        _check_one(schema, costs, number)
-    _check_all(schema, costs)
+    for index in range(len(costs)):
+        _check_rule_cost(schema, costs, index)
+    _check_total_cost(schema, costs)
 
 
-def _check_one(schema: Schema, costs: list[RuleCost], number: int) -> None:
-    from steersman_cel.cost import EXPRESSION_LIMIT
+def _check_rule_cost(schema: Schema, costs: list[RuleCost], index: int) -> None:
+    from steersman_cel.cost import RULE_COST_LIMIT
 
-    found = costs[number]
-    if found.cost > EXPRESSION_LIMIT:
-        advice = _advice(schema, lambda tried: rule_costs(tried)[number].cost, EXPRESSION_LIMIT)
+    rule_cost = costs[index]
+    if rule_cost.cost > RULE_COST_LIMIT:
+        advice = _advice(schema, lambda tried: rule_costs(tried)[index].cost, RULE_COST_LIMIT)
         raise SchemaError(
-            f"the {found.what} {found.expression!r} on {found.path} may cost "
-            f"{_factor(found.cost, EXPRESSION_LIMIT)} what the API server lets one cost: {advice}"
+            f"the {rule_cost.kind} {rule_cost.expression!r} on {rule_cost.path} may cost "
+            f"{_format_factor(rule_cost.cost, RULE_COST_LIMIT)} what the API server lets one cost: {advice}"
         )
 
 
-def _check_all(schema: Schema, costs: list[RuleCost]) -> None:
-    from steersman_cel.cost import DEFINITION_LIMIT
+def _check_total_cost(schema: Schema, costs: list[RuleCost]) -> None:
+    from steersman_cel.cost import CRD_COST_LIMIT
 
     total = sum(c.cost for c in costs)
-    if total > DEFINITION_LIMIT:
-        dear = sorted(costs, key=lambda c: -c.cost)[:_MOST_NAMED]
-        named = ", ".join(f"{c.expression!r} on {c.path}" for c in dear if c.cost >= DEFINITION_LIMIT // 100)
-        advice = _advice(schema, lambda tried: sum(c.cost for c in rule_costs(tried)), DEFINITION_LIMIT)
+    if total > CRD_COST_LIMIT:
+        most_expensive = sorted(costs, key=lambda c: -c.cost)[:_MAX_NAMED]
+        named = ", ".join(f"{c.expression!r} on {c.path}" for c in most_expensive if c.cost >= CRD_COST_LIMIT // 100)
+        advice = _advice(schema, lambda tried: sum(c.cost for c in rule_costs(tried)), CRD_COST_LIMIT)
         raise SchemaError(
-            f"the rules together may cost {_factor(total, DEFINITION_LIMIT)} what the API server lets those of a "
+            f"the rules together may cost {_format_factor(total, CRD_COST_LIMIT)} what the API server lets those of a "
             f"kind cost, most of all {named}: {advice}"
         )
 
 
-def _factor(cost: int, limit: int) -> str:
+def _format_factor(cost: int, limit: int) -> str:
     factor = cost / limit
     return "more than 100 times" if factor > 100 else f"{factor:.1f} times" if factor >= 1.1 else "more than"
 
 
-def _places(at: _Place) -> Iterator[_Place]:
+def _walk(location: _SchemaLocation) -> Iterator[_SchemaLocation]:
     """``at`` and all places within it."""
-    yield at
-    schema, keys = at.schema, at.keys
+    yield location
+    schema, keys = location.schema, location.keys
     for name, inner in schema.get("properties", {}).items():
-        yield from _places(_Place((*keys, "properties", name), f"{at.path}.{name}", inner, at.times))
+        yield from _walk(
+            _SchemaLocation((*keys, "properties", name), f"{location.path}.{name}", inner, location.max_count)
+        )
     for keyword, kind in (("items", "array"), ("additionalProperties", "object")):
         if isinstance(inner := schema.get(keyword), dict):
-            most = schema.get(_BOUNDS[kind][0])
-            times = None if at.times is None or most is None else at.times * most
+            maximum = schema.get(_BOUND_KEYWORDS[kind][0])
+            max_count = None if location.max_count is None or maximum is None else location.max_count * maximum
             step = "[*]" if keyword == "items" else ".*"
-            yield from _places(_Place((*keys, keyword), f"{at.path}{step}", inner, times))
+            yield from _walk(_SchemaLocation((*keys, keyword), f"{location.path}{step}", inner, max_count))
 
 
 def rule_costs(schema: Schema) -> list[RuleCost]:
     """What each rule in the schema of a whole object costs, in an order that does not depend on bounds."""
-    from steersman_cel.cost import repeated_cost
-    from steersman_cel.types import schema_type
+    from steersman_cel.cost import total_cost
+    from steersman_cel.types import type_from_schema
 
     found: list[RuleCost] = []
-    for at in _places(_Place((), "", schema, 1)):
-        rules = at.schema.get(RULES, ())
-        kind = schema_type(at.schema, root=not at.keys) if rules else None
+    for location in _walk(_SchemaLocation((), "", schema, 1)):
+        rules = location.schema.get(RULES, ())
+        kind = type_from_schema(location.schema, root=not location.keys) if rules else None
         if kind is None:
             continue
-        path = at.path or "the object"
+        path = location.path or "the object"
         for rule in rules:
-            once = _cost(rule["rule"], rule, at)
-            found.append(RuleCost(path, "rule", rule["rule"], once, repeated_cost(once, at.times, kind)))
+            cost_per_value = _expression_cost(rule["rule"], rule, location)
+            found.append(
+                RuleCost(
+                    path, "rule", rule["rule"], cost_per_value, total_cost(cost_per_value, location.max_count, kind)
+                )
+            )
             if message := rule.get("messageExpression"):
-                once = _cost(message, rule, at)
-                found.append(RuleCost(path, "message", message, once, once))
+                cost_per_value = _expression_cost(message, rule, location)
+                found.append(RuleCost(path, "message", message, cost_per_value, cost_per_value))
     return found
 
 
-def _cost(expression: str, rule: Schema, at: _Place) -> int:
+def _expression_cost(expression: str, rule: Schema, location: _SchemaLocation) -> int:
     """What an expression costs on one value; nothing where that cannot be told, which the API server then does."""
-    from steersman_cel.evaluation import program, schema_key
+    from steersman_cel.validation import cached_program, schema_key
 
     try:
-        return program(schema_key(at.schema, not at.keys), expression, bool(rule.get("optionalOldSelf"))).cost
+        return cached_program(
+            schema_key(location.schema, not location.keys), expression, bool(rule.get("optionalOldSelf"))
+        ).cost
     except ApiError as error:
         if error.code == 501:
             return 0
@@ -144,42 +152,44 @@ def _cost(expression: str, rule: Schema, at: _Place) -> int:
 # What to do about it
 
 
-class _Unbounded(NamedTuple):
-    place: _Place
+class _BoundCandidate(NamedTuple):
+    location: _SchemaLocation
     keyword: str
     argument: str
 
 
-def _unbounded(schema: Schema) -> Iterator[_Unbounded]:
-    for at in _places(_Place((), "", schema, 1)):
-        kind = at.schema.get("type", "")
-        is_map = kind == "object" and isinstance(at.schema.get("additionalProperties"), dict)
-        is_text = kind == "string" and "enum" not in at.schema and "format" not in at.schema
+def _bound_candidates(schema: Schema) -> Iterator[_BoundCandidate]:
+    for location in _walk(_SchemaLocation((), "", schema, 1)):
+        kind = location.schema.get("type", "")
+        is_map = kind == "object" and isinstance(location.schema.get("additionalProperties"), dict)
+        is_text = kind == "string" and "enum" not in location.schema and "format" not in location.schema
         if kind == "array" or is_map or is_text:
-            keyword, argument = _BOUNDS[kind]
-            yield _Unbounded(at, keyword, argument)
+            keyword, argument = _BOUND_KEYWORDS[kind]
+            yield _BoundCandidate(location, keyword, argument)
 
 
-def _bounded(schema: Schema, bounds: list[_Unbounded], most: int) -> Schema:
+def _with_bounds(schema: Schema, bounds: list[_BoundCandidate], maximum: int) -> Schema:
     result = deepcopy(schema)
     for bound in bounds:
-        at = result
-        for key in bound.place.keys:
-            at = at[key]
-        at[bound.keyword] = min(most, at.get(bound.keyword, most))
+        target = result
+        for key in bound.location.keys:
+            target = target[key]
+        target[bound.keyword] = min(maximum, target.get(bound.keyword, maximum))
     return result
 
 
 def _advice(schema: Schema, cost_of: Callable[[Schema], int], limit: int) -> str:
     """Which bounds help, and the greatest round number that they could be so that the cost fits."""
     before = cost_of(schema)
-    helping = [b for b in _unbounded(schema) if cost_of(_bounded(schema, [b], 1)) < before]
-    missing = [b for b in helping if b.keyword not in b.place.schema] or helping
-    for bounds in (missing, helping):
-        for most in _TRIED:
-            if bounds and cost_of(_bounded(schema, bounds, most)) <= limit:
-                told = ", ".join(f"{b.argument}={most} on {b.place.path}" for b in bounds[:_MOST_NAMED])
+    effective = [b for b in _bound_candidates(schema) if cost_of(_with_bounds(schema, [b], 1)) < before]
+    missing = [b for b in effective if b.keyword not in b.location.schema] or effective
+    for bounds in (missing, effective):
+        for maximum in _CANDIDATE_BOUNDS:
+            if bounds and cost_of(_with_bounds(schema, bounds, maximum)) <= limit:
+                suggestions = ", ".join(f"{b.argument}={maximum} on {b.location.path}" for b in bounds[:_MAX_NAMED])
                 return (
-                    f"set, for example, {told}" if len(bounds) <= _MOST_NAMED else f"bound what it goes over: {told}…"
+                    f"set, for example, {suggestions}"
+                    if len(bounds) <= _MAX_NAMED
+                    else f"bound what it goes over: {suggestions}…"
                 )
     return "write a simpler one"

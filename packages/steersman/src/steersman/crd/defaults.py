@@ -11,24 +11,27 @@ Schema = dict[str, Any]
 def with_defaults(schema: Schema, value: Any) -> Any:
     """``value``, in wire form, with the defaults that ``schema`` has for what it lacks."""
     if isinstance(value, list):
-        return [_filled(schema.get("items", {}), item) for item in cast("list[Any]", value)]
+        return [_fill_default(schema.get("items", {}), item) for item in cast("list[Any]", value)]
     if not isinstance(value, dict):
         return value
     properties: Schema = schema.get("properties", {})
-    others = schema.get("additionalProperties")
-    known = cast("dict[str, Any]", value)
-    result = {name: _filled(_inner(properties, others, name), content) for name, content in known.items()}
+    additional = schema.get("additionalProperties")
+    mapping = cast("dict[str, Any]", value)
+    result = {
+        name: _fill_default(_property_schema(properties, additional, name), content)
+        for name, content in mapping.items()
+    }
     for name, inner in properties.items():
         if name not in result and "default" in inner:
-            result[name] = _filled(inner, None)
+            result[name] = _fill_default(inner, None)
     return result
 
 
-def _inner(properties: Schema, others: Any, name: str) -> Schema:
-    found = properties.get(name, others)
+def _property_schema(properties: Schema, additional: Any, name: str) -> Schema:
+    found = properties.get(name, additional)
     return cast("Schema", found) if isinstance(found, dict) else {}
 
 
-def _filled(schema: Schema, value: Any) -> Any:
+def _fill_default(schema: Schema, value: Any) -> Any:
     absent = value is None and not schema.get("nullable")
     return with_defaults(schema, deepcopy(schema.get("default")) if absent else value)

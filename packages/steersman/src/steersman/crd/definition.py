@@ -8,20 +8,20 @@ from typing import Any, Literal, get_args, get_origin
 
 from steersman.crd.conversion import ConversionWebhook
 from steersman.crd.costs import check_costs
-from steersman.crd.docstrings import class_text
-from steersman.crd.errors import SchemaError, within
-from steersman.crd.names import check_names, version_order
+from steersman.crd.docstrings import class_docstring
+from steersman.crd.errors import SchemaError, error_context
+from steersman.crd.names import check_names, version_sort_key
 from steersman.crd.rules import Schema, with_rules
 from steersman.crd.schema import fields_schema, schema_of
-from steersman.crd.subresources import columns_of, scale_of, selectable_fields_of
+from steersman.crd.subresources import printer_columns, scale_subresource, selectable_fields
 from steersman.crd.v1beta1 import to_v1beta1
 from steersman.meta import FrozenStruct, Object, Resource
-from steersman.meta.declaration import is_declared, options_of
+from steersman.meta.custom_resource import is_decorated, resource_options
 
 Kind = type[Object]
 
 # What all versions of a kind have in common.
-_SHARED = ("short_names", "categories", "singular", "list_kind", "labels", "annotations")
+_SHARED_OPTIONS = ("short_names", "categories", "singular", "list_kind", "labels", "annotations")
 
 
 def definition(
@@ -47,19 +47,19 @@ def definition(
     if not kinds:
         raise SchemaError("no kind was given: definition(MyKind)")
     for kind in kinds:
-        if not is_declared(kind):
+        if not is_decorated(kind):
             raise SchemaError(f"{kind.__name__} is not declared: put @resource(group=…, version=…) above the class")
-        with within(kind.__name__):
-            check_names(kind.api_resource, options_of(kind))
+        with error_context(kind.__name__):
+            check_names(kind.api_resource, resource_options(kind))
     _check_versions(kinds)
-    stored = next(k for k in kinds if options_of(k).storage)
-    ordered = sorted(kinds, key=lambda k: version_order(k.api_resource.version))
-    found = _manifest(stored, [_version(k, builtin_descriptions) for k in ordered])
+    stored = next(k for k in kinds if resource_options(k).storage)
+    ordered = sorted(kinds, key=lambda k: version_sort_key(k.api_resource.version))
+    manifest = _manifest(stored, [_version_entry(k, builtin_descriptions) for k in ordered])
     if conversion is not None:
         if len(kinds) == 1:
             raise SchemaError(f"{stored.__name__} has one version, which needs no conversion: take it away")
-        found["spec"]["conversion"] = conversion.to_wire()
-    return to_v1beta1(found) if api_version == "v1beta1" else found
+        manifest["spec"]["conversion"] = conversion.to_wire()
+    return to_v1beta1(manifest) if api_version == "v1beta1" else manifest
 
 
 def definitions(*kinds: Kind, builtin_descriptions: bool = False) -> list[dict[str, Any]]:
@@ -76,7 +76,7 @@ def definitions(*kinds: Kind, builtin_descriptions: bool = False) -> list[dict[s
 
 
 def _manifest(stored: Kind, versions: list[dict[str, Any]]) -> dict[str, Any]:
-    resource, options = stored.api_resource, options_of(stored)
+    resource, options = stored.api_resource, resource_options(stored)
     names: dict[str, Any] = {
         "kind": resource.kind,
         "listKind": options.list_kind,
@@ -105,13 +105,13 @@ def _manifest(stored: Kind, versions: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _version(kind: Kind, builtin_descriptions: bool) -> dict[str, Any]:
-    options = options_of(kind)
+def _version_entry(kind: Kind, builtin_descriptions: bool) -> dict[str, Any]:
+    options = resource_options(kind)
     schema = object_schema(kind, builtin_descriptions)
-    with within(kind.__name__):
+    with error_context(kind.__name__):
         subresources: dict[str, Any] = {"status": {}} if options.status_subresource else {}
         if options.scale is not None:
-            subresources["scale"] = scale_of(options.scale, schema)
+            subresources["scale"] = scale_subresource(options.scale, schema)
         version: dict[str, Any] = {"name": kind.api_resource.version, "served": options.served}
         version["storage"] = options.storage
         if options.deprecated:
@@ -119,21 +119,21 @@ def _version(kind: Kind, builtin_descriptions: bool) -> dict[str, Any]:
         if isinstance(options.deprecated, str):
             version["deprecationWarning"] = options.deprecated
         version |= {"schema": {"openAPIV3Schema": schema}, "subresources": subresources}
-        version["additionalPrinterColumns"] = columns_of(options.columns, schema)
+        version["additionalPrinterColumns"] = printer_columns(options.columns, schema)
         if options.selectable_fields:
-            version["selectableFields"] = selectable_fields_of(options.selectable_fields, schema)
+            version["selectableFields"] = selectable_fields(options.selectable_fields, schema)
     return version
 
 
 def object_schema(kind: Kind, builtin_descriptions: bool) -> Schema:
     """The schema of whole objects of ``kind``. Raises as ``definition``."""
-    rules = options_of(kind).rules
+    rules = resource_options(kind).rules
     metadata: Schema = {"type": "object"}
     if any(r.field_path == ".metadata.name" for r in rules):
         # A rule may name only what the schema tells; of the metadata it may tell this.
         metadata["properties"] = {"name": {"type": "string"}}
-    with within(kind.__name__):
-        fields = _fields(kind, builtin_descriptions)
+    with error_context(kind.__name__):
+        fields = _object_fields(kind, builtin_descriptions)
         schema: Schema = {
             "type": "object",
             "properties": {
@@ -144,14 +144,14 @@ def object_schema(kind: Kind, builtin_descriptions: bool) -> Schema:
             },
             **fields,
         }
-        if text := class_text(kind):
+        if text := class_docstring(kind):
             schema = {"description": text, **schema}
-        schema = with_rules(schema, rules, correlated=True, root=True)
+        schema = with_rules(schema, rules, correlatable=True, root=True)
         check_costs(schema)
         return schema
 
 
-def _fields(kind: Kind, builtin_descriptions: bool) -> Schema:
+def _object_fields(kind: Kind, builtin_descriptions: bool) -> Schema:
     """What the kind has beside its metadata: ``properties``, and which of them are required."""
     if Resource not in kind.__mro__:
         # A kind of somebody else's has the fields that its definition tells.
@@ -174,17 +174,17 @@ def _check_versions(kinds: Sequence[Kind]) -> None:
     first, *others = kinds
     for other in others:
         for name in ("group", "kind", "plural", "namespaced"):
-            here, there = getattr(first.api_resource, name), getattr(other.api_resource, name)
-            if here != there:
+            expected, actual = getattr(first.api_resource, name), getattr(other.api_resource, name)
+            if expected != actual:
                 raise SchemaError(
-                    f"{_called(first)} has the {name} {here!r}, {_called(other)} {there!r}: versions of one kind "
+                    f"{_describe_version(first)} has the {name} {expected!r}, {_describe_version(other)} {actual!r}: versions of one kind "
                     "have the same; make a definition of each kind"
                 )
-        for name in _SHARED:
-            here, there = getattr(options_of(first), name), getattr(options_of(other), name)
-            if here != there:
+        for name in _SHARED_OPTIONS:
+            expected, actual = getattr(resource_options(first), name), getattr(resource_options(other), name)
+            if expected != actual:
                 raise SchemaError(
-                    f"{_called(first)} and {_called(other)} have different {name}, {here!r} and {there!r}: a kind "
+                    f"{_describe_version(first)} and {_describe_version(other)} have different {name}, {expected!r} and {actual!r}: a kind "
                     "has them once, say the same in each"
                 )
     versions = Counter(k.api_resource.version for k in kinds)
@@ -195,21 +195,21 @@ def _check_versions(kinds: Sequence[Kind]) -> None:
 
 
 def _check_storage(kinds: Sequence[Kind]) -> None:
-    stored = [k for k in kinds if options_of(k).storage]
+    stored = [k for k in kinds if resource_options(k).storage]
     if not stored:
         raise SchemaError(
             f"no version of {kinds[0].api_resource.kind} is stored: give the class of the one that is, too, or take "
             "storage=False from one"
         )
     if len(stored) > 1:
-        told = " and ".join(_called(k) for k in stored)
-        raise SchemaError(f"{told} are both stored: say storage=False for all but one")
-    if not options_of(stored[0]).served:
+        names = " and ".join(_describe_version(k) for k in stored)
+        raise SchemaError(f"{names} are both stored: say storage=False for all but one")
+    if not resource_options(stored[0]).served:
         raise SchemaError(
-            f"{_called(stored[0])} is stored but not served, so that nobody can move its objects to another version: "
+            f"{_describe_version(stored[0])} is stored but not served, so that nobody can move its objects to another version: "
             "store a version that is served first"
         )
 
 
-def _called(kind: Kind) -> str:
+def _describe_version(kind: Kind) -> str:
     return f"{kind.__name__} ({kind.api_resource.version})"

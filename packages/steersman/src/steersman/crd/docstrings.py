@@ -11,33 +11,33 @@ from itertools import pairwise
 
 from steersman.meta import FrozenStruct
 
-_Texts = dict[str, str]
+_Docstrings = dict[str, str]
 
 
-def class_text(kind: type) -> str | None:
+def class_docstring(kind: type) -> str | None:
     """The docstring of ``kind`` itself, not of its bases."""
     text = vars(kind).get("__doc__")
     return inspect.cleandoc(text) if text else None
 
 
 @cache
-def attribute_texts(kind: type[FrozenStruct]) -> _Texts:
+def attribute_docstrings(kind: type[FrozenStruct]) -> _Docstrings:
     """The string literals that follow attributes (PEP 257's attribute docstrings), base classes included.
 
     Where there is no source, such as in an interpreter's prompt, there are none.
     """
-    found: _Texts = {}
+    found: _Docstrings = {}
     for cls in reversed(kind.__mro__):
         if issubclass(cls, FrozenStruct) and cls is not FrozenStruct:
-            found |= _module_texts(cls.__module__).get(cls.__qualname__, {})
+            found |= _module_docstrings(cls.__module__).get(cls.__qualname__, {})
     return found
 
 
 # By file: its lines, as ``linecache`` keeps them until the file changes, and what was found in them.
-_files: dict[str, tuple[list[str], dict[str, _Texts]]] = {}
+_cache_by_file: dict[str, tuple[list[str], dict[str, _Docstrings]]] = {}
 
 
-def _module_texts(name: str) -> dict[str, _Texts]:
+def _module_docstrings(name: str) -> dict[str, _Docstrings]:
     """The texts of each class of a module, by its qualified name.
 
     A module is parsed once: ``inspect.getsource`` would do so for each of its classes.
@@ -48,32 +48,32 @@ def _module_texts(name: str) -> dict[str, _Texts]:
         lines, _ = inspect.findsource(module)
     except (KeyError, OSError, TypeError):
         return {}
-    known = _files.get(file)
-    if known is None or known[0] is not lines:
-        texts: dict[str, _Texts] = {}
-        for qualified, cls in _classes(ast.parse("".join(lines)), ""):
-            texts.setdefault(qualified, _texts(cls))
-        known = _files[file] = lines, texts
-    return known[1]
+    cached = _cache_by_file.get(file)
+    if cached is None or cached[0] is not lines:
+        docstrings: dict[str, _Docstrings] = {}
+        for qualname, cls in _iter_classes(ast.parse("".join(lines)), ""):
+            docstrings.setdefault(qualname, _class_attribute_docstrings(cls))
+        cached = _cache_by_file[file] = lines, docstrings
+    return cached[1]
 
 
-def _classes(node: ast.AST, place: str) -> Iterator[tuple[str, ast.ClassDef]]:
+def _iter_classes(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.ClassDef]]:
     """The classes below ``node``, which is at ``place``: empty, or a qualified name and a dot."""
     for inner in ast.iter_child_nodes(node):
         match inner:
             case ast.ClassDef(name):
-                yield f"{place}{name}", inner
-                yield from _classes(inner, f"{place}{name}.")
+                yield f"{prefix}{name}", inner
+                yield from _iter_classes(inner, f"{prefix}{name}.")
             case ast.FunctionDef(name) | ast.AsyncFunctionDef(name):
-                yield from _classes(inner, f"{place}{name}.<locals>.")
+                yield from _iter_classes(inner, f"{prefix}{name}.<locals>.")
             case ast.stmt() | ast.excepthandler() | ast.match_case():
-                yield from _classes(inner, place)
+                yield from _iter_classes(inner, prefix)
             case _:
                 continue
 
 
-def _texts(cls: ast.ClassDef) -> _Texts:
-    found: _Texts = {}
+def _class_attribute_docstrings(cls: ast.ClassDef) -> _Docstrings:
+    found: _Docstrings = {}
     for attribute, text in pairwise(cls.body):
         match attribute, text:
             case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(value))):

@@ -32,17 +32,20 @@ def check_expressions(rule: Rule, schema: Schema, *, root: bool) -> None:
     Raises:
         SchemaError: they cannot.
     """
-    if not is_installed():
+    if not is_cel_available():
         return
     # The order of fields says nothing to a rule, so one check does for the same type anywhere.
-    place = msgspec.json.encode((schema, root), order="sorted")
-    for what, expression, wanted in (("rule", rule.rule, "bool"), ("message", rule.message_expression, "string")):
-        if expression and (problem := _problem(expression, place, wanted, rule.optional_old_self)):
-            raise SchemaError(f"the {what} {expression!r} {problem}")
+    cache_key = msgspec.json.encode((schema, root), order="sorted")
+    for label, expression, expected_type in (
+        ("rule", rule.rule, "bool"),
+        ("message", rule.message_expression, "string"),
+    ):
+        if expression and (problem := _find_problem(expression, cache_key, expected_type, rule.optional_old_self)):
+            raise SchemaError(f"the {label} {expression!r} {problem}")
 
 
 @cache
-def is_installed() -> bool:
+def is_cel_available() -> bool:
     """Whether there is an engine for CEL; the first time that there is none, it warns."""
     if find_spec(_PACKAGE) is not None:
         return True
@@ -51,31 +54,31 @@ def is_installed() -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _problem(expression: str, place: bytes, wanted: str, optional_old: bool) -> str:
+def _find_problem(expression: str, cache_key: bytes, expected_type: str, optional_old: bool) -> str:
     """What is wrong with an expression, as the end of a sentence; empty if it is well."""
     # Definitions without rules need none of it.
     from steersman_cel.engine import CompilationError, compile_rule
-    from steersman_cel.types import schema_type
+    from steersman_cel.types import type_from_schema
 
-    schema, root = msgspec.json.decode(place)
-    self_type = schema_type(schema, root=root)
+    schema, root = msgspec.json.decode(cache_key)
+    self_type = type_from_schema(schema, root=root)
     if self_type is None:
         return "is about a value without a type, which no rule can see: put it on a struct around, or give it a type"
     try:
-        found = compile_rule(expression, self_type, optional_old=optional_old).type
+        result_type = compile_rule(expression, self_type, optional_old_self=optional_old).type
     except CompilationError as error:
-        return f"is no CEL for this type: {_shortened(str(error))}"
+        return f"is no CEL for this type: {_shorten(str(error))}"
     except ApiError as error:
         if error.code == 501:
             # What the engine lacks, the API server may have.
             return ""
         raise
-    if found.name != wanted:
-        return f"gives a {found}, but must give a {wanted}"
+    if result_type.name != expected_type:
+        return f"gives a {result_type}, but must give a {expected_type}"
     return ""
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     """What the API server says, on one line and without the drawing of where."""
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith(" |")]
     return "; ".join(line.removeprefix("compilation failed: ").strip() for line in lines)

@@ -8,30 +8,30 @@ from typing import Any, TypeGuard
 
 from steersman.errors import ConfigurationError
 from steersman.meta import Object
-from steersman.meta.declaration import is_declared
+from steersman.meta.custom_resource import is_decorated
 
-Kind = type[Object]
+KindType = type[Object]
 
 
-def find_kinds(place: str) -> tuple[Kind, ...]:
+def find_kinds(reference: str) -> tuple[KindType, ...]:
     """The kinds that ``place`` names: ``package.module`` for all that it declares or re-exports, or one of them as
     ``package.module:Kind``.
 
     Raises:
         ConfigurationError: there is no such module, or no such kind in it.
     """
-    name, _, kind = place.partition(":")
-    declared = declared_in(_module(name))
+    name, _, kind = reference.partition(":")
+    kinds = kinds_in(_import_module(name))
     if not kind:
-        if not declared:
+        if not kinds:
             raise ConfigurationError(f"{name} declares no kind: put @resource(group=…, version=…) above a class")
-        return tuple(declared.values())
-    if kind not in declared:
-        raise ConfigurationError(f"{name} declares no kind {kind} (it declares: {', '.join(declared) or 'none'})")
-    return (declared[kind],)
+        return tuple(kinds.values())
+    if kind not in kinds:
+        raise ConfigurationError(f"{name} declares no kind {kind} (it declares: {', '.join(kinds) or 'none'})")
+    return (kinds[kind],)
 
 
-def _module(name: str) -> ModuleType:
+def _import_module(name: str) -> ModuleType:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
@@ -43,10 +43,10 @@ def _module(name: str) -> ModuleType:
         raise ConfigurationError(f"{name!r} is not a module: write package.module:Kind") from None
 
 
-def declared_in(module: ModuleType) -> dict[str, Kind]:
+def kinds_in(module: ModuleType) -> dict[str, KindType]:
     """The kinds among the names of ``module``."""
-    return {name: value for name, value in vars(module).items() if _is_declared(value)}
+    return {name: value for name, value in vars(module).items() if _is_kind(value)}
 
 
-def _is_declared(value: Any) -> TypeGuard[Kind]:
-    return isinstance(value, type) and issubclass(value, Object) and is_declared(value)
+def _is_kind(value: Any) -> TypeGuard[KindType]:
+    return isinstance(value, type) and issubclass(value, Object) and is_decorated(value)

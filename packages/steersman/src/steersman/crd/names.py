@@ -7,12 +7,12 @@ from collections import Counter
 
 from steersman.crd.errors import SchemaError
 from steersman.meta import ApiResource
-from steersman.meta.declaration import ResourceOptions
+from steersman.meta.custom_resource import ResourceOptions
 
 _LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
 _VERSION = re.compile(r"v(?P<major>[1-9][0-9]*)((?P<stability>alpha|beta)(?P<minor>[1-9][0-9]*))?")
-_APPROVAL = "api-approved.kubernetes.io"
+_APPROVAL_ANNOTATION = "api-approved.kubernetes.io"
 
 
 def check_names(resource: ApiResource, options: ResourceOptions) -> None:
@@ -34,34 +34,34 @@ def check_names(resource: ApiResource, options: ResourceOptions) -> None:
         _check_label("short name", name)
     for name in options.categories:
         _check_label("category", name)
-    _check_twice(resource, options)
-    if _is_protected(resource.group) and not dict(options.annotations).get(_APPROVAL):
+    _check_duplicates(resource, options)
+    if _is_protected(resource.group) and not dict(options.annotations).get(_APPROVAL_ANNOTATION):
         raise SchemaError(
             f"the group {resource.group} belongs to the Kubernetes community: use a domain of yours, or give the "
-            f"annotation {_APPROVAL}"
+            f"annotation {_APPROVAL_ANNOTATION}"
         )
 
 
-def version_order(version: str) -> tuple[bool, int, int, int, str]:
+def version_sort_key(version: str) -> tuple[bool, int, int, int, str]:
     """Sorts as Kubernetes prefers versions: ``v2``, ``v1``, ``v1beta1``, ``v1alpha2``, then all others by name."""
-    found = _VERSION.fullmatch(version)
-    if found is None:
+    match = _VERSION.fullmatch(version)
+    if match is None:
         return True, 0, 0, 0, version
-    stability = {None: 0, "beta": 1, "alpha": 2}[found["stability"]]
-    return False, stability, -int(found["major"]), -int(found["minor"] or 0), version
+    stability = {None: 0, "beta": 1, "alpha": 2}[match["stability"]]
+    return False, stability, -int(match["major"]), -int(match["minor"] or 0), version
 
 
-def _check_label(what: str, name: str) -> None:
+def _check_label(field: str, name: str) -> None:
     if not _LABEL.fullmatch(name):
         raise SchemaError(
-            f"the {what} {name!r} is no name: write lower-case letters, digits and '-', at most 63, a letter in front"
+            f"the {field} {name!r} is no name: write lower-case letters, digits and '-', at most 63, a letter in front"
         )
 
 
-def _check_twice(resource: ApiResource, options: ResourceOptions) -> None:
-    for what, names in (("short name", options.short_names), ("category", options.categories)):
-        if twice := [name for name, count in Counter(names).items() if count > 1]:
-            raise SchemaError(f"the {what} {twice[0]!r} is there twice: say it once")
+def _check_duplicates(resource: ApiResource, options: ResourceOptions) -> None:
+    for field, names in (("short name", options.short_names), ("category", options.categories)):
+        if duplicates := [name for name, count in Counter(names).items() if count > 1]:
+            raise SchemaError(f"the {field} {duplicates[0]!r} is there twice: say it once")
     for name in options.short_names:
         if name in (resource.plural, options.singular):
             raise SchemaError(f"the short name {name!r} is a name of the kind already: take it away")

@@ -13,33 +13,33 @@ _STEP = re.compile(
     r"|\[(?P<quote>['\"])(?P<key>(?:\\.|(?!(?P=quote)).)*)(?P=quote)\]"
     r"|(?P<items>\[(?:\*|-?\d*(?::-?\d*)*|\?\(.*?\)|-?\d+(?:,-?\d+)*)\])"
 )
-_TEXT: Schema = {"type": "string"}
-_MOMENT: Schema = {"type": "string", "format": "date-time"}
-_OPEN: Schema = {"type": "array", "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+_STRING: Schema = {"type": "string"}
+_DATE_TIME: Schema = {"type": "string", "format": "date-time"}
+_OBJECT_LIST: Schema = {"type": "array", "items": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
 METADATA_FIELDS: dict[str, Schema] = {
-    "name": _TEXT,
-    "generateName": _TEXT,
-    "namespace": _TEXT,
-    "uid": _TEXT,
-    "resourceVersion": _TEXT,
+    "name": _STRING,
+    "generateName": _STRING,
+    "namespace": _STRING,
+    "uid": _STRING,
+    "resourceVersion": _STRING,
     "generation": {"type": "integer"},
     "deletionGracePeriodSeconds": {"type": "integer"},
-    "creationTimestamp": _MOMENT,
-    "deletionTimestamp": _MOMENT,
-    "labels": {"type": "object", "additionalProperties": _TEXT},
-    "annotations": {"type": "object", "additionalProperties": _TEXT},
-    "finalizers": {"type": "array", "items": _TEXT},
-    "ownerReferences": _OPEN,
-    "managedFields": _OPEN,
+    "creationTimestamp": _DATE_TIME,
+    "deletionTimestamp": _DATE_TIME,
+    "labels": {"type": "object", "additionalProperties": _STRING},
+    "annotations": {"type": "object", "additionalProperties": _STRING},
+    "finalizers": {"type": "array", "items": _STRING},
+    "ownerReferences": _OBJECT_LIST,
+    "managedFields": _OBJECT_LIST,
 }
 """What every object has, though no definition tells it."""
 
 
-class PathError(Exception):
+class FieldPathError(Exception):
     """A path leads nowhere; the text says why, as the end of a sentence."""
 
 
-def follow(schema: Schema, path: str, *, into_items: bool = False) -> Schema | None:
+def resolve_path(schema: Schema, path: str, *, into_items: bool = False) -> Schema | None:
     """The schema of what ``path`` (``.spec.a['b']``) leads to; None where anything may be.
 
     Args:
@@ -51,47 +51,49 @@ def follow(schema: Schema, path: str, *, into_items: bool = False) -> Schema | N
         PathError: the path is malformed, or the schema has no such field.
     """
     found: Schema | None = schema
-    walked = ""
-    for text, name in steps(path):
+    prefix = ""
+    for text, name in parse_path(path):
         if found is None:
             return None
         if name is None:
             if not into_items:
-                raise PathError("enters a list, which is not possible here: name fields only, such as .spec.replicas")
-            found = _item(found, walked)
+                raise FieldPathError(
+                    "enters a list, which is not possible here: name fields only, such as .spec.replicas"
+                )
+            found = _item_schema(found, prefix)
         else:
-            found = _member(found, name, walked)
-        walked += text
+            found = _member_schema(found, name, prefix)
+        prefix += text
     return found
 
 
-def steps(path: str) -> Iterator[tuple[str, str | None]]:
+def parse_path(path: str) -> Iterator[tuple[str, str | None]]:
     """The parts of ``path``: their text, and the name of the field; None for what enters a list.
 
     Raises:
         PathError: it is malformed.
     """
     if not path.startswith((".", "[")) or path == ".":
-        raise PathError("is no path: write it with a point in front, such as .spec.replicas")
+        raise FieldPathError("is no path: write it with a point in front, such as .spec.replicas")
     position = 0
     while position < len(path):
         step = _STEP.match(path, position)
         if step is None:
-            raise PathError(f"cannot be read from {path[position:]!r} on: write fields as .name")
+            raise FieldPathError(f"cannot be read from {path[position:]!r} on: write fields as .name")
         position = step.end()
         name = step["key"] if step["name"] is None else step["name"]
         yield step[0], None if name is None else re.sub(r"\\(.)", r"\1", name)
 
 
-def _item(schema: Schema, walked: str) -> Schema | None:
+def _item_schema(schema: Schema, prefix: str) -> Schema | None:
     if schema.get("type") == "array":
         return schema.get("items")
     if schema.get("x-kubernetes-preserve-unknown-fields"):
         return None
-    raise PathError(f"takes {walked or 'the object'} for a list, which it is not")
+    raise FieldPathError(f"takes {prefix or 'the object'} for a list, which it is not")
 
 
-def _member(schema: Schema, name: str, walked: str) -> Schema | None:
+def _member_schema(schema: Schema, name: str, prefix: str) -> Schema | None:
     properties: Schema = schema.get("properties", {})
     if name in properties:
         return properties[name]
@@ -100,6 +102,8 @@ def _member(schema: Schema, name: str, walked: str) -> Schema | None:
     if schema.get("x-kubernetes-preserve-unknown-fields"):
         return None
     if schema.get("type") == "array":
-        raise PathError(f'leads nowhere: {walked} is a list, which is entered by [0], [*] or [?(@.type=="Ready")]')
+        raise FieldPathError(
+            f'leads nowhere: {prefix} is a list, which is entered by [0], [*] or [?(@.type=="Ready")]'
+        )
     known = f"it has {', '.join(properties)}" if properties else "it has no fields"
-    raise PathError(f"leads nowhere: there is no {name} in {walked or 'the object'} ({known})")
+    raise FieldPathError(f"leads nowhere: there is no {name} in {prefix or 'the object'} ({known})")

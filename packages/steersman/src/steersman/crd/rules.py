@@ -8,18 +8,18 @@ from typing import Any, get_args
 
 from steersman.crd.errors import SchemaError
 from steersman.crd.expressions import check_expressions
-from steersman.crd.paths import PathError, follow
+from steersman.crd.paths import FieldPathError, resolve_path
 from steersman.meta import Rule
-from steersman.meta.markers import Reason, cel_name
+from steersman.meta.markers import FieldValueErrorReason, cel_name
 
 Schema = dict[str, Any]
 RULES = "x-kubernetes-validations"
 
-_OLD = re.compile(r"\boldSelf\b")
-_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
+_OLD_SELF = re.compile(r"\boldSelf\b")
+_STRING_LITERAL = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 
 
-def with_rules(schema: Schema, rules: Iterable[Rule], *, correlated: bool, root: bool = False) -> Schema:
+def with_rules(schema: Schema, rules: Iterable[Rule], *, correlatable: bool, root: bool = False) -> Schema:
     """``schema`` and its ``rules``, after those that it has.
 
     Args:
@@ -31,11 +31,11 @@ def with_rules(schema: Schema, rules: Iterable[Rule], *, correlated: bool, root:
     Raises:
         SchemaError: a rule cannot hold here.
     """
-    found = [_wire(checked(rule, schema, correlated=correlated, root=root)) for rule in rules]
+    found = [_to_wire(check_rule(rule, schema, correlatable=correlatable, root=root)) for rule in rules]
     return {**schema, RULES: [*schema.get(RULES, ()), *found]} if found else schema
 
 
-def checked(rule: Rule, schema: Schema, *, correlated: bool, root: bool = False) -> Rule:
+def check_rule(rule: Rule, schema: Schema, *, correlatable: bool, root: bool = False) -> Rule:
     """``rule``, if it can hold of values of ``schema``.
 
     Raises:
@@ -46,16 +46,18 @@ def checked(rule: Rule, schema: Schema, *, correlated: bool, root: bool = False)
         raise SchemaError("a rule is empty: write a CEL expression, such as self == oldSelf")
     if not rule.message.strip() or re.search(r"[\r\n]", rule.message.strip()):
         raise SchemaError(f"{text} needs a message of one line, which says what to do")
-    if rule.reason not in get_args(Reason):
-        raise SchemaError(f"{text} has the reason {rule.reason!r}: it is one of {', '.join(get_args(Reason))}")
+    if rule.reason not in get_args(FieldValueErrorReason):
+        raise SchemaError(
+            f"{text} has the reason {rule.reason!r}: it is one of {', '.join(get_args(FieldValueErrorReason))}"
+        )
     if rule.field_path:
         try:
-            known = follow(schema, rule.field_path) is not None
-        except PathError as error:
+            known = resolve_path(schema, rule.field_path) is not None
+        except FieldPathError as error:
             raise SchemaError(f"{text} has the field_path {rule.field_path!r}, which {error}") from None
         if not known:
             raise SchemaError(f"{text} has the field_path {rule.field_path!r}, of which the schema says nothing")
-    if not correlated and is_transition(rule.rule):
+    if not correlatable and is_transition(rule.rule):
         raise SchemaError(
             f"{text} compares with oldSelf, but items of a list that is no map have no old value: give the list "
             "list_map_keys, or put the rule on a struct around the list"
@@ -69,32 +71,38 @@ def checked(rule: Rule, schema: Schema, *, correlated: bool, root: bool = False)
 
 def is_transition(expression: str) -> bool:
     """Whether ``expression`` compares with the value before an update."""
-    return _OLD.search(_QUOTED.sub("''", expression)) is not None
+    return _OLD_SELF.search(_STRING_LITERAL.sub("''", expression)) is not None
 
 
 def _check_members(rule: Rule, schema: Schema) -> None:
     """The fields of which so many must be set can be absent, and those that the rule reads cannot."""
     properties, required = schema.get("properties", {}), schema.get("required", ())
-    if rule.fields and not rule.reads and len(set(rule.fields)) < max(2, len(rule.fields)):
-        raise SchemaError(f"{', '.join(rule.fields)}: name two different fields or more, by their wire names")
-    for name in (*rule.fields, *rule.reads):
+    if (
+        rule.optional_fields
+        and not rule.required_fields
+        and len(set(rule.optional_fields)) < max(2, len(rule.optional_fields))
+    ):
+        raise SchemaError(
+            f"{', '.join(rule.optional_fields)}: name two different fields or more, by their wire names"
+        )
+    for name in (*rule.optional_fields, *rule.required_fields):
         if name not in properties:
             known = ", ".join(properties) or "none"
             raise SchemaError(f"a rule speaks of the field {name}, but the struct has {known} (wire names)")
-        always = name in required or "default" in properties[name]
-        if always and name in rule.fields:
+        always_set = name in required or "default" in properties[name]
+        if always_set and name in rule.optional_fields:
             raise SchemaError(f"a rule asks whether {name} is set, which it always is: make it X | None = None")
-        if not always and name in rule.reads:
+        if not always_set and name in rule.required_fields:
             raise SchemaError(f"a rule reads {name}, which may be absent: make it required, or give a default")
 
 
-def immutable(*, once_set: bool) -> Rule:
+def immutability_rule(*, once_set: bool) -> Rule:
     """The rule on a value that never changes."""
     text = "cannot be changed once it is set" if once_set else "is immutable"
     return Rule(rule="self == oldSelf", message=f"the field {text}: create a new object instead")
 
 
-def immutable_presence(name: str, *, once_set: bool) -> Rule:
+def presence_immutability_rule(name: str, *, once_set: bool) -> Rule:
     """The rule on the struct around an optional field that never changes: a field's own sees no absence."""
     field = cel_name(name)
     if once_set:
@@ -106,7 +114,7 @@ def immutable_presence(name: str, *, once_set: bool) -> Rule:
     return Rule(rule=expression, message=message, field_path=f".{name}" if name.isidentifier() else f"['{name}']")
 
 
-def _wire(rule: Rule) -> Schema:
+def _to_wire(rule: Rule) -> Schema:
     wire: Schema = {"rule": rule.rule, "message": rule.message, "reason": rule.reason}
     if rule.message_expression:
         wire["messageExpression"] = rule.message_expression

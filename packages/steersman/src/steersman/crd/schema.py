@@ -12,13 +12,13 @@ import msgspec
 from msgspec import UNSET
 
 from steersman.crd.defaults import with_defaults
-from steersman.crd.docstrings import attribute_texts, class_text
-from steersman.crd.errors import ContainsItself, SchemaError, within
-from steersman.crd.judgement import default_violations, has_rules
-from steersman.crd.marked import check_keywords, says_default
-from steersman.crd.rules import Schema, immutable, immutable_presence, with_rules
-from steersman.crd.types import Context, markers_of, type_schema
-from steersman.crd.values import violations
+from steersman.crd.docstrings import attribute_docstrings, class_docstring
+from steersman.crd.errors import RecursiveTypeError, SchemaError, error_context
+from steersman.crd.markers import check_keywords, marker_default
+from steersman.crd.rules import Schema, immutability_rule, presence_immutability_rule, with_rules
+from steersman.crd.types import TypeSchemaContext, markers_of, type_schema
+from steersman.crd.validation import default_violations, has_rules
+from steersman.crd.value_validation import value_violations
 from steersman.meta import Field, FrozenStruct, Rule, to_builtins
 from steersman.meta.markers import schema_options
 
@@ -35,26 +35,26 @@ def schema_of(kind: type[FrozenStruct], *, builtin_descriptions: bool = False) -
     Raises:
         SchemaError: a field's type cannot be expressed, or its markers contradict each other.
     """
-    return struct_schema(kind, Context(struct_schema, builtin_descriptions=builtin_descriptions))
+    return struct_schema(kind, TypeSchemaContext(struct_schema, builtin_descriptions=builtin_descriptions))
 
 
-def struct_schema(kind: type[FrozenStruct], context: Context) -> Schema:
+def struct_schema(kind: type[FrozenStruct], context: TypeSchemaContext) -> Schema:
     """The schema of ``kind`` below other structs.
 
     Raises:
         SchemaError: as ``schema_of``.
     """
-    if kind in context.entered:
-        raise ContainsItself(
+    if kind in context.ancestors:
+        raise RecursiveTypeError(
             f"{kind.__name__} contains itself, which no structural schema can express: keep the inner one unchecked, "
             f"with Annotated[{kind.__name__}, Field(preserve_unknown=True)]"
         )
-    fields = _properties(kind, replace(context, entered=(*context.entered, kind)))
-    result: Schema = {"type": "object", **_told(fields)}
-    if text := class_text(kind):
+    fields = _properties(kind, replace(context, ancestors=(*context.ancestors, kind)))
+    result: Schema = {"type": "object", **_collect(fields)}
+    if text := class_docstring(kind):
         result = {"description": text, **result}
-    with within(kind.__name__):
-        return _optioned(kind, result, [r for f in fields for r in f.rules], context)
+    with error_context(kind.__name__):
+        return _with_options(kind, result, [r for f in fields for r in f.rules], context)
 
 
 def fields_schema(kind: type[FrozenStruct], *, without: str, builtin_descriptions: bool) -> Schema:
@@ -63,32 +63,32 @@ def fields_schema(kind: type[FrozenStruct], *, without: str, builtin_description
     Raises:
         SchemaError: as ``schema_of``.
     """
-    context = Context(struct_schema, builtin_descriptions=builtin_descriptions, entered=(kind,))
-    return _told(_properties(kind, context, without))
+    context = TypeSchemaContext(struct_schema, builtin_descriptions=builtin_descriptions, ancestors=(kind,))
+    return _collect(_properties(kind, context, without))
 
 
-def _properties(kind: type[FrozenStruct], context: Context, without: str = "") -> list[_Property]:
+def _properties(kind: type[FrozenStruct], context: TypeSchemaContext, without: str = "") -> list[_Property]:
     hints = get_type_hints(kind, include_extras=True)
-    texts = attribute_texts(kind)
+    texts = attribute_docstrings(kind)
     found: list[_Property] = []
     for field in msgspec.structs.fields(kind):
         if field.name == without:
             continue
-        with within(f"{kind.__name__}.{field.name}"):
+        with error_context(f"{kind.__name__}.{field.name}"):
             found.append(_property(field, hints[field.name], texts.get(field.name), context))
     return found
 
 
-def _told(fields: list[_Property]) -> Schema:
+def _collect(fields: list[_Property]) -> Schema:
     result: Schema = {"properties": {f.name: f.schema for f in fields}}
     if required := sorted(f.name for f in fields if f.required):
         result["required"] = required
     return result
 
 
-def _optioned(kind: type[FrozenStruct], result: Schema, rules: list[Rule], context: Context) -> Schema:
+def _with_options(kind: type[FrozenStruct], result: Schema, rules: list[Rule], context: TypeSchemaContext) -> Schema:
     options = schema_options(kind)
-    told = {
+    keywords = {
         "x-kubernetes-map-type": options.map_type,
         "minProperties": options.min_properties,
         "maxProperties": options.max_properties,
@@ -96,9 +96,9 @@ def _optioned(kind: type[FrozenStruct], result: Schema, rules: list[Rule], conte
         "title": options.title,
         "externalDocs": None if options.external_docs is None else {"url": options.external_docs},
     }
-    result |= {keyword: value for keyword, value in told.items() if value is not None}
+    result |= {keyword: value for keyword, value in keywords.items() if value is not None}
     check_keywords(result)
-    return with_rules(result, [*options.rules, *rules], correlated=context.correlated)
+    return with_rules(result, [*options.rules, *rules], correlatable=context.correlatable)
 
 
 @dataclass(frozen=True)
@@ -110,40 +110,40 @@ class _Property:
     """What the struct has to say about it."""
 
 
-def _property(field: msgspec.structs.FieldInfo, hint: Any, text: str | None, context: Context) -> _Property:
+def _property(field: msgspec.structs.FieldInfo, hint: Any, text: str | None, context: TypeSchemaContext) -> _Property:
     schema = type_schema(hint, context)
     markers = markers_of(hint)
     if text is not None and all(m.description is None for m in markers):
         schema = {**schema, "description": text}
     if "description" in schema:
         schema = {"description": schema.pop("description"), **schema}
-    default = _default(field, markers, schema)
+    default = _default_value(field, markers, schema)
     if default is not UNSET:
         if has_rules(schema):
             # The API server judges the default as it is written, before it fills in what is within.
             default = with_defaults(schema, default)
         schema = {**schema, "default": default}
-        for violation in (*violations(schema, default), *default_violations(schema, default)):
+        for violation in (*value_violations(schema, default), *default_violations(schema, default)):
             raise SchemaError(f"the default {default!r} does not fit: {violation}")
     required = field.required and default is UNSET
     rules: list[Rule] = []
-    if kept := next((m.immutable for m in markers if m.immutable), False):
-        once_set = kept == "once-set"
-        schema = with_rules(schema, [immutable(once_set=once_set)], correlated=context.correlated)
+    if immutability := next((m.immutable for m in markers if m.immutable), False):
+        once_set = immutability == "once-set"
+        schema = with_rules(schema, [immutability_rule(once_set=once_set)], correlatable=context.correlatable)
         if not required and default is UNSET:
-            rules.append(immutable_presence(field.encode_name, once_set=once_set))
+            rules.append(presence_immutability_rule(field.encode_name, once_set=once_set))
     return _Property(field.encode_name, schema, required, tuple(rules))
 
 
-def _default(field: msgspec.structs.FieldInfo, markers: list[Field], schema: Schema) -> Any:
+def _default_value(field: msgspec.structs.FieldInfo, markers: list[Field], schema: Schema) -> Any:
     """The default as the API server should fill it in, or UNSET.
 
     None and empty values mean in Python that there is nothing, so that nothing is filled in; a struct is filled in
     only if that brings fields with it.
     """
     for marker in markers:
-        if (said := says_default(marker)) is not UNSET:
-            return said
+        if (explicit_default := marker_default(marker)) is not UNSET:
+            return explicit_default
     value = field.default
     if field.default_factory is not msgspec.NODEFAULT:
         value = field.default_factory()
@@ -151,10 +151,10 @@ def _default(field: msgspec.structs.FieldInfo, markers: list[Field], schema: Sch
         return UNSET
     wire = to_builtins(value)
     if wire == {} and isinstance(value, msgspec.Struct):
-        return {} if _fills(schema) else UNSET
+        return {} if _adds_defaults(schema) else UNSET
     return UNSET if wire in ("", [], {}) else wire
 
 
-def _fills(schema: Schema) -> bool:
+def _adds_defaults(schema: Schema) -> bool:
     """Whether the API server adds fields to an empty object of ``schema``."""
     return any("default" in inner for inner in schema.get("properties", {}).values())

@@ -14,11 +14,18 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET
 
-from steersman.api.openapi import published_name
-from steersman.crd.builtin import ANYTHING, EMBEDDED_METADATA, INT_OR_STRING, MOMENT, QUANTITY, builtin_schema
-from steersman.crd.docstrings import class_text
-from steersman.crd.errors import ContainsItself, SchemaError
-from steersman.crd.marked import marked
+from steersman.api.openapi import published_schema_name
+from steersman.crd.builtin import (
+    DATE_TIME,
+    EMBEDDED_METADATA,
+    INT_OR_STRING,
+    PRESERVE_UNKNOWN_FIELDS,
+    QUANTITY,
+    builtin_schema,
+)
+from steersman.crd.docstrings import class_docstring
+from steersman.crd.errors import RecursiveTypeError, SchemaError
+from steersman.crd.markers import apply_marker
 from steersman.crd.rules import Schema
 from steersman.meta import Duration, Field, FrozenDict, FrozenStruct, ObjectMeta, Quantity
 from steersman.meta.duration import PATTERN as DURATION_PATTERN
@@ -29,16 +36,16 @@ _SCALARS: dict[Any, Schema] = {
     int: {"type": "integer", "format": "int64"},
     float: {"type": "number"},
     bytes: {"type": "string", "format": "byte"},
-    datetime: MOMENT,
+    datetime: DATE_TIME,
     date: {"type": "string", "format": "date"},
     UUID: {"type": "string", "format": "uuid"},
     Duration: {"type": "string", "pattern": DURATION_PATTERN},
     Quantity: QUANTITY,
-    Any: ANYTHING,
-    msgspec.Raw: ANYTHING,
+    Any: PRESERVE_UNKNOWN_FIELDS,
+    msgspec.Raw: PRESERVE_UNKNOWN_FIELDS,
     ObjectMeta: EMBEDDED_METADATA,
 }
-_INSTEAD = {
+_ALTERNATIVES = {
     list: "a list is written tuple[X, ...]",
     dict: "a map is written FrozenDict[str, X]",
     set: 'a set is written Annotated[tuple[X, ...], Field(list_type="set")]',
@@ -50,7 +57,7 @@ _INSTEAD = {
 
 
 @dataclass(frozen=True)
-class Context:
+class TypeSchemaContext:
     """Where a type stands.
 
     Attributes:
@@ -61,43 +68,43 @@ class Context:
         keyed: whether this is a list whose items are told apart by keys, so that each has an old value.
     """
 
-    struct: Callable[[type[FrozenStruct], Context], Schema] = field(repr=False)
+    struct_schema: Callable[[type[FrozenStruct], TypeSchemaContext], Schema] = field(repr=False)
     builtin_descriptions: bool = False
-    entered: tuple[type, ...] = ()
-    correlated: bool = True
+    ancestors: tuple[type, ...] = ()
+    correlatable: bool = True
     keyed: bool = False
 
 
-def type_schema(hint: Any, context: Context) -> Schema:
+def type_schema(hint: Any, context: TypeSchemaContext) -> Schema:
     """The schema of the type ``hint``, markers included.
 
     Raises:
         SchemaError: it has none.
     """
-    hint = _unaliased(hint)
+    hint = _resolve_alias(hint)
     if get_origin(hint) is Annotated:
-        return _annotated(hint, context)
+        return _annotated_schema(hint, context)
     if (isinstance(hint, type) and hint in _SCALARS) or hint is Any:
         return deepcopy(_SCALARS[hint])
     origin = get_origin(hint)
     if origin is Literal:
-        return _enumeration(get_args(hint))
+        return _enum_schema(get_args(hint))
     if origin in (Union, UnionType):
-        return _union(get_args(hint), context)
+        return _union_schema(get_args(hint), context)
     if origin is tuple:
-        return _list(get_args(hint), context)
+        return _list_schema(get_args(hint), context)
     if origin is FrozenDict:
-        return _map(get_args(hint), context)
+        return _map_schema(get_args(hint), context)
     if isinstance(hint, type):
-        return _class(cast("type[Any]", hint), context)
-    if origin in _INSTEAD:
-        raise SchemaError(f"{hint!r} has no structural schema: {_INSTEAD[origin]}")
+        return _class_schema(cast("type[Any]", hint), context)
+    if origin in _ALTERNATIVES:
+        raise SchemaError(f"{hint!r} has no structural schema: {_ALTERNATIVES[origin]}")
     raise SchemaError(f"{hint!r} has no structural schema: use scalars, Literal, tuples, FrozenDict or structs")
 
 
 def markers_of(hint: Any) -> list[Field]:
     """The markers on ``hint`` itself, through ``X | None`` and aliases; not those on items and values."""
-    hint = _unaliased(hint)
+    hint = _resolve_alias(hint)
     if get_origin(hint) is Annotated:
         base, *markers = get_args(hint)
         return [*markers_of(base), *(m for m in markers if isinstance(m, Field))]
@@ -106,54 +113,54 @@ def markers_of(hint: Any) -> list[Field]:
     return []
 
 
-def _unaliased(hint: Any) -> Any:
+def _resolve_alias(hint: Any) -> Any:
     """What a ``type X = …`` or a ``NewType`` stands for."""
-    while (meant := getattr(hint, "__value__", getattr(hint, "__supertype__", None))) is not None:
-        hint = meant
+    while (target := getattr(hint, "__value__", getattr(hint, "__supertype__", None))) is not None:
+        hint = target
     return hint
 
 
-def _annotated(hint: Any, context: Context) -> Schema:
+def _annotated_schema(hint: Any, context: TypeSchemaContext) -> Schema:
     base, *markers = get_args(hint)
     if any(isinstance(m, msgspec.Meta) for m in markers):
         raise SchemaError("msgspec.Meta would refuse to read what an older schema let in: use Field instead")
     fields = [m for m in markers if isinstance(m, Field)]
-    if any(m.nullable for m in fields) and not _takes_none(base):
+    if any(m.nullable for m in fields) and not _accepts_none(base):
         raise SchemaError("nullable keeps an explicit null, which the type does not take: write X | None")
     try:
         schema = type_schema(base, replace(context, keyed=any(m.list_map_keys for m in fields)))
-    except ContainsItself:
+    except RecursiveTypeError:
         if not any(m.preserve_unknown for m in fields):
             raise
-        schema = {"type": "object", **ANYTHING}
+        schema = {"type": "object", **PRESERVE_UNKNOWN_FIELDS}
     for marker in fields:
-        schema = marked(schema, marker, correlated=context.correlated)
+        schema = apply_marker(schema, marker, correlatable=context.correlatable)
     return schema
 
 
-def _takes_none(hint: Any) -> bool:
-    hint = _unaliased(hint)
+def _accepts_none(hint: Any) -> bool:
+    hint = _resolve_alias(hint)
     if get_origin(hint) in (Union, UnionType):
         return NoneType in get_args(hint)
     return hint is Any
 
 
-def _class(kind: type[Any], context: Context) -> Schema:
+def _class_schema(kind: type[Any], context: TypeSchemaContext) -> Schema:
     if issubclass(kind, Enum):
-        text = class_text(kind)
-        found = _enumeration(tuple(member.value for member in kind))
+        text = class_docstring(kind)
+        found = _enum_schema(tuple(member.value for member in kind))
         return {"description": text, **found} if text else found
-    name = published_name(kind)
+    name = published_schema_name(kind)
     if name is not None:
         return builtin_schema(name, descriptions=context.builtin_descriptions)
     if issubclass(kind, FrozenStruct):
-        return context.struct(kind, context)
-    if kind in _INSTEAD:
-        raise SchemaError(f"{kind.__name__} has no structural schema: {_INSTEAD[kind]}")
+        return context.struct_schema(kind, context)
+    if kind in _ALTERNATIVES:
+        raise SchemaError(f"{kind.__name__} has no structural schema: {_ALTERNATIVES[kind]}")
     raise SchemaError(f"{kind!r} has no structural schema: use scalars, Literal, tuples, FrozenDict or structs")
 
 
-def _enumeration(values: tuple[Any, ...]) -> Schema:
+def _enum_schema(values: tuple[Any, ...]) -> Schema:
     if not values:
         raise SchemaError("an enum without members admits nothing: give it one")
     if all(isinstance(v, str) for v in values):
@@ -163,7 +170,7 @@ def _enumeration(values: tuple[Any, ...]) -> Schema:
     raise SchemaError("an enum consists of texts or of whole numbers: for others, say X | None, or use two fields")
 
 
-def _union(members: tuple[Any, ...], context: Context) -> Schema:
+def _union_schema(members: tuple[Any, ...], context: TypeSchemaContext) -> Schema:
     present = [m for m in members if m is not NoneType]
     if len(present) == 1:
         return type_schema(present[0], context)
@@ -177,25 +184,25 @@ def _union(members: tuple[Any, ...], context: Context) -> Schema:
     )
 
 
-def _list(arguments: tuple[Any, ...], context: Context) -> Schema:
+def _list_schema(arguments: tuple[Any, ...], context: TypeSchemaContext) -> Schema:
     if len(arguments) != 2 or arguments[1] is not Ellipsis:
         raise SchemaError("a list is written tuple[X, ...]")
-    inner = replace(context, correlated=context.correlated and context.keyed, keyed=False)
-    return {"type": "array", "items": _part(arguments[0], "an item", inner)}
+    inner = replace(context, correlatable=context.correlatable and context.keyed, keyed=False)
+    return {"type": "array", "items": _element_schema(arguments[0], "an item", inner)}
 
 
-def _map(arguments: tuple[Any, ...], context: Context) -> Schema:
+def _map_schema(arguments: tuple[Any, ...], context: TypeSchemaContext) -> Schema:
     key, value = arguments
     if isinstance(key, TypeVar) or type_schema(key, context).get("type") != "string":
         raise SchemaError("the keys of a map are texts: FrozenDict[str, X]")
-    return {"type": "object", "additionalProperties": _part(value, "a value", context)}
+    return {"type": "object", "additionalProperties": _element_schema(value, "a value", context)}
 
 
-def _part(hint: Any, what: str, context: Context) -> Schema:
+def _element_schema(hint: Any, label: str, context: TypeSchemaContext) -> Schema:
     """The schema of items of a list or values of a map."""
     for marker in markers_of(hint):
         if marker.default is not UNSET:
-            raise SchemaError(f"{what} has no default of its own: give the whole field one")
+            raise SchemaError(f"{label} has no default of its own: give the whole field one")
         if marker.immutable:
-            raise SchemaError(f'{what} cannot be immutable: write a rule, such as Rule(rule="self == oldSelf", …)')
+            raise SchemaError(f'{label} cannot be immutable: write a rule, such as Rule(rule="self == oldSelf", …)')
     return type_schema(hint, context)

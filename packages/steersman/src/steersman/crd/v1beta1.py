@@ -10,7 +10,7 @@ from typing import Any, cast
 from steersman.crd.rules import RULES, Schema
 
 # The field of a version, and its name at the top.
-_HOISTED = {
+_TOP_LEVEL_FIELDS = {
     "schema": "validation",
     "subresources": "subresources",
     "additionalPrinterColumns": "additionalPrinterColumns",
@@ -20,8 +20,8 @@ _HOISTED = {
 def to_v1beta1(manifest: dict[str, Any]) -> dict[str, Any]:
     """``manifest`` (v1) as v1beta1. CEL rules and selectable fields, which came later, are left out."""
     spec: dict[str, Any] = {k: v for k, v in manifest["spec"].items() if k not in ("versions", "conversion")}
-    versions = [_version(v) for v in manifest["spec"]["versions"]]
-    for field, name in _HOISTED.items():
+    versions = [_version_to_v1beta1(v) for v in manifest["spec"]["versions"]]
+    for field, name in _TOP_LEVEL_FIELDS.items():
         # The API server refuses what is the same in all versions and is not said once.
         if all(v[field] == versions[0][field] for v in versions):
             spec[name] = versions[0][field]
@@ -29,11 +29,11 @@ def to_v1beta1(manifest: dict[str, Any]) -> dict[str, Any]:
                 del version[field]
     spec |= {"version": versions[0]["name"], "versions": versions, "preserveUnknownFields": False}
     if "conversion" in manifest["spec"]:
-        spec["conversion"] = _conversion(manifest["spec"]["conversion"])
+        spec["conversion"] = _conversion_to_v1beta1(manifest["spec"]["conversion"])
     return {**manifest, "apiVersion": "apiextensions.k8s.io/v1beta1", "spec": spec}
 
 
-def _version(version: dict[str, Any]) -> dict[str, Any]:
+def _version_to_v1beta1(version: dict[str, Any]) -> dict[str, Any]:
     wire = {k: v for k, v in version.items() if k != "selectableFields"}
     wire["schema"] = without_rules(version["schema"])
     wire["additionalPrinterColumns"] = [
@@ -43,7 +43,7 @@ def _version(version: dict[str, Any]) -> dict[str, Any]:
     return wire
 
 
-def _conversion(conversion: dict[str, Any]) -> dict[str, Any]:
+def _conversion_to_v1beta1(conversion: dict[str, Any]) -> dict[str, Any]:
     webhook = conversion["webhook"]
     return {
         "strategy": conversion["strategy"],
@@ -58,11 +58,13 @@ def without_rules(schema: Any) -> Any:
         return [without_rules(s) for s in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
-    told = cast("Schema", schema)
-    return {keyword: _kept(keyword, value) for keyword, value in told.items() if keyword != RULES}
+    keywords = cast("Schema", schema)
+    return {
+        keyword: _keyword_without_rules(keyword, value) for keyword, value in keywords.items() if keyword != RULES
+    }
 
 
-def _kept(keyword: str, value: Any) -> Any:
+def _keyword_without_rules(keyword: str, value: Any) -> Any:
     if keyword == "properties":
         # Fields may have the names of keywords.
         return {name: without_rules(inner) for name, inner in value.items()}

@@ -22,54 +22,58 @@ import msgspec
 
 from steersman.cache import Cache
 from steersman.controller import Controller
-from steersman.controller.queue import Item
-from steersman.manager.http_server import Request, Response
+from steersman.controller.queue import QueueItem
+from steersman.manager.http_server import ServerRequest, ServerResponse
 from steersman.meta import ObjectKey
 
 T = TypeVar("T")
 
-_LIMIT = 100
-_LONGEST_STACK = 32
+_DEFAULT_LIMIT = 100
+_MAX_STACK_DEPTH = 32
 
 
-class DebugPages:
+class DebugHandler:
     """The answers, asked for when somebody looks: nothing is kept or counted for them."""
 
     def __init__(self, controllers: Sequence[Controller], cache: Cache) -> None:
         self._controllers = controllers
         self._cache = cache
 
-    async def answer(self, request: Request) -> Response:
+    async def handle(self, request: ServerRequest) -> ServerResponse:
         """What ``request`` asks for, or 404."""
         query = parse_qs(request.query)
         match request.path.rstrip("/").split("/")[1:]:
             case ["debug"]:
-                return _json(self._index())
+                return _json_response(self._index())
             case ["debug", "controllers"]:
-                return _json([_controller(each, query) for each in self._controllers])
+                return _json_response([_describe_controller(each, query) for each in self._controllers])
             case ["debug", "controllers", name, "recent"]:
-                found = next((each for each in self._controllers if each.name == name), None)
-                return _unknown(f"controller {name}") if found is None else _json(_recent(found, query))
+                controller = next((each for each in self._controllers if each.name == name), None)
+                return (
+                    _not_found(f"controller {name}")
+                    if controller is None
+                    else _json_response(_describe_recent(controller, query))
+                )
             case ["debug", "caches"]:
-                return _json([_cache(each) for each in self._cache.informers])
+                return _json_response([_describe_informer(each) for each in self._cache.informers])
             case ["debug", "tasks"]:
-                return _json(_tasks())
+                return _json_response(_describe_tasks())
             case _:
-                return _unknown(request.path)
+                return _not_found(request.path)
 
     def _index(self) -> list[str]:
         recent = [f"/debug/controllers/{each.name}/recent" for each in self._controllers]
         return ["/debug/controllers", *recent, "/debug/caches", "/debug/tasks"]
 
 
-Query = dict[str, list[str]]
+QueryParameters = dict[str, list[str]]
 
 
-def _controller(controller: Controller, query: Query) -> dict[str, Any]:
+def _describe_controller(controller: Controller, query: QueryParameters) -> dict[str, Any]:
     queue, resource = controller.queue, controller.resource
     now = queue.now()
-    waiting = _chosen(queue.waiting(), lambda item: item.key, query)
-    delayed = _chosen(queue.delayed(), lambda item: item.key, query)
+    waiting = _filter_by_object(queue.waiting(), lambda item: item.key, query)
+    delayed = _filter_by_object(queue.delayed(), lambda item: item.key, query)
     return {
         "name": controller.name,
         "kind": resource.kind,
@@ -80,17 +84,24 @@ def _controller(controller: Controller, query: Query) -> dict[str, Any]:
         "running": [{**info.to_builtins(), "age_seconds": info.age} for info in controller.running()],
         "queue": {
             "depth": {str(priority): count for priority, count in queue.depths().items()},
-            "waiting": [{**_queued(item), "waited_seconds": now - item.since} for item in waiting[: _limit(query)]],
+            "waiting": [
+                {**_describe_item(item), "waited_seconds": now - item.since}
+                for item in waiting[: _parse_limit(query)]
+            ],
             "delayed_keys": len(delayed),
             "delayed": [
-                {**_queued(item), "due_in_seconds": item.since - now, "failures_in_a_row": queue.failures(item.key)}
-                for item in heapq.nsmallest(_limit(query), delayed, key=lambda item: item.since)
+                {
+                    **_describe_item(item),
+                    "due_in_seconds": item.since - now,
+                    "consecutive_failures": queue.failures(item.key),
+                }
+                for item in heapq.nsmallest(_parse_limit(query), delayed, key=lambda item: item.since)
             ],
         },
     }
 
 
-def _queued(item: Item[ObjectKey]) -> dict[str, Any]:
+def _describe_item(item: QueueItem[ObjectKey]) -> dict[str, Any]:
     return {
         "namespace": item.key.namespace,
         "name": item.key.name,
@@ -100,22 +111,22 @@ def _queued(item: Item[ObjectKey]) -> dict[str, Any]:
     }
 
 
-def _recent(controller: Controller, query: Query) -> list[dict[str, Any]]:
-    newest_first = _chosen(reversed(controller.recent()), lambda info: info.request, query)
-    return [info.to_builtins() for info in newest_first[: _limit(query)]]
+def _describe_recent(controller: Controller, query: QueryParameters) -> list[dict[str, Any]]:
+    newest_first = _filter_by_object(reversed(controller.recent()), lambda info: info.request, query)
+    return [info.to_builtins() for info in newest_first[: _parse_limit(query)]]
 
 
-def _chosen(found: Iterable[T], key: Callable[[T], ObjectKey], query: Query) -> list[T]:
-    wanted = query.get("object")
-    return [each for each in found if wanted is None or str(key(each)) in wanted]
+def _filter_by_object(items: Iterable[T], key: Callable[[T], ObjectKey], query: QueryParameters) -> list[T]:
+    object_keys = query.get("object")
+    return [each for each in items if object_keys is None or str(key(each)) in object_keys]
 
 
-def _limit(query: Query) -> int:
-    given = query.get("limit", [""])[0]
-    return int(given) if given.isascii() and given.isdecimal() else _LIMIT
+def _parse_limit(query: QueryParameters) -> int:
+    value = query.get("limit", [""])[0]
+    return int(value) if value.isascii() and value.isdecimal() else _DEFAULT_LIMIT
 
 
-def _cache(informer: Any) -> dict[str, Any]:
+def _describe_informer(informer: Any) -> dict[str, Any]:
     resource = informer.kind.api_resource
     objects, size = informer.held()
     return {
@@ -126,11 +137,11 @@ def _cache(informer: Any) -> dict[str, Any]:
         "bytes": size,
         "synced": informer.has_synced,
         "staleness_seconds": informer.staleness(),
-        "watches": [_watch(part) for part in informer.parts],
+        "watches": [_describe_watch(part) for part in informer.parts],
     }
 
 
-def _watch(part: Any) -> dict[str, Any]:
+def _describe_watch(part: Any) -> dict[str, Any]:
     reflector, selection = part.reflector, part.scope.selection
     error = reflector.last_error
     return {
@@ -145,29 +156,29 @@ def _watch(part: Any) -> dict[str, Any]:
     }
 
 
-def _tasks() -> list[dict[str, Any]]:
+def _describe_tasks() -> list[dict[str, Any]]:
     tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
-    return [{"name": task.get_name(), "stack": _stack(task)} for task in tasks]
+    return [{"name": task.get_name(), "stack": _task_stack(task)} for task in tasks]
 
 
-def _stack(task: asyncio.Task[Any]) -> list[str]:
+def _task_stack(task: asyncio.Task[Any]) -> list[str]:
     """Where ``task`` stands, outermost first. ``Task.get_stack`` knows of the outermost coroutine only."""
-    places: list[str] = []
+    frames: list[str] = []
     awaited: Any = task.get_coro()
-    while awaited is not None and len(places) < _LONGEST_STACK:
+    while awaited is not None and len(frames) < _MAX_STACK_DEPTH:
         frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "gi_frame", None)
         if frame is None:
             break
         code = frame.f_code
-        places.append(f"{code.co_qualname} ({code.co_filename}:{frame.f_lineno})")
+        frames.append(f"{code.co_qualname} ({code.co_filename}:{frame.f_lineno})")
         awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "gi_yieldfrom", None)
-    return places
+    return frames
 
 
-def _json(content: Any) -> Response:
+def _json_response(content: Any) -> ServerResponse:
     body = msgspec.json.format(msgspec.json.encode(content), indent=2)
-    return Response(body + b"\n", content_type="application/json")
+    return ServerResponse(body + b"\n", content_type="application/json")
 
 
-def _unknown(what: str) -> Response:
-    return Response(f"there is no {what}; /debug lists what there is\n", 404)
+def _not_found(subject: str) -> ServerResponse:
+    return ServerResponse(f"there is no {subject}; /debug lists what there is\n", 404)

@@ -13,17 +13,17 @@ from steersman.observability import metrics
 from steersman.observability.runtime import Runtime
 
 if TYPE_CHECKING:
-    from steersman.manager.http_server import Request, Response
-    from steersman.manager.server import ProbeServer
+    from steersman.manager.http_server import ServerRequest, ServerResponse
+    from steersman.manager.probe_server import ProbeServer
 
-Check = Callable[[], "str | Awaitable[str | None] | None"]
+HealthCheck = Callable[[], "str | Awaitable[str | None] | None"]
 """Gives None when all is well, or else what is wrong; a coroutine function may take up to five seconds."""
 
-Handler = Callable[["Request"], "Awaitable[Response]"]
+EndpointHandler = Callable[["ServerRequest"], "Awaitable[ServerResponse]"]
 """Answers a request (see ``http_server``)."""
 
 
-class Endpoints:
+class ManagerEndpoints:
     """The servers of a manager, imported only where an address is given.
 
     Attributes:
@@ -39,21 +39,23 @@ class Endpoints:
         self._client = client
         self._runtime = runtime
         self._servers: list[ProbeServer] = []
-        self.health: dict[str, Check] = {"ping": lambda: None}
-        self.ready: dict[str, Check] = {}
-        self.information: dict[str, Callable[[], str]] = {}
-        self.handlers: dict[str, Handler] = {}
-        self.debug: Handler = _nothing
+        self.health_checks: dict[str, HealthCheck] = {"ping": lambda: None}
+        self.readiness_checks: dict[str, HealthCheck] = {}
+        self.readiness_info: dict[str, Callable[[], str]] = {}
+        self.metrics_handlers: dict[str, EndpointHandler] = {}
+        self.debug_handler: EndpointHandler = _not_found
 
     async def start(self) -> None:
         """Listens where the options say. Raises ConfigurationError."""
-        if _is_given(bind := self._options.health_bind_address):
-            await self._serve(bind, health=self.health, ready=self.ready, information=self.information)
-        if _is_given(bind := self._options.metrics_bind_address):
-            secured = self._secured() if self._options.metrics_secure else {}
-            await self._serve(bind, metrics=metrics.registry, handlers=self.handlers, **secured)
-        if _is_given(bind := self._options.debug_bind_address):
-            await self._serve(bind, fallback=self.debug, **self._debug_secured(bind))
+        if _is_enabled(bind := self._options.health_probe_bind_address):
+            await self._serve(
+                bind, health=self.health_checks, ready=self.readiness_checks, information=self.readiness_info
+            )
+        if _is_enabled(bind := self._options.metrics_bind_address):
+            security = self._metrics_security() if self._options.metrics_secure else {}
+            await self._serve(bind, metrics=metrics.registry, handlers=self.metrics_handlers, **security)
+        if _is_enabled(bind := self._options.debug_bind_address):
+            await self._serve(bind, fallback=self.debug_handler, **self._debug_security(bind))
 
     async def stop(self) -> None:
         """Stops listening."""
@@ -61,13 +63,13 @@ class Endpoints:
             await server.stop()
 
     async def _serve(self, bind: str, **arguments: Any) -> None:
-        from steersman.manager.server import ProbeServer
+        from steersman.manager.probe_server import ProbeServer
 
         server = ProbeServer(bind, **arguments)
         await server.start()
         self._servers.append(server)
 
-    def _debug_secured(self, bind: str) -> dict[str, Any]:
+    def _debug_security(self, bind: str) -> dict[str, Any]:
         host = bind.rpartition(":")[0]
         if _is_loopback(host.strip("[]")):
             return {}
@@ -76,25 +78,25 @@ class Endpoints:
                 f"debug bind address {bind!r}: anybody who reaches it could read the names of all objects; write "
                 "127.0.0.1 and use kubectl port-forward, or serve it as secure metrics are (--metrics-secure)"
             )
-        return self._secured()
+        return self._metrics_security()
 
-    def _secured(self) -> dict[str, Any]:
-        from steersman.manager.authentication import TokenAuthorizer
-        from steersman.manager.serving_certificate import ServingCertificate
+    def _metrics_security(self) -> dict[str, Any]:
+        from steersman.manager.certwatcher import CertWatcher
+        from steersman.manager.token_authorizer import TokenAuthorizer
 
         return {
-            "certificate": ServingCertificate(self._options.metrics_cert_path),
+            "certificate": CertWatcher(self._options.metrics_cert_path),
             "authorizer": TokenAuthorizer(self._client, self._runtime),
         }
 
 
-async def _nothing(request: Request) -> Response:
-    from steersman.manager.http_server import Response
+async def _not_found(request: ServerRequest) -> ServerResponse:
+    from steersman.manager.http_server import ServerResponse
 
-    return Response("not found\n", 404)
+    return ServerResponse("not found\n", 404)
 
 
-def _is_given(bind: str) -> bool:
+def _is_enabled(bind: str) -> bool:
     return bind not in ("", "0")
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from steersman.client import HttpRequest, HttpResponse, Transport
 from steersman.errors import LeadershipLost
 
-Monotonic = Callable[[], float]
+MonotonicClock = Callable[[], float]
 """Seconds since some fixed point; may be called from any thread."""
 
 _CLOSED = float("-inf")
@@ -27,10 +27,10 @@ def suspend_aware_clock() -> float:
     A lease runs out while the machine sleeps, and Linux' CLOCK_MONOTONIC does not know that.
     Source: clock_gettime(2).
     """
-    return time.clock_gettime(_CLOCK) if _CLOCK is not None else time.monotonic()
+    return time.clock_gettime(_SUSPEND_AWARE_CLOCK_ID) if _SUSPEND_AWARE_CLOCK_ID is not None else time.monotonic()
 
 
-_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", None)
+_SUSPEND_AWARE_CLOCK_ID: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 class Fence:
@@ -43,7 +43,7 @@ class Fence:
         clock: what the deadline is measured by.
     """
 
-    def __init__(self, clock: Monotonic = suspend_aware_clock) -> None:
+    def __init__(self, clock: MonotonicClock = suspend_aware_clock) -> None:
         self._clock = clock
         self._deadline = _CLOSED
 
@@ -60,30 +60,32 @@ class Fence:
         """Lets no write start from now on."""
         self._deadline = _CLOSED
 
-    def guard(self) -> None:
+    def check(self) -> None:
         """Raises LeadershipLost unless a write may start at this moment; for ``HttpRequest.guard``."""
-        late = self._clock() - self._deadline
-        if late >= 0:
-            since = "" if self._deadline == _CLOSED else f": its lease could have been taken {late:.1f} s ago"
-            raise LeadershipLost(f"this process is not the leader{since}; the request was not sent")
+        seconds_late = self._clock() - self._deadline
+        if seconds_late >= 0:
+            detail = (
+                "" if self._deadline == _CLOSED else f": its lease could have been taken {seconds_late:.1f} s ago"
+            )
+            raise LeadershipLost(f"this process is not the leader{detail}; the request was not sent")
 
 
-class GuardedTransport(Transport):
+class FencedTransport(Transport):
     """Lets reads pass and has every other request, each of its tries, ask ``guard`` at the last moment.
 
     Events are guarded too, since what they tell was not done by this process if it leads no more.
     """
 
-    def __init__(self, inner: Transport, guard: Callable[[], None]) -> None:
+    def __init__(self, inner: Transport, check: Callable[[], None]) -> None:
         self._inner = inner
-        self._guard = guard
+        self._check = check
 
     async def request(self, request: HttpRequest) -> HttpResponse:
         if request.method == "GET":
             return await self._inner.request(request)
         # Here too, for transports that know of no guard, such as those in memory.
-        self._guard()
-        return await self._inner.request(_guarded(request, self._guard))
+        self._check()
+        return await self._inner.request(_with_check(request, self._check))
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         return self._inner.stream(request)
@@ -92,13 +94,13 @@ class GuardedTransport(Transport):
         await self._inner.close()
 
 
-def _guarded(request: HttpRequest, guard: Callable[[], None]) -> HttpRequest:
-    others = request.guard
-    if others is None:
-        return replace(request, guard=guard)
+def _with_check(request: HttpRequest, check: Callable[[], None]) -> HttpRequest:
+    existing = request.before_send
+    if existing is None:
+        return replace(request, before_send=check)
 
-    def both() -> None:
-        others()
-        guard()
+    def run_both() -> None:
+        existing()
+        check()
 
-    return replace(request, guard=both)
+    return replace(request, before_send=run_both)

@@ -27,13 +27,13 @@ import typer
 
 from steersman.client import ClusterConfig, Transport, connect, load_config
 from steersman.errors import ConfigurationError, LeadershipLost, SteersmanError
-from steersman.manager.election import LeaderElection
+from steersman.manager.leader_election import LeaderElection
 from steersman.manager.manager import Manager
 from steersman.manager.options import ManagerOptions
 from steersman.observability.logging import LogFormat, LogLevel, configure_logging
 
 if TYPE_CHECKING:
-    from steersman.webhook import WebhookServing
+    from steersman.webhook import WebhookServerOptions
 
 T = TypeVar("T")
 
@@ -123,7 +123,7 @@ class ManagerFlags:
         """Which cluster, and as whom. Raises ConfigurationError."""
         return load_config(self.kubeconfig or None, context=self.context or None)
 
-    def options(self, name: str, *, default_namespace: str = "default", **more: Any) -> ManagerOptions:
+    def options(self, name: str, *, default_namespace: str = "default", **overrides: Any) -> ManagerOptions:
         """The manager's settings.
 
         Args:
@@ -142,33 +142,33 @@ class ManagerFlags:
             instance=os.environ.get("POD_NAME", name),
             namespaces=self._namespaces(),
             leader_election=election if self.leader_elect else None,
-            health_bind_address=self.health_probe_bind_address,
+            health_probe_bind_address=self.health_probe_bind_address,
             metrics_bind_address=self.metrics_bind_address,
             debug_bind_address=self.debug_bind_address,
             metrics_secure=self.metrics_secure,
             metrics_cert_path=self.metrics_cert_path,
             graceful_shutdown_timeout=self.graceful_shutdown_timeout,
         )
-        if serving := more.pop("webhooks", None):
-            more["webhooks"] = self._serving(serving)
-        return replace(options, **more)
+        if webhook_options := overrides.pop("webhooks", None):
+            overrides["webhooks"] = self._webhook_options(webhook_options)
+        return replace(options, **overrides)
 
-    def _serving(self, serving: WebhookServing) -> WebhookServing:
+    def _webhook_options(self, options: WebhookServerOptions) -> WebhookServerOptions:
         """``serving`` where flags say that it is."""
         if self.webhook_service:
             namespace, slash, service = self.webhook_service.partition("/")
             if not (namespace and slash and service):
                 raise ConfigurationError(f"--webhook-service {self.webhook_service!r} is not NAMESPACE/NAME")
-            serving = replace(serving, service=service, namespace=namespace, url="")
+            options = replace(options, service=service, namespace=namespace, url="")
         if self.webhook_port is not None:
-            host = serving.bind_address.rpartition(":")[0]
-            serving = replace(serving, bind_address=f"{host}:{self.webhook_port}")
+            host = options.bind_address.rpartition(":")[0]
+            options = replace(options, bind_address=f"{host}:{self.webhook_port}")
         if not self.webhook_cert_path:
-            return serving
+            return options
         certificate = {"cert_name": self.webhook_cert_name, "cert_key": self.webhook_cert_key}
-        return replace(serving, cert_path=self.webhook_cert_path, **certificate)
+        return replace(options, cert_path=self.webhook_cert_path, **certificate)
 
-    def run(self, setup: Callable[[Manager], None], *, name: str, **more: Any) -> None:
+    def run(self, setup: Callable[[Manager], None], *, name: str, **overrides: Any) -> None:
         """Runs a manager until SIGTERM, and ends the process with code 1 and one line for what a user can mend.
 
         Args:
@@ -179,7 +179,7 @@ class ManagerFlags:
         configure_logging(self.log_level, self.log_format)
         try:
             config = self.config()
-            options = self.options(name, default_namespace=config.namespace, **more)
+            options = self.options(name, default_namespace=config.namespace, **overrides)
             asyncio.run(_run(connect(config), options, setup))
         except LeadershipLost:
             # The manager's log says so, and a user has nothing to mend: another replica works.
@@ -189,8 +189,8 @@ class ManagerFlags:
             sys.exit(1)
 
     def _namespaces(self) -> tuple[str, ...]:
-        given = (part.strip() for value in self.namespaces or () for part in value.split(","))
-        return tuple(dict.fromkeys(part for part in given if part))
+        names = (part.strip() for value in self.namespaces or () for part in value.split(","))
+        return tuple(dict.fromkeys(part for part in names if part))
 
 
 def with_manager_flags(command: Callable[..., T]) -> Callable[..., T]:
@@ -198,27 +198,30 @@ def with_manager_flags(command: Callable[..., T]) -> Callable[..., T]:
 
     Where the command has an option of the same name, that is the command's alone.
     """
-    first, *own = inspect.signature(command).parameters.values()
+    flags_parameter, *command_parameters = inspect.signature(command).parameters.values()
     hints = get_type_hints(command, include_extras=True)
     flags = get_type_hints(ManagerFlags, include_extras=True)
 
-    ours = [field for field in fields(ManagerFlags) if field.name not in {p.name for p in own}]
+    flag_fields = [field for field in fields(ManagerFlags) if field.name not in {p.name for p in command_parameters}]
 
-    def run(**given: Any) -> T:
-        chosen = {field.name: given.pop(field.name) for field in ours}
-        return command(**{first.name: ManagerFlags(**chosen)}, **given)
+    def run(**arguments: Any) -> T:
+        flag_values = {field.name: arguments.pop(field.name) for field in flag_fields}
+        return command(**{flags_parameter.name: ManagerFlags(**flag_values)}, **arguments)
 
-    offered = [
+    flag_parameters = [
         inspect.Parameter(
             field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=flags[field.name]
         )
-        for field in ours
+        for field in flag_fields
     ]
-    kept = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints.get(p.name, p.annotation)) for p in own]
+    own_parameters = [
+        p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints.get(p.name, p.annotation))
+        for p in command_parameters
+    ]
     run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
     # What typer reads instead of the code.
-    run.__signature__ = inspect.Signature([*kept, *offered])  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in (*kept, *offered)}
+    run.__signature__ = inspect.Signature([*own_parameters, *flag_parameters])  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in (*own_parameters, *flag_parameters)}
     return run
 
 

@@ -17,18 +17,18 @@ from steersman.observability.logging import get_logger
 
 # Prometheus scrapes every minute at most and keeps its connection. The API server closes idle ones after 90 s, and
 # must be the first to do so: otherwise a request may be on its way to a connection that ends.
-_IDLE_SECONDS = 120.0
-_BODY_SECONDS = 30.0
-_HANDSHAKE_SECONDS = 10.0
-_ANSWER_SECONDS = 30.0
-_LINGER_SECONDS = 2.0
-_LONGEST_HEAD = 65_536
+_IDLE_TIMEOUT_SECONDS = 120.0
+_BODY_TIMEOUT_SECONDS = 30.0
+_HANDSHAKE_TIMEOUT_SECONDS = 10.0
+_RESPONSE_TIMEOUT_SECONDS = 30.0
+_LINGER_TIMEOUT_SECONDS = 2.0
+_MAX_HEADER_BYTES = 65_536
 
 log = get_logger("manager")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ServerRequest:
     """What is asked: the path without its query, and headers by their names in lower case; of a POST, the body."""
 
     path: str
@@ -38,7 +38,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class ServerResponse:
     """What is answered."""
 
     body: str | bytes = ""
@@ -47,13 +47,13 @@ class Response:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-Answer = Callable[[Request], Awaitable[Response]]
+HttpHandler = Callable[[ServerRequest], Awaitable[ServerResponse]]
 
 
-class _Refused(Exception):
+class _HttpError(Exception):
     """The request is answered by ``response``, and the connection ends: what follows in it was not read."""
 
-    def __init__(self, response: Response) -> None:
+    def __init__(self, response: ServerResponse) -> None:
         super().__init__(response.body)
         self.response = response
 
@@ -71,17 +71,17 @@ class HttpServer:
         self,
         host: str | None,
         port: int,
-        answer: Answer,
-        context: ssl.SSLContext | None = None,
+        handler: HttpHandler,
+        ssl_context: ssl.SSLContext | None = None,
         *,
-        longest_body: Callable[[str], int] | None = None,
-        most_connections: int = 256,
+        max_body_size: Callable[[str], int] | None = None,
+        max_connections: int = 256,
     ) -> None:
         self._host, self._port = host, port
-        self._answer = answer
-        self._context = context
-        self._longest_body = longest_body
-        self._most_connections = most_connections
+        self._handler = handler
+        self._ssl_context = ssl_context
+        self._max_body_size = max_body_size
+        self._max_connections = max_connections
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._busy: set[asyncio.Task[None]] = set()
@@ -97,12 +97,12 @@ class HttpServer:
         """Listens. Raises ConfigurationError: the address is in use or not ours."""
         try:
             self._server = await asyncio.start_server(
-                self._connected,
+                self._on_connection,
                 self._host,
                 self._port,
-                ssl=self._context,
-                ssl_handshake_timeout=None if self._context is None else _HANDSHAKE_SECONDS,
-                limit=_LONGEST_HEAD,
+                ssl=self._ssl_context,
+                ssl_handshake_timeout=None if self._ssl_context is None else _HANDSHAKE_TIMEOUT_SECONDS,
+                limit=_MAX_HEADER_BYTES,
             )
         except OSError as error:
             raise ConfigurationError(f"cannot listen on port {self._port}: {error.strerror}") from error
@@ -122,19 +122,19 @@ class HttpServer:
             connection.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) >= self._most_connections:
+    def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= self._max_connections:
             writer.transport.abort()
             return
-        task = asyncio.get_running_loop().create_task(self._converse(reader, writer))
+        task = asyncio.get_running_loop().create_task(self._serve_connection(reader, writer))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            while await self._exchange(reader, writer):
+            while await self._serve_request(reader, writer):
                 pass
-            await _linger(reader, writer)
+            await _drain_input(reader, writer)
         except (OSError, EOFError, TimeoutError):
             # The other side went away, or has nothing to say.
             pass
@@ -143,106 +143,108 @@ class HttpServer:
             with suppress(OSError):
                 await writer.wait_closed()
 
-    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _serve_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Answers one request; whether another may follow."""
         try:
-            async with asyncio.timeout(_IDLE_SECONDS):
+            async with asyncio.timeout(_IDLE_TIMEOUT_SECONDS):
                 head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.LimitOverrunError:
-            await _write(writer, Response("the header is too long\n", 431), keep=False)
+            await _write_response(writer, ServerResponse("the header is too long\n", 431), keep_alive=False)
             return False
         task = asyncio.current_task()
         assert task is not None
         self._busy.add(task)
         try:
-            method, request, keep = _parsed(head)
-            if method == "POST" and self._longest_body is not None:
-                body = await _body(reader, request, self._longest_body(request.path))
-                request = Request(request.path, request.query, request.headers, body)
+            method, request, keep_alive = _parse_head(head)
+            if method == "POST" and self._max_body_size is not None:
+                body = await _read_body(reader, request, self._max_body_size(request.path))
+                request = ServerRequest(request.path, request.query, request.headers, body)
             else:
-                _check_method(method, posts=self._longest_body is not None)
+                _check_method(method, allows_post=self._max_body_size is not None)
                 # A body is not read, so nothing may follow it.
-                keep = keep and _is_bodiless(request)
-            response = await self._answered(request)
+                keep_alive = keep_alive and _has_no_body(request)
+            response = await self._handle(request)
             # Whoever asks again should ask somebody else.
-            keep = keep and not self._draining
-            await _write(writer, response, keep=keep, head_only=method == "HEAD")
-        except _Refused as refused:
-            await _write(writer, refused.response, keep=False)
+            keep_alive = keep_alive and not self._draining
+            await _write_response(writer, response, keep_alive=keep_alive, head_only=method == "HEAD")
+        except _HttpError as error:
+            await _write_response(writer, error.response, keep_alive=False)
             return False
         finally:
             self._busy.discard(task)
-        return keep
+        return keep_alive
 
-    async def _answered(self, request: Request) -> Response:
+    async def _handle(self, request: ServerRequest) -> ServerResponse:
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS):
-                return await self._answer(request)
+            async with asyncio.timeout(_RESPONSE_TIMEOUT_SECONDS):
+                return await self._handler(request)
         except Exception as error:
             log.warning("a request could not be answered", path=request.path, exc_info=error)
-            return Response("internal error\n", 500)
+            return ServerResponse("internal error\n", 500)
 
 
-async def _linger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _drain_input(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Reads what the other side still sends: closing over unread bytes is a reset, which may cost it the answer."""
     if writer.can_write_eof():
         writer.write_eof()
-    async with asyncio.timeout(_LINGER_SECONDS):
-        while await reader.read(_LONGEST_HEAD):
+    async with asyncio.timeout(_LINGER_TIMEOUT_SECONDS):
+        while await reader.read(_MAX_HEADER_BYTES):
             pass
 
 
-def _parsed(head: bytes) -> tuple[str, Request, bool]:
+def _parse_head(head: bytes) -> tuple[str, ServerRequest, bool]:
     """Method, request, and whether the connection stays open. Raises _Refused."""
     first, *lines = head.decode("latin-1").removesuffix("\r\n\r\n").split("\r\n")
     try:
         method, target, version = first.split(" ")
         headers = {name.lower(): value.strip() for name, value in (line.split(":", 1) for line in lines)}
     except ValueError:
-        raise _Refused(Response("not HTTP\n", 400)) from None
+        raise _HttpError(ServerResponse("not HTTP\n", 400)) from None
     if not version.startswith("HTTP/1.") or not target.startswith("/"):
-        raise _Refused(Response("not HTTP/1.1\n", 400))
-    asked = headers.get("connection", "").lower()
-    keep = asked == "keep-alive" if version == "HTTP/1.0" else asked != "close"
+        raise _HttpError(ServerResponse("not HTTP/1.1\n", 400))
+    connection = headers.get("connection", "").lower()
+    keep_alive = connection == "keep-alive" if version == "HTTP/1.0" else connection != "close"
     path, _, query = target.partition("?")
-    return method, Request(path, query, headers), keep
+    return method, ServerRequest(path, query, headers), keep_alive
 
 
-def _check_method(method: str, *, posts: bool) -> None:
+def _check_method(method: str, *, allows_post: bool) -> None:
     """Raises _Refused."""
     if method not in ("GET", "HEAD"):
-        allowed = "GET, HEAD, POST" if posts else "GET, HEAD"
-        raise _Refused(Response(f"only {allowed.replace(', ', ' and ')}\n", 405, headers={"Allow": allowed}))
+        allowed = "GET, HEAD, POST" if allows_post else "GET, HEAD"
+        raise _HttpError(ServerResponse(f"only {allowed.replace(', ', ' and ')}\n", 405, headers={"Allow": allowed}))
 
 
-def _is_bodiless(request: Request) -> bool:
+def _has_no_body(request: ServerRequest) -> bool:
     return request.headers.get("content-length", "0") == "0" and "transfer-encoding" not in request.headers
 
 
-async def _body(reader: asyncio.StreamReader, request: Request, longest: int) -> bytes:
+async def _read_body(reader: asyncio.StreamReader, request: ServerRequest, max_size: int) -> bytes:
     """The body of a POST. Raises _Refused."""
-    if longest == 0:
-        raise _Refused(Response("not found\n", 404))
+    if max_size == 0:
+        raise _HttpError(ServerResponse("not found\n", 404))
     length = request.headers.get("content-length", "")
     if not length.isdecimal() or "transfer-encoding" in request.headers:
-        raise _Refused(Response("say the length of the body\n", 411))
-    if int(length) > longest:
-        raise _Refused(Response(f"a body may have {longest} bytes\n", 413))
-    async with asyncio.timeout(_BODY_SECONDS):
+        raise _HttpError(ServerResponse("say the length of the body\n", 411))
+    if int(length) > max_size:
+        raise _HttpError(ServerResponse(f"a body may have {max_size} bytes\n", 413))
+    async with asyncio.timeout(_BODY_TIMEOUT_SECONDS):
         return await reader.readexactly(int(length))
 
 
-async def _write(writer: asyncio.StreamWriter, response: Response, *, keep: bool, head_only: bool = False) -> None:
+async def _write_response(
+    writer: asyncio.StreamWriter, response: ServerResponse, *, keep_alive: bool, head_only: bool = False
+) -> None:
     body = response.body.encode() if isinstance(response.body, str) else response.body
     headers = {
         "Content-Type": response.content_type,
         "Content-Length": str(len(body)),
         "X-Content-Type-Options": "nosniff",
-        "Connection": "keep-alive" if keep else "close",
+        "Connection": "keep-alive" if keep_alive else "close",
         **response.headers,
     }
     lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     writer.write("\r\n".join([*lines, "", ""]).encode("latin-1") + (b"" if head_only else body))
-    async with asyncio.timeout(_ANSWER_SECONDS):
+    async with asyncio.timeout(_RESPONSE_TIMEOUT_SECONDS):
         await writer.drain()

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from steersman.cache import Cache
 from steersman.client import Client, Transport
-from steersman.controller import Builder, CachedClient, Context, Controller, EventRecorder, Permission
+from steersman.controller import Builder, CachedClient, Controller, EventRecorder, Permission, ReconcilerContext
 from steersman.errors import ConfigurationError, SteersmanError
-from steersman.manager.campaign import Campaign, campaign_for
-from steersman.manager.endpoints import Check, Endpoints, Handler
-from steersman.manager.fence import GuardedTransport
-from steersman.manager.open_files import allow_open_files
+from steersman.manager.election_runner import ElectionRunner, new_election_runner
+from steersman.manager.endpoints import EndpointHandler, HealthCheck, ManagerEndpoints
+from steersman.manager.fence import FencedTransport
 from steersman.manager.options import ManagerOptions
-from steersman.manager.permissions import endpoint_permissions
-from steersman.manager.runnables import Run, Runnables
+from steersman.manager.permissions import metrics_permissions
+from steersman.manager.rlimit import raise_nofile_limit
+from steersman.manager.runnables import RunnableFunc, Runnables
 from steersman.meta import Object
 from steersman.observability import metrics
-from steersman.observability.garbage import GarbagePolicy
+from steersman.observability.gc_tuning import GCTuner
 from steersman.observability.heartbeat import Heartbeat, Watchdog
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime, SystemClock
@@ -29,17 +29,17 @@ from steersman.observability.runtime import Runtime, SystemClock
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from steersman.manager.http_server import Request as HttpServerRequest
-    from steersman.manager.http_server import Response
+    from steersman.manager.http_server import ServerRequest as HttpServerRequest
+    from steersman.manager.http_server import ServerResponse
     from steersman.manager.webhook_server import WebhookServer
     from steersman.webhook import Conversion, Webhook, WebhookOptions, Webhooks
 
 T = TypeVar("T", bound=Object)
 
 # What follows the work at shutdown has little to do; a server that is gone must not keep the process.
-_FLUSH_SECONDS = 2.0
-_RELEASE_SECONDS = 3.0
-_RETRY_SECONDS = 1.0
+_EVENT_FLUSH_TIMEOUT_SECONDS = 2.0
+_LEASE_RELEASE_TIMEOUT_SECONDS = 3.0
+_CATCH_UP_RETRY_SECONDS = 1.0
 
 log = get_logger("manager")
 
@@ -61,40 +61,40 @@ class Manager:
         self.runtime = runtime or Runtime()
         self._transport = transport
         self._heartbeat = Heartbeat()
-        self._trace: Callable[[Controller], None] | None = None
-        self._campaign = self._new_campaign()
-        unobserved = Client(transport, field_manager=self.options.name)
-        self.cache = Cache(unobserved, runtime=self.runtime, namespaces=self.options.namespaces)
-        self._carrier = self._traced(transport)
-        self.unfenced_client = self._client_over(self._carrier)
-        self.client = self._client_for("")
-        self._endpoints = Endpoints(self.options, unobserved, self.runtime)
-        self._runnables = Runnables(self.runtime, self._fail)
-        self._recorders: list[EventRecorder] = []
+        self._trace_controller: Callable[[Controller], None] | None = None
+        self._election_runner = self._new_election_runner()
+        uncached_client = Client(transport, field_manager=self.options.name)
+        self.cache = Cache(uncached_client, runtime=self.runtime, namespaces=self.options.namespaces)
+        self._traced_transport = self._with_tracing(transport)
+        self.unfenced_client = self._cached_client(self._traced_transport)
+        self.client = self._client_for_controller("")
+        self._endpoints = ManagerEndpoints(self.options, uncached_client, self.runtime)
+        self._runnables = Runnables(self.runtime, self._on_runnable_error)
+        self._event_recorders: list[EventRecorder] = []
         self._controllers: list[Controller] = []
-        self._unfenced: set[str] = set()
-        self._permissions: list[Permission] = list(endpoint_permissions(self.options))
+        self._unfenced_controllers: set[str] = set()
+        self._permissions: list[Permission] = list(metrics_permissions(self.options))
         self._tasks: list[asyncio.Task[Any]] = []
         self._webhooks: Webhooks | None = None
         self._webhook_server: WebhookServer | None = None
         self._watchdog: Watchdog | None = None
-        self._garbage: GarbagePolicy | None = None
+        self._gc_tuner: GCTuner | None = None
         self._stopping = asyncio.Event()
         self._failed = asyncio.Event()
-        self._lost = asyncio.Event()
+        self._leadership_lost = asyncio.Event()
         self._error: BaseException | None = None
-        self._endpoints.ready |= {"cache": self._cache_check, "running": self._running_check}
-        self._endpoints.debug = self._debug
-        if self._campaign is not None:
-            self._endpoints.information["leader-election"] = self._describe_leadership
+        self._endpoints.readiness_checks |= {"cache": self._check_cache, "running": self._check_running}
+        self._endpoints.debug_handler = self._serve_debug
+        if self._election_runner is not None:
+            self._endpoints.readiness_info["leader-election"] = self._describe_leadership
 
     def controller(self, kind: type[T]) -> Builder[T]:
         """Begins a controller that reconciles ``kind``; call ``complete`` at the end."""
         return Builder(
             kind,
-            context=self._context,
+            context=self._controller_context,
             informer=self.cache.informer,
-            register=self._register,
+            register=self._register_controller,
         )
 
     def webhook(self, kind: type[T], options: WebhookOptions | None = None) -> Webhook[T]:
@@ -124,7 +124,7 @@ class Manager:
             self._webhooks = Webhooks()
         return self._webhooks
 
-    def add(self, run: Run, *, name: str = "", needs_leader_election: bool = True) -> None:
+    def add(self, run: RunnableFunc, *, name: str = "", needs_leader_election: bool = True) -> None:
         """Runs a coroutine function beside the controllers.
 
         It starts with them, once the caches are synced, and is cancelled at shutdown. It may return when it is done;
@@ -137,17 +137,17 @@ class Manager:
         name = name or getattr(run, "__qualname__", "runnable")
         self._runnables.add(run, name, needs_leader_election=needs_leader_election)
 
-    def add_health_check(self, name: str, check: Check) -> None:
+    def add_health_check(self, name: str, check: HealthCheck) -> None:
         """Adds a check to ``/healthz``: when one fails for long, the kubelet restarts the pod."""
-        self._endpoints.health[name] = check
+        self._endpoints.health_checks[name] = check
 
-    def add_ready_check(self, name: str, check: Check) -> None:
+    def add_ready_check(self, name: str, check: HealthCheck) -> None:
         """Adds a check to ``/readyz``: while one fails, the pod gets no traffic and a rolling update waits."""
-        self._endpoints.ready[name] = check
+        self._endpoints.readiness_checks[name] = check
 
-    def add_metrics_handler(self, path: str, handler: Handler) -> None:
+    def add_metrics_handler(self, path: str, handler: EndpointHandler) -> None:
         """Serves ``path`` beside ``/metrics``, under the same protection; call it before ``run``."""
-        self._endpoints.handlers[path] = handler
+        self._endpoints.metrics_handlers[path] = handler
 
     @property
     def metrics_registry(self) -> CollectorRegistry:
@@ -157,7 +157,7 @@ class Manager:
     @property
     def is_leader(self) -> bool:
         """Whether this process may write; always, without leader election."""
-        return self._campaign is None or self._campaign.fence.is_leader
+        return self._election_runner is None or self._election_runner.fence.is_leader
 
     @property
     def controllers(self) -> tuple[Controller, ...]:
@@ -179,18 +179,18 @@ class Manager:
             LeadershipLost: another replica may lead by now. Connections are closed; the process must end.
             Exception: what a runnable did not catch.
         """
-        starting = self.runtime.spawn(self._start(), "start")
-        ends = [self.runtime.spawn(event.wait(), "end") for event in (self._stopping, self._failed)]
+        start_task = self.runtime.spawn(self._start(), "start")
+        stop_tasks = [self.runtime.spawn(event.wait(), "end") for event in (self._stopping, self._failed)]
         try:
             # Asked to stop before the first lists are complete, it must not wait for them.
-            await asyncio.wait((starting, *ends), return_when=asyncio.FIRST_COMPLETED)
-            if starting.done():
-                starting.result()
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((start_task, *stop_tasks), return_when=asyncio.FIRST_COMPLETED)
+            if start_task.done():
+                start_task.result()
+                await asyncio.wait(stop_tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (starting, *ends):
+            for task in (start_task, *stop_tasks):
                 task.cancel()
-            await asyncio.gather(starting, *ends, return_exceptions=True)
+            await asyncio.gather(start_task, *stop_tasks, return_exceptions=True)
             await self._shut_down()
         if self._error is not None:
             raise self._error
@@ -202,33 +202,33 @@ class Manager:
         and raises its limit of open files, since each watch is a connection.
         """
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signalled, number)
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signum, self._on_signal, signum)
         # Whoever takes the process's signals owns the process, and with it its garbage collector and its limits.
-        allow_open_files()
-        self._garbage = GarbagePolicy()
+        raise_nofile_limit()
+        self._gc_tuner = GCTuner()
         await self.run()
 
     def stop(self) -> None:
         """Asks ``run`` to end in order."""
         self._stopping.set()
 
-    def _signalled(self, number: signal.Signals) -> None:
+    def _on_signal(self, signum: signal.Signals) -> None:
         if self._stopping.is_set():
             # The user asks a second time: give back the default action and let it act.
-            asyncio.get_running_loop().remove_signal_handler(number)
-            signal.raise_signal(number)
-        log.info("stopping", signal=number.name)
+            asyncio.get_running_loop().remove_signal_handler(signum)
+            signal.raise_signal(signum)
+        log.info("stopping", signal=signum.name)
         self.stop()
 
-    def _fail(self, error: BaseException) -> None:
+    def _on_runnable_error(self, error: BaseException) -> None:
         self._error = self._error or error
         self._failed.set()
 
-    def _leadership_ended(self, error: BaseException) -> None:
+    def _on_leadership_lost(self, error: BaseException) -> None:
         log.error("leadership lost: this process ends", reason=str(error))
         self._error = error
-        self._lost.set()
+        self._leadership_lost.set()
         self._failed.set()
 
     # Start
@@ -237,18 +237,18 @@ class Manager:
         await self._start_webhooks()
         await self._endpoints.start()
         self._start_heartbeat()
-        for recorder in self._recorders:
+        for recorder in self._event_recorders:
             self._tasks.append(self.runtime.spawn(recorder.run(), "event recorder"))
         self.cache.start()
         await self.cache.wait_for_sync(self.options.cache_sync_timeout)
-        if self._garbage is not None:
-            self._garbage.start()
+        if self._gc_tuner is not None:
+            self._gc_tuner.start()
         log.info("cache synced", controllers=[c.name for c in self._controllers])
         self._start_work(needs_leader_election=False)
-        if self._campaign is not None:
+        if self._election_runner is not None:
             # Only now: a replica that cannot read what it needs must not keep the lease from one that can.
-            self._campaign.start(self._leadership_ended)
-            await self._campaign.elected.wait()
+            self._election_runner.start(self._on_leadership_lost)
+            await self._election_runner.elected.wait()
             await self._catch_up()
         self._start_work(needs_leader_election=True)
 
@@ -261,9 +261,9 @@ class Manager:
             return
         from steersman.manager.webhook_server import WebhookServer
 
-        client = Client(self._carrier, field_manager=f"{self.options.name}-webhooks")
+        client = Client(self._traced_transport, field_manager=f"{self.options.name}-webhooks")
         server = WebhookServer(self.options.webhooks, self._webhooks, client, self.runtime)
-        self._endpoints.ready["webhooks"] = server.check
+        self._endpoints.readiness_checks["webhooks"] = server.check
         await server.start()
         self._webhook_server = server
 
@@ -280,7 +280,7 @@ class Manager:
                 if self.runtime.clock.monotonic() >= deadline:
                     raise
                 log.warning("not caught up with the former leader yet", error=str(error))
-            await self.runtime.clock.sleep(_RETRY_SECONDS)
+            await self.runtime.clock.sleep(_CATCH_UP_RETRY_SECONDS)
 
     def _start_heartbeat(self) -> None:
         if not isinstance(self.runtime.clock, SystemClock):
@@ -302,22 +302,24 @@ class Manager:
     async def _shut_down(self) -> None:
         """In order: no new work, running work ends, Events are written, the lease, watches and endpoints end."""
         self._stopping.set()
-        webhooks = self.runtime.spawn(self._stop_webhooks(), "end of webhooks")
+        webhook_task = self.runtime.spawn(self._stop_webhooks(), "end of webhooks")
         log.info("shutting down: work ends", grace_seconds=self.options.graceful_shutdown_timeout)
-        await self._end_work()
-        if not self._lost.is_set():
+        await self._stop_work_gracefully()
+        if not self._leadership_lost.is_set():
             log.info("shutting down: events are written")
-            if not await _bounded(asyncio.gather(*(r.flush() for r in self._recorders)), _FLUSH_SECONDS):
+            if not await _finish_within(
+                asyncio.gather(*(r.flush() for r in self._event_recorders)), _EVENT_FLUSH_TIMEOUT_SECONDS
+            ):
                 log.warning("some events were not written before shutdown")
-        if self._campaign is not None:
+        if self._election_runner is not None:
             log.info("shutting down: leadership ends")
-            await _bounded(self._campaign.end(), _RELEASE_SECONDS)
+            await _finish_within(self._election_runner.stop(), _LEASE_RELEASE_TIMEOUT_SECONDS)
         log.info("shutting down: watches and endpoints end")
-        if self._lost.is_set():
+        if self._leadership_lost.is_set():
             # Whatever is still on its way, on behalf of whom, is cut.
             await self._transport.close()
         # Until it ends, what it is asked may need the cache.
-        await asyncio.gather(webhooks, return_exceptions=True)
+        await asyncio.gather(webhook_task, return_exceptions=True)
         await self.cache.stop()
         await self._endpoints.stop()
         for task in self._tasks:
@@ -325,21 +327,21 @@ class Manager:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._watchdog is not None:
             self._watchdog.stop()
-        if self._garbage is not None:
-            self._garbage.stop()
+        if self._gc_tuner is not None:
+            self._gc_tuner.stop()
 
     async def _stop_webhooks(self) -> None:
         if self._webhook_server is not None:
             await self._webhook_server.stop()
 
-    async def _end_work(self) -> None:
-        ending = self.runtime.spawn(self._stop_work(self.options.graceful_shutdown_timeout), "end of work")
-        lost = self.runtime.spawn(self._lost.wait(), "loss of leadership")
-        await asyncio.wait((ending, lost), return_when=asyncio.FIRST_COMPLETED)
-        for task in (ending, lost):
+    async def _stop_work_gracefully(self) -> None:
+        stop_task = self.runtime.spawn(self._stop_work(self.options.graceful_shutdown_timeout), "end of work")
+        lost_task = self.runtime.spawn(self._leadership_lost.wait(), "loss of leadership")
+        await asyncio.wait((stop_task, lost_task), return_when=asyncio.FIRST_COMPLETED)
+        for task in (stop_task, lost_task):
             task.cancel()
-        await asyncio.gather(ending, lost, return_exceptions=True)
-        if self._lost.is_set():
+        await asyncio.gather(stop_task, lost_task, return_exceptions=True)
+        if self._leadership_lost.is_set():
             # No grace: others may do the same work by now.
             await self._stop_work(0)
 
@@ -348,13 +350,13 @@ class Manager:
 
     # What is handed to controllers
 
-    def _new_campaign(self) -> Campaign | None:
+    def _new_election_runner(self) -> ElectionRunner | None:
         election = self.options.leader_election
         if election is None:
             return None
-        return campaign_for(self._transport, election, self._heartbeat, self.runtime)
+        return new_election_runner(self._transport, election, self._heartbeat, self.runtime)
 
-    def _traced(self, transport: Transport) -> Transport:
+    def _with_tracing(self, transport: Transport) -> Transport:
         """``transport``, whose requests are traced if the options say so. Elections and caches use it bare."""
         if not self.options.tracing:
             return transport
@@ -364,62 +366,62 @@ class Manager:
         except ImportError as error:
             raise ConfigurationError(f"tracing needs steersman[tracing]: {error}") from error
         provider = None if self.options.tracing is True else self.options.tracing
-        self._trace = partial(trace_reconciles, provider=provider)
+        self._trace_controller = partial(trace_reconciles, provider=provider)
         return TracingTransport(transport, provider)
 
-    def _client_over(self, transport: Transport) -> CachedClient:
-        live = Client(transport, field_manager=self.options.name, observer=self.cache)
-        return CachedClient(live, self.cache)
+    def _cached_client(self, transport: Transport) -> CachedClient:
+        client = Client(transport, field_manager=self.options.name, observer=self.cache)
+        return CachedClient(client, self.cache)
 
-    def _client_for(self, controller: str) -> CachedClient:
+    def _client_for_controller(self, controller: str) -> CachedClient:
         """A client whose writes are fenced, unless the controller says at its completion that it needs no leader."""
-        campaign = self._campaign
-        if campaign is None:
+        runner = self._election_runner
+        if runner is None:
             return self.unfenced_client
 
-        def guard() -> None:
-            if controller not in self._unfenced:
-                campaign.fence.guard()
+        def check_fence() -> None:
+            if controller not in self._unfenced_controllers:
+                runner.fence.check()
 
-        return self._client_over(GuardedTransport(self._carrier, guard))
+        return self._cached_client(FencedTransport(self._traced_transport, check_fence))
 
-    def _context(self, controller: str) -> Context:
+    def _controller_context(self, controller: str) -> ReconcilerContext:
         source = f"{self.options.name}/{controller}"
-        client = self._client_for(controller)
+        client = self._client_for_controller(controller)
         recorder = EventRecorder(client.live, source, self.options.instance, runtime=self.runtime)
-        self._recorders.append(recorder)
+        self._event_recorders.append(recorder)
         logger = get_logger(controller)
-        return Context(client=client, events=recorder, runtime=self.runtime, log=logger)
+        return ReconcilerContext(client=client, events=recorder, runtime=self.runtime, log=logger)
 
-    def _register(self, controller: Controller, permissions: tuple[Permission, ...]) -> None:
+    def _register_controller(self, controller: Controller, permissions: tuple[Permission, ...]) -> None:
         if any(known.name == controller.name for known in self._controllers):
             # Their metrics, logs and Events could not be told apart.
             raise ConfigurationError(f"there are two controllers named {controller.name!r}: give one .named(...)")
         self._controllers.append(controller)
-        if self._trace is not None:
-            self._trace(controller)
+        if self._trace_controller is not None:
+            self._trace_controller(controller)
         self._permissions.extend(permissions)
         if not controller.needs_leader_election:
-            self._unfenced.add(controller.name)
+            self._unfenced_controllers.add(controller.name)
 
     # Checks
 
-    def _cache_check(self) -> str | None:
+    def _check_cache(self) -> str | None:
         return None if self.cache.has_synced else "the first lists are not complete"
 
-    def _running_check(self) -> str | None:
+    def _check_running(self) -> str | None:
         return "shutting down" if self._stopping.is_set() or self._failed.is_set() else None
 
-    async def _debug(self, request: HttpServerRequest) -> Response:
-        from steersman.manager.debug import DebugPages
+    async def _serve_debug(self, request: HttpServerRequest) -> ServerResponse:
+        from steersman.manager.debug import DebugHandler
 
-        return await DebugPages(self._controllers, self.cache).answer(request)
+        return await DebugHandler(self._controllers, self.cache).handle(request)
 
     def _describe_leadership(self) -> str:
         return "this replica leads" if self.is_leader else "this replica stands by"
 
 
-async def _bounded(work: Coroutine[Any, Any, object] | asyncio.Future[Any], seconds: float) -> bool:
+async def _finish_within(work: Coroutine[Any, Any, object] | asyncio.Future[Any], seconds: float) -> bool:
     try:
         async with asyncio.timeout(seconds):
             await work

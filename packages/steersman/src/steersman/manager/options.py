@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from steersman.manager.election import LeaderElection
+from steersman.manager.leader_election import LeaderElection
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
-    from steersman.webhook import WebhookServing
+    from steersman.webhook import WebhookServerOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +42,12 @@ class ManagerOptions:
     instance: str = "steersman"
     namespaces: tuple[str, ...] = ()
     leader_election: LeaderElection | None = None
-    health_bind_address: str = ""
+    health_probe_bind_address: str = ""
     metrics_bind_address: str = ""
     metrics_secure: bool = False
     metrics_cert_path: str = ""
     debug_bind_address: str = ""
-    webhooks: WebhookServing | None = None
+    webhooks: WebhookServerOptions | None = None
     tracing: TracerProvider | bool = False
     cache_sync_timeout: float = 120.0
     graceful_shutdown_timeout: float = 30.0

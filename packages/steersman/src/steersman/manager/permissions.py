@@ -6,7 +6,7 @@ from steersman.controller import Permission
 from steersman.manager.options import ManagerOptions
 
 
-def endpoint_permissions(options: ManagerOptions) -> tuple[Permission, ...]:
+def metrics_permissions(options: ManagerOptions) -> tuple[Permission, ...]:
     """To ask who reads the metrics and whether they may. The Lease has a role of its own, in its namespace."""
     if not options.metrics_secure:
         return ()

@@ -9,20 +9,20 @@ from importlib.util import find_spec
 from typing import Any
 
 from steersman.client import Client
-from steersman.client.tls import load_pair
+from steersman.client.tls import load_key_pair
 from steersman.errors import ConfigurationError
-from steersman.manager.http_server import HttpServer, Request, Response
-from steersman.manager.serving_certificate import ServingCertificate, serving_context
+from steersman.manager.certwatcher import CertWatcher, server_ssl_context
+from steersman.manager.http_server import HttpServer, ServerRequest, ServerResponse
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
-from steersman.webhook import Webhooks, WebhookServing
-from steersman.webhook.certificates import Pair
-from steersman.webhook.keeper import CertificateKeeper
+from steersman.webhook import Webhooks, WebhookServerOptions
+from steersman.webhook.cert_rotator import CertRotator
+from steersman.webhook.certificates import KeyPair
 
-_LOOK_EVERY = 10.0
+_CERT_CHECK_INTERVAL_SECONDS = 10.0
 # The API server has a connection for each of the requests that it carries out at the same time.
-_MOST_CONNECTIONS = 1024
-_LAST_ANSWERS_SECONDS = 5.0
+_MAX_CONNECTIONS = 1024
+_STOP_GRACE_SECONDS = 5.0
 
 log = get_logger("webhook")
 
@@ -38,24 +38,24 @@ class WebhookServer:
             ``steersman[webhooks]`` is not installed.
     """
 
-    def __init__(self, serving: WebhookServing, webhooks: Webhooks, client: Client, runtime: Runtime) -> None:
+    def __init__(self, options: WebhookServerOptions, webhooks: Webhooks, client: Client, runtime: Runtime) -> None:
         self._webhooks = webhooks
         self._runtime = runtime
-        self._drain_seconds = serving.drain_seconds
+        self._drain_seconds = options.drain_seconds
         self._task: asyncio.Task[None] | None = None
-        self._look_after: Callable[[], Coroutine[Any, Any, None]]
-        self._check: Callable[[], str | None]
-        context = self._prepare(serving, client)
-        host, colon, port = serving.bind_address.rpartition(":")
+        self._maintain_certificate: Callable[[], Coroutine[Any, Any, None]]
+        self._check_certificate: Callable[[], str | None]
+        ssl_context = self._prepare_ssl_context(options, client)
+        host, colon, port = options.bind_address.rpartition(":")
         if not colon or not port.isdecimal() or int(port) > 65535:
-            raise ConfigurationError(f"webhook bind address {serving.bind_address!r}: write host:port, such as :9443")
+            raise ConfigurationError(f"webhook bind address {options.bind_address!r}: write host:port, such as :9443")
         self._server = HttpServer(
             host.strip("[]") or None,
             int(port),
-            self._answer,
-            context,
-            longest_body=webhooks.longest_body,
-            most_connections=_MOST_CONNECTIONS,
+            self._handle,
+            ssl_context,
+            max_body_size=webhooks.max_body_size,
+            max_connections=_MAX_CONNECTIONS,
         )
 
     @property
@@ -66,7 +66,7 @@ class WebhookServer:
     async def start(self) -> None:
         """Listens, and begins to look after the certificate. Raises ConfigurationError: the address is not free."""
         await self._server.start()
-        self._task = self._runtime.spawn(self._look_after(), "webhook certificate")
+        self._task = self._runtime.spawn(self._maintain_certificate(), "webhook certificate")
         log.info("webhooks are served", port=self.port)
 
     async def stop(self) -> None:
@@ -80,35 +80,38 @@ class WebhookServer:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        await self._server.stop(_LAST_ANSWERS_SECONDS)
+        await self._server.stop(_STOP_GRACE_SECONDS)
 
     def check(self) -> str | None:
         """For ``/readyz``."""
-        return self._check()
+        return self._check_certificate()
 
-    def _prepare(self, serving: WebhookServing, client: Client) -> ssl.SSLContext:
-        if serving.cert_path:
-            certificate = ServingCertificate(serving.cert_path, serving.cert_name, serving.cert_key)
-            self._look_after, self._check = lambda: self._refresh(certificate), lambda: None
-            return certificate.context
+    def _prepare_ssl_context(self, options: WebhookServerOptions, client: Client) -> ssl.SSLContext:
+        if options.cert_path:
+            watcher = CertWatcher(options.cert_path, options.cert_name, options.cert_key)
+            self._maintain_certificate, self._check_certificate = (
+                lambda: self._watch_certificate(watcher),
+                lambda: None,
+            )
+            return watcher.ssl_context
         if find_spec("cryptography") is None:
             raise ConfigurationError("webhooks make certificates by cryptography: install steersman[webhooks]")
-        context = serving_context()
+        ssl_context = server_ssl_context()
 
-        def show(pair: Pair) -> None:
-            load_pair(context, pair.certificate.encode(), pair.key.encode())
+        def load_certificate(pair: KeyPair) -> None:
+            load_key_pair(ssl_context, pair.certificate.encode(), pair.key.encode())
 
-        targets = self._webhooks.targets(serving)
-        keeper = CertificateKeeper(client, serving, targets, self._runtime, show)
-        self._look_after, self._check = keeper.run, keeper.check
-        return context
+        targets = self._webhooks.ca_bundle_targets(options)
+        rotator = CertRotator(client, options, targets, self._runtime, load_certificate)
+        self._maintain_certificate, self._check_certificate = rotator.run, rotator.check
+        return ssl_context
 
-    async def _refresh(self, certificate: ServingCertificate) -> None:
+    async def _watch_certificate(self, watcher: CertWatcher) -> None:
         while True:
-            await self._runtime.clock.sleep(_LOOK_EVERY)
-            certificate.refresh()
+            await self._runtime.clock.sleep(_CERT_CHECK_INTERVAL_SECONDS)
+            watcher.reload_if_changed()
 
-    async def _answer(self, request: Request) -> Response:
-        answer = await self._webhooks.answer(request.path, request.query, request.body)
-        kind = "application/json" if answer.status == 200 else "text/plain; charset=utf-8"
-        return Response(answer.body, answer.status, kind)
+    async def _handle(self, request: ServerRequest) -> ServerResponse:
+        response = await self._webhooks.handle(request.path, request.query, request.body)
+        content_type = "application/json" if response.status == 200 else "text/plain; charset=utf-8"
+        return ServerResponse(response.body, response.status, content_type)

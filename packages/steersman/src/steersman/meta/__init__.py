@@ -3,7 +3,7 @@
 from steersman.meta.apply import ApplyConfiguration, ObjectMetaApply, OwnerReferenceApply, TemplateMetaApply
 from steersman.meta.codec import decode, decode_builtins, encode, to_builtins
 from steersman.meta.condition import Condition, find_condition, is_true, set_condition
-from steersman.meta.declaration import PrinterColumn, Scale, resource
+from steersman.meta.custom_resource import PrinterColumn, Scale, resource
 from steersman.meta.duration import Duration
 from steersman.meta.frozen import FrozenDict, FrozenStruct
 from steersman.meta.markers import (

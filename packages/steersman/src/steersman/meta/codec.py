@@ -10,13 +10,13 @@ import msgspec
 
 from steersman.meta.duration import Duration
 from steersman.meta.frozen import FrozenDict
+from steersman.meta.go_json import MicroTime, frozen_json
 from steersman.meta.quantity import Quantity
-from steersman.meta.wire import MicroTime, frozen_json
 
 T = TypeVar("T")
 
 # Values of maps that are taken as they are: labels and quantities are most of what is decoded.
-_PLAIN = (str, int | str)
+_UNCONVERTED_TYPES = (str, int | str)
 
 
 def _decode_hook(kind: Any, value: Any) -> Any:
@@ -29,7 +29,7 @@ def _decode_hook(kind: Any, value: Any) -> Any:
         arguments = get_args(kind)
         if not arguments or arguments[1] is Any:
             return frozen_json(value)
-        if arguments[1] in _PLAIN:
+        if arguments[1] in _UNCONVERTED_TYPES:
             return FrozenDict(value)
         try:
             return FrozenDict(msgspec.convert(value, dict[str, arguments[1]], dec_hook=_decode_hook))
@@ -76,7 +76,7 @@ def decode_builtins(value: Any, kind: type[T]) -> T:
 
 def encode(value: Any) -> bytes:
     """``value`` as JSON. Fields at their default are left out of read types, unset ones out of apply types."""
-    return _encoder.encode(_wire_form(value))
+    return _encoder.encode(_to_wire(value))
 
 
 def to_builtins(value: Any) -> Any:
@@ -85,7 +85,7 @@ def to_builtins(value: Any) -> Any:
     return msgspec.json.decode(encode(value))
 
 
-def _wire_form(value: Any) -> Any:
+def _to_wire(value: Any) -> Any:
     kind = cast("type[Any]", type(value))
     own: Callable[[Any], Any] | None = getattr(kind, "to_wire", None)
     return value if own is None else own(value)

@@ -34,7 +34,7 @@ class Condition(FrozenStruct):
     """The metadata.generation that the condition was set upon."""
 
 
-class _Typed(Protocol):
+class _ConditionLike(Protocol):
     @property
     def type(self) -> str: ...
     @property
@@ -42,7 +42,7 @@ class _Typed(Protocol):
 
 
 C = TypeVar("C", bound=Condition)
-T = TypeVar("T", bound=_Typed)
+T = TypeVar("T", bound=_ConditionLike)
 
 
 def find_condition(conditions: Iterable[T], kind: str) -> T | None:
@@ -50,7 +50,7 @@ def find_condition(conditions: Iterable[T], kind: str) -> T | None:
     return next((c for c in conditions if c.type == kind), None)
 
 
-def is_true(conditions: Iterable[_Typed], kind: str) -> bool:
+def is_true(conditions: Iterable[_ConditionLike], kind: str) -> bool:
     """Whether the condition of type ``kind`` is there and ``True``; of built-in kinds likewise."""
     found = find_condition(conditions, kind)
     return found is not None and found.status == "True"
@@ -63,9 +63,11 @@ def set_condition(conditions: Iterable[C], condition: C, now: datetime) -> tuple
     same condition twice changes nothing.
     """
     current = tuple(conditions)
-    former = find_condition(current, condition.type)
-    kept = former.last_transition_time if former is not None and former.status == condition.status else None
-    stamped = msgspec.structs.replace(condition, last_transition_time=kept or now.replace(microsecond=0))
-    if former is None:
-        return (*current, stamped)
-    return tuple(stamped if c.type == condition.type else c for c in current)
+    previous = find_condition(current, condition.type)
+    transition_time = (
+        previous.last_transition_time if previous is not None and previous.status == condition.status else None
+    )
+    updated = msgspec.structs.replace(condition, last_transition_time=transition_time or now.replace(microsecond=0))
+    if previous is None:
+        return (*current, updated)
+    return tuple(updated if c.type == condition.type else c for c in current)

@@ -12,7 +12,7 @@ PATTERN = r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
 _SECOND = 10**9
 _FRACTIONS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6}
 _NANOSECONDS = {**_FRACTIONS, "s": _SECOND, "m": 60 * _SECOND, "h": 3600 * _SECOND}
-_WHOLE = re.compile(PATTERN, re.ASCII)
+_COMPILED_PATTERN = re.compile(PATTERN, re.ASCII)
 _PART = re.compile(r"([0-9]*\.?[0-9]*)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 
 
@@ -30,8 +30,8 @@ class Duration:
 
     def __init__(self, value: str | timedelta) -> None:
         # What is decoded may be of any type.
-        self._text = _written(value) if isinstance(value, timedelta) else str(value)
-        if not _WHOLE.match(self._text):
+        self._text = _format(value) if isinstance(value, timedelta) else str(value)
+        if not _COMPILED_PATTERN.match(self._text):
             raise ValueError(f"{value!r} is not a duration: write numbers with units, such as 90s or 1h30m")
         amount = sum((Decimal(n) * _NANOSECONDS[unit] for n, unit in _PART.findall(self._text)), Decimal(0))
         self._nanoseconds = int(-amount if self._text.startswith("-") else amount)
@@ -62,7 +62,7 @@ class Duration:
         return hash(self._nanoseconds)
 
 
-def _written(value: timedelta) -> str:
+def _format(value: timedelta) -> str:
     microseconds = value // timedelta(microseconds=1)
     sign, microseconds = ("-" if microseconds < 0 else ""), abs(microseconds)
     whole, fraction = divmod(microseconds, 10**6)

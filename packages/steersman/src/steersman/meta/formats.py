@@ -19,7 +19,7 @@ _HEX = "[0-9a-fA-F]"
 _OCTET = r"(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])"
 _TIME = re.compile(r"(\d\d):(\d\d):(\d\d)(.\d+)?(z|[+-]\d\d:\d\d)", re.ASCII)
 _GO_DURATION = re.compile(r"[-+]?((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+", re.ASCII)
-_WORDY_DURATION = re.compile(r"(\d+)\s*([A-Za-zµ]+)")
+_HUMAN_DURATION = re.compile(r"(\d+)\s*([A-Za-zµ]+)")
 _UNITS = (
     *(("ns", "nano"), ("us", "µs", "micro"), ("ms", "milli"), ("s", "sec"), ("m", "min")),
     *(("h", "hr", "hour"), ("d", "day"), ("w", "wk", "week")),
@@ -36,21 +36,21 @@ def _matches(pattern: str) -> Callable[[str], bool]:
     return lambda text: compiled.fullmatch(text) is not None
 
 
-def _parsed(parse: Callable[[str], object], mark: str = "") -> Callable[[str], bool]:
+def _parses(parse: Callable[[str], object], required: str = "") -> Callable[[str], bool]:
     def check(text: str) -> bool:
         try:
             parse(text)
         except ValueError:
             return False
-        return mark in text
+        return required in text
 
     return check
 
 
 def _is_date(text: str) -> bool:
     # Python knows no year 0, which was a leap year.
-    known = re.sub("^0000", "2000", text)
-    return re.fullmatch(r"\d{4}-\d\d-\d\d", known, re.ASCII) is not None and _parsed(date.fromisoformat)(known)
+    padded = re.sub("^0000", "2000", text)
+    return re.fullmatch(r"\d{4}-\d\d-\d\d", padded, re.ASCII) is not None and _parses(date.fromisoformat)(padded)
 
 
 def _is_date_time(text: str) -> bool:
@@ -64,7 +64,7 @@ def _is_date_time(text: str) -> bool:
 def _is_duration(text: str) -> bool:
     if text in ("0", "+0", "-0") or _GO_DURATION.fullmatch(text):
         return True
-    return any(_is_unit(unit.lower()) for _, unit in _WORDY_DURATION.findall(text))
+    return any(_is_unit(unit.lower()) for _, unit in _HUMAN_DURATION.findall(text))
 
 
 def _is_unit(unit: str) -> bool:
@@ -80,15 +80,15 @@ def _is_hostname(text: str) -> bool:
     )
 
 
-def _sloppy(text: str) -> str:
+def _strip_leading_zeros(text: str) -> str:
     """An address as Go once took it: leading zeros in IPv4 are decimal."""
     return re.sub(r"(?<![0-9a-fA-F:])0+(?=\d+(\.|/|$))", "", text) if "." in text else text
 
 
-def _cidr(text: str) -> object:
+def _parse_cidr(text: str) -> object:
     if not re.search(r"/\d+$", text):
         raise ValueError("no prefix length")
-    return ipaddress.ip_network(_sloppy(text), strict=False)
+    return ipaddress.ip_network(_strip_leading_zeros(text), strict=False)
 
 
 def _is_email(text: str) -> bool:
@@ -98,26 +98,26 @@ def _is_email(text: str) -> bool:
     return len(found) == 1 and bool(local and at and domain) and plain
 
 
-def _luhn(text: str) -> bool:
+def _is_credit_card(text: str) -> bool:
     digits = re.sub("[^0-9]+", "", text)
-    known = (
+    issuers = (
         "4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}"
         r"|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35\d{3})\d{11}"
     )
-    if not re.fullmatch(known, digits):
+    if not re.fullmatch(issuers, digits):
         return False
     doubled = (int(d) * (1 + i % 2) for i, d in enumerate(reversed(digits)))
     return sum(d - 9 if d > 9 else d for d in doubled) % 10 == 0
 
 
-def _isbn10(text: str) -> bool:
+def _is_isbn10(text: str) -> bool:
     digits = re.sub(r"[\s-]+", "", text)
     if not re.fullmatch("[0-9]{9}[0-9X]", digits):
         return False
     return sum((i + 1) * (10 if d == "X" else int(d)) for i, d in enumerate(digits)) % 11 == 0
 
 
-def _isbn13(text: str) -> bool:
+def _is_isbn13(text: str) -> bool:
     digits = re.sub(r"[\s-]+", "", text)
     if not re.fullmatch("[0-9]{13}", digits):
         return False
@@ -130,19 +130,19 @@ def _uuid(version: str = "", variant: str = "") -> Callable[[str], bool]:
     return _matches(f"{_HEX}{{8}}-?{_HEX}{{4}}-?{third}-?{fourth}-?{_HEX}{{12}}")
 
 
-def _is_name(text: str, longest: int, pattern: str) -> bool:
-    return len(text) <= longest and re.fullmatch(pattern, text) is not None
+def _is_name(text: str, max_length: int, pattern: str) -> bool:
+    return len(text) <= max_length and re.fullmatch(pattern, text) is not None
 
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _CHECKS: dict[str, Callable[[str], bool]] = {
     "bsonobjectid": _matches(f"{_HEX}{{24}}"),
-    "uri": _parsed(check_request_uri),
+    "uri": _parses(check_request_uri),
     "email": _is_email,
     "hostname": _is_hostname,
-    "ipv4": _parsed(lambda text: ipaddress.ip_address(_sloppy(text)), "."),
-    "ipv6": lambda text: "%" not in text and _parsed(ipaddress.ip_address, ":")(text),
-    "cidr": _parsed(_cidr),
+    "ipv4": _parses(lambda text: ipaddress.ip_address(_strip_leading_zeros(text)), "."),
+    "ipv6": lambda text: "%" not in text and _parses(ipaddress.ip_address, ":")(text),
+    "cidr": _parses(_parse_cidr),
     "mac": _matches(
         rf"{_HEX}{{2}}(?P<mark>[:-]?){_HEX}{{2}}(?:(?P=mark){_HEX}{{2}}){{4}}(?:(?P=mark){_HEX}{{2}}){{0,2}}"
         rf"|{_HEX}{{4}}(?:\.{_HEX}{{4}}){{2,3}}"
@@ -151,10 +151,10 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "uuid3": _uuid("3"),
     "uuid4": _uuid("4", "[89abAB]"),
     "uuid5": _uuid("5", "[89abAB]"),
-    "isbn": lambda text: _isbn10(text) or _isbn13(text),
-    "isbn10": _isbn10,
-    "isbn13": _isbn13,
-    "creditcard": _luhn,
+    "isbn": lambda text: _is_isbn10(text) or _is_isbn13(text),
+    "isbn10": _is_isbn10,
+    "isbn13": _is_isbn13,
+    "creditcard": _is_credit_card,
     "ssn": lambda text: len(text) == 11 and _matches(r"\d{3}[- ]?\d{2}[- ]?\d{4}")(text),
     "hexcolor": _matches(f"#?({_HEX}{{3}}|{_HEX}{{6}})"),
     "rgbcolor": _matches(rf"rgb\(\s*{_OCTET}\s*,\s*{_OCTET}\s*,\s*{_OCTET}\s*\)"),

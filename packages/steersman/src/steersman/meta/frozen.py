@@ -19,13 +19,13 @@ class FrozenDict(dict[K, V]):
 
     __slots__ = ()
 
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+    def _raise_immutable(self, *_: Any, **__: Any) -> NoReturn:
         """Raises TypeError."""
         raise TypeError("objects from the API server are shared and immutable: build a new dict instead")
 
     if not TYPE_CHECKING:
-        __setitem__ = __delitem__ = __ior__ = _refuse
-        clear = pop = popitem = setdefault = update = _refuse
+        __setitem__ = __delitem__ = __ior__ = _raise_immutable
+        clear = pop = popitem = setdefault = update = _raise_immutable
 
     def __reduce__(self) -> tuple[type[FrozenDict[K, V]], tuple[dict[K, V]]]:
         # Otherwise copies and pickles would be filled item by item.

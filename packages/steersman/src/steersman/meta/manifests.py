@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 import yaml
 
 from steersman.errors import ConfigurationError
-from steersman.meta.documents import documents
+from steersman.meta.yaml_codec import load_yaml_documents
 
 Manifest: TypeAlias = dict[str, Any]
 """An object in wire form."""
@@ -18,7 +18,7 @@ Manifest: TypeAlias = dict[str, Any]
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
-def manifests_in(place: Path, kinds: tuple[str, ...] = ()) -> list[Manifest]:
+def load_manifests(path: Path, kinds: tuple[str, ...] = ()) -> list[Manifest]:
     """The manifests in the file or directory ``place``, lists taken apart.
 
     Of a directory its ``.yaml``, ``.yml`` and ``.json`` files are read, in the order of their names; not those of
@@ -32,32 +32,32 @@ def manifests_in(place: Path, kinds: tuple[str, ...] = ()) -> list[Manifest]:
     Raises:
         ConfigurationError: there is no such file, or it is no manifest; names it.
     """
-    if not place.is_dir():
-        return manifests_of(_content(place), str(place), kinds)
-    files = {f: _content(f) for f in sorted(place.iterdir()) if f.suffix in _SUFFIXES and f.is_file()}
+    if not path.is_dir():
+        return parse_manifests(_read(path), str(path), kinds)
+    files = {f: _read(f) for f in sorted(path.iterdir()) if f.suffix in _SUFFIXES and f.is_file()}
     # What does not even name a kind may be of another tool, and no YAML that can be read without it.
-    named = [f for f, content in files.items() if not kinds or any(kind.encode() in content for kind in kinds)]
-    return [m for file in named for m in manifests_of(files[file], str(file), kinds)]
+    relevant = [f for f, content in files.items() if not kinds or any(kind.encode() in content for kind in kinds)]
+    return [m for file in relevant for m in parse_manifests(files[file], str(file), kinds)]
 
 
-def manifests_of(content: str | bytes, place: str, kinds: tuple[str, ...] = ()) -> list[Manifest]:
+def parse_manifests(content: str | bytes, source: str, kinds: tuple[str, ...] = ()) -> list[Manifest]:
     """The manifests in ``content``, which comes from ``place``, as ``manifests_in``.
 
     Raises:
         ConfigurationError: it is no manifest.
     """
     try:
-        found = list(documents(content))
+        found = list(load_yaml_documents(content))
     except yaml.YAMLError as error:
-        raise ConfigurationError(f"cannot read {place}: {error}") from error
-    items = [item for document in found if document is not None for item in _items(document)]
-    wanted = [item for item in items if not kinds or _kind_of(item) in kinds]
-    if not all(_is_object(item) for item in wanted):
-        raise ConfigurationError(f"{place} is no Kubernetes manifest: an object has apiVersion and kind")
-    return wanted
+        raise ConfigurationError(f"cannot read {source}: {error}") from error
+    items = [item for document in found if document is not None for item in _flatten_lists(document)]
+    selected = [item for item in items if not kinds or _kind_of(item) in kinds]
+    if not all(_has_type_meta(item) for item in selected):
+        raise ConfigurationError(f"{source} is no Kubernetes manifest: an object has apiVersion and kind")
+    return selected
 
 
-def _content(file: Path) -> bytes:
+def _read(file: Path) -> bytes:
     try:
         return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except FileNotFoundError:
@@ -66,7 +66,7 @@ def _content(file: Path) -> bytes:
         raise ConfigurationError(f"cannot read {file}: {error.strerror}") from None
 
 
-def _is_object(item: Any) -> bool:
+def _has_type_meta(item: Any) -> bool:
     return isinstance(item, dict) and {"apiVersion", "kind"} <= cast("Manifest", item).keys()
 
 
@@ -74,8 +74,8 @@ def _kind_of(item: Any) -> Any:
     return cast("Manifest", item).get("kind") if isinstance(item, dict) else None
 
 
-def _items(document: Any) -> Iterator[Any]:
+def _flatten_lists(document: Any) -> Iterator[Any]:
     if _kind_of(document) == "List":
-        yield from (item for each in document.get("items") or () for item in _items(each))
+        yield from (item for each in document.get("items") or () for item in _flatten_lists(each))
     else:
         yield document

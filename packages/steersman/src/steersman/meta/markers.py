@@ -16,7 +16,9 @@ StructT = TypeVar("StructT", bound=FrozenStruct)
 
 ListType = Literal["atomic", "set", "map"]
 MapType = Literal["granular", "atomic"]
-Reason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"]
+FieldValueErrorReason = Literal[
+    "FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate"
+]
 
 
 class Rule(Struct, frozen=True, kw_only=True):
@@ -39,11 +41,11 @@ class Rule(Struct, frozen=True, kw_only=True):
     rule: str
     message: str
     message_expression: str = ""
-    reason: Reason = "FieldValueInvalid"
+    reason: FieldValueErrorReason = "FieldValueInvalid"
     field_path: str = ""
     optional_old_self: bool = False
-    fields: tuple[str, ...] = ()
-    reads: tuple[str, ...] = ()
+    optional_fields: tuple[str, ...] = ()
+    required_fields: tuple[str, ...] = ()
 
 
 class Field(Struct, frozen=True, kw_only=True):
@@ -165,27 +167,27 @@ def schema(
 
 def schema_options(kind: type[FrozenStruct]) -> StructOptions:
     """What ``@schema`` said of ``kind``; the rules of its bases come first."""
-    told: list[StructOptions] = [vars(c)[_OPTIONS] for c in reversed(kind.__mro__) if _OPTIONS in vars(c)]
-    if not told:
+    declared: list[StructOptions] = [vars(c)[_OPTIONS] for c in reversed(kind.__mro__) if _OPTIONS in vars(c)]
+    if not declared:
         return StructOptions()
     own: StructOptions = vars(kind).get(_OPTIONS, StructOptions())
-    return structs.replace(own, rules=tuple(r for o in told for r in o.rules))
+    return structs.replace(own, rules=tuple(r for o in declared for r in o.rules))
 
 
 # Expressions and messages are those of controller-gen.
 def exactly_one_of(*fields: str) -> Rule:
     """Of the fields with these wire names, one must be set: ``@schema(rules=[exactly_one_of("http", "tcp")])``."""
-    return _count_of(fields, "== 1", "exactly one", "must")
+    return _count_rule(fields, "== 1", "exactly one", "must")
 
 
 def at_most_one_of(*fields: str) -> Rule:
     """Of the fields with these wire names, one may be set, or none."""
-    return _count_of(fields, "<= 1", "at most one", "may")
+    return _count_rule(fields, "<= 1", "at most one", "may")
 
 
 def at_least_one_of(*fields: str) -> Rule:
     """Of the fields with these wire names, one must be set, or several."""
-    return _count_of(fields, ">= 1", "at least one", "must")
+    return _count_rule(fields, ">= 1", "at least one", "must")
 
 
 def discriminated(discriminator: str, **fields: str) -> Rule:
@@ -198,40 +200,53 @@ def discriminated(discriminator: str, **fields: str) -> Rule:
     for value, field in fields.items():
         by_field.setdefault(field, []).append(value)
     name = cel_name(discriminator)
-    pairs = (f"({_is_one_of(name, values)}) == has(self.{cel_name(f)})" for f, values in by_field.items())
+    pairs = (f"({_value_in(name, values)}) == has(self.{cel_name(f)})" for f, values in by_field.items())
     return Rule(
         rule=" && ".join(pairs),
         message=f"of {' and '.join(by_field)}, set the one that {discriminator} names, and no other",
-        fields=tuple(by_field),
-        reads=(discriminator,),
+        optional_fields=tuple(by_field),
+        required_fields=(discriminator,),
     )
 
 
-def _is_one_of(name: str, values: list[str]) -> str:
+def _value_in(name: str, values: list[str]) -> str:
     if len(values) == 1:
         return f"self.{name} == '{values[0]}'"
     return f"self.{name} in [{', '.join(repr(v) for v in values)}]"
 
 
-def _count_of(fields: tuple[str, ...], comparison: str, amount: str, verb: str) -> Rule:
+def _count_rule(fields: tuple[str, ...], comparison: str, amount: str, verb: str) -> Rule:
     present = ",".join(f"has(self.{cel_name(field)})" for field in fields)
     return Rule(
         rule=f"[{present}].filter(x,x==true).size() {comparison}",
         message=f"{amount} of the fields in [{' '.join(fields)}] {verb} be set",
-        fields=fields,
+        optional_fields=fields,
     )
 
 
-_LITERALS = ("true", "false", "null", "in")
-_WORDS = ("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package")
-_RESERVED = frozenset((*_LITERALS, *_WORDS, "namespace", "return", "var", "void", "while"))
-_ESCAPES = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
+_CEL_LITERALS = ("true", "false", "null", "in")
+_CEL_KEYWORDS = (
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+)
+_CEL_RESERVED = frozenset((*_CEL_LITERALS, *_CEL_KEYWORDS, "namespace", "return", "var", "void", "while"))
+_CEL_ESCAPES = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
 
 
 def cel_name(field: str) -> str:
     """A field's wire name as CEL expressions write it: ``namespace`` is ``__namespace__``, ``a-b`` ``a__dash__b``."""
-    if field in _RESERVED:
+    if field in _CEL_RESERVED:
         return f"__{field}__"
-    for text, escaped in _ESCAPES:
+    for text, escaped in _CEL_ESCAPES:
         field = field.replace(text, escaped)
     return field

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from steersman.meta.condition import Condition
-from steersman.meta.declaration import ResourceOptions
+from steersman.meta.custom_resource import ResourceOptions
 from steersman.meta.frozen import FrozenDict, FrozenStruct
 from steersman.meta.markers import Field
 

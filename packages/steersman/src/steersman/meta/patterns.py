@@ -29,9 +29,9 @@ _POSIX = {
     "xdigit": "0-9A-Fa-f",
 }
 _REPEAT = re.compile(r"\{(\d+)(?:,(\d*))?\}")
-_MOST_REPEATS = 1000
+_MAX_REPEATS = 1000
 _GROUP = re.compile(r"\(\?(?:P?<(?P<name>\w+)>|(?P<flags>[imsU]*(?:-[imsU]+)?)(?P<end>[:)]))")
-_SIMPLE = frozenset("aftnrvxbBdDwWAz.") | frozenset("01234567")
+_SIMPLE_ESCAPES = frozenset("aftnrvxbBdDwWAz.") | frozenset("01234567")
 
 
 class PatternError(Exception):
@@ -43,59 +43,59 @@ class UnsupportedPattern(Exception):
 
 
 @cache
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """``pattern`` for Python.
 
     Raises:
         PatternError: it is no pattern for RE2.
         UnsupportedPattern: it uses a class or a flag that is not imitated.
     """
-    translated = _Translation(pattern).run()
+    translated = _Translator(pattern).translate()
     try:
         return re.compile(translated, re.ASCII)
     except re.error as error:
         raise PatternError(f"error parsing regexp: {error.msg}: `{pattern}`") from None
 
 
-class _Translation:
+class _Translator:
     """One pass over a pattern."""
 
     def __init__(self, pattern: str) -> None:
         self._text = pattern
-        self._at = 0
-        self._out: list[str] = []
+        self._position = 0
+        self._output: list[str] = []
         # Flags that were set within a group hold to its end: as many Python groups are closed there.
-        self._open: list[int] = []
-        self._outer = 0
+        self._open_groups: list[int] = []
+        self._unclosed_groups = 0
         self._multiline = [False]
         # Whether something stands before, that a quantifier could repeat; and whether that is a quantifier.
         self._repeatable = False
-        self._repeated = ""
+        self._last_quantifier = ""
 
-    def run(self) -> str:
-        while self._at < len(self._text):
-            self._token()
-        if self._open:
-            raise self._wrong("missing closing )", self._text)
-        return "".join(self._out) + ")" * self._outer
+    def translate(self) -> str:
+        while self._position < len(self._text):
+            self._translate_token()
+        if self._open_groups:
+            raise self._error("missing closing )", self._text)
+        return "".join(self._output) + ")" * self._unclosed_groups
 
-    def _wrong(self, what: str, where: str) -> PatternError:
-        return PatternError(f"error parsing regexp: {what}: `{where}`")
+    def _error(self, problem: str, excerpt: str) -> PatternError:
+        return PatternError(f"error parsing regexp: {problem}: `{excerpt}`")
 
-    def _put(self, text: str, length: int, *, repeatable: bool = True) -> None:
-        self._out.append(text)
-        self._at += length
-        self._repeatable, self._repeated = repeatable, ""
+    def _emit(self, text: str, length: int, *, repeatable: bool = True) -> None:
+        self._output.append(text)
+        self._position += length
+        self._repeatable, self._last_quantifier = repeatable, ""
 
-    def _token(self) -> None:
-        char = self._text[self._at]
+    def _translate_token(self) -> None:
+        char = self._text[self._position]
         match char:
             case "(":
                 self._group()
             case ")":
-                if not self._open:
-                    raise self._wrong("unexpected )", self._text)
-                self._put(")" * (self._open.pop() + 1), 1)
+                if not self._open_groups:
+                    raise self._error("unexpected )", self._text)
+                self._emit(")" * (self._open_groups.pop() + 1), 1)
                 self._multiline.pop()
             case "[":
                 self._class()
@@ -103,33 +103,33 @@ class _Translation:
                 self._escape()
             case "*" | "+" | "?":
                 self._quantifier(char)
-            case "{" if _REPEAT.match(self._text, self._at):
-                self._count()
+            case "{" if _REPEAT.match(self._text, self._position):
+                self._counted_quantifier()
             case "{" | "}":
-                self._put(f"\\{char}", 1)
+                self._emit(f"\\{char}", 1)
             case "$":
-                self._put("$" if self._multiline[-1] else r"\Z", 1)
+                self._emit("$" if self._multiline[-1] else r"\Z", 1)
             case "|":
-                self._put("|", 1, repeatable=False)
+                self._emit("|", 1, repeatable=False)
             case _:
-                self._put(char, 1)
+                self._emit(char, 1)
 
     def _group(self) -> None:
-        if not self._text.startswith("(?", self._at):
-            self._put("(", 1, repeatable=False)
-            self._open.append(0)
+        if not self._text.startswith("(?", self._position):
+            self._emit("(", 1, repeatable=False)
+            self._open_groups.append(0)
             self._multiline.append(self._multiline[-1])
             return
-        found = _GROUP.match(self._text, self._at)
+        found = _GROUP.match(self._text, self._position)
         if found is None:
-            rest = self._text[self._at :]
+            rest = self._text[self._position :]
             if rest.startswith(("(?<", "(?P<")):
-                raise self._wrong("invalid named capture", rest)
-            raise self._wrong("invalid or unsupported Perl syntax", rest[:3])
+                raise self._error("invalid named capture", rest)
+            raise self._error("invalid or unsupported Perl syntax", rest[:3])
         if found["name"] is not None:
             # Nobody asks for groups by name, and Go takes a name twice.
-            self._put("(", len(found[0]), repeatable=False)
-            self._open.append(0)
+            self._emit("(", len(found[0]), repeatable=False)
+            self._open_groups.append(0)
             self._multiline.append(self._multiline[-1])
             return
         flags = found["flags"]
@@ -137,57 +137,57 @@ class _Translation:
             raise UnsupportedPattern(f"the flag U in the pattern {self._text!r}")
         on, _, off = flags.partition("-")
         multiline = (self._multiline[-1] or "m" in on) and "m" not in off
-        self._put(f"(?{flags}:", len(found[0]), repeatable=False)
+        self._emit(f"(?{flags}:", len(found[0]), repeatable=False)
         if found["end"] == ":":
-            self._open.append(0)
+            self._open_groups.append(0)
             self._multiline.append(multiline)
         else:
             self._multiline[-1] = multiline
-            if self._open:
-                self._open[-1] += 1
+            if self._open_groups:
+                self._open_groups[-1] += 1
             else:
-                self._outer += 1
+                self._unclosed_groups += 1
 
     def _quantifier(self, char: str) -> None:
         if not self._repeatable:
-            if self._repeated:
-                raise self._wrong("invalid nested repetition operator", self._repeated + char)
-            raise self._wrong("missing argument to repetition operator", char)
-        lazy = self._text.startswith("?", self._at + 1)
-        self._put(char + "?" * lazy, 1 + lazy, repeatable=False)
-        self._repeated = char + "?" * lazy
+            if self._last_quantifier:
+                raise self._error("invalid nested repetition operator", self._last_quantifier + char)
+            raise self._error("missing argument to repetition operator", char)
+        lazy = self._text.startswith("?", self._position + 1)
+        self._emit(char + "?" * lazy, 1 + lazy, repeatable=False)
+        self._last_quantifier = char + "?" * lazy
 
-    def _count(self) -> None:
-        found = _REPEAT.match(self._text, self._at)
+    def _counted_quantifier(self) -> None:
+        found = _REPEAT.match(self._text, self._position)
         assert found is not None
         if not self._repeatable:
-            if self._repeated:
-                raise self._wrong("invalid nested repetition operator", self._repeated + found[0])
-            raise self._wrong("missing argument to repetition operator", found[0])
-        least, most = int(found[1]), int(found[2] or found[1])
-        if least > _MOST_REPEATS or most > _MOST_REPEATS or (found[2] and most < least):
-            raise self._wrong("invalid repeat count", found[0])
-        lazy = self._text.startswith("?", self._at + len(found[0]))
-        self._put(found[0] + "?" * lazy, len(found[0]) + lazy, repeatable=False)
-        self._repeated = found[0] + "?" * lazy
+            if self._last_quantifier:
+                raise self._error("invalid nested repetition operator", self._last_quantifier + found[0])
+            raise self._error("missing argument to repetition operator", found[0])
+        minimum, maximum = int(found[1]), int(found[2] or found[1])
+        if minimum > _MAX_REPEATS or maximum > _MAX_REPEATS or (found[2] and maximum < minimum):
+            raise self._error("invalid repeat count", found[0])
+        lazy = self._text.startswith("?", self._position + len(found[0]))
+        self._emit(found[0] + "?" * lazy, len(found[0]) + lazy, repeatable=False)
+        self._last_quantifier = found[0] + "?" * lazy
 
     def _escape(self) -> None:
-        if self._at + 1 >= len(self._text):
-            raise self._wrong("trailing backslash at end of expression", "")
-        char = self._text[self._at + 1]
+        if self._position + 1 >= len(self._text):
+            raise self._error("trailing backslash at end of expression", "")
+        char = self._text[self._position + 1]
         if char == "Q":
-            end = self._text.find(r"\E", self._at)
-            quoted = self._text[self._at + 2 : end if end >= 0 else len(self._text)]
-            self._put(re.escape(quoted), len(quoted) + 2 + (2 if end >= 0 else 0))
+            end = self._text.find(r"\E", self._position)
+            quoted = self._text[self._position + 2 : end if end >= 0 else len(self._text)]
+            self._emit(re.escape(quoted), len(quoted) + 2 + (2 if end >= 0 else 0))
         elif char in "sS":
-            self._put("[^\\t\\n\\f\\r ]" if char == "S" else "[\\t\\n\\f\\r ]", 2)
+            self._emit("[^\\t\\n\\f\\r ]" if char == "S" else "[\\t\\n\\f\\r ]", 2)
         elif char == "z":
-            self._put(r"\Z", 2)
+            self._emit(r"\Z", 2)
         else:
-            text, length = self._escaped(self._at)
-            self._put(text, length)
+            text, length = self._translate_escape(self._position)
+            self._emit(text, length)
 
-    def _escaped(self, at: int) -> tuple[str, int]:
+    def _translate_escape(self, at: int) -> tuple[str, int]:
         """What is written for the escape at ``at``, in a class or outside, and how long the escape is."""
         char = self._text[at + 1]
         if char in "pP":
@@ -195,13 +195,13 @@ class _Translation:
         if braces := re.compile(r"\\x\{([0-9A-Fa-f]+)\}").match(self._text, at):
             return re.escape(chr(int(braces[1], 16))), len(braces[0])
         if char in "123456789" and not re.compile(r"\\[1-7][0-7]").match(self._text, at):
-            raise self._wrong("invalid escape sequence", f"\\{char}")
-        if char.isalnum() and char not in _SIMPLE:
-            raise self._wrong("invalid escape sequence", f"\\{char}")
+            raise self._error("invalid escape sequence", f"\\{char}")
+        if char.isalnum() and char not in _SIMPLE_ESCAPES:
+            raise self._error("invalid escape sequence", f"\\{char}")
         return f"\\{char}", 2
 
     def _class(self) -> None:
-        start, at = self._at, self._at + 1
+        start, at = self._position, self._position + 1
         out = ["["]
         if self._text.startswith("^", at):
             out.append("^")
@@ -209,7 +209,7 @@ class _Translation:
         first = True
         while True:
             if at >= len(self._text):
-                raise self._wrong("missing closing ]", self._text[start:])
+                raise self._error("missing closing ]", self._text[start:])
             char = self._text[at]
             if char == "]" and not first:
                 break
@@ -217,22 +217,22 @@ class _Translation:
             text, length = self._class_item(at)
             out.append(text)
             at += length
-        self._put("".join(out) + "]", at + 1 - start)
+        self._emit("".join(out) + "]", at + 1 - start)
 
     def _class_item(self, at: int) -> tuple[str, int]:
         char = self._text[at]
         if found := re.compile(r"\[:(\^?)(\w+):\]").match(self._text, at):
             if found[2] not in _POSIX:
-                raise self._wrong("invalid character class range", found[0])
+                raise self._error("invalid character class range", found[0])
             if found[1]:
                 raise UnsupportedPattern(f"the negated class in the pattern {self._text!r}")
             return _POSIX[found[2]], len(found[0])
         if char == "\\" and at + 1 < len(self._text):
             if self._text[at + 1] == "s":
                 return r"\t\n\f\r ", 2
-            return self._escaped(at)
+            return self._translate_escape(at)
         if span := re.compile(r"([^\\\]])-([^\\\]])").match(self._text, at):
             if span[2] < span[1]:
-                raise self._wrong("invalid character class range", span[0])
+                raise self._error("invalid character class range", span[0])
             return f"{re.escape(span[1])}-{re.escape(span[2])}", 3
         return (f"\\{char}" if char in "[]&~|" else char), 1

@@ -9,7 +9,7 @@ from functools import total_ordering
 PATTERN = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$"
 
 _PARTS = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?[0-9]+))?")
-_LARGEST = Decimal(2**63 - 1)
+_MAX_VALUE = Decimal(2**63 - 1)
 _SUFFIXES: dict[str | None, Decimal] = {
     None: Decimal(1),
     **{s: Decimal(1000) ** e for s, e in zip("numkMGTPE", (-3, -2, -1, 1, 2, 3, 4, 5, 6), strict=True)},
@@ -39,7 +39,7 @@ class Quantity:
         number, suffix, exponent = parts.groups()
         # A hostile exponent must not overflow; beyond these bounds it makes no difference.
         scale = Decimal(10) ** max(-1000, min(int(exponent), 1000)) if exponent else _SUFFIXES[suffix]
-        self._value = max(-_LARGEST, min(Decimal(number) * scale, _LARGEST))
+        self._value = max(-_MAX_VALUE, min(Decimal(number) * scale, _MAX_VALUE))
 
     @property
     def value(self) -> Decimal:

@@ -27,8 +27,8 @@ _FIELD = re.compile(r"\s*([^=!\s]+?)\s*(==|=|!=)\s*(.*?)\s*", re.DOTALL)
 _ESCAPED = re.compile(r"\\([\\,=])")
 
 # Where a label of a field is not its path, and what Go shows for one that the wire leaves out.
-_PATHS = {"status.successful": "status.succeeded"}
-_ZEROES = {
+_FIELD_ALIASES = {"status.successful": "status.succeeded"}
+_ZERO_VALUES = {
     "spec.hostNetwork": "false",
     "spec.unschedulable": "false",
     "status.replicas": "0",
@@ -78,14 +78,14 @@ def _requirement(text: str) -> LabelMatcher:
 
 
 def _comparison(key: str, operator: str, bound: str) -> LabelMatcher:
-    def fits(labels: Labels) -> bool:
+    def matches(labels: Labels) -> bool:
         try:
             value = int(labels[key])
         except (KeyError, ValueError):
             return False
         return value > int(bound) if operator == ">" else value < int(bound)
 
-    return fits
+    return matches
 
 
 class FieldRequirement(Struct, frozen=True):
@@ -95,9 +95,9 @@ class FieldRequirement(Struct, frozen=True):
     value: str
     equal: bool
 
-    def fits(self, content: Mapping[str, Any]) -> bool:
+    def matches(self, content: Mapping[str, Any]) -> bool:
         """Whether an object, in wire form, meets it."""
-        return (_text_at(content, self.field) == self.value) == self.equal
+        return (_field_value(content, self.field) == self.value) == self.equal
 
 
 @lru_cache(maxsize=256)
@@ -109,10 +109,10 @@ def parse_field_selector(selector: str) -> tuple[FieldRequirement, ...]:
     """
     if not selector.strip():
         return ()
-    return tuple(_term(part) for part in re.split(r"(?<!\\),", selector))
+    return tuple(_field_requirement(part) for part in re.split(r"(?<!\\),", selector))
 
 
-def _term(text: str) -> FieldRequirement:
+def _field_requirement(text: str) -> FieldRequirement:
     found = _FIELD.fullmatch(text)
     if found is None:
         raise SelectorError(f"invalid selector: '{text}'; can't understand '{text}'")
@@ -120,15 +120,15 @@ def _term(text: str) -> FieldRequirement:
     return FieldRequirement(field, _ESCAPED.sub(r"\1", value), operator != "!=")
 
 
-def fields_fit(requirements: Iterable[FieldRequirement], content: Mapping[str, Any]) -> bool:
+def matches_fields(requirements: Iterable[FieldRequirement], content: Mapping[str, Any]) -> bool:
     """Whether an object, in wire form, meets all ``requirements``."""
-    return all(requirement.fits(content) for requirement in requirements)
+    return all(requirement.matches(content) for requirement in requirements)
 
 
-def _text_at(content: Mapping[str, Any], field: str) -> str:
+def _field_value(content: Mapping[str, Any], field: str) -> str:
     value: Any = content
-    for name in _PATHS.get(field, field).split("."):
+    for name in _FIELD_ALIASES.get(field, field).split("."):
         value = cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else None
     if isinstance(value, bool):
         return str(value).lower()
-    return str(value) if isinstance(value, str | int) else _ZEROES.get(field, "")
+    return str(value) if isinstance(value, str | int) else _ZERO_VALUES.get(field, "")

@@ -10,8 +10,8 @@ import msgspec
 
 from steersman.meta.codec import decode, encode
 from steersman.meta.frozen import FrozenDict, FrozenStruct
+from steersman.meta.go_json import frozen_json
 from steersman.meta.object import ApiResource, Object, ObjectMeta
-from steersman.meta.wire import frozen_json
 
 
 class ObjectMetadata(Object):

@@ -12,10 +12,10 @@ import msgspec
 _Mode = Literal["path", "host", "zone", "rest"]
 
 _ESCAPE = re.compile("%([0-9A-Fa-f]{2})")
-_IN_HOST = re.compile(r"[A-Za-z0-9!$&'()*+,;=:\[\]<>\"\-_.~\x80-\U0010ffff]")
-_IN_PATH = "-_.~$&+,/:;=@"
+_HOST_CHARACTER = re.compile(r"[A-Za-z0-9!$&'()*+,;=:\[\]<>\"\-_.~\x80-\U0010ffff]")
+_PATH_SAFE = "-_.~$&+,/:;=@"
 _ENCODED_PATH = re.compile(r"[A-Za-z0-9\-_.~$&+,/:;=@!'()*\[\]%]*")
-_USER = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
+_USERINFO = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
 
 
 class Url(NamedTuple):
@@ -69,9 +69,9 @@ def parse_url(text: str) -> Url:
     rest, _, fragment = text.partition("#")
     try:
         _check_escapes(fragment, "rest")
-        return _parsed(rest, request=False)
+        return _parse(rest, request=False)
     except ValueError as error:
-        raise _wrong(text, error) from None
+        raise _parse_error(text, error) from None
 
 
 def check_request_uri(text: str) -> None:
@@ -81,28 +81,28 @@ def check_request_uri(text: str) -> None:
         ValueError: it is none; the text is Go's.
     """
     try:
-        _parsed(text, request=True)
+        _parse(text, request=True)
     except ValueError as error:
-        raise _wrong(text, error) from None
+        raise _parse_error(text, error) from None
 
 
-def _wrong(text: str, error: ValueError) -> ValueError:
-    return ValueError(f"parse {quoted(text)}: {error}")
+def _parse_error(text: str, error: ValueError) -> ValueError:
+    return ValueError(f"parse {go_quote(text)}: {error}")
 
 
-def quoted(text: str) -> str:
+def go_quote(text: str) -> str:
     """``text`` as Go quotes it."""
     return msgspec.json.encode(text).decode()
 
 
-def _parsed(text: str, *, request: bool) -> Url:
+def _parse(text: str, *, request: bool) -> Url:
     if re.search(r"[\x00-\x1f\x7f]", text):
         raise ValueError("net/url: invalid control character in URL")
     if not text and request:
         raise ValueError("empty url")
     if text == "*":
         return Url("", "", "", "*", "")
-    scheme, rest = _scheme(text)
+    scheme, rest = _split_scheme(text)
     rest, _, query = rest.partition("?")
     if not rest.startswith("/"):
         if scheme:
@@ -112,56 +112,56 @@ def _parsed(text: str, *, request: bool) -> Url:
     authority, host = "", ""
     if rest.startswith("//") and (scheme or (not request and not rest.startswith("///"))):
         authority, slash, rest = rest[2:].partition("/")
-        host = _host_of(authority)
+        host = _parse_authority(authority)
         rest = slash + rest
     _check_escapes(rest, "path")
-    path = rest if _ENCODED_PATH.fullmatch(rest) else quote(unquote(rest), safe=_IN_PATH)
+    path = rest if _ENCODED_PATH.fullmatch(rest) else quote(unquote(rest), safe=_PATH_SAFE)
     return Url(scheme, authority, host, path, query)
 
 
-def _scheme(text: str) -> tuple[str, str]:
+def _split_scheme(text: str) -> tuple[str, str]:
     if text.startswith(":"):
         raise ValueError("missing protocol scheme")
     found = re.match("[A-Za-z][A-Za-z0-9+.-]*:", text)
     return (found[0][:-1].lower(), text[found.end() :]) if found else ("", text)
 
 
-def _host_of(authority: str) -> str:
+def _parse_authority(authority: str) -> str:
     user, _, host = authority.rpartition("@")
-    found = _host(host)
-    if not _USER.fullmatch(user):
+    found = _parse_host(host)
+    if not _USERINFO.fullmatch(user):
         raise ValueError("net/url: invalid userinfo")
     _check_escapes(user, "rest")
     return found
 
 
-def _host(host: str) -> str:
+def _parse_host(host: str) -> str:
     opening = host.rfind("[")
     if opening > 0:
         raise ValueError("invalid IP-literal")
     if opening == 0:
-        return _literal_host(host)
+        return _parse_ip_literal(host)
     name, colon, port = host.partition(":")
     if colon and not re.fullmatch(r"\d*", port, re.ASCII):
-        raise ValueError(f"invalid port {quoted(colon + port)} after host")
+        raise ValueError(f"invalid port {go_quote(colon + port)} after host")
     _check_escapes(name, "host")
     return unquote(host)
 
 
-def _literal_host(host: str) -> str:
+def _parse_ip_literal(host: str) -> str:
     closing = host.rfind("]")
     if closing < 0:
         raise ValueError("missing ']' in host")
     if not re.fullmatch(r"(:\d*)?", host[closing + 1 :], re.ASCII):
-        raise ValueError(f"invalid port {quoted(host[closing + 1 :])} after host")
+        raise ValueError(f"invalid port {go_quote(host[closing + 1 :])} after host")
     address, percent, zone = host[1:closing].partition("%25")
     _check_escapes(address, "host")
     _check_escapes(zone, "zone")
-    inside = unquote(address + percent + zone)
+    literal = unquote(address + percent + zone)
     try:
-        found = ipaddress.ip_address(inside)
+        found = ipaddress.ip_address(literal)
     except ValueError:
-        raise ValueError(f"invalid host: ParseAddr({quoted(inside)}): unable to parse IP") from None
+        raise ValueError(f"invalid host: ParseAddr({go_quote(literal)}): unable to parse IP") from None
     if found.version == 4:
         raise ValueError("invalid IP-literal")
     return unquote(host)
@@ -175,9 +175,9 @@ def _check_escapes(text: str, mode: _Mode) -> None:
             found = _ESCAPE.fullmatch(shown)
             # A host has escapes only of what is not ASCII, and of the percent sign.
             if found is None or (mode == "host" and int(found[1], 16) < 0x80 and shown != "%25"):
-                raise ValueError(f"invalid URL escape {quoted(shown)}")
+                raise ValueError(f"invalid URL escape {go_quote(shown)}")
             position += 3
             continue
-        if mode in ("host", "zone") and not _IN_HOST.fullmatch(text[position]):
-            raise ValueError(f"invalid character {quoted(text[position])} in host name")
+        if mode in ("host", "zone") and not _HOST_CHARACTER.fullmatch(text[position]):
+            raise ValueError(f"invalid character {go_quote(text[position])} in host name")
         position += 1

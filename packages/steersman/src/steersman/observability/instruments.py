@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 
-class Distribution:
+class HistogramValue:
     """How often values fell below each bound, and their sum: a histogram that a single thread writes."""
 
     __slots__ = ("bounds", "counts", "total")
@@ -32,12 +32,12 @@ class Distribution:
         self.total += value
 
     @classmethod
-    def sum(cls, parts: Sequence[Distribution]) -> Distribution:
+    def merge(cls, parts: Sequence[HistogramValue]) -> HistogramValue:
         """The values of all ``parts``, of which there is one at least and which have the same bounds."""
-        whole = cls(parts[0].bounds)
-        whole.counts = [sum(counts) for counts in zip(*(part.counts for part in parts), strict=True)]
-        whole.total = sum(part.total for part in parts)
-        return whole
+        merged = cls(parts[0].bounds)
+        merged.counts = [sum(counts) for counts in zip(*(part.counts for part in parts), strict=True)]
+        merged.total = sum(part.total for part in parts)
+        return merged
 
     def buckets(self) -> list[tuple[str, float]]:
         """Upper bound and count of all values up to it, the last one ``+Inf``."""
@@ -45,7 +45,7 @@ class Distribution:
         return list(zip(labels, accumulate(self.counts), strict=True))
 
 
-class Number:
+class NumberValue:
     """One number of a counter or a gauge; safe from any thread."""
 
     __slots__ = ("_lock", "value")
@@ -64,7 +64,7 @@ class Number:
         self.value = value
 
 
-class Values(Distribution):
+class SynchronizedHistogramValue(HistogramValue):
     """A distribution that any thread may write."""
 
     __slots__ = ("_lock",)
@@ -79,35 +79,35 @@ class Values(Distribution):
             super().observe(value)
 
 
-Cell = TypeVar("Cell", Number, Values)
+Child = TypeVar("Child", NumberValue, SynchronizedHistogramValue)
 
 
-class _Family(Generic[Cell]):
-    def __init__(self, name: str, text: str, labels: Sequence[str], new: Callable[[], Cell]) -> None:
+class _MetricFamily(Generic[Child]):
+    def __init__(self, name: str, documentation: str, labels: Sequence[str], new_child: Callable[[], Child]) -> None:
         self.name = name
-        self.text = text
+        self.documentation = documentation
         self._labels = tuple(labels)
-        self._new = new
-        self._cells: dict[tuple[str, ...], Cell] = {} if labels else {(): new()}
+        self._new_child = new_child
+        self._children: dict[tuple[str, ...], Child] = {} if labels else {(): new_child()}
 
-    def labels(self, *values: str) -> Cell:
+    def labels(self, *values: str) -> Child:
         """What is counted under ``values``, one for each label."""
-        cell = self._cells.get(values)
-        if cell is None:
+        child = self._children.get(values)
+        if child is None:
             if len(values) != len(self._labels):
                 raise ValueError(f"{self.name} has the labels {self._labels}, not {len(values)} of them")
-            cell = self._cells.setdefault(values, self._new())
-        return cell
+            child = self._children.setdefault(values, self._new_child())
+        return child
 
-    def _all(self) -> Iterator[tuple[list[str], Cell]]:
-        return ((list(values), cell) for values, cell in tuple(self._cells.items()))
+    def _samples(self) -> Iterator[tuple[list[str], Child]]:
+        return ((list(values), cell) for values, cell in tuple(self._children.items()))
 
 
-class Counter(_Family[Number]):
+class Counter(_MetricFamily[NumberValue]):
     """Only grows. ``name`` is without ``_total``."""
 
-    def __init__(self, name: str, text: str, labels: Sequence[str] = ()) -> None:
-        super().__init__(name, text, labels, Number)
+    def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
+        super().__init__(name, documentation, labels, NumberValue)
 
     def inc(self, amount: float = 1.0) -> None:
         """Adds ``amount``, where there are no labels."""
@@ -117,17 +117,17 @@ class Counter(_Family[Number]):
         """What Prometheus' client makes text of."""
         from prometheus_client.core import CounterMetricFamily
 
-        family = CounterMetricFamily(self.name, self.text, labels=self._labels)
-        for values, cell in self._all():
-            family.add_metric(values, cell.value)
+        family = CounterMetricFamily(self.name, self.documentation, labels=self._labels)
+        for values, child in self._samples():
+            family.add_metric(values, child.value)
         return (family,)
 
 
-class Gauge(_Family[Number]):
+class Gauge(_MetricFamily[NumberValue]):
     """Goes up and down."""
 
-    def __init__(self, name: str, text: str, labels: Sequence[str] = ()) -> None:
-        super().__init__(name, text, labels, Number)
+    def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
+        super().__init__(name, documentation, labels, NumberValue)
 
     def set(self, value: float) -> None:
         """Makes it ``value``, where there are no labels."""
@@ -137,17 +137,19 @@ class Gauge(_Family[Number]):
         """What Prometheus' client makes text of."""
         from prometheus_client.core import GaugeMetricFamily
 
-        family = GaugeMetricFamily(self.name, self.text, labels=self._labels)
-        for values, cell in self._all():
-            family.add_metric(values, cell.value)
+        family = GaugeMetricFamily(self.name, self.documentation, labels=self._labels)
+        for values, child in self._samples():
+            family.add_metric(values, child.value)
         return (family,)
 
 
-class Histogram(_Family[Values]):
+class Histogram(_MetricFamily[SynchronizedHistogramValue]):
     """How values are spread over ``buckets``."""
 
-    def __init__(self, name: str, text: str, labels: Sequence[str] = (), *, buckets: Sequence[float]) -> None:
-        super().__init__(name, text, labels, lambda: Values(buckets))
+    def __init__(
+        self, name: str, documentation: str, labels: Sequence[str] = (), *, buckets: Sequence[float]
+    ) -> None:
+        super().__init__(name, documentation, labels, lambda: SynchronizedHistogramValue(buckets))
 
     def observe(self, value: float) -> None:
         """Adds ``value``, where there are no labels."""
@@ -157,7 +159,7 @@ class Histogram(_Family[Values]):
         """What Prometheus' client makes text of."""
         from prometheus_client.core import HistogramMetricFamily
 
-        family = HistogramMetricFamily(self.name, self.text, labels=self._labels)
-        for values, cell in self._all():
-            family.add_metric(values, cell.buckets(), cell.total)
+        family = HistogramMetricFamily(self.name, self.documentation, labels=self._labels)
+        for values, child in self._samples():
+            family.add_metric(values, child.buckets(), child.total)
         return (family,)

@@ -12,8 +12,8 @@ from typing import Any, Literal, Protocol, cast
 import structlog
 
 LogFormat = Literal["json", "console"]
-_UNSAMPLED = 100
-_SAMPLE = 100
+_SAMPLING_INITIAL = 100
+_SAMPLING_THEREAFTER = 100
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
@@ -35,37 +35,37 @@ def _merge_context(_: Any, __: str, event: Any) -> Any:
     return event if context is None else {**context.log_fields(), **event}
 
 
-class FloodFilter(logging.Filter):
+class SamplingFilter(logging.Filter):
     """Passes the first hundred lines a second with the same level and event, and of the others each hundredth.
 
-    That one has ``left_out``, so that nobody takes silence for health. Source: controller-runtime's ``zap.New``,
+    That one has ``dropped_lines``, so that nobody takes silence for health. Source: controller-runtime's ``zap.New``,
     whose production mode samples so.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._second = 0
-        self._seen: dict[tuple[int, str], int] = {}
+        self._current_second = 0
+        self._counts: dict[tuple[int, str], int] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether ``record`` is written."""
         second = int(record.created)
-        if second != self._second:
-            self._second, self._seen = second, {}
+        if second != self._current_second:
+            self._current_second, self._counts = second, {}
         # structlog hands over a line as its fields, libraries theirs as a text without its arguments.
-        said = cast("str | dict[str, Any]", record.msg)
-        same = record.levelno, str(said.get("event") if isinstance(said, dict) else said)
-        number = self._seen[same] = self._seen.get(same, 0) + 1
-        if number <= _UNSAMPLED:
+        message = cast("str | dict[str, Any]", record.msg)
+        key = record.levelno, str(message.get("event") if isinstance(message, dict) else message)
+        count = self._counts[key] = self._counts.get(key, 0) + 1
+        if count <= _SAMPLING_INITIAL:
             return True
-        if number % _SAMPLE:
+        if count % _SAMPLING_THEREAFTER:
             return False
-        if isinstance(said, dict):
-            said["left_out"] = _SAMPLE - 1
+        if isinstance(message, dict):
+            message["dropped_lines"] = _SAMPLING_THEREAFTER - 1
         return True
 
 
-def configure_logging(level: LogLevel = "info", output: LogFormat = "json") -> None:
+def configure_logging(level: LogLevel = "info", log_format: LogFormat = "json") -> None:
     """Sends all logs, those of libraries included, to standard error.
 
     Args:
@@ -73,38 +73,38 @@ def configure_logging(level: LogLevel = "info", output: LogFormat = "json") -> N
         output: ``json`` gives one object a line, and of a flood of equal events a sample (see ``FloodFilter``);
             ``console`` aligned text, and all.
     """
-    shared: list[Any] = [
+    shared_processors: list[Any] = [
         structlog.contextvars.merge_contextvars,
         _merge_context,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        processors=[*shared_processors, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
     )
-    rendering: list[Any] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    if output == "console":
+    renderers: list[Any] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    if log_format == "console":
         # Plain tracebacks: the coloured ones show local variables, passwords among them.
         plain = structlog.dev.plain_traceback
-        rendering = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+        renderers = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
     handler = logging.StreamHandler()
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, _name_component],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
+            foreign_pre_chain=[*shared_processors, _add_component],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
         )
     )
-    if output == "json" and level != "debug":
-        handler.addFilter(FloodFilter())
+    if log_format == "json" and level != "debug":
+        handler.addFilter(SamplingFilter())
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level.upper())
 
 
-def _name_component(_: Any, __: str, event: Any) -> Any:
+def _add_component(_: Any, __: str, event: Any) -> Any:
     event["component"] = event["_record"].name
     return event
 
@@ -115,16 +115,16 @@ def get_logger(name: str) -> structlog.typing.FilteringBoundLogger:
 
 
 @contextmanager
-def silence() -> Generator[None]:
+def suppress_logs() -> Generator[None]:
     """Loggers made in the block log nothing below ``critical``; for what is run a thousand times."""
-    former = structlog.get_config()
+    previous_config = structlog.get_config()
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger("critical"), cache_logger_on_first_use=False
     )
     try:
         yield
     finally:
-        structlog.configure(**former)
+        structlog.configure(**previous_config)
 
 
 if not structlog.is_configured():

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
-_collected: list[Callable[[], Iterable[Metric]]] = []
+_collectors: list[Callable[[], Iterable[Metric]]] = []
 
 
-def collected(collect: Callable[[], Iterable[Metric]]) -> None:
+def register_collector(collect: Callable[[], Iterable[Metric]]) -> None:
     """Shows what ``collect`` gives at each scrape, which may come from any thread."""
-    _collected.append(collect)
+    _collectors.append(collect)
 
 
 @cache
@@ -30,15 +30,15 @@ def _registry() -> CollectorRegistry:
     from prometheus_client import CollectorRegistry, ProcessCollector
     from prometheus_client.registry import Collector
 
-    class Collected(Collector):
+    class CallbackCollector(Collector):
         def collect(self) -> Iterable[Metric]:
-            for collect in tuple(_collected):
+            for collect in tuple(_collectors):
                 yield from collect()
 
-    made = CollectorRegistry()
-    made.register(Collected())
-    ProcessCollector(registry=made)
-    return made
+    new_registry = CollectorRegistry()
+    new_registry.register(CallbackCollector())
+    ProcessCollector(registry=new_registry)
+    return new_registry
 
 
 def __getattr__(name: str) -> Any:
@@ -100,4 +100,4 @@ for _instrument in (
     certificate_reads,
     certificate_errors,
 ):
-    collected(_instrument.collect)
+    register_collector(_instrument.collect)

@@ -1,20 +1,20 @@
 """Roles from what the declared controllers need, and nothing beyond. Source: "Using RBAC Authorization"."""
 
-from steersman.rbac.check import Access, Findings, accesses, compare
-from steersman.rbac.endpoints import leader_election_role, metrics_reader_role, webhook_certificate_role
+from steersman.rbac.check import ResourceAccess, RoleComparison, compare_role, resource_accesses
+from steersman.rbac.manager_roles import leader_election_role, metrics_reader_role, webhook_certificate_role
 from steersman.rbac.role import cluster_role, policy_rules
-from steersman.rbac.users import editor_role, viewer_role
+from steersman.rbac.user_roles import editor_role, viewer_role
 
 __all__ = [
-    "Access",
-    "Findings",
-    "accesses",
+    "ResourceAccess",
+    "RoleComparison",
     "cluster_role",
-    "compare",
+    "compare_role",
     "editor_role",
     "leader_election_role",
     "metrics_reader_role",
     "policy_rules",
+    "resource_accesses",
     "viewer_role",
     "webhook_certificate_role",
 ]

@@ -11,7 +11,7 @@ from msgspec import Struct
 from steersman.controller import Permission
 
 
-class Access(Struct, frozen=True, order=True):
+class ResourceAccess(Struct, frozen=True, order=True):
     """One verb on one resource (``deployments/status``); on one object by its name, or on any if that is empty."""
 
     group: str
@@ -24,7 +24,7 @@ class Access(Struct, frozen=True, order=True):
         return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}{only}"
 
 
-class Findings(Struct, frozen=True):
+class RoleComparison(Struct, frozen=True):
     """How a role compares with what an operator needs.
 
     Attributes:
@@ -32,67 +32,75 @@ class Findings(Struct, frozen=True):
         superfluous: what is granted and not needed; a wildcard always is, since it grants what nobody named.
     """
 
-    missing: tuple[Access, ...]
-    superfluous: tuple[Access, ...]
+    missing: tuple[ResourceAccess, ...]
+    superfluous: tuple[ResourceAccess, ...]
 
 
-def accesses(permissions: Iterable[Permission]) -> set[Access]:
+def resource_accesses(permissions: Iterable[Permission]) -> set[ResourceAccess]:
     """Declared permissions, one by one."""
-    found: set[Access] = set()
+    found: set[ResourceAccess] = set()
     for permission in permissions:
-        of = permission.resource
-        name = f"{of.plural}/{permission.subresource}" if permission.subresource else of.plural
-        found |= {Access(of.group, name, v, n) for v in permission.verbs for n in permission.names or ("",)}
+        resource = permission.resource
+        name = f"{resource.plural}/{permission.subresource}" if permission.subresource else resource.plural
+        found |= {
+            ResourceAccess(resource.group, name, v, n) for v in permission.verbs for n in permission.names or ("",)
+        }
     return found
 
 
-def compare(rules: Iterable[Mapping[str, Any]], needed: Iterable[Access]) -> Findings:
+def compare_role(rules: Iterable[Mapping[str, Any]], needed: Iterable[ResourceAccess]) -> RoleComparison:
     """What ``rules``, in wire form, lack of what is ``needed``, and what they grant beyond it.
 
     Where several objects of a resource are out of reach, they are told as one access. Rules on URLs that are no
     resources are passed over.
     """
-    told = [rule for rule in rules if rule.get("resources")]
-    wanted = set(needed)
-    missing = {a for a in wanted if not any(_grants(rule, a) for rule in told)}
-    superfluous = {a for rule in told for a in _granted(rule) if not _is_used(a, wanted)}
-    return Findings(tuple(sorted(_joined(missing))), tuple(sorted(superfluous)))
+    resource_rules = [rule for rule in rules if rule.get("resources")]
+    needed_accesses = set(needed)
+    missing = {a for a in needed_accesses if not any(_grants(rule, a) for rule in resource_rules)}
+    superfluous = {
+        a for rule in resource_rules for a in _granted_accesses(rule) if not _is_needed(a, needed_accesses)
+    }
+    return RoleComparison(tuple(sorted(_merge_object_names(missing))), tuple(sorted(superfluous)))
 
 
-def _joined(missing: set[Access]) -> set[Access]:
+def _merge_object_names(missing: set[ResourceAccess]) -> set[ResourceAccess]:
     """``missing`` without the names of objects where there are several."""
     counts = Counter((a.group, a.resource, a.verb) for a in missing)
-    return {Access(*place) if count > 1 else a for place, count in counts.items() for a in _of(missing, place)}
+    return {
+        ResourceAccess(*target) if count > 1 else a
+        for target, count in counts.items()
+        for a in _matching(missing, target)
+    }
 
 
-def _of(found: set[Access], place: tuple[str, str, str]) -> set[Access]:
-    return {a for a in found if (a.group, a.resource, a.verb) == place}
+def _matching(found: set[ResourceAccess], target: tuple[str, str, str]) -> set[ResourceAccess]:
+    return {a for a in found if (a.group, a.resource, a.verb) == target}
 
 
-def _grants(rule: Mapping[str, Any], access: Access) -> bool:
+def _grants(rule: Mapping[str, Any], access: ResourceAccess) -> bool:
     names = rule.get("resourceNames") or ()
     if names and access.name not in names:
         return False
-    told = ((rule.get("apiGroups") or (), access.group), (rule["verbs"], access.verb))
-    return all("*" in values or value in values for values, value in told) and _names(
+    selectors = ((rule.get("apiGroups") or (), access.group), (rule["verbs"], access.verb))
+    return all("*" in values or value in values for values, value in selectors) and _matches_resource(
         rule["resources"], access.resource
     )
 
 
-def _names(resources: Iterable[str], resource: str) -> bool:
+def _matches_resource(resources: Iterable[str], resource: str) -> bool:
     _, slash, subresource = resource.partition("/")
     return any(r in ("*", resource) or (slash and r == f"*/{subresource}") for r in resources)
 
 
-def _granted(rule: Mapping[str, Any]) -> Iterator[Access]:
+def _granted_accesses(rule: Mapping[str, Any]) -> Iterator[ResourceAccess]:
     for group in rule.get("apiGroups") or ():
         for resource in rule["resources"]:
             for verb in rule["verbs"]:
                 for name in rule.get("resourceNames") or ("",):
-                    yield Access(group, resource, verb, name)
+                    yield ResourceAccess(group, resource, verb, name)
 
 
-def _is_used(granted: Access, needed: set[Access]) -> bool:
+def _is_needed(granted: ResourceAccess, needed: set[ResourceAccess]) -> bool:
     if "*" in (granted.group, granted.verb) or granted.resource.startswith("*"):
         return False
     if granted in needed:

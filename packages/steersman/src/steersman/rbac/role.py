@@ -20,7 +20,7 @@ def policy_rules(permissions: Iterable[Permission]) -> list[dict[str, Any]]:
         verbs.setdefault((objects, resource.group, name), set()).update(permission.verbs)
     resources: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for (objects, group, name), granted in sorted(verbs.items()):
-        resources.setdefault((group, tuple(sorted(granted, key=_place)), objects), []).append(name)
+        resources.setdefault((group, tuple(sorted(granted, key=_verb_sort_key)), objects), []).append(name)
     return [
         {"apiGroups": [group], "resources": names, "verbs": list(granted)}
         | ({"resourceNames": list(objects)} if objects else {})
@@ -28,7 +28,7 @@ def policy_rules(permissions: Iterable[Permission]) -> list[dict[str, Any]]:
     ]
 
 
-def _place(verb: str) -> tuple[int, str]:
+def _verb_sort_key(verb: str) -> tuple[int, str]:
     """Where a verb stands in a rule: the usual ones as people write them, then others such as ``bind``."""
     return (_VERB_ORDER.index(verb) if verb in _VERB_ORDER else len(_VERB_ORDER), verb)
 

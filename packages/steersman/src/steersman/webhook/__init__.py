@@ -7,28 +7,28 @@ replica of the manager serves it, with certificates of its own making (``keeper`
 from steersman.webhook.certificates import Rotation
 from steersman.webhook.conversion import Conversion, Spoke
 from steersman.webhook.declaration import Webhook, WebhookOptions
-from steersman.webhook.fields import ConversionFailed, same_fields
-from steersman.webhook.findings import Cause, Denied, Warn
 from steersman.webhook.registry import Webhooks
 from steersman.webhook.request import AdmissionRequest, UserInfo
-from steersman.webhook.serving import WebhookServing
-from steersman.webhook.storage_version import Migration, migrate_storage_version
+from steersman.webhook.responses import AdmissionWarning, Denied, FieldError
+from steersman.webhook.roundtrip import ConversionFailed, copy_fields
+from steersman.webhook.server_options import WebhookServerOptions
+from steersman.webhook.storage_version import MigrationResult, migrate_storage_version
 
 __all__ = [
     "AdmissionRequest",
-    "Cause",
+    "AdmissionWarning",
     "Conversion",
     "ConversionFailed",
     "Denied",
-    "Migration",
+    "FieldError",
+    "MigrationResult",
     "Rotation",
     "Spoke",
     "UserInfo",
-    "Warn",
     "Webhook",
     "WebhookOptions",
-    "WebhookServing",
+    "WebhookServerOptions",
     "Webhooks",
+    "copy_fields",
     "migrate_storage_version",
-    "same_fields",
 ]

@@ -12,43 +12,43 @@ import msgspec
 
 from steersman.errors import StatusCause
 from steersman.meta import FrozenStruct, Object, decode, encode
-from steersman.meta.difference import difference
+from steersman.meta.json_patch import diff
 from steersman.observability.logging import get_logger
 from steersman.webhook import metrics
-from steersman.webhook.declaration import MUTATE, VALIDATE, Webhook
-from steersman.webhook.findings import Cause, Denied, Warn, status_causes, told
-from steersman.webhook.merging import merged
+from steersman.webhook.declaration import MUTATE_VERB, VALIDATE_VERB, Webhook
+from steersman.webhook.merge import merge_changes
 from steersman.webhook.request import AdmissionRequest
+from steersman.webhook.responses import AdmissionWarning, Denied, FieldError, format_warnings, status_causes
 
 T = TypeVar("T", bound=Object)
 
-_NAMES = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
-_IDENTITY = ("name", "namespace", "uid", "generateName")
+_TYPE_META = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+_IMMUTABLE_METADATA = ("name", "namespace", "uid", "generateName")
 
 log = get_logger("webhook")
 
 
-class Answer(NamedTuple):
+class ReviewResponse(NamedTuple):
     """What goes back over HTTP; JSON, unless ``status`` is not 200: then a line of text."""
 
     status: int
     body: bytes
 
 
-class _Review(FrozenStruct):
+class _AdmissionReview(FrozenStruct):
     api_version: str
     kind: str
     request: msgspec.Raw
 
 
-class _Objects(FrozenStruct):
+class _RequestObjects(FrozenStruct):
     """Apart from the request, which handlers may log: objects have secrets."""
 
     object: msgspec.Raw = msgspec.Raw()
     old_object: msgspec.Raw = msgspec.Raw()
 
 
-class _Refusal(Exception):
+class _AdmissionDenied(Exception):
     """The write is refused."""
 
     def __init__(self, code: int, reason: str, message: str, causes: Sequence[StatusCause] = ()) -> None:
@@ -61,46 +61,52 @@ class AdmissionHandler(Generic[T]):
 
     def __init__(self, webhook: Webhook[T], verb: str) -> None:
         self._webhook = webhook
-        self._work = {MUTATE: self._mutate, VALIDATE: self._validate}[verb]
+        self._handler = {MUTATE_VERB: self._mutate, VALIDATE_VERB: self._validate}[verb]
 
-    async def answer(self, body: bytes, seconds: float) -> Answer:
+    async def handle(self, body: bytes, seconds: float) -> ReviewResponse:
         """What to answer to the review ``body``, within ``seconds``."""
         try:
-            review = decode(body, _Review)
-            asked, objects = decode(review.request, AdmissionRequest), decode(review.request, _Objects)
+            review = decode(body, _AdmissionReview)
+            request, objects = decode(review.request, AdmissionRequest), decode(review.request, _RequestObjects)
         except msgspec.DecodeError as error:
-            return Answer(400, f"no AdmissionReview: {error}\n".encode())
-        if (review.api_version, review.kind) != (_NAMES["apiVersion"], _NAMES["kind"]):
-            return Answer(400, f"{review.api_version} {review.kind} is not answered here\n".encode())
-        if asked.sub_resource != self._webhook.options.subresource:
-            return Answer(400, f"subresource {asked.sub_resource!r} is not answered here\n".encode())
-        warnings: list[Warn] = []
+            return ReviewResponse(400, f"no AdmissionReview: {error}\n".encode())
+        if (review.api_version, review.kind) != (_TYPE_META["apiVersion"], _TYPE_META["kind"]):
+            return ReviewResponse(400, f"{review.api_version} {review.kind} is not answered here\n".encode())
+        if request.sub_resource != self._webhook.options.subresource:
+            return ReviewResponse(400, f"subresource {request.sub_resource!r} is not answered here\n".encode())
+        warnings: list[AdmissionWarning] = []
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                response = await self._work(asked, objects, warnings)
-        except _Refusal as refusal:
-            response = _denied(asked, refusal)
+                response = await self._handler(request, objects, warnings)
+        except _AdmissionDenied as denial:
+            response = _denied_response(request, denial)
         except Denied as denied:
-            response = _denied(asked, _Refusal(denied.code, denied.reason, str(denied)))
+            response = _denied_response(request, _AdmissionDenied(denied.code, denied.reason, str(denied)))
         except Exception as error:
             if limit.expired():
-                log.error("a handler took too long", webhook=self._webhook.slug, uid=asked.uid, seconds=seconds)
-                return Answer(500, f"the handler took longer than {seconds:.3g} s (review {asked.uid})\n".encode())
+                log.error("a handler took too long", webhook=self._webhook.slug, uid=request.uid, seconds=seconds)
+                return ReviewResponse(
+                    500, f"the handler took longer than {seconds:.3g} s (review {request.uid})\n".encode()
+                )
             metrics.panics.inc()
-            log.error("a handler failed", webhook=self._webhook.slug, uid=asked.uid, exc_info=error)
+            log.error("a handler failed", webhook=self._webhook.slug, uid=request.uid, exc_info=error)
             # No word of the error: it may hold what the user must not see.
-            return Answer(500, f"the handler failed; the operator's log has more (review {asked.uid})\n".encode())
-        shown = told(warnings)
-        response = {"uid": asked.uid, **response, **({"warnings": shown} if shown else {})}
-        return Answer(200, encode({**_NAMES, "response": response}))
+            return ReviewResponse(
+                500, f"the handler failed; the operator's log has more (review {request.uid})\n".encode()
+            )
+        warning_texts = format_warnings(warnings)
+        response = {"uid": request.uid, **response, **({"warnings": warning_texts} if warning_texts else {})}
+        return ReviewResponse(200, encode({**_TYPE_META, "response": response}))
 
-    async def _mutate(self, asked: AdmissionRequest, objects: _Objects, warnings: list[Warn]) -> dict[str, Any]:
-        raw = _present(objects.object)
-        before = self._read(raw)
+    async def _mutate(
+        self, request: AdmissionRequest, objects: _RequestObjects, warnings: list[AdmissionWarning]
+    ) -> dict[str, Any]:
+        raw = _require_object(objects.object)
+        before = self._decode(raw)
         after = before
         for defaulter in self._webhook.defaulters:
-            after = await _awaited(defaulter(after, asked))
+            after = await _maybe_await(defaulter(after, request))
             if not isinstance(after, self._webhook.kind):
                 raise TypeError(
                     f"a defaulting handler gave {type(after).__name__}, not {self._webhook.kind.__name__}"
@@ -108,40 +114,42 @@ class AdmissionHandler(Generic[T]):
         if after == before:
             return {"allowed": True}
         document = msgspec.json.decode(raw)
-        wanted = merged(document, before, after)
-        _check_allowed(document, wanted, asked.sub_resource)
-        operations = difference(document, wanted)
+        patched = merge_changes(document, before, after)
+        _check_mutation(document, patched, request.sub_resource)
+        operations = diff(document, patched)
         if not operations:
             return {"allowed": True}
         patch = base64.b64encode(encode(operations)).decode()
         return {"allowed": True, "patchType": "JSONPatch", "patch": patch}
 
-    async def _validate(self, asked: AdmissionRequest, objects: _Objects, warnings: list[Warn]) -> dict[str, Any]:
-        if asked.operation == "DELETE":
-            former = self._read_former(objects)
-            handlers = self._webhook.deletion_validators if former is not None else ()
-            findings = [await _gathered(handler(former, asked)) for handler in cast("Sequence[Any]", handlers)]
+    async def _validate(
+        self, request: AdmissionRequest, objects: _RequestObjects, warnings: list[AdmissionWarning]
+    ) -> dict[str, Any]:
+        if request.operation == "DELETE":
+            old = self._decode_old(objects)
+            handlers = self._webhook.deletion_validators if old is not None else ()
+            findings = [await _collect_findings(handler(old, request)) for handler in cast("Sequence[Any]", handlers)]
         else:
-            obj, former = self._read(_present(objects.object)), self._read_former(objects)
-            findings = [await _gathered(handler(obj, former, asked)) for handler in self._webhook.validators]
-        causes = [f for found in findings for f in found if isinstance(f, Cause)]
-        warnings += [f for found in findings for f in found if isinstance(f, Warn)]
+            obj, old = self._decode(_require_object(objects.object)), self._decode_old(objects)
+            findings = [await _collect_findings(handler(obj, old, request)) for handler in self._webhook.validators]
+        causes = [f for found in findings for f in found if isinstance(f, FieldError)]
+        warnings += [f for found in findings for f in found if isinstance(f, AdmissionWarning)]
         if causes:
-            told_of = "; ".join(f"{c.field}: {c.message}" if c.field else c.message for c in causes)
-            raise _Refusal(422, "Invalid", told_of, status_causes(causes))
+            message = "; ".join(f"{c.field}: {c.message}" if c.field else c.message for c in causes)
+            raise _AdmissionDenied(422, "Invalid", message, status_causes(causes))
         return {"allowed": True}
 
-    def _read(self, raw: msgspec.Raw) -> T:
+    def _decode(self, raw: msgspec.Raw) -> T:
         try:
             return decode(raw, self._webhook.kind)
         except msgspec.ValidationError as error:
-            raise _Refusal(
+            raise _AdmissionDenied(
                 422, "Invalid", f"the object does not fit {self._webhook.kind.__name__}: {error}"
             ) from error
 
-    def _read_former(self, objects: _Objects) -> T | None:
+    def _decode_old(self, objects: _RequestObjects) -> T | None:
         """The object as it is stored; None where that does not fit its type, since it must be possible to mend it."""
-        if _is_absent(objects.old_object):
+        if _is_empty(objects.old_object):
             return None
         try:
             return decode(objects.old_object, self._webhook.kind)
@@ -150,40 +158,40 @@ class AdmissionHandler(Generic[T]):
             return None
 
 
-def handlers_of(webhook: Webhook[Any]) -> dict[str, Callable[[bytes, float], Any]]:
+def admission_handlers(webhook: Webhook[Any]) -> dict[str, Callable[[bytes, float], Any]]:
     """What answers at each of the webhook's paths."""
-    return {path: AdmissionHandler(webhook, path[1:].partition("-")[0]).answer for path in webhook.paths}
+    return {path: AdmissionHandler(webhook, path[1:].partition("-")[0]).handle for path in webhook.paths}
 
 
-def _is_absent(raw: msgspec.Raw) -> bool:
+def _is_empty(raw: msgspec.Raw) -> bool:
     return bytes(raw) in (b"", b"null")
 
 
-def _present(raw: msgspec.Raw) -> msgspec.Raw:
-    if _is_absent(raw):
-        raise _Refusal(400, "BadRequest", "the review has no object")
+def _require_object(raw: msgspec.Raw) -> msgspec.Raw:
+    if _is_empty(raw):
+        raise _AdmissionDenied(400, "BadRequest", "the review has no object")
     return raw
 
 
-async def _awaited(value: Any) -> Any:
+async def _maybe_await(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-async def _gathered(found: Any) -> list[Cause | Warn]:
-    if isinstance(found, AsyncIterable):
-        return [finding async for finding in cast("AsyncIterable[Cause | Warn]", found)]
-    findings: list[Any] = list(await _awaited(found) or ())
+async def _collect_findings(result: Any) -> list[FieldError | AdmissionWarning]:
+    if isinstance(result, AsyncIterable):
+        return [finding async for finding in cast("AsyncIterable[FieldError | AdmissionWarning]", result)]
+    findings: list[Any] = list(await _maybe_await(result) or ())
     for finding in findings:
-        if not isinstance(finding, Cause | Warn):
+        if not isinstance(finding, FieldError | AdmissionWarning):
             raise TypeError(f"a validating handler gave a {type(finding).__name__}: give Cause or Warn")
     return findings
 
 
-def _check_allowed(before: dict[str, Any], after: dict[str, Any], subresource: str) -> None:
+def _check_mutation(before: dict[str, Any], after: dict[str, Any], subresource: str) -> None:
     """Raises ValueError where a handler changed what this request cannot change."""
     old: dict[str, Any] = before.get("metadata") or {}
     new: dict[str, Any] = after.get("metadata") or {}
-    changed = [f"metadata.{name}" for name in _IDENTITY if old.get(name) != new.get(name)]
+    changed = [f"metadata.{name}" for name in _IMMUTABLE_METADATA if old.get(name) != new.get(name)]
     changed += [name for name in ("apiVersion", "kind") if before.get(name) != after.get(name)]
     if subresource == "status":
         changed += [name for name in after if name not in ("status", "metadata") and before.get(name) != after[name]]
@@ -193,19 +201,19 @@ def _check_allowed(before: dict[str, Any], after: dict[str, Any], subresource: s
         raise ValueError(f"a defaulting handler changed {', '.join(changed)}, which this request cannot change")
 
 
-def _denied(asked: AdmissionRequest, refusal: _Refusal) -> dict[str, Any]:
+def _denied_response(request: AdmissionRequest, denial: _AdmissionDenied) -> dict[str, Any]:
     status: dict[str, Any] = {
         "status": "Failure",
-        "code": refusal.code,
-        "reason": refusal.reason,
-        "message": str(refusal),
+        "code": denial.code,
+        "reason": denial.reason,
+        "message": str(denial),
     }
-    if refusal.causes:
+    if denial.causes:
         # What kubectl makes "The Shop "till" is invalid" of.
         status["details"] = {
-            "name": asked.name,
-            "group": asked.kind.group,
-            "kind": asked.kind.kind,
-            "causes": [{"field": c.field, "message": c.message, "reason": c.reason} for c in refusal.causes],
+            "name": request.name,
+            "group": request.kind.group,
+            "kind": request.kind.kind,
+            "causes": [{"field": c.field, "message": c.message, "reason": c.reason} for c in denial.causes],
         }
     return {"allowed": False, "status": status}

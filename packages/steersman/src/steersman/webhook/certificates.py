@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
 
 # Clocks differ.
-_BACKDATED = timedelta(hours=1)
+_BACKDATE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,29 +47,29 @@ class Rotation:
     """
 
     lifetime: timedelta = timedelta(days=90)
-    settling: timedelta = timedelta(minutes=5)
-    retiring: timedelta = timedelta(hours=1)
+    propagation: timedelta = timedelta(minutes=5)
+    grace: timedelta = timedelta(hours=1)
 
 
-class Pair(Struct, frozen=True):
+class KeyPair(Struct, frozen=True):
     """A certificate, its key, and the authority that signed it. PEM."""
 
     certificate: str
     key: str
-    authority: str
+    ca_certificate: str
 
     def __repr__(self) -> str:
-        return f"Pair({times(self.certificate)[1]:%Y-%m-%d})"
+        return f"Pair({validity(self.certificate)[1]:%Y-%m-%d})"
 
     @property
-    def issued(self) -> datetime:
+    def issued_at(self) -> datetime:
         """When it was made."""
-        return times(self.certificate)[0] + _BACKDATED
+        return validity(self.certificate)[0] + _BACKDATE
 
     @property
-    def expires(self) -> datetime:
+    def expires_at(self) -> datetime:
         """From when on it is worthless."""
-        return times(self.certificate)[1]
+        return validity(self.certificate)[1]
 
 
 class CertificateState(Struct, frozen=True):
@@ -82,20 +82,20 @@ class CertificateState(Struct, frozen=True):
         promoted: when ``current`` began to be served, while there is a ``former``.
     """
 
-    current: Pair
-    next: Pair | None = None
-    former: str = ""
-    promoted: datetime | None = None
+    current: KeyPair
+    next: KeyPair | None = None
+    previous_ca: str = ""
+    promoted_at: datetime | None = None
 
     @property
-    def bundle(self) -> str:
+    def ca_bundle(self) -> str:
         """All authorities that are to be trusted. PEM, in an order that a promotion does not change."""
-        others = self.next.authority if self.next is not None else ""
-        return "".join(sorted({self.current.authority, others, self.former}))
+        next_ca = self.next.ca_certificate if self.next is not None else ""
+        return "".join(sorted({self.current.ca_certificate, next_ca, self.previous_ca}))
 
 
-def advanced(
-    state: CertificateState | None, now: datetime, names: Sequence[str], rotation: Rotation, *, settled: bool
+def next_state(
+    state: CertificateState | None, now: datetime, names: Sequence[str], rotation: Rotation, *, propagated: bool
 ) -> CertificateState | None:
     """The state that follows ``state`` at ``now``; None where all is well for now.
 
@@ -105,65 +105,73 @@ def advanced(
     """
     if state is None:
         return CertificateState(issue(names, now, rotation.lifetime))
-    current, following = state.current, state.next
-    if current.expires <= now:
+    current, next_pair = state.current, state.next
+    if current.expires_at <= now:
         # Nobody gets an answer by it any more, so there is nothing to be careful of.
-        usable = following is not None and following.expires > now
-        return CertificateState(following if following and usable else issue(names, now, rotation.lifetime))
-    if state.former and (state.promoted is None or now >= state.promoted + rotation.retiring):
-        return replace(state, former="", promoted=None)
-    if following is None:
-        due = current.expires - now <= rotation.lifetime / 3 or not fits(current, names)
-        return renewed(state, now, names, rotation) if due and not state.former else None
-    if following.expires <= now or not fits(following, names):
-        return renewed(state, now, names, rotation)
-    return CertificateState(following, former=current.authority, promoted=now) if settled else None
+        usable = next_pair is not None and next_pair.expires_at > now
+        return CertificateState(next_pair if next_pair and usable else issue(names, now, rotation.lifetime))
+    if state.previous_ca and (state.promoted_at is None or now >= state.promoted_at + rotation.grace):
+        return replace(state, previous_ca="", promoted_at=None)
+    if next_pair is None:
+        is_due = current.expires_at - now <= rotation.lifetime / 3 or not covers_names(current, names)
+        return prepare_next(state, now, names, rotation) if is_due and not state.previous_ca else None
+    if next_pair.expires_at <= now or not covers_names(next_pair, names):
+        return prepare_next(state, now, names, rotation)
+    return CertificateState(next_pair, previous_ca=current.ca_certificate, promoted_at=now) if propagated else None
 
 
-def renewed(state: CertificateState, now: datetime, names: Sequence[str], rotation: Rotation) -> CertificateState:
+def prepare_next(
+    state: CertificateState, now: datetime, names: Sequence[str], rotation: Rotation
+) -> CertificateState:
     """``state`` with the next certificate prepared."""
     # Replicas of two releases may disagree on the names for a while: one certificate serves both.
-    also = () if fits(state.current, names) else sorted(names_in(state.current.certificate) - set(names))
-    return replace(state, next=issue((*names, *also), now, rotation.lifetime))
+    extra_names = (
+        ()
+        if covers_names(state.current, names)
+        else sorted(subject_alternative_names(state.current.certificate) - set(names))
+    )
+    return replace(state, next=issue((*names, *extra_names), now, rotation.lifetime))
 
 
 # The Secret
 
-_CURRENT: tuple[str, ...] = ("tls.crt", "tls.key", "authority.crt")
-_NEXT: tuple[str, ...] = ("next.crt", "next.key", "next-authority.crt")
+_CURRENT_KEYS: tuple[str, ...] = ("tls.crt", "tls.key", "authority.crt")
+_NEXT_KEYS: tuple[str, ...] = ("next.crt", "next.key", "next-authority.crt")
 
 
-def to_data(state: CertificateState) -> dict[str, str]:
+def to_secret(state: CertificateState) -> dict[str, str]:
     """``state`` as the data of a Secret of type ``kubernetes.io/tls``; ``ca.crt`` is the bundle."""
     data: dict[str, str] = dict(
-        zip(_CURRENT, (state.current.certificate, state.current.key, state.current.authority), strict=True)
+        zip(_CURRENT_KEYS, (state.current.certificate, state.current.key, state.current.ca_certificate), strict=True)
     )
     if state.next is not None:
-        data |= dict(zip(_NEXT, (state.next.certificate, state.next.key, state.next.authority), strict=True))
-    if state.former:
-        data["former-authority.crt"] = state.former
-    if state.promoted is not None:
-        data["promoted"] = state.promoted.isoformat()
-    return data | {"ca.crt": state.bundle}
+        data |= dict(
+            zip(_NEXT_KEYS, (state.next.certificate, state.next.key, state.next.ca_certificate), strict=True)
+        )
+    if state.previous_ca:
+        data["former-authority.crt"] = state.previous_ca
+    if state.promoted_at is not None:
+        data["promoted"] = state.promoted_at.isoformat()
+    return data | {"ca.crt": state.ca_bundle}
 
 
-def from_data(data: Mapping[str, str]) -> CertificateState | None:
+def from_secret(data: Mapping[str, str]) -> CertificateState | None:
     """The state that ``to_data`` wrote; None where that was not what wrote it, or somebody has changed it."""
     try:
-        current = Pair(*(data[k] for k in _CURRENT))
-        following = Pair(*(data[k] for k in _NEXT)) if _NEXT[0] in data else None
-        promoted = datetime.fromisoformat(data["promoted"]) if "promoted" in data else None
-        if not all(_belongs(p.certificate, p.key) for p in (current, following) if p is not None):
+        current = KeyPair(*(data[k] for k in _CURRENT_KEYS))
+        next_pair = KeyPair(*(data[k] for k in _NEXT_KEYS)) if _NEXT_KEYS[0] in data else None
+        promoted_at = datetime.fromisoformat(data["promoted"]) if "promoted" in data else None
+        if not all(_key_matches(p.certificate, p.key) for p in (current, next_pair) if p is not None):
             return None
     except (KeyError, ValueError):
         return None
-    return CertificateState(current, following, data.get("former-authority.crt", ""), promoted)
+    return CertificateState(current, next_pair, data.get("former-authority.crt", ""), promoted_at)
 
 
 # X.509
 
 
-def issue(names: Sequence[str], now: datetime, lifetime: timedelta) -> Pair:
+def issue(names: Sequence[str], now: datetime, lifetime: timedelta) -> KeyPair:
     """A new authority and the one certificate that it signs.
 
     Raises:
@@ -176,9 +184,9 @@ def issue(names: Sequence[str], now: datetime, lifetime: timedelta) -> Pair:
         from cryptography.x509.oid import ExtendedKeyUsageOID
     except ImportError as error:
         raise ConfigurationError(f"webhooks make certificates with steersman[webhooks]: {error}") from error
-    span = (now - _BACKDATED, now + lifetime)
-    authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    authority_name = _name(f"{names[0]} authority {now:%Y-%m-%dT%H:%M:%S}")
+    validity_period = (now - _BACKDATE, now + lifetime)
+    ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    ca_name = _common_name(f"{names[0]} authority {now:%Y-%m-%dT%H:%M:%S}")
     usage = x509.KeyUsage(
         digital_signature=True,
         key_cert_sign=True,
@@ -190,35 +198,35 @@ def issue(names: Sequence[str], now: datetime, lifetime: timedelta) -> Pair:
         encipher_only=False,
         decipher_only=False,
     )
-    authority = _signed(
-        (authority_name, authority_name),
-        (authority_key.public_key(), authority_key),
-        span,
+    ca_certificate = _sign(
+        (ca_name, ca_name),
+        (ca_key.public_key(), ca_key),
+        validity_period,
         [(x509.BasicConstraints(ca=True, path_length=0), True), (usage, True)],
     )
-    certificate = _signed(
-        (_name(names[0]), authority_name),
-        (key.public_key(), authority_key),
-        span,
+    certificate = _sign(
+        (_common_name(names[0]), ca_name),
+        (key.public_key(), ca_key),
+        validity_period,
         [
-            (x509.SubjectAlternativeName([_alternative(n) for n in names]), False),
+            (x509.SubjectAlternativeName([_general_name(n) for n in names]), False),
             (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
             (x509.BasicConstraints(ca=False, path_length=None), True),
         ],
     )
-    secret = key.private_bytes(
+    private_key_pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return Pair(certificate, secret.decode(), authority)
+    return KeyPair(certificate, private_key_pem.decode(), ca_certificate)
 
 
-def fits(pair: Pair, names: Sequence[str]) -> bool:
+def covers_names(pair: KeyPair, names: Sequence[str]) -> bool:
     """Whether ``pair`` is for ``names``, all of them."""
-    return set(names) <= names_in(pair.certificate)
+    return set(names) <= subject_alternative_names(pair.certificate)
 
 
 @lru_cache(maxsize=16)
-def times(certificate: str) -> tuple[datetime, datetime]:
+def validity(certificate: str) -> tuple[datetime, datetime]:
     """From when until when a PEM certificate is valid. Raises ValueError: it is none."""
     from cryptography import x509
 
@@ -227,7 +235,7 @@ def times(certificate: str) -> tuple[datetime, datetime]:
 
 
 @lru_cache(maxsize=16)
-def _belongs(certificate: str, key: str) -> bool:
+def _key_matches(certificate: str, key: str) -> bool:
     """Whether ``key`` is that of ``certificate``. Raises ValueError: one of them is none."""
     from cryptography import x509
     from cryptography.hazmat.primitives import serialization
@@ -241,7 +249,7 @@ def _belongs(certificate: str, key: str) -> bool:
 
 
 @lru_cache(maxsize=16)
-def names_in(certificate: str) -> frozenset[str]:
+def subject_alternative_names(certificate: str) -> frozenset[str]:
     """DNS names and IP addresses that a PEM certificate is for."""
     from cryptography import x509
 
@@ -250,10 +258,10 @@ def names_in(certificate: str) -> frozenset[str]:
     return frozenset(str(a.value) for a in alternatives)
 
 
-def _signed(
+def _sign(
     names: tuple[x509.Name, x509.Name],
     keys: tuple[ec.EllipticCurvePublicKey, ec.EllipticCurvePrivateKey],
-    span: tuple[datetime, datetime],
+    validity_period: tuple[datetime, datetime],
     extensions: Sequence[tuple[x509.ExtensionType, bool]],
 ) -> str:
     from cryptography import x509
@@ -265,8 +273,8 @@ def _signed(
         .issuer_name(names[1])
         .public_key(keys[0])
         .serial_number(x509.random_serial_number())
-        .not_valid_before(span[0].astimezone(UTC))
-        .not_valid_after(span[1].astimezone(UTC))
+        .not_valid_before(validity_period[0].astimezone(UTC))
+        .not_valid_after(validity_period[1].astimezone(UTC))
         # Clients in Python 3.13 and newer trust no chain without the identifiers (RFC 5280, 4.2.1.1 and 4.2.1.2).
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(keys[0]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(keys[1].public_key()), critical=False)
@@ -276,7 +284,7 @@ def _signed(
     return builder.sign(keys[1], hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
 
 
-def _name(text: str) -> x509.Name:
+def _common_name(text: str) -> x509.Name:
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
@@ -284,7 +292,7 @@ def _name(text: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])
 
 
-def _alternative(name: str) -> x509.GeneralName:
+def _general_name(name: str) -> x509.GeneralName:
     from cryptography import x509
 
     try:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from steersman.meta import ApiResource
-from steersman.webhook.conversion import CONVERT
-from steersman.webhook.declaration import MUTATE, VALIDATE, Webhook
-from steersman.webhook.serving import WebhookServing
+from steersman.webhook.conversion import CONVERT_PATH
+from steersman.webhook.declaration import MUTATE_VERB, VALIDATE_VERB, Webhook
+from steersman.webhook.server_options import WebhookServerOptions
 
 if TYPE_CHECKING:
     from steersman.crd import ConversionWebhook
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 _API_VERSION = "admissionregistration.k8s.io/v1"
 
 
-def webhook_configurations(webhooks: Iterable[Webhook[Any]], serving: WebhookServing) -> list[dict[str, Any]]:
+def webhook_configurations(webhooks: Iterable[Webhook[Any]], options: WebhookServerOptions) -> list[dict[str, Any]]:
     """The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, each if there is something in it."""
     webhooks = tuple(webhooks)
-    mutating = [_entry(w, MUTATE, serving) for w in webhooks if w.defaulters]
-    validating = [_entry(w, VALIDATE, serving) for w in webhooks if w.validation_operations]
+    mutating = [_webhook_entry(w, MUTATE_VERB, options) for w in webhooks if w.defaulters]
+    validating = [_webhook_entry(w, VALIDATE_VERB, options) for w in webhooks if w.validation_operations]
     return [
         {
             "apiVersion": _API_VERSION,
             "kind": kind,
-            "metadata": {"name": serving.configuration_name},
+            "metadata": {"name": options.configuration_name},
             "webhooks": entries,
         }
         for kind, entries in (
@@ -36,18 +36,18 @@ def webhook_configurations(webhooks: Iterable[Webhook[Any]], serving: WebhookSer
     ]
 
 
-def conversion_webhook(serving: WebhookServing) -> ConversionWebhook:
+def conversion_webhook(options: WebhookServerOptions) -> ConversionWebhook:
     """Who converts the versions of a kind that has a ``Conversion``."""
     from steersman.crd import ConversionWebhook
 
-    if serving.url:
-        return ConversionWebhook(url=f"{serving.url.rstrip('/')}{CONVERT}")
-    return ConversionWebhook(service=(serving.namespace, serving.service), port=serving.port, path=CONVERT)
+    if options.url:
+        return ConversionWebhook(url=f"{options.url.rstrip('/')}{CONVERT_PATH}")
+    return ConversionWebhook(service=(options.namespace, options.service), port=options.port, path=CONVERT_PATH)
 
 
-def _entry(webhook: Webhook[Any], verb: str, serving: WebhookServing) -> dict[str, Any]:
+def _webhook_entry(webhook: Webhook[Any], verb: str, serving: WebhookServerOptions) -> dict[str, Any]:
     options, resource = webhook.options, webhook.resource
-    operations = options.operations if verb == MUTATE else webhook.validation_operations
+    operations = options.operations if verb == MUTATE_VERB else webhook.validation_operations
     plural = f"{resource.plural}/{options.subresource}" if options.subresource else resource.plural
     rule: dict[str, Any] = {
         "apiGroups": [resource.group],
@@ -57,7 +57,7 @@ def _entry(webhook: Webhook[Any], verb: str, serving: WebhookServing) -> dict[st
         "scope": "Namespaced" if resource.namespaced else "Cluster",
     }
     entry: dict[str, Any] = {
-        "name": _name(webhook, verb),
+        "name": _qualified_name(webhook, verb),
         "clientConfig": serving.client_config(f"/{verb}-{webhook.slug}"),
         "rules": [rule],
         "admissionReviewVersions": ["v1"],
@@ -70,22 +70,22 @@ def _entry(webhook: Webhook[Any], verb: str, serving: WebhookServing) -> dict[st
         entry["namespaceSelector"] = dict(options.namespace_selector)
     if options.object_selector:
         entry["objectSelector"] = dict(options.object_selector)
-    if conditions := {**options.match_conditions, **_reserved(resource, serving)}:
+    if conditions := {**options.match_conditions, **_own_secret_exclusion(resource, serving)}:
         entry["matchConditions"] = [{"name": n, "expression": e} for n, e in conditions.items()]
-    if verb == MUTATE:
+    if verb == MUTATE_VERB:
         entry["reinvocationPolicy"] = options.reinvocation_policy
     return entry
 
 
-def _reserved(resource: ApiResource, serving: WebhookServing) -> dict[str, str]:
+def _own_secret_exclusion(resource: ApiResource, options: WebhookServerOptions) -> dict[str, str]:
     """A webhook about Secrets is not asked about the one without which it cannot answer."""
-    if (resource.group, resource.plural) != ("", "secrets") or serving.cert_path:
+    if (resource.group, resource.plural) != ("", "secrets") or options.cert_path:
         return {}
-    ours = f"request.namespace == '{serving.namespace}' && request.name == '{serving.secret_name}'"
-    return {"not-its-certificate": f"!({ours})"}
+    own_secret = f"request.namespace == '{options.namespace}' && request.name == '{options.secret_name}'"
+    return {"not-its-certificate": f"!({own_secret})"}
 
 
-def _name(webhook: Webhook[Any], verb: str) -> str:
+def _qualified_name(webhook: Webhook[Any], verb: str) -> str:
     """Fully qualified, as the API demands: ``validate.shop.v1.example.com``."""
     resource, options = webhook.resource, webhook.options
     group = resource.group if "." in resource.group else f"{resource.group or 'core'}.k8s.io"

@@ -16,10 +16,10 @@ from steersman.errors import ConfigurationError
 from steersman.meta import FrozenStruct, Object, decode_builtins, encode
 from steersman.observability.logging import get_logger
 from steersman.webhook import metrics
-from steersman.webhook.admission import Answer
-from steersman.webhook.fields import ConversionFailed, explicit
-from steersman.webhook.merging import merged
-from steersman.webhook.unknown import unknown_field
+from steersman.webhook.admission import ReviewResponse
+from steersman.webhook.merge import merge_changes
+from steersman.webhook.roundtrip import ConversionFailed, to_explicit_builtins
+from steersman.webhook.unknown_fields import find_unknown_field
 
 HubT = TypeVar("HubT", bound=Object)
 SpokeT = TypeVar("SpokeT", bound=Object)
@@ -28,10 +28,10 @@ _Json = dict[str, Any]
 HUB_ANNOTATION = "steersman.dev/hub"
 """Where an object of a spoke's version keeps what the hub said and the spoke cannot."""
 
-CONVERT = "/convert"
-_LONGEST_ANNOTATION = 200_000
+CONVERT_PATH = "/convert"
+_MAX_ANNOTATION_BYTES = 200_000
 
-_NAMES = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}
+_TYPE_META = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}
 
 log = get_logger("webhook")
 
@@ -66,13 +66,18 @@ class Conversion(Generic[HubT]):
     def __init__(self, hub: type[HubT], *spokes: Spoke[Any, HubT]) -> None:
         self.hub = hub
         self.spokes: Mapping[str, Spoke[Any, HubT]] = {s.kind.api_resource.api_version: s for s in spokes}
-        here = hub.api_resource
+        hub_resource = hub.api_resource
         for spoke in spokes:
-            there = spoke.kind.api_resource
-            if (there.group, there.kind) != (here.group, here.kind) or there.version == here.version:
-                raise ConfigurationError(f"{there.api_version} {there.kind} is no other version of {here}")
+            spoke_resource = spoke.kind.api_resource
+            if (spoke_resource.group, spoke_resource.kind) != (
+                hub_resource.group,
+                hub_resource.kind,
+            ) or spoke_resource.version == hub_resource.version:
+                raise ConfigurationError(
+                    f"{spoke_resource.api_version} {spoke_resource.kind} is no other version of {hub_resource}"
+                )
         if len(self.spokes) != len(spokes):
-            raise ConfigurationError(f"{here.kind}: there are two spokes of one version")
+            raise ConfigurationError(f"{hub_resource.kind}: there are two spokes of one version")
 
     @property
     def crd_name(self) -> str:
@@ -85,52 +90,52 @@ class Conversion(Generic[HubT]):
         Raises:
             ConversionFailed: the version is none of ours, or the object does not fit its type.
         """
-        found: str = document.get("apiVersion", "")
-        if found == api_version:
+        source_version: str = document.get("apiVersion", "")
+        if source_version == api_version:
             return document
-        kinds = {self.hub.api_resource.api_version, *self.spokes}
-        if unknown := {found, api_version} - kinds:
+        known_versions = {self.hub.api_resource.api_version, *self.spokes}
+        if unknown := {source_version, api_version} - known_versions:
             raise ConversionFailed(f"version {', '.join(unknown)} is not known here")
-        hub = document if found not in self.spokes else self._to_hub(self.spokes[found], document)
+        hub = document if source_version not in self.spokes else self._to_hub(self.spokes[source_version], document)
         return hub if api_version not in self.spokes else self._from_hub(self.spokes[api_version], hub)
 
     def _to_hub(self, spoke: Spoke[Any, HubT], document: _Json) -> _Json:
-        metadata, kept = _without_annotation(document["metadata"])
-        hub = spoke.to_hub(_typed({**document, "metadata": metadata}, spoke.kind))
+        metadata, stored_hub = _pop_hub_annotation(document["metadata"])
+        hub = spoke.to_hub(_decode_typed({**document, "metadata": metadata}, spoke.kind))
         content = _content(hub)
-        if kept is not None:
-            content = self._restored(spoke, hub, {**kept, "metadata": metadata})
-        return {**_head(self.hub, metadata), **content}
+        if stored_hub is not None:
+            content = self._merge_into_stored_hub(spoke, hub, {**stored_hub, "metadata": metadata})
+        return {**_type_and_metadata(self.hub, metadata), **content}
 
-    def _restored(self, spoke: Spoke[Any, HubT], hub: HubT, kept: _Json) -> _Json:
+    def _merge_into_stored_hub(self, spoke: Spoke[Any, HubT], hub: HubT, stored_document: _Json) -> _Json:
         """What the hub said, with what was changed in the spoke since."""
-        former = _typed(kept, self.hub)
-        as_seen = spoke.to_hub(spoke.from_hub(former))
-        document: _Json = merged(kept, _bare(as_seen), _bare(hub))
+        stored_hub = _decode_typed(stored_document, self.hub)
+        roundtripped = spoke.to_hub(spoke.from_hub(stored_hub))
+        document: _Json = merge_changes(stored_document, _without_metadata(roundtripped), _without_metadata(hub))
         # Users can write annotations, and the API server holds nothing to a schema that a conversion gives.
-        if found := _violations(_typed(document, self.hub)):
+        if found := _violations(_decode_typed(document, self.hub)):
             raise ConversionFailed(f"with what its annotation {HUB_ANNOTATION} says, {'; '.join(found)}")
-        return _content_of(document)
+        return _document_content(document)
 
     def _from_hub(self, spoke: Spoke[Any, HubT], document: _Json) -> _Json:
-        metadata, _ = _without_annotation(document["metadata"])
-        hub = _typed({**document, "metadata": metadata}, self.hub)
+        metadata, _ = _pop_hub_annotation(document["metadata"])
+        hub = _decode_typed({**document, "metadata": metadata}, self.hub)
         converted = spoke.from_hub(hub)
-        if not _same(spoke.to_hub(converted), hub):
-            metadata = _with_annotation(metadata, _content_of(document))
-        return {**_head(spoke.kind, metadata), **_content(converted)}
+        if not _equal_content(spoke.to_hub(converted), hub):
+            metadata = _set_hub_annotation(metadata, _document_content(document))
+        return {**_type_and_metadata(spoke.kind, metadata), **_content(converted)}
 
 
-class _Asked(FrozenStruct):
+class _ConversionRequest(FrozenStruct):
     uid: str
     desired_api_version: str = msgspec.field(name="desiredAPIVersion")
     objects: list[dict[str, Any]] = []  # noqa: RUF012
 
 
-class _Review(FrozenStruct):
+class _ConversionReview(FrozenStruct):
     api_version: str
     kind: str
-    request: _Asked
+    request: _ConversionRequest
 
 
 class ConversionHandler:
@@ -151,29 +156,29 @@ class ConversionHandler:
             raise ConfigurationError(f"there are two conversions of {resource.kind}: give one all its spokes")
         self._conversions[resource.group, resource.kind] = conversion
 
-    async def answer(self, body: bytes, seconds: float) -> Answer:
+    async def handle(self, body: bytes, seconds: float) -> ReviewResponse:
         """What to answer to the review ``body``. Conversions do not wait: ``seconds`` does not count."""
         try:
-            review = msgspec.json.decode(body, type=_Review)
+            review = msgspec.json.decode(body, type=_ConversionReview)
         except msgspec.DecodeError as error:
-            return Answer(400, f"no ConversionReview: {error}\n".encode())
-        if (review.api_version, review.kind) != (_NAMES["apiVersion"], _NAMES["kind"]):
-            return Answer(400, f"{review.api_version} {review.kind} is not answered here\n".encode())
+            return ReviewResponse(400, f"no ConversionReview: {error}\n".encode())
+        if (review.api_version, review.kind) != (_TYPE_META["apiVersion"], _TYPE_META["kind"]):
+            return ReviewResponse(400, f"{review.api_version} {review.kind} is not answered here\n".encode())
         converted: list[_Json] = []
         failures: list[str] = []
         for document in review.request.objects:
             try:
-                converted.append(self._converted(document, review.request.desired_api_version))
+                converted.append(self._convert(document, review.request.desired_api_version))
             except ConversionFailed as failure:
-                failures.append(f"{_named(document)}: {failure}")
+                failures.append(f"{_describe_document(document)}: {failure}")
         result = {"status": "Success"}
         if failures:
             # One result for all: the API server takes no part of them.
             result, converted = {"status": "Failure", "message": "; ".join(failures)}, []
         response = {"uid": review.request.uid, "result": result, "convertedObjects": converted}
-        return Answer(200, encode({**_NAMES, "response": response}))
+        return ReviewResponse(200, encode({**_TYPE_META, "response": response}))
 
-    def _converted(self, document: _Json, api_version: str) -> _Json:
+    def _convert(self, document: _Json, api_version: str) -> _Json:
         group = str(document.get("apiVersion", "")).rpartition("/")[0]
         conversion = self._conversions.get((group, document.get("kind", "")))
         if conversion is None:
@@ -184,11 +189,11 @@ class ConversionHandler:
             raise
         except Exception as error:
             metrics.conversion_panics.inc()
-            log.error("a conversion failed", object=_named(document), to=api_version, exc_info=error)
+            log.error("a conversion failed", object=_describe_document(document), to=api_version, exc_info=error)
             raise ConversionFailed("the conversion failed; the operator's log has more") from error
 
 
-def _typed(document: _Json, kind: type[Any]) -> Any:
+def _decode_typed(document: _Json, kind: type[Any]) -> Any:
     """Raises ConversionFailed where something would be lost."""
     # Who owns which field is no conversion's business.
     metadata = {k: v for k, v in document["metadata"].items() if k != "managedFields"}
@@ -196,7 +201,7 @@ def _typed(document: _Json, kind: type[Any]) -> Any:
         obj = decode_builtins({**document, "metadata": metadata}, kind)
     except msgspec.ValidationError as error:
         raise ConversionFailed(f"it does not fit {kind.__name__} {kind.api_resource.version}: {error}") from error
-    if unknown := unknown_field(_content_of(document), kind):
+    if unknown := find_unknown_field(_document_content(document), kind):
         raise ConversionFailed(
             f"the operator's {kind.__name__} {kind.api_resource.version} does not know {unknown}, which would be lost"
         )
@@ -210,49 +215,49 @@ def _violations(obj: Object) -> tuple[str, ...]:
     return violations(obj)
 
 
-def _bare(obj: Any) -> Any:
+def _without_metadata(obj: Any) -> Any:
     return replace(obj, metadata=type(obj.metadata)())
 
 
-def _same(one: Object, other: Object) -> bool:
+def _equal_content(one: Object, other: Object) -> bool:
     return _content(one) == _content(other)
 
 
 def _content(obj: Object) -> _Json:
     """All of ``obj`` but its metadata, in wire form."""
-    return {k: v for k, v in explicit(obj).items() if k != "metadata"}
+    return {k: v for k, v in to_explicit_builtins(obj).items() if k != "metadata"}
 
 
-def _content_of(document: _Json) -> _Json:
+def _document_content(document: _Json) -> _Json:
     return {k: v for k, v in document.items() if k not in ("apiVersion", "kind", "metadata")}
 
 
-def _head(kind: type[Object], metadata: _Json) -> _Json:
+def _type_and_metadata(kind: type[Object], metadata: _Json) -> _Json:
     return {"apiVersion": kind.api_resource.api_version, "kind": kind.api_resource.kind, "metadata": metadata}
 
 
-def _without_annotation(metadata: _Json) -> tuple[_Json, _Json | None]:
+def _pop_hub_annotation(metadata: _Json) -> tuple[_Json, _Json | None]:
     """``metadata`` without our annotation, and what that keeps."""
     annotations = cast("dict[str, str]", metadata.get("annotations") or {})
     if HUB_ANNOTATION not in annotations:
         return metadata, None
-    others = {k: v for k, v in annotations.items() if k != HUB_ANNOTATION}
+    other_annotations = {k: v for k, v in annotations.items() if k != HUB_ANNOTATION}
     stripped = {k: v for k, v in metadata.items() if k != "annotations"}
     try:
-        kept = msgspec.json.decode(annotations[HUB_ANNOTATION], type=dict[str, Any])
+        stored_hub = msgspec.json.decode(annotations[HUB_ANNOTATION], type=dict[str, Any])
     except msgspec.DecodeError as error:
         raise ConversionFailed(f"its annotation {HUB_ANNOTATION} was changed and is no JSON any more") from error
-    return (stripped | {"annotations": others} if others else stripped), kept
+    return (stripped | {"annotations": other_annotations} if other_annotations else stripped), stored_hub
 
 
-def _with_annotation(metadata: _Json, content: _Json) -> _Json:
+def _set_hub_annotation(metadata: _Json, content: _Json) -> _Json:
     text = msgspec.json.encode(content, order="sorted").decode()
-    if len(text) > _LONGEST_ANNOTATION:
+    if len(text) > _MAX_ANNOTATION_BYTES:
         raise ConversionFailed(f"{len(text)} bytes are too many for the annotation {HUB_ANNOTATION}")
     return {**metadata, "annotations": {**(metadata.get("annotations") or {}), HUB_ANNOTATION: text}}
 
 
-def _named(document: _Json) -> str:
+def _describe_document(document: _Json) -> str:
     metadata: _Json = document.get("metadata") or {}
-    place = "/".join(p for p in (metadata.get("namespace"), metadata.get("name")) if p)
-    return f"{document.get('kind', '')} {place}"
+    object_name = "/".join(p for p in (metadata.get("namespace"), metadata.get("name")) if p)
+    return f"{document.get('kind', '')} {object_name}"

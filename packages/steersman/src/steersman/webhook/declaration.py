@@ -10,27 +10,32 @@ from typing import Any, Generic, Literal, TypeVar
 from steersman.controller import Permission
 from steersman.errors import ConfigurationError
 from steersman.meta import ApiResource, Object
-from steersman.webhook.findings import Cause, Warn
 from steersman.webhook.request import AdmissionRequest, Operation
+from steersman.webhook.responses import AdmissionWarning, FieldError
 
 T = TypeVar("T", bound=Object)
 
-Findings = Iterable[Cause | Warn] | AsyncIterable[Cause | Warn] | Awaitable[Iterable[Cause | Warn] | None] | None
+ValidationOutput = (
+    Iterable[FieldError | AdmissionWarning]
+    | AsyncIterable[FieldError | AdmissionWarning]
+    | Awaitable[Iterable[FieldError | AdmissionWarning] | None]
+    | None
+)
 """What a validating handler gives: nothing where nothing is wrong."""
 
 Defaulter = Callable[[T], T | Awaitable[T]] | Callable[[T, AdmissionRequest], T | Awaitable[T]]
 """From an object to the object as it should be."""
 
-Validator = Callable[[T, T | None], Findings] | Callable[[T, T | None, AdmissionRequest], Findings]
+Validator = Callable[[T, T | None], ValidationOutput] | Callable[[T, T | None, AdmissionRequest], ValidationOutput]
 """From an object, and what it was before (None when it is created), to what is wrong."""
 
-DeletionValidator = Callable[[T], Findings] | Callable[[T, AdmissionRequest], Findings]
+DeletionValidator = Callable[[T], ValidationOutput] | Callable[[T, AdmissionRequest], ValidationOutput]
 """From an object that is about to be deleted to what is wrong with that."""
 
 FailurePolicy = Literal["Fail", "Ignore"]
 SideEffects = Literal["None", "NoneOnDryRun"]
 
-MUTATE, VALIDATE = "mutate", "validate"
+MUTATE_VERB, VALIDATE_VERB = "mutate", "validate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +104,7 @@ class Webhook(Generic[T]):
         Raises:
             ConfigurationError: it takes more or fewer arguments than an object and, if it likes, a request.
         """
-        self.defaulters.append(_with_request(handler, 1))
+        self.defaulters.append(_adapt_handler(handler, 1))
         return self
 
     def validates(self, handler: Validator[T]) -> Webhook[T]:
@@ -108,15 +113,15 @@ class Webhook(Generic[T]):
         An object that was stored before, and does not fit its type any more, counts as none: ``former`` is None.
         Raises as ``defaults``.
         """
-        self.validators.append(_with_request(handler, 2))
+        self.validators.append(_adapt_handler(handler, 2))
         return self
 
     def validates_deletion(self, handler: DeletionValidator[T]) -> Webhook[T]:
         """Has ``handler`` say why an object may not be deleted. Raises as ``defaults``."""
-        self.deletion_validators.append(_with_request(handler, 1))
+        self.deletion_validators.append(_adapt_handler(handler, 1))
         return self
 
-    def permits(self, kind: type[Object], *verbs: str, subresource: str = "") -> Webhook[T]:
+    def rbac(self, kind: type[Object], *verbs: str, subresource: str = "") -> Webhook[T]:
         """Declares for RBAC what the handlers do: ``.permits(Secret, "get")``."""
         self.permissions.append(Permission(kind.api_resource, verbs, subresource))
         return self
@@ -136,8 +141,8 @@ class Webhook(Generic[T]):
     @property
     def paths(self) -> tuple[str, ...]:
         """Where it is asked: by which it is known in metrics, too."""
-        asked = {MUTATE: bool(self.defaulters), VALIDATE: bool(self.validation_operations)}
-        return tuple(f"/{verb}-{self.slug}" for verb, wanted in asked.items() if wanted)
+        handled_verbs = {MUTATE_VERB: bool(self.defaulters), VALIDATE_VERB: bool(self.validation_operations)}
+        return tuple(f"/{verb}-{self.slug}" for verb, is_handled in handled_verbs.items() if is_handled)
 
     @property
     def validation_operations(self) -> tuple[Operation, ...]:
@@ -146,18 +151,18 @@ class Webhook(Generic[T]):
         return (*operations, "DELETE") if self.deletion_validators else operations
 
 
-def _with_request(handler: Callable[..., Any], objects: int) -> Callable[..., Any]:
+def _adapt_handler(handler: Callable[..., Any], object_count: int) -> Callable[..., Any]:
     """``handler``, to be called with ``objects`` objects and the request, which it need not take."""
     try:
         signature = inspect.signature(handler)
     except ValueError:
         return handler
-    for count in (objects + 1, objects):
+    for count in (object_count + 1, object_count):
         try:
             signature.bind(*range(count))
         except TypeError:
             continue
-        return handler if count > objects else lambda *arguments: handler(*arguments[:-1])
+        return handler if count > object_count else lambda *arguments: handler(*arguments[:-1])
     name = getattr(handler, "__qualname__", repr(handler))
-    words = "an object" if objects == 1 else "an object, the former one"
-    raise ConfigurationError(f"{name}{signature} must take {words} and, if it likes, the request")
+    expected = "an object" if object_count == 1 else "an object, the former one"
+    raise ConfigurationError(f"{name}{signature} must take {expected} and, if it likes, the request")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from steersman.observability.instruments import Counter, Gauge, Histogram
-from steersman.observability.metrics import LATENCY_BUCKETS, collected
+from steersman.observability.metrics import LATENCY_BUCKETS, register_collector
 
 latency = Histogram(
     "controller_runtime_webhook_latency_seconds",
@@ -27,4 +27,4 @@ for _instrument in (
     panics,
     conversion_panics,
 ):
-    collected(_instrument.collect)
+    register_collector(_instrument.collect)

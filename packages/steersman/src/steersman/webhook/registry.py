@@ -11,11 +11,11 @@ from steersman.controller import Permission
 from steersman.errors import ConfigurationError
 from steersman.meta import ApiResource, Object
 from steersman.webhook import metrics
-from steersman.webhook.admission import Answer, handlers_of
+from steersman.webhook.admission import ReviewResponse, admission_handlers
 from steersman.webhook.configurations import conversion_webhook, webhook_configurations
-from steersman.webhook.conversion import CONVERT, Conversion, ConversionHandler
+from steersman.webhook.conversion import CONVERT_PATH, Conversion, ConversionHandler
 from steersman.webhook.declaration import Webhook, WebhookOptions
-from steersman.webhook.serving import WebhookServing
+from steersman.webhook.server_options import WebhookServerOptions
 
 if TYPE_CHECKING:
     from steersman.crd import ConversionWebhook
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Object)
 
 # An object is 1.5 MiB at most in etcd, and 3 MiB in a request; a review of an update has two.
-_LONGEST_ADMISSION = 7 << 20
+_MAX_ADMISSION_BYTES = 7 << 20
 # A page of a list: as many objects as the API server reads at once.
-_LONGEST_CONVERSION = 64 << 20
-_CONVERSION_SECONDS = 30.0
+_MAX_CONVERSION_BYTES = 64 << 20
+_CONVERSION_TIMEOUT_SECONDS = 30.0
 # What the answer needs on its way.
-_MARGIN = 0.1
-_LONGEST_MARGIN = 0.5
-_GO_SECONDS = re.compile(r"(?:^|&)timeout=(\d+)s(?:&|$)")
+_TIMEOUT_MARGIN_RATIO = 0.1
+_MAX_TIMEOUT_MARGIN_SECONDS = 0.5
+_TIMEOUT_PARAMETER = re.compile(r"(?:^|&)timeout=(\d+)s(?:&|$)")
 
 _ADMISSION = "admissionregistration.k8s.io"
-MUTATING = ApiResource(
+MUTATING_CONFIGURATION = ApiResource(
     _ADMISSION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", namespaced=False
 )
-VALIDATING = ApiResource(
+VALIDATING_CONFIGURATION = ApiResource(
     _ADMISSION, "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", namespaced=False
 )
-DEFINITION = ApiResource(
+CUSTOM_RESOURCE_DEFINITION = ApiResource(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
 )
 
@@ -54,7 +54,7 @@ class Webhooks:
     def __init__(self) -> None:
         self.admission: list[Webhook[Any]] = []
         self._conversion = ConversionHandler()
-        self._served: dict[str, tuple[Callable[[bytes, float], Awaitable[Answer]], float]] = {}
+        self._routes: dict[str, tuple[Callable[[bytes, float], Awaitable[ReviewResponse]], float]] = {}
 
     def __bool__(self) -> bool:
         return bool(self.admission or self._conversion.conversions)
@@ -78,60 +78,67 @@ class Webhooks:
 
     # Manifests
 
-    def configurations(self, serving: WebhookServing) -> list[dict[str, Any]]:
+    def configurations(self, options: WebhookServerOptions) -> list[dict[str, Any]]:
         """The webhook configurations to install, in wire form; the authorities are written into them later."""
-        return webhook_configurations(self.admission, serving)
+        return webhook_configurations(self.admission, options)
 
-    def conversion_webhook(self, serving: WebhookServing) -> ConversionWebhook:
+    def conversion_webhook(self, options: WebhookServerOptions) -> ConversionWebhook:
         """The ``conversion`` of the definitions whose kinds are converted."""
-        return conversion_webhook(serving)
+        return conversion_webhook(options)
 
-    def targets(self, serving: WebhookServing) -> tuple[tuple[ApiResource, str], ...]:
+    def ca_bundle_targets(self, options: WebhookServerOptions) -> tuple[tuple[ApiResource, str], ...]:
         """The objects that name an authority: resource and name."""
-        resources = {r.kind: r for r in (MUTATING, VALIDATING)}
-        configurations = ((resources[c["kind"]], c["metadata"]["name"]) for c in self.configurations(serving))
-        return (*configurations, *((DEFINITION, conversion.crd_name) for conversion in self.conversions))
+        resources = {r.kind: r for r in (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)}
+        configurations = ((resources[c["kind"]], c["metadata"]["name"]) for c in self.configurations(options))
+        return (
+            *configurations,
+            *((CUSTOM_RESOURCE_DEFINITION, conversion.crd_name) for conversion in self.conversions),
+        )
 
-    def permissions(self, serving: WebhookServing | None) -> tuple[Permission, ...]:
+    def permissions(self, options: WebhookServerOptions | None) -> tuple[Permission, ...]:
         """What the handlers declared, and what it takes to write authorities into the objects that name them."""
         declared = tuple(p for webhook in self.admission for p in webhook.permissions)
-        if serving is None or serving.cert_path:
+        if options is None or options.cert_path:
             return declared
-        targets = self.targets(serving)
-        written = (Permission(resource, ("get", "watch", "patch"), names=(name,)) for resource, name in targets)
-        return (*declared, *written)
+        targets = self.ca_bundle_targets(options)
+        injection_permissions = (
+            Permission(resource, ("get", "watch", "patch"), names=(name,)) for resource, name in targets
+        )
+        return (*declared, *injection_permissions)
 
     # Answers
 
-    def longest_body(self, path: str) -> int:
+    def max_body_size(self, path: str) -> int:
         """Bytes that a request to ``path`` may have; 0 where nothing is served."""
-        if path == CONVERT and self._conversion.conversions:
-            return _LONGEST_CONVERSION
-        return _LONGEST_ADMISSION if any(path in w.paths for w in self.admission) else 0
+        if path == CONVERT_PATH and self._conversion.conversions:
+            return _MAX_CONVERSION_BYTES
+        return _MAX_ADMISSION_BYTES if any(path in w.paths for w in self.admission) else 0
 
-    async def answer(self, path: str, query: str, body: bytes) -> Answer:
+    async def handle(self, path: str, query: str, body: bytes) -> ReviewResponse:
         """What to answer to a review that was posted to ``path``."""
-        if path not in self._served:
-            self._served = self._handlers()
-        found = self._served.get(path)
-        if found is None:
-            return Answer(404, b"not found\n")
-        handler, seconds = found
-        if (asked := _GO_SECONDS.search(query)) is not None:
-            seconds = min(seconds, float(asked[1]))
+        if path not in self._routes:
+            self._routes = self._build_routes()
+        route = self._routes.get(path)
+        if route is None:
+            return ReviewResponse(404, b"not found\n")
+        handler, seconds = route
+        if (timeout_match := _TIMEOUT_PARAMETER.search(query)) is not None:
+            seconds = min(seconds, float(timeout_match[1]))
         in_flight = metrics.in_flight.labels(path)
         in_flight.inc()
-        begun = time.perf_counter()
+        started_at = time.perf_counter()
         try:
-            answer = await handler(body, seconds - min(_LONGEST_MARGIN, seconds * _MARGIN))
+            response = await handler(
+                body, seconds - min(_MAX_TIMEOUT_MARGIN_SECONDS, seconds * _TIMEOUT_MARGIN_RATIO)
+            )
         finally:
             in_flight.inc(-1)
-            metrics.latency.labels(path).observe(time.perf_counter() - begun)
-        metrics.requests.labels(path, str(answer.status)).inc()
-        return answer
+            metrics.latency.labels(path).observe(time.perf_counter() - started_at)
+        metrics.requests.labels(path, str(response.status)).inc()
+        return response
 
-    def _handlers(self) -> dict[str, tuple[Callable[[bytes, float], Awaitable[Answer]], float]]:
+    def _build_routes(self) -> dict[str, tuple[Callable[[bytes, float], Awaitable[ReviewResponse]], float]]:
         handlers = {
-            p: (h, float(w.options.timeout_seconds)) for w in self.admission for p, h in handlers_of(w).items()
+            p: (h, float(w.options.timeout_seconds)) for w in self.admission for p, h in admission_handlers(w).items()
         }
-        return {**handlers, CONVERT: (self._conversion.answer, _CONVERSION_SECONDS)}
+        return {**handlers, CONVERT_PATH: (self._conversion.handle, _CONVERSION_TIMEOUT_SECONDS)}

@@ -22,7 +22,7 @@ class UserInfo(FrozenStruct):
     groups: tuple[str, ...] = ()
     extra: FrozenDict[str, tuple[str, ...]] = FrozenDict()
 
-    async def may(
+    async def is_allowed(
         self,
         client: Client,
         verb: str,

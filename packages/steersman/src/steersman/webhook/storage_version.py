@@ -19,17 +19,17 @@ from steersman.errors import Conflict, NotFound, SteersmanError
 from steersman.meta import ApiResource, FrozenStruct, Object, ObjectKey, Unstructured, metadata_only, unstructured
 from steersman.observability.logging import get_logger
 
-_DEFINITIONS = ApiResource(
+_CUSTOM_RESOURCE_DEFINITION = ApiResource(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
 )
 
-_PATIENCE = 30.0
-_LOOK_EVERY = 0.2
+_STORAGE_VERSION_TIMEOUT_SECONDS = 30.0
+_POLL_INTERVAL_SECONDS = 0.2
 
 log = get_logger("webhook")
 
 
-class Migration(Struct, frozen=True):
+class MigrationResult(Struct, frozen=True):
     """What ``migrate_storage_version`` did.
 
     Attributes:
@@ -39,8 +39,8 @@ class Migration(Struct, frozen=True):
     """
 
     storage_version: str
-    written: int
-    dropped: tuple[str, ...]
+    objects_written: int
+    removed_versions: tuple[str, ...]
 
 
 async def migrate_storage_version(
@@ -49,7 +49,7 @@ async def migrate_storage_version(
     *,
     dry_run: bool = False,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Migration:
+) -> MigrationResult:
     """Writes every object of a custom kind once, so that it is stored in its storage version.
 
     The writes change nothing, and lose nothing that others write meanwhile. Ended half-way, it is begun again; where
@@ -66,24 +66,24 @@ async def migrate_storage_version(
         ApiError: an object cannot be written, as where a webhook refuses it; the message names it.
     """
     resource = kind if isinstance(kind, ApiResource) else kind.api_resource
-    definitions = unstructured(_DEFINITIONS)
+    crd_type = unstructured(_CUSTOM_RESOURCE_DEFINITION)
     key = ObjectKey("", f"{resource.plural}.{resource.group}")
-    before = await client.get(definitions, key)
+    before = await client.get(crd_type, key)
     storage, stored = _versions(before)
-    former = tuple(v for v in stored if v != storage)
-    if not former:
-        return Migration(storage, 0, ())
-    await _is_stored_so(client, resource, storage)
+    old_versions = tuple(v for v in stored if v != storage)
+    if not old_versions:
+        return MigrationResult(storage, 0, ())
+    await _wait_for_storage_version(client, resource, storage)
     written = 0
     current = metadata_only(resource._replace(version=storage))
     objects = (await client.list(current)).items
     on_progress(0, len(objects))
     for done, obj in enumerate(objects, start=1):
-        written += await _rewrite(client, current, obj, dry_run)
+        written += await _rewrite_object(client, current, obj, dry_run)
         on_progress(done, len(objects))
     if dry_run:
-        return Migration(storage, written, former)
-    after = await client.get(definitions, key)
+        return MigrationResult(storage, written, old_versions)
+    after = await client.get(crd_type, key)
     if _versions(after)[0] != storage:
         raise SteersmanError(f"{key}: the storage version was changed from {storage} meanwhile: begin again")
     # The version that was read: whatever is done to the definition meanwhile, it is not done unseen.
@@ -91,9 +91,11 @@ async def migrate_storage_version(
         "metadata": {"resourceVersion": after.metadata.resource_version},
         "status": {"storedVersions": [storage]},
     }
-    await client.patch(definitions, key, MergePatch(patch), subresource="status")
-    log.info("storage version migrated", kind=key.name, storage_version=storage, objects=written, dropped=former)
-    return Migration(storage, written, former)
+    await client.patch(crd_type, key, MergePatch(patch), subresource="status")
+    log.info(
+        "storage version migrated", kind=key.name, storage_version=storage, objects=written, dropped=old_versions
+    )
+    return MigrationResult(storage, written, old_versions)
 
 
 def _versions(definition: Unstructured) -> tuple[str, tuple[str, ...]]:
@@ -102,7 +104,7 @@ def _versions(definition: Unstructured) -> tuple[str, tuple[str, ...]]:
     return storage, tuple(content.get("status", {}).get("storedVersions", ()))
 
 
-async def _is_stored_so(client: Client, resource: ApiResource, version: str) -> None:
+async def _wait_for_storage_version(client: Client, resource: ApiResource, version: str) -> None:
     """Waits until the API server stores in ``version``, which it does a moment after the definition says so.
 
     Discovery tells it by a hash. Source: ``discovery.StorageVersionHash`` of ``k8s.io/apiserver``.
@@ -110,28 +112,32 @@ async def _is_stored_so(client: Client, resource: ApiResource, version: str) -> 
     digest = hashlib.sha256(f"{resource.group}/{version}/{resource.kind}".encode()).digest()
     expected = base64.b64encode(digest[:8]).decode()
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_STORAGE_VERSION_TIMEOUT_SECONDS):
             while True:
-                listed = msgspec.json.decode(await client.raw(f"/apis/{resource.group}/{version}"), type=_Listed)
-                found = next((r.storage_version_hash for r in listed.resources if r.name == resource.plural), "")
-                if found in (expected, ""):
+                resource_list = msgspec.json.decode(
+                    await client.raw(f"/apis/{resource.group}/{version}"), type=_APIResourceList
+                )
+                served_hash = next(
+                    (r.storage_version_hash for r in resource_list.resources if r.name == resource.plural), ""
+                )
+                if served_hash in (expected, ""):
                     return
-                await asyncio.sleep(_LOOK_EVERY)
+                await asyncio.sleep(_POLL_INTERVAL_SECONDS)
     except TimeoutError:
-        text = f"{resource.plural}.{resource.group}: the API server does not store in {version} after {_PATIENCE:g} s"
+        text = f"{resource.plural}.{resource.group}: the API server does not store in {version} after {_STORAGE_VERSION_TIMEOUT_SECONDS:g} s"
         raise SteersmanError(text) from None
 
 
-class _Resource(FrozenStruct):
+class _APIResource(FrozenStruct):
     name: str
     storage_version_hash: str = ""
 
 
-class _Listed(FrozenStruct):
-    resources: tuple[_Resource, ...] = ()
+class _APIResourceList(FrozenStruct):
+    resources: tuple[_APIResource, ...] = ()
 
 
-async def _rewrite(client: Client, kind: type[Any], obj: Object, dry_run: bool) -> int:
+async def _rewrite_object(client: Client, kind: type[Any], obj: Object, dry_run: bool) -> int:
     """Whether ``obj`` had to be written: who changed it or deleted it meanwhile has done it."""
     precondition = {"metadata": {"resourceVersion": obj.metadata.resource_version}}
     try:

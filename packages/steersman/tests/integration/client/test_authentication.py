@@ -15,38 +15,38 @@ from typing import Any
 import pytest
 import yaml
 
-from framework_support.certificates import Authority
-from framework_support.loopback import connect_proxy, get, opened
+from framework_support.certificates import CertificateAuthority
+from framework_support.loopback_server import connect_proxy, get, open_transport
 from steersman.client import ClusterConfig, HttpRequest, HttpTransport, load_config
 from steersman.client.cluster import Impersonation
 from steersman.client.http import error_from_body
 from steersman.errors import ConnectionFailed, CredentialsFailed
 from steersman_testing.envtest import Envtest
 
-ME = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+SELF_SUBJECT_REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 async def post(transport: HttpTransport, path: str, document: Mapping[str, Any]) -> Any:
     body = json.dumps(document).encode()
-    answer = await transport.request(HttpRequest(method="POST", path=path, body=body))
-    if answer.status >= 400:
-        raise error_from_body(answer.status, answer.body, answer.retry_after)
-    return json.loads(answer.body)
+    response = await transport.request(HttpRequest(method="POST", path=path, body=body))
+    if response.status >= 400:
+        raise error_from_body(response.status, response.body, response.retry_after)
+    return json.loads(response.body)
 
 
 async def who_am_i(transport: HttpTransport) -> dict[str, Any]:
     """Whom the API server takes us for: username, groups, uid, extra."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    return (await post(transport, ME, review))["status"]["userInfo"]
+    return (await post(transport, SELF_SUBJECT_REVIEWS, review))["status"]["userInfo"]
 
 
-async def name(transport: HttpTransport) -> str:
+async def authenticated_user(transport: HttpTransport) -> str:
     return (await who_am_i(transport))["username"]
 
 
 async def service_account(envtest: Envtest, account: str) -> str:
     """A token of the service account ``account``, which is made if it is not there."""
-    async with opened(envtest.config) as administrator:
+    async with open_transport(envtest.config) as administrator:
         accounts = "/api/v1/namespaces/default/serviceaccounts"
         body = json.dumps({"metadata": {"name": account}}).encode()
         await administrator.request(HttpRequest(method="POST", path=accounts, body=body))
@@ -65,16 +65,16 @@ async def as_user(
         fields[field.replace("_", "-")] = value
     path = directory / "kubeconfig"
     path.write_text(yaml.safe_dump(document))
-    async with opened(load_config(path)) as transport:
+    async with open_transport(load_config(path)) as transport:
         yield transport
 
 
-def certificate_of(envtest: Envtest, user: str) -> dict[str, str]:
+def certificate_data(envtest: Envtest, user: str) -> dict[str, str]:
     """``client-certificate-data`` and ``client-key-data`` of ``user``."""
     return yaml.safe_load(envtest.user(user).kubeconfig.read_text())["users"][0]["user"]
 
 
-def plugin(directory: Path, code: str) -> dict[str, Any]:
+def exec_entry(directory: Path, code: str) -> dict[str, Any]:
     """The field ``exec`` for a script that runs ``code``, with ``here``, its directory, and ``answer(**status)``."""
     script = directory / "login"
     script.write_text(
@@ -91,65 +91,65 @@ def plugin(directory: Path, code: str) -> dict[str, Any]:
     return {"exec": {"apiVersion": version, "command": "./login", "interactiveMode": "Never"}}
 
 
-async def test_a_plugin_that_gives_a_token(envtest: Envtest, tmp_path: Path) -> None:
+async def test_exec_plugin_token_authenticates(envtest: Envtest, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(await service_account(envtest, "till"))
-    user = plugin(tmp_path, "answer(token=(here / 'token').read_text())")
+    user = exec_entry(tmp_path, "answer(token=(here / 'token').read_text())")
     async with as_user(envtest, tmp_path, user) as transport:
-        assert await name(transport) == "system:serviceaccount:default:till"
+        assert await authenticated_user(transport) == "system:serviceaccount:default:till"
 
 
-async def test_a_plugin_that_gives_a_certificate(envtest: Envtest, tmp_path: Path) -> None:
-    pair = certificate_of(envtest, "jane")
+async def test_exec_plugin_certificate_authenticates(envtest: Envtest, tmp_path: Path) -> None:
+    pair = certificate_data(envtest, "jane")
     for file, field in (("crt", "client-certificate-data"), ("key", "client-key-data")):
         (tmp_path / file).write_bytes(base64.b64decode(pair[field]))
     read = "clientCertificateData=(here / 'crt').read_text(), clientKeyData=(here / 'key').read_text()"
-    async with as_user(envtest, tmp_path, plugin(tmp_path, f"answer({read})")) as transport:
-        assert await name(transport) == "jane"
+    async with as_user(envtest, tmp_path, exec_entry(tmp_path, f"answer({read})")) as transport:
+        assert await authenticated_user(transport) == "jane"
 
 
-async def test_a_plugin_is_asked_again_when_the_server_refuses_its_token(
+async def test_exec_plugin_is_rerun_after_401(
     envtest: Envtest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("steersman.client.exec_plugin._LEAST_INTERVAL", 0.0)
+    monkeypatch.setattr("steersman.client.exec_plugin._MIN_REFRESH_INTERVAL_SECONDS", 0.0)
     (tmp_path / "token").write_text(await service_account(envtest, "till"))
-    user = plugin(
+    user = exec_entry(
         tmp_path,
         "first = not (here / 'ran').exists()\n"
         "(here / 'ran').touch()\n"
         "answer(token='expired' if first else (here / 'token').read_text())",
     )
     async with as_user(envtest, tmp_path, user) as transport:
-        assert await name(transport) == "system:serviceaccount:default:till"
+        assert await authenticated_user(transport) == "system:serviceaccount:default:till"
 
 
-async def test_a_plugin_that_fails_says_why(envtest: Envtest, tmp_path: Path) -> None:
-    user = plugin(tmp_path, "sys.exit('run `login --renew` first')")
+async def test_exec_plugin_failure_is_reported(envtest: Envtest, tmp_path: Path) -> None:
+    user = exec_entry(tmp_path, "sys.exit('run `login --renew` first')")
     async with as_user(envtest, tmp_path, user) as transport:
         with pytest.raises(
             CredentialsFailed, match=r"user 'admin': exec: .*login exited with code 1: run `login --renew`"
         ):
-            await name(transport)
+            await authenticated_user(transport)
 
 
 async def test_rotated_certificate_files(envtest: Envtest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steersman.client.credentials.FILE_INTERVAL", 0.0)
+    monkeypatch.setattr("steersman.client.credentials.FILE_RELOAD_INTERVAL_SECONDS", 0.0)
 
     def rotate(user: str) -> None:
-        pair = certificate_of(envtest, user)
+        pair = certificate_data(envtest, user)
         (tmp_path / "tls.crt").write_bytes(base64.b64decode(pair["client-certificate-data"]))
         (tmp_path / "tls.key").write_bytes(base64.b64decode(pair["client-key-data"]))
 
     rotate("jane")
     async with as_user(envtest, tmp_path, {"client-certificate": "tls.crt", "client-key": "tls.key"}) as transport:
-        assert await name(transport) == "jane"
+        assert await authenticated_user(transport) == "jane"
         rotate("joe")
-        assert await name(transport) == "joe"
+        assert await authenticated_user(transport) == "joe"
 
 
 async def test_a_watch_outlives_the_rotation_of_its_certificate(
     envtest: Envtest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("steersman.client.credentials.FILE_INTERVAL", 0.0)
+    monkeypatch.setattr("steersman.client.credentials.FILE_RELOAD_INTERVAL_SECONDS", 0.0)
     administrator = envtest.kubeconfig_dict["users"][0]["user"]
     (tmp_path / "tls.crt").write_bytes(base64.b64decode(administrator["client-certificate-data"]))
     (tmp_path / "tls.key").write_bytes(base64.b64decode(administrator["client-key-data"]))
@@ -159,11 +159,11 @@ async def test_a_watch_outlives_the_rotation_of_its_certificate(
         as_user(envtest, tmp_path, {"client-certificate": "tls.crt", "client-key": "tls.key"}) as transport,
         transport.stream(watch) as lines,
     ):
-        pair = certificate_of(envtest, "jane")
+        pair = certificate_data(envtest, "jane")
         (tmp_path / "tls.crt").write_bytes(base64.b64decode(pair["client-certificate-data"]))
         (tmp_path / "tls.key").write_bytes(base64.b64decode(pair["client-key-data"]))
-        assert await name(transport) == "jane"
-        async with opened(envtest.config) as other:
+        assert await authenticated_user(transport) == "jane"
+        async with open_transport(envtest.config) as other:
             await post(other, path, {"metadata": {"name": "rotation"}})
             async with asyncio.timeout(30):
                 assert json.loads(await anext(lines))["object"]["metadata"]["name"] == "rotation"
@@ -177,15 +177,15 @@ async def test_rotated_token_files(envtest: Envtest, tmp_path: Path, monkeypatch
         await transport.request(get("/version"))
         # Not due for a minute: read because the server refuses the old one.
         file.write_text(await service_account(envtest, "till"))
-        assert await name(transport) == "system:serviceaccount:default:till"
-    monkeypatch.setattr("steersman.client.credentials.FILE_INTERVAL", 0.0)
+        assert await authenticated_user(transport) == "system:serviceaccount:default:till"
+    monkeypatch.setattr("steersman.client.credentials.FILE_RELOAD_INTERVAL_SECONDS", 0.0)
     async with as_user(envtest, tmp_path, {"tokenFile": "token"}) as transport:
-        assert await name(transport) == "system:serviceaccount:default:till"
+        assert await authenticated_user(transport) == "system:serviceaccount:default:till"
         file.write_text(await service_account(envtest, "store"))
-        assert await name(transport) == "system:serviceaccount:default:store"
+        assert await authenticated_user(transport) == "system:serviceaccount:default:store"
 
 
-async def test_acting_as_somebody_with_less_rights(envtest: Envtest, tmp_path: Path) -> None:
+async def test_impersonation_restricts_permissions(envtest: Envtest, tmp_path: Path) -> None:
     administrator = envtest.kubeconfig_dict["users"][0]["user"]
     fields = {
         "as": "jané",
@@ -203,10 +203,10 @@ async def test_acting_as_somebody_with_less_rights(envtest: Envtest, tmp_path: P
     assert 'User "jané" cannot list resource "secrets"' in json.loads(refused.body)["message"]
 
 
-async def test_only_who_may_impersonates(envtest: Envtest) -> None:
+async def test_impersonation_requires_permission(envtest: Envtest) -> None:
     somebody = envtest.user("jane").config
     pretender = dataclasses.replace(somebody, impersonate=Impersonation(user="root", groups=("system:masters",)))
-    async with opened(pretender) as transport:
+    async with open_transport(pretender) as transport:
         refused = await transport.request(get("/api/v1/namespaces/default/secrets"))
     assert refused.status == 403
     assert "cannot impersonate" in json.loads(refused.body)["message"]
@@ -219,7 +219,7 @@ async def test_through_a_proxy(envtest: Envtest, tmp_path: Path) -> None:
         connect_proxy() as (port, targets),
         as_user(envtest, tmp_path, administrator, proxy_url=f"http://127.0.0.1:{port}") as transport,
     ):
-        assert await name(transport) == "envtest"
+        assert await authenticated_user(transport) == "envtest"
         async with transport.stream(watch) as lines:
             assert json.loads(await anext(lines))["type"] == "ADDED"
     assert targets == [envtest.server.removeprefix("https://")] * 2
@@ -228,16 +228,16 @@ async def test_through_a_proxy(envtest: Envtest, tmp_path: Path) -> None:
 async def test_a_server_under_another_name(envtest: Envtest, tmp_path: Path) -> None:
     administrator = envtest.kubeconfig_dict["users"][0]["user"]
     async with as_user(envtest, tmp_path, administrator, tls_server_name="kubernetes.default") as transport:
-        assert await name(transport) == "envtest"
+        assert await authenticated_user(transport) == "envtest"
     async with as_user(envtest, tmp_path, administrator, tls_server_name="elsewhere.example.com") as transport:
         with pytest.raises(ConnectionFailed, match=r"elsewhere\.example\.com"):
-            await name(transport)
+            await authenticated_user(transport)
 
 
-async def test_a_wrong_authority_is_a_clear_error(envtest: Envtest) -> None:
-    config: ClusterConfig = dataclasses.replace(envtest.config, ca=Authority().certificate)
-    async with opened(config) as transport:
+async def test_wrong_ca_error_names_the_server(envtest: Envtest) -> None:
+    config: ClusterConfig = dataclasses.replace(envtest.config, ca=CertificateAuthority().certificate)
+    async with open_transport(config) as transport:
         with pytest.raises(ConnectionFailed, match="certificate verify failed") as caught:
-            await name(transport)
+            await authenticated_user(transport)
     assert envtest.server in str(caught.value)
     assert not caught.value.sent

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import steersman.api
-from framework_support.older_discovery import Older
+from framework_support.unaggregated_discovery import UnaggregatedDiscoveryTransport
 from steersman.api.apiextensions_v1 import CustomResourceDefinition
 from steersman.client import (
     Client,
@@ -28,11 +28,13 @@ from steersman_testing.envtest import Envtest
 APISERVICE = ApiResource("apiregistration.k8s.io", "v1", "APIService", "apiservices", False)
 
 
-def newer(transport: Transport) -> Transport:
+def aggregated(transport: Transport) -> Transport:
     return transport
 
 
-FORMS = pytest.mark.parametrize("form", [newer, Older], ids=["aggregated", "one document a version"])
+FORMS = pytest.mark.parametrize(
+    "form", [aggregated, UnaggregatedDiscoveryTransport], ids=["aggregated", "one document a version"]
+)
 Form = Callable[[Transport], Transport]
 
 
@@ -42,8 +44,10 @@ async def transport(envtest: Envtest) -> AsyncGenerator[Transport, None]:
         yield transport
 
 
-async def test_both_forms_tell_the_same(transport: Transport) -> None:
-    told = [await Discovery(Client(form(transport))).resources() for form in (newer, Older)]
+async def test_discovery_aggregated_equals_legacy(transport: Transport) -> None:
+    told = [
+        await Discovery(Client(form(transport))).resources() for form in (aggregated, UnaggregatedDiscoveryTransport)
+    ]
     one, other = ({r.resource: r for r in resources} for resources in told)
     assert one.keys() == other.keys()
     for resource, served in one.items():
@@ -78,7 +82,7 @@ def built_in_kinds() -> set[ApiResource]:
     return found
 
 
-async def test_every_built_in_kind_is_where_its_type_says(transport: Transport) -> None:
+async def test_discovery_serves_every_built_in_kind(transport: Transport) -> None:
     found = await Discovery(Client(transport)).resources()
     served, below = {r.resource for r in found}, {s for r in found for s in r.subresources}
     kinds = built_in_kinds()
@@ -87,7 +91,7 @@ async def test_every_built_in_kind_is_where_its_type_says(transport: Transport) 
     assert {k for k in kinds - served if k.plural not in below} == set()
 
 
-async def test_the_in_memory_server_serves_what_the_real_one_does(transport: Transport) -> None:
+async def test_discovery_in_memory_equals_real_server(transport: Transport) -> None:
     served = {r.resource: r for r in await Discovery(Client(transport)).resources()}
     imitated = await Discovery(Client(InMemoryApiServer())).resources()
     assert len(imitated) > 30
@@ -96,7 +100,7 @@ async def test_the_in_memory_server_serves_what_the_real_one_does(transport: Tra
         assert (real.singular, real.short_names) == (found.singular, found.short_names)
 
 
-def definition(plural: str) -> dict[str, Any]:
+def crd_manifest(plural: str) -> dict[str, Any]:
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     names = {"plural": plural, "kind": plural.removesuffix("s").capitalize()}
     version = {"name": "v1", "served": True, "storage": True, "schema": schema}
@@ -105,19 +109,19 @@ def definition(plural: str) -> dict[str, Any]:
 
 
 @FORMS
-async def test_a_kind_whose_definition_came_later(transport: Transport, form: Form) -> None:
-    plural = "ferries" if form is newer else "barges"
+async def test_discovery_finds_crd_installed_later(transport: Transport, form: Form) -> None:
+    plural = "ferries" if form is aggregated else "barges"
     client = Client(form(transport))
     discovery = Discovery(client, interval=0.1)
     with pytest.raises(NoKindMatch):
         await discovery.mapping(plural)
-    await client.create(decode_builtins(definition(plural), CustomResourceDefinition))
-    found = await eventually(discovery, plural)
-    assert found == ApiResource("late.example.com", "v1", definition(plural)["spec"]["names"]["kind"], plural, True)
+    await client.create(decode_builtins(crd_manifest(plural), CustomResourceDefinition))
+    found = await wait_for_mapping(discovery, plural)
+    assert found == ApiResource("late.example.com", "v1", crd_manifest(plural)["spec"]["names"]["kind"], plural, True)
     assert (await client.list(unstructured(found))).items == ()
 
 
-async def eventually(discovery: Discovery, name: str) -> ApiResource:
+async def wait_for_mapping(discovery: Discovery, name: str) -> ApiResource:
     async with asyncio.timeout(30):
         while True:
             try:
@@ -127,10 +131,10 @@ async def eventually(discovery: Discovery, name: str) -> ApiResource:
 
 
 @FORMS
-async def test_an_aggregated_api_that_is_down_hides_no_other(transport: Transport, form: Form) -> None:
+async def test_discovery_unavailable_apiservice_hides_no_others(transport: Transport, form: Form) -> None:
     client = Client(form(transport))
     discovery = Discovery(client)
-    group = "down.example.com" if form is newer else "away.example.com"
+    group = "down.example.com" if form is aggregated else "away.example.com"
     service = unstructured(APISERVICE)
     spec = {
         "group": group,
@@ -158,13 +162,13 @@ async def test_an_aggregated_api_that_is_down_hides_no_other(transport: Transpor
         await client.delete(service, ObjectKey("", f"v1.{group}"))
 
 
-async def test_what_this_server_can_do(transport: Transport) -> None:
+async def test_features_of_current_server_are_detected(transport: Transport) -> None:
     found = await detect_features(Client(transport))
     assert (found.version.major, found.version.minor >= 36) == (1, True)
     assert (found.comparable_resource_versions, found.watch_list) == (True, True)
 
 
-async def test_what_an_older_server_cannot() -> None:
+async def test_features_of_older_server_are_missing() -> None:
     """1.33 had WatchList off, and no promise on resource versions."""
     with Envtest.start(arguments={"emulated-version": "1.33"}) as older:
         async with connect(older.config) as transport:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from framework_support.apply_configurations import NAMESPACE, everything
-from framework_support.buoy import Buoy, BuoyApply, BuoySpecApply, BuoyStatus
-from framework_support.definitions import define
+from framework_support.apply_configurations import NAMESPACE, all_apply_configurations
+from framework_support.crd_installer import apply_crd
+from framework_support.widget import Widget, WidgetApply, WidgetSpecApply, WidgetStatus
 from steersman.client import Client, connect
-from steersman.client.documents import owned_document, status_document
+from steersman.client.encode import status_document, with_owner
 from steersman.client.managed_fields import apply_would_change
 from steersman.crd import definition
 from steersman.meta import ObjectMetaApply
@@ -17,14 +17,14 @@ from steersman_testing.envtest import Envtest
 MANAGER = "unchanged"
 
 
-@pytest.mark.parametrize("name", everything())
+@pytest.mark.parametrize("name", all_apply_configurations())
 async def test_the_same_again(envtest: Envtest, name: str) -> None:
     async with connect(envtest.config) as transport:
         client = Client(transport, field_manager=MANAGER)
-        await define(client, Buoy, definition(Buoy))
-        config = everything()[name]
+        await apply_crd(client, Widget, definition(Widget))
+        config = all_apply_configurations()[name]
         applied = await client.apply(config)
-        assert apply_would_change(owned_document(config), applied, MANAGER) == (name == "a stateful set")
+        assert apply_would_change(with_owner(config), applied, MANAGER) == (name == "a stateful set")
         again = await client.apply(config)
         assert again.metadata.resource_version == applied.metadata.resource_version
 
@@ -32,9 +32,9 @@ async def test_the_same_again(envtest: Envtest, name: str) -> None:
 async def test_a_status_with_empty_lists(envtest: Envtest) -> None:
     async with connect(envtest.config) as transport:
         client = Client(transport, field_manager=MANAGER)
-        await define(client, Buoy, definition(Buoy))
+        await apply_crd(client, Widget, definition(Widget))
         metadata = ObjectMetaApply(name="described", namespace=NAMESPACE)
-        buoy = await client.apply(BuoyApply(metadata=metadata, spec=BuoySpecApply(depth=1)))
-        status = BuoyStatus(depth=0, note="")
-        described = await client.apply_status(buoy, status)
+        widget = await client.apply(WidgetApply(metadata=metadata, spec=WidgetSpecApply(depth=1)))
+        status = WidgetStatus(depth=0, note="")
+        described = await client.apply_status(widget, status)
         assert not apply_would_change(status_document(described, status), described, MANAGER, "status")

@@ -11,19 +11,19 @@ from steersman.errors import NotFound
 from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
 from steersman_testing.envtest import Envtest
 
-SPACE = "scripts"
+NAMESPACE = "scripts"
 
 
 def test_a_script(envtest: Envtest) -> None:
-    key = ObjectKey(SPACE, "words")
+    key = ObjectKey(NAMESPACE, "words")
     with SyncClient(envtest.config, field_manager="script") as client:
-        client.create(Namespace(metadata=ObjectMeta(name=SPACE)))
-        version = client.list(ConfigMap, namespace=SPACE).resource_version
-        client.apply(ConfigMapApply(metadata=ObjectMetaApply(name="words", namespace=SPACE), data={"a": "b"}))
+        client.create(Namespace(metadata=ObjectMeta(name=NAMESPACE)))
+        version = client.list(ConfigMap, namespace=NAMESPACE).resource_version
+        client.apply(ConfigMapApply(metadata=ObjectMetaApply(name="words", namespace=NAMESPACE), data={"a": "b"}))
         client.patch(ConfigMap, key, MergePatch({"data": {"a": "c"}}))
         client.delete(ConfigMap, key)
         types: list[str] = []
-        for event in client.watch(ConfigMap, resource_version=version, namespace=SPACE):
+        for event in client.watch(ConfigMap, resource_version=version, namespace=NAMESPACE):
             types.append(event.type)
             if event.type == "DELETED":
                 break

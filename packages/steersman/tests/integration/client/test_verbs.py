@@ -28,7 +28,7 @@ async def test_on_the_real_server(case: str, envtest_of_cases: Envtest) -> None:
         await CASES[case](Client(transport, field_manager="tester"), namespace)
 
 
-async def test_an_older_server_refuses_a_streaming_list_and_lists_in_pages() -> None:
+async def test_older_server_without_watch_list_pages() -> None:
     """1.33 had WatchList off."""
     with Envtest.start(arguments={"emulated-version": "1.33"}) as older:
         async with connect(older.config) as transport:

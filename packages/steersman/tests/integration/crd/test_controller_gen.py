@@ -40,7 +40,7 @@ def test_descriptions_are_equal_too(plural: str) -> None:
     assert undescribed(plural) == set()
 
 
-def test_descriptions_of_built_in_types_are_kept_on_request() -> None:
+def test_crd_builtin_descriptions_are_optional() -> None:
     def image(manifest: dict[str, Any]) -> list[str]:
         schema = manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
         for name in ("spec", "template", "spec", "containers"):
@@ -52,7 +52,7 @@ def test_descriptions_of_built_in_types_are_kept_on_request() -> None:
 
 
 @pytest.mark.parametrize("plural", TWINS)
-def test_v1beta1_has_only_what_its_go_type_has(plural: str) -> None:
+def test_v1beta1_crd_matches_its_go_type(plural: str) -> None:
     kinds = TWINS[plural]
     webhook = ConversionWebhook(service=("default", "webhook"), ca_bundle=b"ca") if len(kinds) > 1 else None
     manifest = definition(*kinds, conversion=webhook, api_version="v1beta1")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from steersman.api.core_v1 import ServiceAccount
-from steersman.manager.authentication import TokenAuthorizer
+from steersman.manager.token_authorizer import TokenAuthorizer
 from steersman.meta import ObjectKey, ObjectMeta
 from steersman.observability.runtime import Runtime
 from steersman.rbac import metrics_reader_role
@@ -19,9 +19,9 @@ async def test_tokens_of_service_accounts(envtest: Envtest, envtest_namespace: s
             await client.create(ServiceAccount(metadata=ObjectMeta(name=name, namespace=envtest_namespace)))
             tokens[name] = (await client.create_token(ObjectKey(envtest_namespace, name))).status.token
         authorizer = TokenAuthorizer(client, Runtime())
-        assert (await authorizer.decide(f"Bearer {tokens['prometheus']}", "/metrics")).status == 200
-        assert (await authorizer.decide(f"Bearer {tokens['prometheus']}", "/debug/triggers")).status == 403
-        refused = await authorizer.decide(f"Bearer {tokens['clerk']}", "/metrics")
+        assert (await authorizer.authorize(f"Bearer {tokens['prometheus']}", "/metrics")).status == 200
+        assert (await authorizer.authorize(f"Bearer {tokens['prometheus']}", "/debug/triggers")).status == 403
+        refused = await authorizer.authorize(f"Bearer {tokens['clerk']}", "/metrics")
         assert refused.status == 403
         assert f"system:serviceaccount:{envtest_namespace}:clerk may not get /metrics" in refused.reason
-        assert (await authorizer.decide("Bearer nonsense", "/metrics")).status == 401
+        assert (await authorizer.authorize("Bearer nonsense", "/metrics")).status == 401

@@ -11,7 +11,7 @@ from steersman.client import Client, MergePatch
 from steersman.errors import Invalid, NotFound
 from steersman.meta import ApiResource, ObjectKey, unstructured
 from steersman.webhook import migrate_storage_version
-from steersman.webhook.registry import DEFINITION
+from steersman.webhook.registry import CUSTOM_RESOURCE_DEFINITION
 from steersman_testing.envtest import Envtest
 
 BELL = ApiResource("stored.example.com", "v1", "Bell", "bells")
@@ -35,8 +35,8 @@ async def served(client: Client, kind: Any) -> Any:
                 await asyncio.sleep(0.05)
 
 
-async def test_a_version_leaves(envtest: Envtest) -> None:
-    definitions = unstructured(DEFINITION)
+async def test_migration_allows_version_removal(envtest: Envtest) -> None:
+    definitions = unstructured(CUSTOM_RESOURCE_DEFINITION)
     spec = {"group": BELL.group, "scope": "Namespaced", "names": {"plural": BELL.plural, "kind": BELL.kind}}
     async with envtest.client() as client:
         made = definitions.of({"metadata": {"name": NAME.name}, "spec": {**spec, "versions": versions("v1", "v2")}})
@@ -50,7 +50,7 @@ async def test_a_version_leaves(envtest: Envtest) -> None:
             with pytest.raises(Invalid, match="storedVersions"):
                 await client.patch(definitions, NAME, MergePatch({"spec": {"versions": versions("v2")}}))
             done = await migrate_storage_version(client, BELL)
-            assert (done.written, done.dropped) == (3, ("v1",))
+            assert (done.objects_written, done.removed_versions) == (3, ("v1",))
             await client.patch(definitions, NAME, MergePatch({"spec": {"versions": versions("v2")}}))
             async with asyncio.timeout(20):
                 while f"{BELL.group}/v1" in (await client.raw(f"/apis/{BELL.group}")).decode():

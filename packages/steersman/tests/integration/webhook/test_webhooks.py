@@ -21,54 +21,56 @@ from steersman.errors import ApiError, Invalid, SteersmanError
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, Resource, Spec, Status, resource, unstructured
 from steersman.observability.runtime import Runtime, SystemClock
-from steersman.webhook import Cause, Conversion, Rotation, Spoke, WebhookOptions, WebhookServing
+from steersman.webhook import Conversion, FieldError, Rotation, Spoke, WebhookOptions, WebhookServerOptions
 from steersman_testing.envtest import Envtest
 
 GROUP = "webhooks.example.com"
-ROTATION = Rotation(lifetime=timedelta(minutes=30), settling=timedelta(seconds=4), retiring=timedelta(minutes=15))
+ROTATION = Rotation(lifetime=timedelta(minutes=30), propagation=timedelta(seconds=4), grace=timedelta(minutes=15))
 # So much later a certificate is due and a former authority retired, and nothing has expired. Twice that is less than
 # the hour by which certificates are older than they are: the API server's clock stays behind.
 LATER = timedelta(minutes=21)
 SELECTOR = {"matchLabels": {"kubernetes.io/metadata.name": "default"}}
 
 
-class LampSpec(Spec):
+class WebAppSpec(Spec):
     watts: int
     colour: str = "white"
 
 
-class OldLampSpec(Spec):
+class OldWebAppSpec(Spec):
     power: str
 
 
 @resource(group=GROUP, version="v2")
-class Lamp(Resource[LampSpec, Status]):
-    """A lamp."""
+class WebApp(Resource[WebAppSpec, Status]):
+    """A webapp."""
 
 
-@resource(group=GROUP, version="v1", plural="lamps")
-class OldLamp(Resource[OldLampSpec, Status]):
-    """A lamp."""
+@resource(group=GROUP, version="v1", plural="webapps")
+class OldWebApp(Resource[OldWebAppSpec, Status]):
+    """A webapp."""
 
 
-OldLamp.api_resource = OldLamp.api_resource._replace(kind="Lamp")
+OldWebApp.api_resource = OldWebApp.api_resource._replace(kind="WebApp")
 
 
-def to_hub(old: OldLamp) -> Lamp:
-    return Lamp(metadata=old.metadata, spec=LampSpec(watts=int(old.spec.power.removesuffix("W"))), status=old.status)
+def to_hub(old: OldWebApp) -> WebApp:
+    return WebApp(
+        metadata=old.metadata, spec=WebAppSpec(watts=int(old.spec.power.removesuffix("W"))), status=old.status
+    )
 
 
-def from_hub(new: Lamp) -> OldLamp:
-    return OldLamp(metadata=new.metadata, spec=OldLampSpec(power=f"{new.spec.watts}W"), status=new.status)
+def from_hub(new: WebApp) -> OldWebApp:
+    return OldWebApp(metadata=new.metadata, spec=OldWebAppSpec(power=f"{new.spec.watts}W"), status=new.status)
 
 
-def default_lamp(lamp: Lamp) -> Lamp:
-    return replace(lamp, spec=replace(lamp.spec, colour="red")) if lamp.spec.watts == 7 else lamp
+def default_webapp(webapp: WebApp) -> WebApp:
+    return replace(webapp, spec=replace(webapp.spec, colour="red")) if webapp.spec.watts == 7 else webapp
 
 
-def validate_lamp(lamp: Lamp, former: Lamp | None) -> Iterator[Cause]:
-    if lamp.spec.watts > 100:
-        yield Cause("spec.watts", "must be 100 or less")
+def validate_webapp(webapp: WebApp, old: WebApp | None) -> Iterator[FieldError]:
+    if webapp.spec.watts > 100:
+        yield FieldError("spec.watts", "must be 100 or less")
 
 
 def label(config: ConfigMap) -> ConfigMap:
@@ -77,12 +79,12 @@ def label(config: ConfigMap) -> ConfigMap:
 
 
 def setup(manager: Manager) -> None:
-    manager.webhook(Lamp).defaults(default_lamp).validates(validate_lamp)
+    manager.webhook(WebApp).defaults(default_webapp).validates(validate_webapp)
     manager.webhook(ConfigMap, WebhookOptions(namespace_selector=SELECTOR)).defaults(label)
-    manager.conversion(Conversion(Lamp, Spoke(OldLamp, to_hub=to_hub, from_hub=from_hub)))
+    manager.conversion(Conversion(WebApp, Spoke(OldWebApp, to_hub=to_hub, from_hub=from_hub)))
 
 
-class Balancer:
+class LoadBalancer:
     """What a Service is: a connection goes to one of the replicas that are ready."""
 
     def __init__(self) -> None:
@@ -90,7 +92,7 @@ class Balancer:
         self.connections = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         port = self.ports[self.connections % len(self.ports)]
         upstream_reader, upstream = await asyncio.open_connection("127.0.0.1", port)
@@ -104,7 +106,7 @@ class Balancer:
         writer.close()
 
 
-class AheadClock(SystemClock):
+class OffsetClock(SystemClock):
     """The machine's clock, but for the time of day, which the test puts forward."""
 
     def __init__(self) -> None:
@@ -117,18 +119,18 @@ class AheadClock(SystemClock):
 class Replica:
     """A process of the operator."""
 
-    def __init__(self, client: Client, port: int, clock: AheadClock) -> None:
+    def __init__(self, client: Client, port: int, clock: OffsetClock) -> None:
         self.port = free_port()
-        serving = WebhookServing(
+        serving = WebhookServerOptions(
             url=f"https://127.0.0.1:{port}",
             namespace="default",
-            name="lamps",
+            name="webapps",
             bind_address=f"127.0.0.1:{self.port}",
             rotation=ROTATION,
         )
         health = f"127.0.0.1:{free_port()}"
         self._readyz = f"http://{health}/readyz"
-        options = ManagerOptions(name="lamps", webhooks=serving, health_bind_address=health)
+        options = ManagerOptions(name="webapps", webhooks=serving, health_probe_bind_address=health)
         self.manager = Manager(client.transport, options, Runtime(clock=clock))
         setup(self.manager)
         self._task = asyncio.create_task(self.manager.run())
@@ -151,22 +153,22 @@ class Replica:
         await self._task
 
 
-class Street:
+class WebhookCluster:
     """The whole of it."""
 
     def __init__(self, client: Client, stack: AsyncExitStack) -> None:
         self.client = client
-        self.balancer = Balancer()
-        self.clock = AheadClock()
+        self.balancer = LoadBalancer()
+        self.clock = OffsetClock()
         self._stack = stack
         self.port = 0
 
-    async def open(self) -> None:
-        server = await asyncio.start_server(self.balancer.connected, "127.0.0.1", 0)
+    async def start_balancer(self) -> None:
+        server = await asyncio.start_server(self.balancer.on_connection, "127.0.0.1", 0)
         self._stack.callback(server.close)
         self.port = server.sockets[0].getsockname()[1]
 
-    async def start(self) -> Replica:
+    async def start_replica(self) -> Replica:
         replica = Replica(self.client, self.port, self.clock)
         self._stack.push_async_callback(replica.stop)
         await replica.ready()
@@ -175,9 +177,9 @@ class Street:
 
     async def certificate(self) -> bytes:
         """The one in the Secret."""
-        return (await self.client.get(Secret, ObjectKey("default", "lamps-cert"))).data["tls.crt"]
+        return (await self.client.get(Secret, ObjectKey("default", "webapps-cert"))).data["tls.crt"]
 
-    async def is_served(self) -> bool:
+    async def serves_current_certificate(self) -> bool:
         """Whether every replica shows the certificate of the Secret."""
         addresses = [("127.0.0.1", port) for port in self.balancer.ports]
         shown = await asyncio.gather(*(asyncio.to_thread(ssl.get_server_certificate, a) for a in addresses))
@@ -188,52 +190,60 @@ class Street:
         """As whoever installs an operator does, who knows of no certificate."""
         serving = replica.manager.options.webhooks
         assert serving is not None
-        crd, old = definition(Lamp), definition(OldLamp)
+        crd, old = definition(WebApp), definition(OldWebApp)
         crd["spec"]["versions"].append({**old["spec"]["versions"][0], "storage": False})
-        crd["spec"]["names"] = {"kind": "Lamp", "plural": "lamps"}
+        crd["spec"]["names"] = {"kind": "WebApp", "plural": "webapps"}
         crd["spec"]["conversion"] = replica.manager.webhooks.conversion_webhook(serving).to_wire()
         for manifest in (crd, *replica.manager.webhooks.configurations(serving)):
             await self.client.apply(unstructured(_names(manifest)).of(manifest))
 
 
 def _names(manifest: dict[str, Any]) -> Any:
-    from steersman.webhook.registry import DEFINITION, MUTATING, VALIDATING
+    from steersman.webhook.registry import (
+        CUSTOM_RESOURCE_DEFINITION,
+        MUTATING_CONFIGURATION,
+        VALIDATING_CONFIGURATION,
+    )
 
-    return next(r for r in (DEFINITION, MUTATING, VALIDATING) if r.kind == manifest["kind"])
+    return next(
+        r
+        for r in (CUSTOM_RESOURCE_DEFINITION, MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)
+        if r.kind == manifest["kind"]
+    )
 
 
 @asynccontextmanager
-async def opened(envtest: Envtest) -> AsyncGenerator[tuple[Street, Replica]]:
+async def webhook_cluster(envtest: Envtest) -> AsyncGenerator[tuple[WebhookCluster, Replica]]:
     async with envtest.client() as client, AsyncExitStack() as stack:
-        street = Street(client, stack)
-        await street.open()
-        replica = await street.start()
-        await street.install(replica)
+        cluster = WebhookCluster(client, stack)
+        await cluster.start_balancer()
+        replica = await cluster.start_replica()
+        await cluster.install(replica)
         stack.push_async_callback(_uninstall, client, replica)
-        await _eventually(client)
-        yield street, replica
+        await _wait_until_served(client)
+        yield cluster, replica
 
 
 async def _uninstall(client: Client, replica: Replica) -> None:
-    for resource_, name in replica.manager.webhooks.targets(replica.manager.options.webhooks):  # type: ignore[arg-type]
+    for resource_, name in replica.manager.webhooks.ca_bundle_targets(replica.manager.options.webhooks):  # type: ignore[arg-type]
         await client.delete(unstructured(resource_), ObjectKey("", name))
-    await client.delete(Secret, ObjectKey("default", "lamps-cert"))
+    await client.delete(Secret, ObjectKey("default", "webapps-cert"))
 
 
-async def _eventually(client: Client) -> None:
+async def _wait_until_served(client: Client) -> None:
     """Until the API server asks, and trusts, and converts."""
     async with asyncio.timeout(20):
         while True:
             with suppress(SteersmanError):
-                await client.create(lamp("probe", 7), dry_run=True)
+                await client.create(webapp("probe", 7), dry_run=True)
                 made = await client.create(config("probe"), dry_run=True)
                 if made.metadata.labels:
                     return
             await asyncio.sleep(0.1)
 
 
-def lamp(name: str, watts: int) -> Lamp:
-    return Lamp(metadata=ObjectMeta(name=name, namespace="default"), spec=LampSpec(watts=watts))
+def webapp(name: str, watts: int) -> WebApp:
+    return WebApp(metadata=ObjectMeta(name=name, namespace="default"), spec=WebAppSpec(watts=watts))
 
 
 def config(name: str) -> ConfigMap:
@@ -242,12 +252,12 @@ def config(name: str) -> ConfigMap:
 
 @pytest.mark.timeout(180)
 async def test_no_request_fails_while_certificates_and_replicas_change(envtest: Envtest) -> None:
-    async with opened(envtest) as (street, first):
-        client, failures, done = street.client, list[str](), 0
-        second = await street.start()
-        assert (await client.create(lamp("a", 7))).spec.colour == "red"
+    async with webhook_cluster(envtest) as (cluster, first):
+        client, failures, done = cluster.client, list[str](), 0
+        second = await cluster.start_replica()
+        assert (await client.create(webapp("a", 7))).spec.colour == "red"
         with pytest.raises(Invalid, match=r"spec\.watts: must be 100 or less") as caught:
-            await client.create(lamp("b", 101))
+            await client.create(webapp("b", 101))
         assert [c.field for c in caught.value.causes] == ["spec.watts"]
 
         async def use(number: int) -> None:
@@ -255,8 +265,8 @@ async def test_no_request_fails_while_certificates_and_replicas_change(envtest: 
             while True:
                 try:
                     patch = MergePatch({"metadata": {"annotations": {"n": str(done)}}})
-                    await client.patch(OldLamp, ObjectKey("default", "a"), patch)
-                    await client.list(OldLamp, namespace="default")
+                    await client.patch(OldWebApp, ObjectKey("default", "a"), patch)
+                    await client.list(OldWebApp, namespace="default")
                     await client.create(config(f"c{number}"), dry_run=True)
                 except ApiError as error:
                     failures.append(f"{error.code} {error}")
@@ -265,18 +275,18 @@ async def test_no_request_fails_while_certificates_and_replicas_change(envtest: 
                 await asyncio.sleep(0.05)
 
         users = [asyncio.create_task(use(number)) for number in range(4)]
-        await _rotate(street)
+        await _rotate_certificate(cluster)
         # A rolling update: the new one is ready before the old one goes.
-        await street.start()
-        street.balancer.ports.remove(second.port)
+        await cluster.start_replica()
+        cluster.balancer.ports.remove(second.port)
         await second.stop()
-        await _rotate(street)
+        await _rotate_certificate(cluster)
 
         async def used() -> bool:
             return done >= 200
 
         # A busy machine rotates before there were enough requests to tell.
-        await _until(used)
+        await _wait_until(used)
         for user in users:
             user.cancel()
         await asyncio.gather(*users, return_exceptions=True)
@@ -284,19 +294,19 @@ async def test_no_request_fails_while_certificates_and_replicas_change(envtest: 
         assert first is not None
 
 
-async def _rotate(street: Street) -> None:
+async def _rotate_certificate(cluster: WebhookCluster) -> None:
     """Time passes; returns once all serve another certificate."""
-    former = await street.certificate()
-    street.clock.ahead += LATER
+    old = await cluster.certificate()
+    cluster.clock.ahead += LATER
 
     async def renewed() -> bool:
-        return await street.certificate() != former
+        return await cluster.certificate() != old
 
-    await _until(renewed)
-    await _until(street.is_served)
+    await _wait_until(renewed)
+    await _wait_until(cluster.serves_current_certificate)
 
 
-async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
+async def _wait_until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(60):
         while not await condition():
             await asyncio.sleep(0.1)

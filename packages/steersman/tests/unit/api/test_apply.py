@@ -27,28 +27,28 @@ from steersman.api.apps_v1 import Deployment
 from steersman.meta import ObjectKey, ObjectMetaApply, Quantity, TemplateMetaApply, encode
 
 META = ObjectMetaApply(name="web", namespace="shop")
-SENT_META = {"name": "web", "namespace": "shop"}
+ENCODED_META = {"name": "web", "namespace": "shop"}
 
 
-def sent(config: object) -> object:
+def encoded(config: object) -> object:
     return json.loads(encode(config))
 
 
-def test_nothing_set_sends_the_name_alone() -> None:
-    assert sent(DeploymentApply(metadata=META)) == {"metadata": SENT_META}
+def test_apply_without_fields_sends_only_metadata() -> None:
+    assert encoded(DeploymentApply(metadata=META)) == {"metadata": ENCODED_META}
 
 
-def test_explicit_values_travel_even_when_they_are_defaults() -> None:
+def test_apply_sends_explicit_default_values() -> None:
     spec = DeploymentSpecApply(replicas=0, paused=False, min_ready_seconds=1)
-    assert sent(DeploymentApply(metadata=META, spec=spec)) == {
-        "metadata": SENT_META,
+    assert encoded(DeploymentApply(metadata=META, spec=spec)) == {
+        "metadata": ENCODED_META,
         "spec": {"replicas": 0, "paused": False, "minReadySeconds": 1},
     }
 
 
 def test_an_empty_list_and_an_empty_map_travel() -> None:
-    assert sent(ConfigMapApply(metadata=META, data={})) == {"metadata": SENT_META, "data": {}}
-    assert sent(ServiceSpecApply(external_ips=[])) == {"externalIPs": []}
+    assert encoded(ConfigMapApply(metadata=META, data={})) == {"metadata": ENCODED_META, "data": {}}
+    assert encoded(ServiceSpecApply(external_ips=[])) == {"externalIPs": []}
 
 
 def test_pod_template_needs_no_name() -> None:
@@ -58,13 +58,13 @@ def test_pod_template_needs_no_name() -> None:
             containers=[ContainerApply(name="web", image="web:1", ports=(ContainerPortApply(container_port=80),))]
         ),
     )
-    assert sent(template) == {
+    assert encoded(template) == {
         "metadata": {"labels": {"app": "web"}},
         "spec": {"containers": [{"name": "web", "image": "web:1", "ports": [{"containerPort": 80}]}]},
     }
 
 
-def test_quantities_are_given_either_way() -> None:
+def test_apply_accepts_quantity_or_text() -> None:
     claim = PersistentVolumeClaimApply(
         metadata=ObjectMetaApply(name="data"),
         spec=PersistentVolumeClaimSpecApply(
@@ -72,8 +72,8 @@ def test_quantities_are_given_either_way() -> None:
             resources=VolumeResourceRequirementsApply(requests={"storage": Quantity("10Gi"), "other": "5"}),
         ),
     )
-    assert sent(StatefulSetApply(metadata=META, spec=StatefulSetSpecApply(volume_claim_templates=[claim]))) == {
-        "metadata": SENT_META,
+    assert encoded(StatefulSetApply(metadata=META, spec=StatefulSetSpecApply(volume_claim_templates=[claim]))) == {
+        "metadata": ENCODED_META,
         "spec": {
             "volumeClaimTemplates": [
                 {
@@ -90,8 +90,8 @@ def test_quantities_are_given_either_way() -> None:
 
 def test_ports_by_number_and_by_name() -> None:
     ports = [ServicePortApply(port=80, target_port="http"), ServicePortApply(port=81, target_port=8081)]
-    assert sent(ServiceApply(metadata=META, spec=ServiceSpecApply(ports=ports, type="ClusterIP"))) == {
-        "metadata": SENT_META,
+    assert encoded(ServiceApply(metadata=META, spec=ServiceSpecApply(ports=ports, type="ClusterIP"))) == {
+        "metadata": ENCODED_META,
         "spec": {
             "ports": [{"port": 80, "targetPort": "http"}, {"port": 81, "targetPort": 8081}],
             "type": "ClusterIP",
@@ -101,8 +101,8 @@ def test_ports_by_number_and_by_name() -> None:
 
 def test_secret_data_is_encoded() -> None:
     config = SecretApply(metadata=META, data={"password": b"\x00\xffs3cret"}, string_data={"username": "postgres"})
-    assert sent(config) == {
-        "metadata": SENT_META,
+    assert encoded(config) == {
+        "metadata": ENCODED_META,
         "data": {"password": "AP9zM2NyZXQ="},
         "stringData": {"username": "postgres"},
     }
@@ -120,7 +120,7 @@ def test_secret_data_is_encoded() -> None:
 )
 def test_micro_time_has_six_digits(moment: datetime, text: str) -> None:
     config = LeaseApply(metadata=META, spec=LeaseSpecApply(renew_time=moment))
-    assert sent(config) == {"metadata": SENT_META, "spec": {"renewTime": text}}
+    assert encoded(config) == {"metadata": ENCODED_META, "spec": {"renewTime": text}}
 
 
 def test_list_map_keys_are_required() -> None:
@@ -130,6 +130,6 @@ def test_list_map_keys_are_required() -> None:
         ContainerPortApply(name="http")  # pyright: ignore[reportCallIssue]
 
 
-def test_knows_what_it_becomes() -> None:
+def test_apply_type_exposes_read_type_and_key() -> None:
     assert DeploymentApply.read_type is Deployment
     assert DeploymentApply(metadata=META).key == ObjectKey("shop", "web")

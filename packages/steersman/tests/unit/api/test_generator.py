@@ -26,7 +26,7 @@ def generate(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_committed_modules_are_what_it_writes(tmp_path: Path) -> None:
+def test_generator_output_equals_committed_modules(tmp_path: Path) -> None:
     done = generate("--documents", DOCUMENTS, "--output", tmp_path, "--only", *MODULES)
     assert done.returncode == 0, done.stderr
     written = {path.relative_to(tmp_path) for path in tmp_path.rglob("*.py")}
@@ -57,7 +57,7 @@ def lease(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
     return file, document
 
 
-def written_from(file: Path, document: dict[str, Any]) -> str:
+def generate_from(file: Path, document: dict[str, Any]) -> str:
     file.write_text(json.dumps(document))
     output = file.parents[1] / "api"
     done = generate("--documents", file.parent, "--output", output, "--only", "coordination_v1")
@@ -91,7 +91,7 @@ def test_fields(lease: tuple[Path, dict[str, Any]]) -> None:
     file, document = lease
     properties = document["components"]["schemas"]["io.k8s.api.coordination.v1.LeaseSpec"]["properties"]
     properties |= {wire: schema for wire, schema, *_ in FIELDS}
-    written = written_from(file, document)
+    written = generate_from(file, document)
     for _, _, name, annotation, default in FIELDS:
         assert f"\n    {name}: {annotation} = " + ("" if default is None else f"{default}\n") in written
 
@@ -100,13 +100,13 @@ def test_a_description_cannot_break_out_of_its_docstring(lease: tuple[Path, dict
     file, document = lease
     spec = document["components"]["schemas"]["io.k8s.api.coordination.v1.LeaseSpec"]
     spec["description"] = 'A """quoted\\" thing, e.g. one "so"'
-    source = written_from(file, document)
+    source = generate_from(file, document)
     namespace: dict[str, Any] = {}
     exec(compile(source, "generated", "exec"), namespace)
     assert namespace["LeaseSpec"].__doc__ == "A '''quoted\\\" thing, e.g. one \"so\""
 
 
-def test_refuses_a_group_version_that_it_does_not_know(lease: tuple[Path, dict[str, Any]]) -> None:
+def test_generator_unknown_group_version_fails(lease: tuple[Path, dict[str, Any]]) -> None:
     file, document = lease
     schemas = document["components"]["schemas"]
     schemas["io.k8s.api.node.v1.Overhead"] = {"type": "object", "properties": {"a": {"type": "string"}}}

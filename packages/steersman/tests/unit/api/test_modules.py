@@ -45,7 +45,7 @@ def classes(module: str) -> Iterator[type[FrozenStruct]]:
             yield value
 
 
-def imported(module: str) -> set[str]:
+def imported_group_versions(module: str) -> set[str]:
     """The group-versions that importing ``module`` brings in."""
     code = f"import sys, {module}; print(*(m for m in sys.modules if m.startswith('steersman.api.')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -60,7 +60,7 @@ def test_every_group_version_is_there() -> None:
 
 
 @pytest.mark.parametrize("module", GROUP_VERSIONS)
-def test_read_types_decode_from_nothing(module: str) -> None:
+def test_read_types_decode_empty_document(module: str) -> None:
     """A field that is missing, whatever the schema says, must not keep an object out of the cache."""
     for cls in classes(f"steersman.api.{module}"):
         assert decode(b"{}", cls) == cls()
@@ -68,7 +68,7 @@ def test_read_types_decode_from_nothing(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", sorted({*GROUP_VERSIONS} - {"authentication_v1", "authorization_v1"}))
-def test_apply_types_know_their_kind(module: str) -> None:
+def test_apply_types_have_their_read_type(module: str) -> None:
     kinds = {c.__name__: c for c in classes(f"steersman.api.{module}") if issubclass(c, Object)}
     for cls in classes(f"steersman.api.apply.{module}"):
         # Builds the decoder, which resolves every annotation.
@@ -90,7 +90,7 @@ def test_apply_types_know_their_kind(module: str) -> None:
         ("authorization_v1", "SubjectAccessReview", "/apis/authorization.k8s.io/v1/subjectaccessreviews"),
     ],
 )
-def test_kinds_know_where_they_live(module: str, kind: str, path: str) -> None:
+def test_kinds_have_their_api_path(module: str, kind: str, path: str) -> None:
     cls: type[Object] = getattr(importlib.import_module(f"steersman.api.{module}"), kind)
     assert cls.api_resource.path() == path
 
@@ -122,4 +122,4 @@ def test_scopes() -> None:
     ],
 )
 def test_imports_no_more_than_needed(module: str, brought: set[str]) -> None:
-    assert imported(module) == brought
+    assert imported_group_versions(module) == brought

@@ -33,17 +33,17 @@ KINDS: tuple[type[Object], ...] = (
 )
 
 
-def document(kind: type[Object]) -> bytes:
+def read_document(kind: type[Object]) -> bytes:
     return (OBJECTS / f"{kind.__name__.lower()}.json").read_bytes()
 
 
-def lost(before: Any, after: Any, path: str = "$") -> Iterator[str]:
+def find_differences(before: Any, after: Any, path: str = "$") -> Iterator[str]:
     """Where ``after`` says something else than ``before``; Go's zero values may be left out."""
     if isinstance(before, dict) and isinstance(after, dict):
         old, new = cast("dict[str, Any]", before), cast("dict[str, Any]", after)
         for key in old | new:
             if key in new:
-                yield from lost(old.get(key), new[key], f"{path}.{key}")
+                yield from find_differences(old.get(key), new[key], f"{path}.{key}")
             elif old[key] not in (None, "", 0, False, [], {}):
                 yield f"{path}.{key} is left out: {old[key]!r}"
     elif isinstance(before, list) and isinstance(after, list):
@@ -51,12 +51,12 @@ def lost(before: Any, after: Any, path: str = "$") -> Iterator[str]:
         if len(olds) != len(news):
             yield f"{path} has {len(news)} items instead of {len(olds)}"
         for number, (old, new) in enumerate(zip(olds, news, strict=False)):
-            yield from lost(old, new, f"{path}[{number}]")
+            yield from find_differences(old, new, f"{path}[{number}]")
     elif before != after:
         yield f"{path} is {after!r} instead of {before!r}"
 
 
-def values(value: Any) -> Iterator[Any]:
+def walk(value: Any) -> Iterator[Any]:
     """``value`` and all that it contains."""
     yield value
     if isinstance(value, FrozenStruct):
@@ -66,10 +66,10 @@ def values(value: Any) -> Iterator[Any]:
     else:
         inner = list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple | list) else []
     for one in inner:
-        yield from values(one)
+        yield from walk(one)
 
 
-def without_types(obj: dict[str, Any]) -> dict[str, Any]:
+def without_type_meta(obj: dict[str, Any]) -> dict[str, Any]:
     """``obj`` without apiVersion and kind, which the class says; the claims of a StatefulSet are objects too."""
     claims = obj.get("spec", {}).get("volumeClaimTemplates", ())
     for one in (obj, *claims):
@@ -78,29 +78,29 @@ def without_types(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_lost(kind: type[Object]) -> None:
-    raw = document(kind)
+def test_read_types_round_trip_without_loss(kind: type[Object]) -> None:
+    raw = read_document(kind)
     obj = decode(raw, kind)
     again = encode(obj)
-    assert list(lost(without_types(json.loads(raw)), json.loads(again))) == []
+    assert list(find_differences(without_type_meta(json.loads(raw)), json.loads(again))) == []
     assert decode(again, kind) == obj
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_type_is_known(kind: type[Object]) -> None:
-    read = json.loads(document(kind))
+def test_read_object_has_api_version_and_kind(kind: type[Object]) -> None:
+    read = json.loads(read_document(kind))
     assert (read["apiVersion"], read["kind"]) == (kind.api_resource.api_version, kind.api_resource.kind)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_deeply_immutable(kind: type[Object]) -> None:
     allowed = (FrozenStruct, FrozenDict, tuple, str, int, float, bytes, datetime, type(None))
-    for value in values(decode(document(kind), kind)):
+    for value in walk(decode(read_document(kind), kind)):
         assert isinstance(value, allowed), f"{value!r} can be changed"
 
 
 def test_pod() -> None:
-    pod = decode(document(Pod), Pod)
+    pod = decode(read_document(Pod), Pod)
     assert pod.key == ObjectKey("shop", "shop-db-0")
     assert pod.controller_reference is not None
     assert pod.controller_reference.api_version == "apps/v1"
@@ -136,7 +136,7 @@ def test_pod() -> None:
 
 
 def test_unset_pointers_differ_from_zeros() -> None:
-    deployment = decode(document(Deployment), Deployment)
+    deployment = decode(read_document(Deployment), Deployment)
     assert deployment.spec.replicas == 0
     assert deployment.spec.paused is None
     assert json.loads(encode(deployment))["spec"]["replicas"] == 0
@@ -144,19 +144,19 @@ def test_unset_pointers_differ_from_zeros() -> None:
     assert deployment.spec.strategy.rolling_update.max_surge == "25%"
     assert deployment.spec.strategy.rolling_update.max_unavailable == 0
     assert deployment.status.ready_replicas is None
-    claim = decode(document(StatefulSet), StatefulSet).spec.volume_claim_templates[0]
+    claim = decode(read_document(StatefulSet), StatefulSet).spec.volume_claim_templates[0]
     assert claim.spec.storage_class_name == ""
     assert decode(b'{"spec": {}}', StatefulSet).spec.selector is None, "an empty selector would match everything"
 
 
-def test_protocol_other_than_the_default_is_kept() -> None:
-    deployment = decode(document(Deployment), Deployment)
+def test_non_default_protocol_round_trips() -> None:
+    deployment = decode(read_document(Deployment), Deployment)
     again = decode(encode(deployment), Deployment)
     assert again.spec.template.spec.containers[0].ports[0].protocol == "UDP"
 
 
 def test_service() -> None:
-    service = decode(document(Service), Service)
+    service = decode(read_document(Service), Service)
     assert service.spec.cluster_ip == "10.96.14.3"
     assert service.spec.cluster_ips == ("10.96.14.3", "fd00::14:3")
     assert service.spec.external_ips == ("192.0.2.1",)
@@ -166,13 +166,13 @@ def test_service() -> None:
 
 
 def test_secret_data_is_bytes() -> None:
-    secret = decode(document(Secret), Secret)
+    secret = decode(read_document(Secret), Secret)
     assert secret.data == {"username": b"postgres", "password": b"\x00\xffs3cret", "empty": b""}
     assert json.loads(encode(secret))["data"]["password"] == "AP9zM2NyZXQ="
 
 
 def test_secret_data_is_not_shown() -> None:
-    text = repr(decode(document(Secret), Secret))
+    text = repr(decode(read_document(Secret), Secret))
     assert "shop-db-admin" in text
     assert "data=<hidden>" in text
     assert "postgres" not in text
@@ -196,7 +196,7 @@ def test_null_maps_are_empty() -> None:
 
 
 def test_schema_recursion() -> None:
-    definition = decode(document(CustomResourceDefinition), CustomResourceDefinition)
+    definition = decode(read_document(CustomResourceDefinition), CustomResourceDefinition)
     (version,) = definition.spec.versions
     assert version.schema is not None
     schema = version.schema.open_api_v3_schema
@@ -225,26 +225,26 @@ def test_open_json_is_immutable() -> None:
 
 
 def test_attributes_and_maps_refuse_assignment() -> None:
-    pod: Any = decode(document(Pod), Pod)
+    pod: Any = decode(read_document(Pod), Pod)
     with pytest.raises(AttributeError, match="immutable"):
         pod.spec.node_name = "elsewhere"
     with pytest.raises(TypeError, match="immutable"):
         pod.spec.node_selector["disk"] = "slow"
 
 
-def test_micro_time_keeps_its_six_digits() -> None:
-    lease = decode(document(Lease), Lease)
+def test_micro_time_round_trips_with_six_digits() -> None:
+    lease = decode(read_document(Lease), Lease)
     assert lease.spec.acquire_time == datetime(2026, 3, 1, 10, tzinfo=UTC)
     spec = json.loads(encode(lease))["spec"]
     assert spec["acquireTime"] == "2026-03-01T10:00:00.000000Z"
     assert spec["renewTime"] == "2026-03-01T10:20:07.125000Z"
 
 
-def test_wrong_type_names_its_path() -> None:
+def test_decode_wrong_type_error_has_path() -> None:
     with pytest.raises(msgspec.ValidationError, match=r"\$\.spec\.containers\[0\]\.image"):
         decode(b'{"spec": {"containers": [{"image": 17}]}}', Pod)
 
 
-def test_constructed_by_hand() -> None:
+def test_constructed_objects_equal_decoded_ones() -> None:
     assert PodSpec().containers == ()
     assert Pod(spec=PodSpec(node_name="a")) == decode(b'{"spec": {"nodeName": "a"}}', Pod)

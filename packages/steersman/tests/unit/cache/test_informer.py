@@ -5,40 +5,40 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from framework_support.buoy import Buoy, buoy
 from framework_support.scripted_transport import ScriptedTransport
-from steersman.cache import Change, Informer
-from steersman.cache.part import Part
+from framework_support.widget import Widget, widget
+from steersman.cache import Informer, InformerEvent
+from steersman.cache.sink import InformerSink
 from steersman.client import Client
 from steersman.meta import ObjectKey
 from steersman_testing.virtual_clock import virtual_runtime
 
 
 @pytest.fixture
-def informer() -> Informer[Buoy]:
-    return Informer(Client(ScriptedTransport()), Buoy, runtime=virtual_runtime())
+def informer() -> Informer[Widget]:
+    return Informer(Client(ScriptedTransport()), Widget, runtime=virtual_runtime())
 
 
 @pytest.fixture
-def part(informer: Informer[Buoy]) -> Part[Buoy]:
-    return informer.parts[0]
+def sink(informer: Informer[Widget]) -> InformerSink[Widget]:
+    return informer.sinks[0]
 
 
-def listed(part: Part[Buoy], *objects: Buoy) -> None:
+def apply_list(sink: InformerSink[Widget], *objects: Widget) -> None:
     """A list of ``objects``, as new as the newest of them."""
-    part.list_begins(whole=False)
+    sink.init(replace_all=False)
     for obj in objects:
-        part.listed(obj, 100)
-    assert part.list_ends(max((o.metadata.resource_version for o in objects), key=int))
+        sink.init_apply(obj, 100)
+    assert sink.init_done(max((o.metadata.resource_version for o in objects), key=int))
 
 
-class Told(list[tuple[str, str, str]]):
+class RecordedEvents(list[tuple[str, str, str]]):
     """What a subscriber was told, as (old version, new version, name); absent ones are empty."""
 
-    def __call__(self, change: Change[Buoy]) -> None:
-        old = change.old.metadata.resource_version if change.old else ""
-        new = change.new.metadata.resource_version if change.new else ""
-        self.append((old, new, change.object.metadata.name))
+    def __call__(self, event: InformerEvent[Widget]) -> None:
+        old = event.old.metadata.resource_version if event.old else ""
+        new = event.new.metadata.resource_version if event.new else ""
+        self.append((old, new, event.object.metadata.name))
 
     def take(self) -> list[tuple[str, str, str]]:
         taken = list(self)
@@ -47,85 +47,95 @@ class Told(list[tuple[str, str, str]]):
 
 
 @pytest.fixture
-def told(informer: Informer[Buoy]) -> Told:
-    told = Told()
-    informer.subscribe(told)
-    return told
+def recorded(informer: Informer[Widget]) -> RecordedEvents:
+    recorded = RecordedEvents()
+    informer.subscribe(recorded)
+    return recorded
 
 
-def test_a_list_then_changes(informer: Informer[Buoy], part: Part[Buoy], told: Told) -> None:
+def test_a_list_then_changes(
+    informer: Informer[Widget], sink: InformerSink[Widget], recorded: RecordedEvents
+) -> None:
     assert not informer.has_synced
-    listed(part, buoy("a", 1), buoy("b", 2))
+    apply_list(sink, widget("a", 1), widget("b", 2))
     assert informer.has_synced
-    assert told.take() == [("", "1", "a"), ("", "2", "b")]
-    part.upsert(buoy("a", 3), 100)
-    part.delete(ObjectKey("sea", "b"), "uid-b", "99")
-    assert told.take() == [("1", "3", "a"), ("2", "", "b")]
+    assert recorded.take() == [("", "1", "a"), ("", "2", "b")]
+    sink.apply(widget("a", 3), 100)
+    sink.delete(ObjectKey("orders", "b"), "uid-b", "99")
+    assert recorded.take() == [("1", "3", "a"), ("2", "", "b")]
     assert [o.metadata.name for o in informer.store] == ["a"]
 
 
-def test_the_first_list_is_marked_and_later_news_are_not(informer: Informer[Buoy], part: Part[Buoy]) -> None:
+def test_subscriber_initial_is_true_only_for_first_list(
+    informer: Informer[Widget], sink: InformerSink[Widget]
+) -> None:
     seen: list[bool] = []
-    informer.subscribe(lambda change: seen.append(change.initial))
-    listed(part, buoy("a", 1))
-    part.upsert(buoy("b", 2), 100)
-    listed(part, buoy("a", 3), buoy("b", 2), buoy("c", 4))
+    informer.subscribe(lambda change: seen.append(change.is_initial_list))
+    apply_list(sink, widget("a", 1))
+    sink.apply(widget("b", 2), 100)
+    apply_list(sink, widget("a", 3), widget("b", 2), widget("c", 4))
     assert seen == [True, False, False, True]
 
 
-def test_what_was_deleted_while_nobody_watched(informer: Informer[Buoy], part: Part[Buoy], told: Told) -> None:
-    listed(part, buoy("a", 1), buoy("b", 2))
-    told.take()
-    listed(part, buoy("b", 2))
-    assert told.take() == [("1", "", "a")]
-
-
-def test_what_was_deleted_and_created_again_while_nobody_watched(
-    informer: Informer[Buoy], part: Part[Buoy], told: Told
+def test_relist_reports_missed_deletion(
+    informer: Informer[Widget], sink: InformerSink[Widget], recorded: RecordedEvents
 ) -> None:
-    listed(part, buoy("a", 1, uid="first"))
-    told.take()
-    listed(part, buoy("a", 9, uid="second"))
-    assert told.take() == [("1", "", "a"), ("", "9", "a")]
+    apply_list(sink, widget("a", 1), widget("b", 2))
+    recorded.take()
+    apply_list(sink, widget("b", 2))
+    assert recorded.take() == [("1", "", "a")]
 
 
-def test_the_same_version_again_is_no_news(informer: Informer[Buoy], part: Part[Buoy], told: Told) -> None:
-    listed(part, buoy("a", 1))
-    told.take()
-    listed(part, buoy("a", 1))
-    part.upsert(buoy("a", 1), 100)
-    assert told == []
+def test_relist_reports_missed_recreation(
+    informer: Informer[Widget], sink: InformerSink[Widget], recorded: RecordedEvents
+) -> None:
+    apply_list(sink, widget("a", 1, uid="first"))
+    recorded.take()
+    apply_list(sink, widget("a", 9, uid="second"))
+    assert recorded.take() == [("1", "", "a"), ("", "9", "a")]
 
 
-def test_the_deletion_of_something_unknown_is_no_news(informer: Informer[Buoy], part: Part[Buoy], told: Told) -> None:
-    part.delete(ObjectKey("sea", "never"), "uid-never", "99")
-    assert told == []
+def test_same_resource_version_is_not_reported(
+    informer: Informer[Widget], sink: InformerSink[Widget], recorded: RecordedEvents
+) -> None:
+    apply_list(sink, widget("a", 1))
+    recorded.take()
+    apply_list(sink, widget("a", 1))
+    sink.apply(widget("a", 1), 100)
+    assert recorded == []
 
 
-def test_who_subscribes_late_learns_what_is_there(informer: Informer[Buoy], part: Part[Buoy]) -> None:
-    listed(part, buoy("a", 1), buoy("b", 2))
-    told = Told()
-    informer.subscribe(told)
-    assert told == [("", "1", "a"), ("", "2", "b")]
+def test_deletion_of_unknown_object_is_not_reported(
+    informer: Informer[Widget], sink: InformerSink[Widget], recorded: RecordedEvents
+) -> None:
+    sink.delete(ObjectKey("orders", "never"), "uid-never", "99")
+    assert recorded == []
 
 
-def test_the_store_is_ahead_of_what_is_told(informer: Informer[Buoy], part: Part[Buoy]) -> None:
+def test_late_subscriber_receives_stored_objects(informer: Informer[Widget], sink: InformerSink[Widget]) -> None:
+    apply_list(sink, widget("a", 1), widget("b", 2))
+    recorded = RecordedEvents()
+    informer.subscribe(recorded)
+    assert recorded == [("", "1", "a"), ("", "2", "b")]
+
+
+def test_store_is_updated_before_subscribers_run(informer: Informer[Widget], sink: InformerSink[Widget]) -> None:
     seen: list[bool] = []
     informer.subscribe(lambda change: seen.append(informer.store.get(change.object.key) is change.new))
-    listed(part, buoy("a", 1))
-    part.upsert(buoy("a", 2), 100)
-    part.delete(ObjectKey("sea", "a"), "uid-a", "99")
+    apply_list(sink, widget("a", 1))
+    sink.apply(widget("a", 2), 100)
+    sink.delete(ObjectKey("orders", "a"), "uid-a", "99")
     assert seen == [True, True, True]
 
 
-def test_a_subscriber_that_fails_costs_the_others_nothing(informer: Informer[Buoy], part: Part[Buoy]) -> None:
-    def fail(change: Change[Buoy]) -> None:
-        raise RuntimeError(f"cannot map {change.object.metadata.name}")
+def test_failing_subscriber_does_not_affect_others(informer: Informer[Widget], sink: InformerSink[Widget]) -> None:
+    def fail(event: InformerEvent[Widget]) -> None:
+        raise RuntimeError(f"cannot map {event.object.metadata.name}")
 
-    told = Told()
+    recorded = RecordedEvents()
     informer.subscribe(fail)
-    informer.subscribe(told)
+    informer.subscribe(recorded)
     with capture_logs() as logs:
-        listed(part, buoy("a", 1), buoy("b", 2))
-    assert told == [("", "1", "a"), ("", "2", "b")]
-    assert [(entry["log_level"], entry["object"]) for entry in logs] == [("error", "sea/a"), ("error", "sea/b")]
+        apply_list(sink, widget("a", 1), widget("b", 2))
+    assert recorded == [("", "1", "a"), ("", "2", "b")]
+    assert [(entry["log_level"], entry["object"]) for entry in logs] == [("error", "orders/a"), ("error", "orders/b")]

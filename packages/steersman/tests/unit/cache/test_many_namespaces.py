@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from framework_support.buoy import Buoy
+from framework_support.widget import Widget
 from steersman.api.core_v1 import ConfigMap
 from steersman.cache import Cache
 from steersman.client import Client, HttpRequest, HttpResponse, Transport
@@ -17,24 +17,24 @@ from steersman.errors import CacheNotSynced, ConnectionFailed
 from steersman_testing import InMemoryApiServer
 from steersman_testing.virtual_clock import virtual_runtime, virtual_time
 
-NAMESPACES = tuple(f"sea-{number}" for number in range(40))
-OPENING = 0.5
+NAMESPACES = tuple(f"orders-{number}" for number in range(40))
+OPEN_SECONDS = 0.5
 
 
-class Slow(Transport):
+class SlowTransport(Transport):
     """A server that takes ``OPENING`` seconds to begin a watch, and notes how many begin at the same time."""
 
     def __init__(self) -> None:
         self.server = InMemoryApiServer(virtual_runtime())
-        self.server.register(Buoy)
-        self.opening = 0
-        self.most = 0
-        self.absent = asyncio.Event()
-        self.answers: Callable[[HttpRequest], bool] = lambda request: True
+        self.server.register(Widget)
+        self.concurrent = 0
+        self.max_concurrent = 0
+        self.disconnected = asyncio.Event()
+        self.responds_to: Callable[[HttpRequest], bool] = lambda request: True
         """Whether a request is answered at all."""
 
     async def request(self, request: HttpRequest) -> HttpResponse:
-        async with self._one_more():
+        async with self._count_concurrent():
             return await self.server.request(request)
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
@@ -45,14 +45,14 @@ class Slow(Transport):
 
     @asynccontextmanager
     async def _stream(self, request: HttpRequest) -> AsyncGenerator[AsyncIterator[bytes]]:
-        async with self._one_more():
-            if not self.answers(request):
+        async with self._count_concurrent():
+            if not self.responds_to(request):
                 await asyncio.Event().wait()
         async with self.server.stream(request) as lines:
-            yield self._until_absent(lines)
+            yield self._until_disconnected(lines)
 
-    async def _until_absent(self, lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
-        end = asyncio.ensure_future(self.absent.wait())
+    async def _until_disconnected(self, lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+        end = asyncio.ensure_future(self.disconnected.wait())
         line: asyncio.Future[bytes] | None = None
         try:
             while True:
@@ -68,18 +68,18 @@ class Slow(Transport):
             await asyncio.gather(*started, return_exceptions=True)
 
     @asynccontextmanager
-    async def _one_more(self) -> AsyncGenerator[None]:
-        self.opening += 1
-        self.most = max(self.most, self.opening)
+    async def _count_concurrent(self) -> AsyncGenerator[None]:
+        self.concurrent += 1
+        self.max_concurrent = max(self.max_concurrent, self.concurrent)
         try:
-            await asyncio.sleep(OPENING)
+            await asyncio.sleep(OPEN_SECONDS)
             yield
         finally:
-            self.opening -= 1
+            self.concurrent -= 1
 
 
 @asynccontextmanager
-async def caching(transport: Slow, *kinds: type[Buoy] | type[ConfigMap]) -> AsyncGenerator[Cache]:
+async def running_cache(transport: SlowTransport, *kinds: type[Widget] | type[ConfigMap]) -> AsyncGenerator[Cache]:
     cache = Cache(Client(transport), runtime=virtual_runtime(), namespaces=NAMESPACES)
     for kind in kinds:
         cache.informer(kind)
@@ -91,64 +91,64 @@ async def caching(transport: Slow, *kinds: type[Buoy] | type[ConfigMap]) -> Asyn
 
 
 @virtual_time
-async def test_it_begins_a_few_at_a_time_and_is_not_late_for_that() -> None:
+async def test_initial_lists_are_limited_without_timing_out() -> None:
     """Each list counts: as long as they come, nobody gives up, though all together take longer than the patience."""
-    transport = Slow()
-    async with caching(transport, Buoy) as cache:
-        await cache.wait_for_sync(timeout=2 * OPENING)
-        assert transport.most == 4
+    transport = SlowTransport()
+    async with running_cache(transport, Widget) as cache:
+        await cache.wait_for_sync(timeout=2 * OPEN_SECONDS)
+        assert transport.max_concurrent == 4
         assert cache.has_synced
 
 
 @virtual_time
 async def test_after_an_outage_too() -> None:
-    transport = Slow()
-    async with caching(transport, Buoy) as cache:
+    transport = SlowTransport()
+    async with running_cache(transport, Widget) as cache:
         await cache.wait_for_sync()
-        transport.most = 0
-        transport.absent.set()
+        transport.max_concurrent = 0
+        transport.disconnected.set()
         await asyncio.sleep(0.1)
-        transport.absent.clear()
+        transport.disconnected.clear()
         await asyncio.sleep(60)
-        assert all(reflector.last_error is None for reflector in cache.informer(Buoy).reflectors)
-        assert transport.most == 4
+        assert all(reflector.last_error is None for reflector in cache.informer(Widget).reflectors)
+        assert transport.max_concurrent == 4
 
 
 @virtual_time
-async def test_a_namespace_that_is_not_answered_ends_it_with_the_reason() -> None:
-    transport = Slow()
-    transport.answers = lambda request: "/sea-7/" not in request.path
-    async with caching(transport, Buoy) as cache:
-        with pytest.raises(CacheNotSynced, match=r"not synced after 3 s: buoys\.sea\.example\.com in sea-7 "):
+async def test_sync_timeout_names_the_unresponsive_namespace() -> None:
+    transport = SlowTransport()
+    transport.responds_to = lambda request: "/orders-7/" not in request.path
+    async with running_cache(transport, Widget) as cache:
+        with pytest.raises(CacheNotSynced, match=r"not synced after 3 s: widgets\.orders\.example\.com in orders-7 "):
             await cache.wait_for_sync(timeout=3)
 
 
 @virtual_time
 async def test_kinds_do_not_wait_for_each_other() -> None:
-    transport = Slow()
-    transport.answers = lambda request: "/configmaps" in request.path
-    async with caching(transport, Buoy, ConfigMap) as cache:
+    transport = SlowTransport()
+    transport.responds_to = lambda request: "/configmaps" in request.path
+    async with running_cache(transport, Widget, ConfigMap) as cache:
         await cache.wait_for_sync(kind=ConfigMap)
-        assert not cache.informer(Buoy).has_synced
+        assert not cache.informer(Widget).has_synced
 
 
 @virtual_time
 async def test_a_new_leader_catches_up_a_few_at_a_time() -> None:
-    transport = Slow()
-    async with caching(transport, Buoy, ConfigMap) as cache:
+    transport = SlowTransport()
+    async with running_cache(transport, Widget, ConfigMap) as cache:
         await cache.wait_for_sync()
-        transport.most = 0
-        await cache.catch_up(timeout=2 * OPENING)
-        assert transport.most == 32
+        transport.max_concurrent = 0
+        await cache.catch_up(timeout=2 * OPEN_SECONDS)
+        assert transport.max_concurrent == 32
 
 
 @virtual_time
-async def test_a_new_leader_names_only_the_kind_that_hangs() -> None:
-    transport = Slow()
-    transport.answers = lambda request: "/configmaps" in request.path
-    async with caching(transport, Buoy, ConfigMap) as cache:
+async def test_catch_up_timeout_names_only_the_blocked_kind() -> None:
+    transport = SlowTransport()
+    transport.responds_to = lambda request: "/configmaps" in request.path
+    async with running_cache(transport, Widget, ConfigMap) as cache:
         await cache.wait_for_sync(kind=ConfigMap)
         with pytest.raises(CacheNotSynced) as raised:
-            await cache.catch_up(timeout=2 * OPENING)
-    assert "buoys" in str(raised.value)
+            await cache.catch_up(timeout=2 * OPEN_SECONDS)
+    assert "widgets" in str(raised.value)
     assert "configmaps" not in str(raised.value)

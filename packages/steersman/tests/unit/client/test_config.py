@@ -17,13 +17,13 @@ from steersman.client.credentials import (
     Anonymous,
     BasicAuth,
     ClientCertificate,
-    Combined,
+    CredentialChain,
     Identity,
     StaticToken,
     TokenFile,
 )
-from steersman.client.exec_plugin import ExecPlugin, PluginCredentials
-from steersman.client.tls import ssl_context
+from steersman.client.exec_plugin import ExecPlugin, ExecPluginCredentials
+from steersman.client.tls import create_ssl_context
 from steersman.errors import ConfigurationError
 
 CERTIFICATE = b"-----BEGIN CERTIFICATE-----\nnot really\n-----END CERTIFICATE-----\n"
@@ -31,7 +31,7 @@ KEY = b"-----BEGIN PRIVATE KEY-----\nnot really\n-----END PRIVATE KEY-----\n"
 
 
 @pytest.fixture(autouse=True)
-def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def no_cluster_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -53,8 +53,11 @@ def kubeconfig(**changes: Any) -> dict[str, Any]:
     }
 
 
-BOTH = {"insecure-skip-tls-verify": True, "certificate-authority-data": base64.b64encode(CERTIFICATE).decode()}
-PLUGIN: dict[str, Any] = {
+CONFLICTING_TLS_OPTIONS = {
+    "insecure-skip-tls-verify": True,
+    "certificate-authority-data": base64.b64encode(CERTIFICATE).decode(),
+}
+EXEC_PLUGIN: dict[str, Any] = {
     "apiVersion": "client.authentication.k8s.io/v1",
     "command": "login",
     "interactiveMode": "Never",
@@ -73,14 +76,14 @@ def test_the_server_and_its_token(tmp_path: Path) -> None:
 
 
 def test_secrets_stay_out_of_repr(tmp_path: Path) -> None:
-    inline = {"client-certificate-data": encoded(CERTIFICATE), "client-key-data": encoded(KEY)}
+    inline = {"client-certificate-data": base64_encode(CERTIFICATE), "client-key-data": base64_encode(KEY)}
     config = kubeconfig(
-        user={**inline, "exec": {**PLUGIN, "args": ["s3cret"], "env": [{"name": "A", "value": "s3cret"}]}}
+        user={**inline, "exec": {**EXEC_PLUGIN, "args": ["s3cret"], "env": [{"name": "A", "value": "s3cret"}]}}
     )
     config["clusters"][0]["cluster"]["proxy-url"] = "http://me:s3cret@proxy:3128"
     found = load_config(write(tmp_path / "config", config))
-    assert isinstance(found.credentials, Combined)
-    assert ClientCertificate(CERTIFICATE, KEY) in found.credentials.parts
+    assert isinstance(found.credentials, CredentialChain)
+    assert ClientCertificate(CERTIFICATE, KEY) in found.credentials.providers
     assert found.proxy_url == "http://me:s3cret@proxy:3128"
     basic = load_config(
         write(tmp_path / "config", kubeconfig(user={"token": None, "username": "u", "password": "s3cret"}))
@@ -91,22 +94,22 @@ def test_secrets_stay_out_of_repr(tmp_path: Path) -> None:
         assert "PRIVATE" not in shown
 
 
-def encoded(data: bytes) -> str:
+def base64_encode(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
 def test_certificates_inline(tmp_path: Path) -> None:
-    wrapped = "\n".join(textwrap.wrap(encoded(CERTIFICATE), 20))
+    wrapped = "\n".join(textwrap.wrap(base64_encode(CERTIFICATE), 20))
     config = kubeconfig(
         cluster={"certificate-authority-data": wrapped},
-        user={"client-certificate-data": encoded(CERTIFICATE), "client-key-data": encoded(KEY)},
+        user={"client-certificate-data": base64_encode(CERTIFICATE), "client-key-data": base64_encode(KEY)},
     )
     found = load_config(write(tmp_path / "config", config))
     assert found.ca == CERTIFICATE
     assert found.credentials.load() == Identity("Bearer s3cret", CERTIFICATE, KEY)
 
 
-def test_files_are_found_beside_the_kubeconfig(tmp_path: Path) -> None:
+def test_config_resolves_files_relative_to_kubeconfig(tmp_path: Path) -> None:
     for name, data in (("ca.crt", CERTIFICATE), ("me.crt", CERTIFICATE), ("me.key", KEY)):
         (tmp_path / name).write_bytes(data)
     config = kubeconfig(
@@ -120,7 +123,7 @@ def test_files_are_found_beside_the_kubeconfig(tmp_path: Path) -> None:
     assert found.credentials.load() == Identity("Bearer rotated", CERTIFICATE, KEY)
 
 
-def test_the_other_ways_to_say_who_we_are(tmp_path: Path) -> None:
+def test_config_supports_basic_auth(tmp_path: Path) -> None:
     found = load_config(
         write(tmp_path / "config", kubeconfig(user={"token": None, "username": "jane", "password": "p"}))
     )
@@ -128,7 +131,7 @@ def test_the_other_ways_to_say_who_we_are(tmp_path: Path) -> None:
     assert found.credentials.load() == Identity("Basic amFuZTpw")
 
 
-def test_whom_to_act_as(tmp_path: Path) -> None:
+def test_config_reads_impersonation(tmp_path: Path) -> None:
     fields = {"as": "jane", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"scopes": ["view", "edit"]}}
     found = load_config(write(tmp_path / "config", kubeconfig(user=fields)))
     assert found.impersonate == Impersonation(
@@ -137,7 +140,7 @@ def test_whom_to_act_as(tmp_path: Path) -> None:
 
 
 def test_a_plugin(tmp_path: Path) -> None:
-    fields = PLUGIN | {
+    fields = EXEC_PLUGIN | {
         "command": "./bin/login",
         "args": ["--quiet"],
         "env": [{"name": "REGION", "value": "north"}, {"name": "EMPTY"}],
@@ -145,7 +148,7 @@ def test_a_plugin(tmp_path: Path) -> None:
         "provideClusterInfo": True,
     }
     cluster = {
-        "certificate-authority-data": encoded(CERTIFICATE),
+        "certificate-authority-data": base64_encode(CERTIFICATE),
         "tls-server-name": "kubernetes",
         "extensions": [
             {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "x"}},
@@ -153,41 +156,39 @@ def test_a_plugin(tmp_path: Path) -> None:
         ],
     }
     found = load_config(write(tmp_path / "config", kubeconfig(user={"token": None, "exec": fields}, cluster=cluster)))
-    assert isinstance(found.credentials, PluginCredentials)
+    assert isinstance(found.credentials, ExecPluginCredentials)
     assert found.credentials.plugin == ExecPlugin(
         command=str(tmp_path / "bin/login"),
         arguments=("--quiet",),
         environment={"REGION": "north", "EMPTY": ""},
         interactive_mode="Never",
         install_hint="brew install login",
-        where=f"{tmp_path / 'config'}: user 'u': exec",
+        source=f"{tmp_path / 'config'}: user 'u': exec",
         cluster={
             "server": "https://10.0.0.1:6443/",
             "tls-server-name": "kubernetes",
-            "certificate-authority-data": encoded(CERTIFICATE),
+            "certificate-authority-data": base64_encode(CERTIFICATE),
             "config": {"audience": "x"},
         },
     )
 
 
-def test_the_older_version_of_plugins_may_leave_the_mode_out(tmp_path: Path) -> None:
+def test_config_exec_v1beta1_mode_defaults_to_if_available(tmp_path: Path) -> None:
     fields = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "login"}
     found = load_config(write(tmp_path / "config", kubeconfig(user={"token": None, "exec": fields})))
-    assert isinstance(found.credentials, PluginCredentials)
+    assert isinstance(found.credentials, ExecPluginCredentials)
     plugin = found.credentials.plugin
     assert (plugin.command, plugin.interactive_mode, plugin.cluster) == ("login", "IfAvailable", None)
 
 
-def test_a_context_may_be_chosen_and_may_have_no_user(tmp_path: Path) -> None:
+def test_config_context_without_user_is_anonymous(tmp_path: Path) -> None:
     config = kubeconfig()
     config["contexts"].append({"name": "there", "context": {"cluster": "c"}})
     found = load_config(write(tmp_path / "config", config), context="there")
     assert found.credentials == Anonymous()
 
 
-def test_the_files_of_the_variable_are_merged_and_the_first_wins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_config_kubeconfig_files_are_merged_first_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = write(tmp_path / "one", {"clusters": kubeconfig(cluster={"server": "https://one:1"})["clusters"]})
     two = write(tmp_path / "two", kubeconfig(cluster={"server": "https://two:2"}))
     empty = write(tmp_path / "empty", "# nothing yet\n")
@@ -196,7 +197,7 @@ def test_the_files_of_the_variable_are_merged_and_the_first_wins(
     assert (found.server, found.credentials) == ("https://one:1", StaticToken("s3cret"))
 
 
-def test_the_pod_comes_before_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_in_cluster_precedes_home_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "home/.kube/config", kubeconfig())
     assert load_config().server == "https://10.0.0.1:6443"
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
@@ -204,7 +205,7 @@ def test_the_pod_comes_before_the_home(tmp_path: Path, monkeypatch: pytest.Monke
         load_config()
 
 
-def test_nothing_at_all_says_what_to_do() -> None:
+def test_config_missing_everywhere_raises_with_remedy() -> None:
     with pytest.raises(ConfigurationError, match="set KUBECONFIG"):
         load_config()
 
@@ -223,7 +224,7 @@ def test_nothing_at_all_says_what_to_do() -> None:
         ({"cluster": {"proxy-url": "proxy:3128"}}, "cluster 'c': proxy-url is not a URL"),
         ({"cluster": {"proxy-url": "socks5://proxy:1"}}, "cluster 'c': proxy-url: socks5 is not supported; use"),
         (
-            {"cluster": {"insecure-skip-tls-verify": True, "certificate-authority-data": encoded(CERTIFICATE)}},
+            {"cluster": {"insecure-skip-tls-verify": True, "certificate-authority-data": base64_encode(CERTIFICATE)}},
             "contradict",
         ),
         ({"cluster": {"server": "https://me:s3cret@10.0.0.1"}}, "cluster 'c': server must not contain a password"),
@@ -232,22 +233,25 @@ def test_nothing_at_all_says_what_to_do() -> None:
             {"user": {"exec": {"command": "x"}}},
             "user 'u': exec: apiVersion must be client.authentication.k8s.io",
         ),
-        ({"user": {"exec": PLUGIN | {"command": ""}}}, "user 'u': exec: command is not set"),
-        ({"user": {"exec": PLUGIN | {"args": "x"}}}, "user 'u': exec: args: expected list, not str"),
-        ({"user": {"exec": PLUGIN | {"env": [{"value": "x"}]}}}, "user 'u': exec: env: name: expected str"),
+        ({"user": {"exec": EXEC_PLUGIN | {"command": ""}}}, "user 'u': exec: command is not set"),
+        ({"user": {"exec": EXEC_PLUGIN | {"args": "x"}}}, "user 'u': exec: args: expected list, not str"),
+        ({"user": {"exec": EXEC_PLUGIN | {"env": [{"value": "x"}]}}}, "user 'u': exec: env: name: expected str"),
         (
-            {"user": {"exec": PLUGIN | {"interactiveMode": None}}},
+            {"user": {"exec": EXEC_PLUGIN | {"interactiveMode": None}}},
             "exec: interactiveMode must be one of Never, ",
         ),
         (
-            {"user": {"exec": PLUGIN | {"interactiveMode": "Now"}}},
+            {"user": {"exec": EXEC_PLUGIN | {"interactiveMode": "Now"}}},
             "exec: interactiveMode must be one of Never, ",
         ),
         ({"user": {"auth-provider": {"name": "gcp"}}}, "user 'u': auth-provider was removed .* use exec"),
         ({"user": {"username": "jane", "password": "p"}}, "user 'u': token and username are both set"),
         ({"user": {"as-groups": ["a"]}}, "user 'u': as-uid, as-groups and as-user-extra need as"),
         ({"user": {"as": "a", "as-user-extra": {"scopes": "x"}}}, "as-user-extra: scopes: expected list, not str"),
-        ({"user": {"client-key-data": encoded(KEY)}}, "user 'u': client-certificate and client-key go together"),
+        (
+            {"user": {"client-key-data": base64_encode(KEY)}},
+            "user 'u': client-certificate and client-key go together",
+        ),
         ({"user": {"client-certificate": "."}}, "user 'u': client-certificate: cannot read "),
         ({"context": {"cluster": None}}, "context 'here': cluster is not set"),
         ({"context": {"cluster": "d"}}, r"context 'here': cluster: 'd' is not defined \(defined: c\)"),
@@ -262,14 +266,14 @@ def test_failures_name_file_and_field(tmp_path: Path, changes: dict[str, Any], m
 
 
 @pytest.mark.parametrize("broken", ["certificate-authority", "client-certificate"])
-def test_what_is_no_certificate_at_a_closer_look_is_named_too(tmp_path: Path, broken: str) -> None:
-    user = {"client-certificate-data": encoded(CERTIFICATE), "client-key-data": encoded(KEY)}
-    cluster = {"certificate-authority-data": encoded(CERTIFICATE)}
+def test_config_invalid_certificate_names_its_user_or_cluster(tmp_path: Path, broken: str) -> None:
+    user = {"client-certificate-data": base64_encode(CERTIFICATE), "client-key-data": base64_encode(KEY)}
+    cluster = {"certificate-authority-data": base64_encode(CERTIFICATE)}
     entries = {"cluster": cluster} if broken == "certificate-authority" else {"user": user}
     path = write(tmp_path / "config", kubeconfig(**entries))
     config = load_config(path)
     with pytest.raises(ConfigurationError, match=f"{path}: (cluster 'c'|user 'u'): {broken}"):
-        ssl_context(config, config.credentials.load())
+        create_ssl_context(config, config.credentials.load())
 
 
 @pytest.mark.parametrize(
@@ -291,7 +295,7 @@ def test_malformed_files(tmp_path: Path, document: str, message: str) -> None:
     assert str(caught.value).startswith(str(path))
 
 
-def test_what_is_not_yaml_is_not_quoted(tmp_path: Path) -> None:
+def test_config_invalid_yaml_error_hides_content(tmp_path: Path) -> None:
     path = write(tmp_path / "config", "users:\n- name: u\n  user: {token: s3cret]\n")
     with pytest.raises(ConfigurationError, match=r"config, line 3: not YAML") as caught:
         load_config(path)

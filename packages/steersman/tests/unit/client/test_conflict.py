@@ -10,9 +10,9 @@ from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch, retry_on_conflict
 from steersman.errors import (
     AlreadyExists,
+    ApiStatus,
     Conflict,
     NotFound,
-    Status,
     StatusCause,
     StatusDetails,
     SteersmanError,
@@ -23,7 +23,7 @@ from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 KEY = ObjectKey("default", "counter")
 
 
-class Fails:
+class FailingCall:
     """Raises ``error`` so many ``times``, then returns the number of calls; notes when it was called."""
 
     def __init__(self, error: SteersmanError, times: int) -> None:
@@ -38,11 +38,11 @@ class Fails:
         return len(self.called_at)
 
 
-CONFLICT = Conflict(Status(code=409, reason="Conflict"))
+CONFLICT = Conflict(ApiStatus(code=409, reason="Conflict"))
 
 
 @virtual_time
-async def test_nobody_loses_a_change() -> None:
+async def test_retry_on_conflict_concurrent_updates_all_apply() -> None:
     server = InMemoryApiServer(virtual_runtime())
     client = Client(server)
     await client.create(ConfigMap(metadata=ObjectMeta(name=KEY.name, namespace=KEY.namespace), data={"n": "0"}))  # type: ignore[arg-type]
@@ -59,8 +59,8 @@ async def test_nobody_loses_a_change() -> None:
 
 
 @virtual_time
-async def test_five_calls_ten_milliseconds_apart() -> None:
-    fn = Fails(CONFLICT, 4)
+async def test_retry_on_conflict_makes_five_attempts_with_jitter() -> None:
+    fn = FailingCall(CONFLICT, 4)
     assert await retry_on_conflict(fn, runtime=virtual_runtime()) == 5
     gaps = [b - a for a, b in zip(fn.called_at, fn.called_at[1:], strict=False)]
     assert len(gaps) == 4
@@ -70,7 +70,7 @@ async def test_five_calls_ten_milliseconds_apart() -> None:
 
 @virtual_time
 async def test_then_the_conflict_is_the_callers() -> None:
-    fn = Fails(CONFLICT, 99)
+    fn = FailingCall(CONFLICT, 99)
     with pytest.raises(Conflict):
         await retry_on_conflict(fn, runtime=virtual_runtime())
     assert len(fn.called_at) == 5
@@ -78,12 +78,12 @@ async def test_then_the_conflict_is_the_callers() -> None:
 
 @virtual_time
 async def test_the_delay_may_grow() -> None:
-    fn = Fails(CONFLICT, 3)
+    fn = FailingCall(CONFLICT, 3)
     await retry_on_conflict(fn, delay=1, factor=2, jitter=0, runtime=virtual_runtime())
     assert fn.called_at == [0, 1, 3, 7]
 
 
-OWNED = Status(
+FIELD_CONFLICT = ApiStatus(
     code=409, reason="Conflict", details=StatusDetails(causes=(StatusCause(reason="FieldManagerConflict"),))
 )
 
@@ -91,15 +91,15 @@ OWNED = Status(
 @pytest.mark.parametrize(
     "error",
     [
-        NotFound(Status(code=404)),
-        AlreadyExists(Status(code=409, reason="AlreadyExists")),
-        Conflict(OWNED),
+        NotFound(ApiStatus(code=404)),
+        AlreadyExists(ApiStatus(code=409, reason="AlreadyExists")),
+        Conflict(FIELD_CONFLICT),
     ],
     ids=["not found", "exists", "owned by another manager"],
 )
 @virtual_time
-async def test_what_does_not_pass_is_not_called_again(error: SteersmanError) -> None:
-    fn = Fails(error, 1)
+async def test_retry_on_conflict_other_errors_are_not_retried(error: SteersmanError) -> None:
+    fn = FailingCall(error, 1)
     with pytest.raises(type(error)):
         await retry_on_conflict(fn, runtime=virtual_runtime())
     assert len(fn.called_at) == 1

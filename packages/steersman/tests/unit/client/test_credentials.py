@@ -14,20 +14,20 @@ from typing import Any
 
 import pytest
 
-from framework_support.certificates import Authority
+from framework_support.certificates import CertificateAuthority
 from steersman.client.credentials import (
     Anonymous,
     ClientCertificate,
-    Combined,
+    CredentialChain,
     Identity,
     StaticToken,
     TokenFile,
 )
-from steersman.client.exec_plugin import API_VERSIONS, ExecPlugin, PluginCredentials
+from steersman.client.exec_plugin import API_VERSIONS, ExecPlugin, ExecPluginCredentials
 from steersman.errors import ConfigurationError, CredentialsFailed
 
 
-def test_nobody() -> None:
+def test_anonymous_credentials_are_empty() -> None:
     assert Anonymous().load() == Identity()
 
 
@@ -42,7 +42,7 @@ def test_a_token_file_is_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gone", ["removed", "truncated", "binary"])
-def test_while_a_token_file_is_unreadable_the_last_token_serves(tmp_path: Path, gone: str) -> None:
+def test_unreadable_token_file_keeps_last_token(tmp_path: Path, gone: str) -> None:
     file = tmp_path / "token"
     file.write_text("one")
     source = TokenFile(file)
@@ -54,7 +54,7 @@ def test_while_a_token_file_is_unreadable_the_last_token_serves(tmp_path: Path, 
     assert source.load() == Identity("Bearer one")
 
 
-def test_a_token_file_that_was_never_there_is_named(tmp_path: Path) -> None:
+def test_missing_token_file_is_named(tmp_path: Path) -> None:
     assert TokenFile(tmp_path / "token", "first").load() == Identity("Bearer first")
     with pytest.raises(CredentialsFailed, match=rf"cannot read the token file {tmp_path / 'token'}: No such"):
         TokenFile(tmp_path / "token").load()
@@ -64,14 +64,14 @@ def test_a_token_file_that_was_never_there_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("token", ["s3cret\r\nX-Evil: 1", "s3 cret", "s3crét"])
-def test_a_token_that_no_header_may_have_is_not_quoted(token: str) -> None:
+def test_invalid_token_error_hides_token(token: str) -> None:
     with pytest.raises(CredentialsFailed, match="printable ASCII") as caught:
         StaticToken(token).load()
     assert "s3" not in str(caught.value)
 
 
 def test_certificate_files_are_read_again(tmp_path: Path) -> None:
-    certificate, key = Authority().issue("jane")
+    certificate, key = CertificateAuthority().issue("jane")
     source = ClientCertificate(tmp_path / "tls.crt", tmp_path / "tls.key")
     with pytest.raises(ConfigurationError, match=rf"client certificate: cannot read {tmp_path / 'tls.crt'}"):
         source.load()
@@ -88,12 +88,12 @@ def test_certificate_files_are_read_again(tmp_path: Path) -> None:
 def test_of_several_the_first_of_each_kind_counts(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("later")
     parts = (ClientCertificate(b"c", b"k"), StaticToken("first"), TokenFile(tmp_path / "token"))
-    found = Combined(parts).load()
+    found = CredentialChain(parts).load()
     assert found == Identity("Bearer first", b"c", b"k")
     assert found.valid_for == 60
 
 
-class Plugin:
+class FakeExecPlugin:
     """A script that answers what it was told to, and notes each run."""
 
     def __init__(self, directory: Path, **fields: Any) -> None:
@@ -110,14 +110,14 @@ class Plugin:
             "exec((here / 'answer').read_text())\n"
         )
         script.chmod(stat.S_IRWXU)
-        plugin = ExecPlugin(command=str(script), where="config: user 'u': exec", **fields)
-        self.credentials = PluginCredentials(plugin, lambda: self.now)
+        plugin = ExecPlugin(command=str(script), source="config: user 'u': exec", **fields)
+        self.credentials = ExecPluginCredentials(plugin, lambda: self.now)
 
-    def does(self, code: str) -> None:
+    def set_script(self, code: str) -> None:
         (self._directory / "answer").write_text(code)
 
-    def answers(self, version: str = API_VERSIONS[0], kind: str = "ExecCredential", **status: Any) -> None:
-        self.does(f"print({json.dumps({'apiVersion': version, 'kind': kind, 'status': status})!r})")
+    def respond(self, version: str = API_VERSIONS[0], kind: str = "ExecCredential", **status: Any) -> None:
+        self.set_script(f"print({json.dumps({'apiVersion': version, 'kind': kind, 'status': status})!r})")
 
     @property
     def runs(self) -> Sequence[dict[str, Any]]:
@@ -125,10 +125,10 @@ class Plugin:
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
-def test_a_plugin_is_told_of_the_cluster_and_runs_without_a_shell(tmp_path: Path) -> None:
+def test_exec_plugin_receives_cluster_without_shell(tmp_path: Path) -> None:
     cluster = {"server": "https://10.0.0.1", "config": {"audience": "x"}}
-    plugin = Plugin(tmp_path, arguments=("$HOME", "a b"), environment={"REGION": "north"}, cluster=cluster)
-    plugin.answers(token="t")
+    plugin = FakeExecPlugin(tmp_path, arguments=("$HOME", "a b"), environment={"REGION": "north"}, cluster=cluster)
+    plugin.respond(token="t")
     assert plugin.credentials.load() == Identity("Bearer t")
     run = plugin.runs[0]
     assert (run["args"], run["region"]) == (["$HOME", "a b"], "north")
@@ -139,21 +139,21 @@ def test_a_plugin_is_told_of_the_cluster_and_runs_without_a_shell(tmp_path: Path
     }
 
 
-def test_the_older_version_is_spoken_where_asked_for(tmp_path: Path) -> None:
-    plugin = Plugin(tmp_path, api_version=API_VERSIONS[1])
-    plugin.answers(API_VERSIONS[1], token="t")
+def test_exec_plugin_v1beta1_is_supported(tmp_path: Path) -> None:
+    plugin = FakeExecPlugin(tmp_path, api_version=API_VERSIONS[1])
+    plugin.respond(API_VERSIONS[1], token="t")
     assert plugin.credentials.load() == Identity("Bearer t")
     assert json.loads(plugin.runs[0]["info"])["apiVersion"] == API_VERSIONS[1]
     assert "cluster" not in json.loads(plugin.runs[0]["info"])["spec"]
 
 
-def test_an_answer_is_kept_until_it_expires(tmp_path: Path) -> None:
-    plugin = Plugin(tmp_path)
+def test_exec_plugin_token_is_cached_until_expiry(tmp_path: Path) -> None:
+    plugin = FakeExecPlugin(tmp_path)
     plugin.now = 1_700_000_000.0  # 2023-11-14T22:13:20Z
-    plugin.answers(token="one", expirationTimestamp="2023-11-14T22:23:20Z")
+    plugin.respond(token="one", expirationTimestamp="2023-11-14T22:23:20Z")
     assert plugin.credentials.load().valid_for == 600
     plugin.now += 599
-    plugin.answers(token="two")
+    plugin.respond(token="two")
     assert plugin.credentials.load() == Identity("Bearer one")
     assert len(plugin.runs) == 1
     plugin.now += 1
@@ -163,11 +163,11 @@ def test_an_answer_is_kept_until_it_expires(tmp_path: Path) -> None:
     assert len(plugin.runs) == 2
 
 
-def test_who_is_refused_asks_again_but_not_at_each_refusal(tmp_path: Path) -> None:
-    plugin = Plugin(tmp_path)
-    plugin.answers(token="one")
+def test_exec_plugin_reruns_after_401_with_minimum_interval(tmp_path: Path) -> None:
+    plugin = FakeExecPlugin(tmp_path)
+    plugin.respond(token="one")
     refused = plugin.credentials.load()
-    plugin.answers(token="two")
+    plugin.respond(token="two")
     assert plugin.credentials.load(refused) == refused
     plugin.now += 60
     # What was refused may have had a certificate from elsewhere.
@@ -178,10 +178,10 @@ def test_who_is_refused_asks_again_but_not_at_each_refusal(tmp_path: Path) -> No
     assert len(plugin.runs) == 2
 
 
-def test_a_plugin_may_answer_a_certificate(tmp_path: Path) -> None:
-    certificate, key = Authority().issue("jane")
-    plugin = Plugin(tmp_path)
-    plugin.answers(clientCertificateData=certificate.decode(), clientKeyData=key.decode())
+def test_exec_plugin_returns_client_certificate(tmp_path: Path) -> None:
+    certificate, key = CertificateAuthority().issue("jane")
+    plugin = FakeExecPlugin(tmp_path)
+    plugin.respond(clientCertificateData=certificate.decode(), clientKeyData=key.decode())
     assert plugin.credentials.load() == Identity(None, certificate, key)
 
 
@@ -202,8 +202,8 @@ JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJqYW5lIn0.c2lnbmF0dXJl"
     ],
 )
 def test_a_plugin_that_fails_is_quoted_without_secrets(tmp_path: Path, code: str, message: str) -> None:
-    plugin = Plugin(tmp_path, environment={"LOGIN": "hunter22-and-more"})
-    plugin.does(code)
+    plugin = FakeExecPlugin(tmp_path, environment={"LOGIN": "hunter22-and-more"})
+    plugin.set_script(code)
     with pytest.raises(CredentialsFailed, match=message) as caught:
         plugin.credentials.load()
     assert str(caught.value).startswith("config: user 'u': exec: ")
@@ -221,28 +221,26 @@ def test_a_plugin_that_fails_is_quoted_without_secrets(tmp_path: Path, code: str
         ({"token": "t", "expirationTimestamp": "tomorrow"}, "answered no ExecCredential"),
     ],
 )
-def test_answers_that_do_not_serve(tmp_path: Path, answer: dict[str, Any], message: str) -> None:
-    plugin = Plugin(tmp_path)
-    plugin.answers(**answer)
+def test_exec_plugin_invalid_output_raises(tmp_path: Path, answer: dict[str, Any], message: str) -> None:
+    plugin = FakeExecPlugin(tmp_path)
+    plugin.respond(**answer)
     with pytest.raises(CredentialsFailed, match=message):
         plugin.credentials.load()
 
 
-def test_a_plugin_that_is_not_there_says_how_to_get_it() -> None:
-    absent = ExecPlugin(command="kubectl-none-such", install_hint="brew install none-such", where="config")
+def test_exec_plugin_missing_shows_install_hint() -> None:
+    absent = ExecPlugin(command="kubectl-none-such", install_hint="brew install none-such", source="config")
     with pytest.raises(
         CredentialsFailed, match=r"config: kubectl-none-such is not installed.*\nbrew install none-such"
     ):
-        PluginCredentials(absent).load()
+        ExecPluginCredentials(absent).load()
 
 
-def test_a_plugin_that_does_not_answer_is_ended_with_all_that_it_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("steersman.client.exec_plugin._PATIENCE", 1.0)
-    plugin = Plugin(tmp_path)
+def test_exec_plugin_timeout_kills_process_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steersman.client.exec_plugin._TIMEOUT_SECONDS", 1.0)
+    plugin = FakeExecPlugin(tmp_path)
     # The child holds the pipes open; whoever waits for their end would wait for it.
-    plugin.does(
+    plugin.set_script(
         "import subprocess, time\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
         "(here / 'new').write_text(str(child.pid))\n"
@@ -271,11 +269,11 @@ def wait_until_ended(pid: int) -> None:
 
 
 @pytest.mark.parametrize("absent", [False, True])
-def test_a_plugin_that_must_talk_to_somebody_needs_a_terminal(
+def test_exec_plugin_interactive_requires_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, absent: bool
 ) -> None:
-    plugin = Plugin(tmp_path, interactive_mode="Always")
-    plugin.answers(token="t")
+    plugin = FakeExecPlugin(tmp_path, interactive_mode="Always")
+    plugin.respond(token="t")
     with Path(os.devnull).open() as nothing:
         monkeypatch.setattr("sys.stdin", None if absent else nothing)
         with pytest.raises(CredentialsFailed, match="standard input is no terminal"):
@@ -283,10 +281,10 @@ def test_a_plugin_that_must_talk_to_somebody_needs_a_terminal(
     assert plugin.runs == []
 
 
-def test_a_plugin_that_talks_to_nobody_has_no_standard_input(tmp_path: Path) -> None:
-    plugin = Plugin(tmp_path)
+def test_exec_plugin_non_interactive_has_no_stdin(tmp_path: Path) -> None:
+    plugin = FakeExecPlugin(tmp_path)
     answer = {"apiVersion": API_VERSIONS[0], "kind": "ExecCredential"}
-    plugin.does(f"print(json.dumps({answer!r} | {{'status': {{'token': 'read:' + sys.stdin.read()}}}}))")
+    plugin.set_script(f"print(json.dumps({answer!r} | {{'status': {{'token': 'read:' + sys.stdin.read()}}}}))")
     kept, (readable, writable) = os.dup(0), os.pipe()
     try:
         os.dup2(readable, 0)
@@ -299,12 +297,12 @@ def test_a_plugin_that_talks_to_nobody_has_no_standard_input(tmp_path: Path) -> 
         os.close(readable)
 
 
-def test_a_plugin_talks_on_the_terminal_that_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_exec_plugin_is_interactive_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = os.openpty()
     with os.fdopen(theirs, "r") as terminal:
         monkeypatch.setattr("sys.stdin", terminal)
-        plugin = Plugin(tmp_path, interactive_mode="IfAvailable")
-        plugin.answers(token="t")
+        plugin = FakeExecPlugin(tmp_path, interactive_mode="IfAvailable")
+        plugin.respond(token="t")
         plugin.credentials.load()
     os.close(ours)
     assert json.loads(plugin.runs[0]["info"])["spec"]["interactive"] is True

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from framework_support.buoy import Buoy
-from framework_support.older_discovery import Older
-from framework_support.scripted_transport import ScriptedTransport, answer, refusal
+from framework_support.scripted_transport import ScriptedTransport, error_response, json_response
+from framework_support.unaggregated_discovery import UnaggregatedDiscoveryTransport
+from framework_support.widget import Widget
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap
-from steersman.client import Client, Discovery, ServedResource, Transport
+from steersman.client import ApiResourceInfo, Client, Discovery, Transport
 from steersman.errors import ConnectionFailed, NoKindMatch, ServiceUnavailable
 from steersman.meta import ApiResource, ObjectKey, unstructured
 from steersman_testing import InMemoryApiServer, matching, virtual_runtime, virtual_time
@@ -21,15 +21,17 @@ from steersman_testing import InMemoryApiServer, matching, virtual_runtime, virt
 DEPLOYMENTS = Deployment.api_resource
 
 
-def newer(server: InMemoryApiServer) -> Transport:
+def aggregated(server: InMemoryApiServer) -> Transport:
     return server
 
 
-FORMS = pytest.mark.parametrize("form", [newer, Older], ids=["aggregated", "one document a version"])
+FORMS = pytest.mark.parametrize(
+    "form", [aggregated, UnaggregatedDiscoveryTransport], ids=["aggregated", "one document a version"]
+)
 Form = Callable[[InMemoryApiServer], Transport]
 
 
-def discovering(form: Form = newer) -> tuple[Discovery, InMemoryApiServer]:
+def make_discovery(form: Form = aggregated) -> tuple[Discovery, InMemoryApiServer]:
     runtime = virtual_runtime()
     server = InMemoryApiServer(runtime)
     return Discovery(Client(form(server)), runtime=runtime), server
@@ -42,43 +44,43 @@ def discovering(form: Form = newer) -> tuple[Discovery, InMemoryApiServer]:
 )
 @virtual_time
 async def test_a_kind_by_any_of_its_names(form: Form, name: str) -> None:
-    discovery, _ = discovering(form)
+    discovery, _ = make_discovery(form)
     assert await discovery.mapping(name) == DEPLOYMENTS
 
 
 @FORMS
 @virtual_time
-async def test_what_is_known_of_a_resource(form: Form) -> None:
-    discovery, server = discovering(form)
-    server.register(Buoy)
+async def test_discovery_reports_resource_properties(form: Form) -> None:
+    discovery, server = make_discovery(form)
+    server.register(Widget)
     served = {r.resource: r for r in await discovery.resources()}
-    buoys = served[Buoy.api_resource]
-    assert (buoys.singular, buoys.subresources) == ("buoy", ("status",))
-    assert {"get", "list", "watch", "patch"} <= set(buoys.verbs)
+    widgets = served[Widget.api_resource]
+    assert (widgets.singular, widgets.subresources) == ("widget", ("status",))
+    assert {"get", "list", "watch", "patch"} <= set(widgets.verbs)
     namespaces = next(r for r in served.values() if r.resource.plural == "namespaces")
     assert (namespaces.resource.namespaced, namespaces.short_names) == (False, ("ns",))
 
 
 @FORMS
 @virtual_time
-async def test_both_forms_tell_the_same(form: Form) -> None:
-    def everything(resources: tuple[ServedResource, ...]) -> list[str]:
+async def test_discovery_aggregated_equals_legacy(form: Form) -> None:
+    def everything(resources: tuple[ApiResourceInfo, ...]) -> list[str]:
         return sorted(map(repr, resources))
 
-    assert everything(await discovering(form)[0].resources()) == everything(await discovering()[0].resources())
+    assert everything(await make_discovery(form)[0].resources()) == everything(await make_discovery()[0].resources())
 
 
 @FORMS
 @virtual_time
-async def test_of_two_groups_the_core_comes_first(form: Form) -> None:
-    discovery, _ = discovering(form)
+async def test_discovery_prefers_core_group(form: Form) -> None:
+    discovery, _ = make_discovery(form)
     assert (await discovery.mapping("events")).group == ""
     assert (await discovery.mapping("events", group="events.k8s.io")).group == "events.k8s.io"
     assert (await discovery.mapping("events.events.k8s.io")).group == "events.k8s.io"
     assert (await discovery.mapping("pods", group="")).group == ""
 
 
-def definition(plural: str, *versions: str) -> dict[str, Any]:
+def crd_manifest(plural: str, *versions: str) -> dict[str, Any]:
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     kind = plural.removesuffix("s").capitalize()
     return {
@@ -99,30 +101,30 @@ def definition(plural: str, *versions: str) -> dict[str, Any]:
 @FORMS
 @virtual_time
 async def test_of_two_versions_the_servers_preferred_one(form: Form) -> None:
-    discovery, server = discovering(form)
-    server.load(definition("boats", "v1beta1", "v1", "v2alpha1"))
-    assert (await discovery.mapping("Boat")).version == "v1"
+    discovery, server = make_discovery(form)
+    server.load(crd_manifest("webapps", "v1beta1", "v1", "v2alpha1"))
+    assert (await discovery.mapping("WebApp")).version == "v1"
     assert (await discovery.mapping("bo", version="v2alpha1")).version == "v2alpha1"
-    with pytest.raises(NoKindMatch, match=r"nothing called 'boat' in group 'example.com' in version 'v3'"):
-        await discovery.mapping("boat", group="example.com", version="v3")
+    with pytest.raises(NoKindMatch, match=r"nothing called 'webapp' in group 'example.com' in version 'v3'"):
+        await discovery.mapping("webapp", group="example.com", version="v3")
 
 
 @FORMS
 @virtual_time
-async def test_a_kind_whose_definition_came_later(form: Form) -> None:
-    discovery, server = discovering(form)
-    assert not await discovery.is_served(Buoy)
+async def test_discovery_finds_crd_installed_later(form: Form) -> None:
+    discovery, server = make_discovery(form)
+    assert not await discovery.is_served(Widget)
     with pytest.raises(NoKindMatch, match="is its CustomResourceDefinition installed"):
-        await discovery.mapping("buoys")
-    server.register(Buoy)
+        await discovery.mapping("widgets")
+    server.register(Widget)
     await asyncio.sleep(1)
-    assert await discovery.mapping("buoys") == Buoy.api_resource
-    assert await discovery.is_served(Buoy)
+    assert await discovery.mapping("widgets") == Widget.api_resource
+    assert await discovery.is_served(Widget)
 
 
 @virtual_time
-async def test_the_server_is_asked_once_however_many_ask() -> None:
-    discovery, server = discovering()
+async def test_discovery_concurrent_lookups_share_one_request() -> None:
+    discovery, server = make_discovery()
     await asyncio.gather(*(discovery.mapping("deploy") for _ in range(10)))
     await discovery.is_served(ConfigMap)
     await discovery.resources()
@@ -130,13 +132,13 @@ async def test_the_server_is_asked_once_however_many_ask() -> None:
 
 
 @virtual_time
-async def test_what_is_not_there_is_asked_for_once_a_second() -> None:
-    discovery, server = discovering()
+async def test_discovery_misses_are_refreshed_once_a_second() -> None:
+    discovery, server = make_discovery()
 
     async def ask() -> None:
         with pytest.raises(NoKindMatch):
             await discovery.mapping("nothing")
-        assert not await discovery.is_served(Buoy)
+        assert not await discovery.is_served(Widget)
 
     await asyncio.gather(*(ask() for _ in range(5)))
     assert len(server.requests) == 2
@@ -146,15 +148,15 @@ async def test_what_is_not_there_is_asked_for_once_a_second() -> None:
 
 
 @virtual_time
-async def test_a_version_of_its_own_is_meant() -> None:
-    discovery, _ = discovering()
+async def test_discovery_matches_exact_version() -> None:
+    discovery, _ = make_discovery()
     assert await discovery.is_served(DEPLOYMENTS)
     assert not await discovery.is_served(ApiResource("apps", "v1beta1", "Deployment", "deployments"))
 
 
 @virtual_time
-async def test_what_was_known_is_kept_when_the_server_is_away() -> None:
-    discovery, server = discovering()
+async def test_discovery_keeps_results_when_server_unreachable() -> None:
+    discovery, server = make_discovery()
     await discovery.resources()
     server.fail_next(matching("GET", "/api"), ConnectionFailed("gone"), times=99)
     with pytest.raises(ConnectionFailed):
@@ -164,29 +166,29 @@ async def test_what_was_known_is_kept_when_the_server_is_away() -> None:
 
 @virtual_time
 async def test_an_object_of_a_kind_without_a_type() -> None:
-    discovery, server = discovering()
-    server.load(definition("boats", "v1"))
-    boat = {
+    discovery, server = make_discovery()
+    server.load(crd_manifest("webapps", "v1"))
+    webapp = {
         "apiVersion": "example.com/v1",
-        "kind": "Boat",
+        "kind": "WebApp",
         "metadata": {"name": "a", "namespace": "default"},
         "sails": 2,
     }
-    server.load(boat)
+    server.load(webapp)
     found = await Client(server).get(unstructured(await discovery.mapping("bo")), ObjectKey("default", "a"))
     assert found.content["sails"] == 2
 
 
 @virtual_time
-async def test_a_group_that_cannot_be_asked_hides_no_other() -> None:
+async def test_discovery_unavailable_group_hides_no_others() -> None:
     """An aggregated API whose server is down, in the older form."""
-    discovery, server = discovering(Older)
-    server.load(definition("boats", "v1"))
+    discovery, server = make_discovery(UnaggregatedDiscoveryTransport)
+    server.load(crd_manifest("webapps", "v1"))
     server.fail_next(matching("GET", "/apis/example.com/v1"), 503)
     assert await discovery.mapping("deploy") == DEPLOYMENTS
     assert list(discovery.failures) == ["example.com/v1"]
     with pytest.raises(NoKindMatch, match=r"could not be asked: example.com/v1 \(the server is currently unable"):
-        await discovery.mapping("boats")
+        await discovery.mapping("webapps")
     await discovery.refresh()
     assert discovery.failures == {}
 
@@ -204,7 +206,7 @@ async def test_a_group_that_is_stale_is_reported() -> None:
         "kind": "APIGroupDiscoveryList",
         "items": [{"metadata": {}, "versions": [{"version": "v1"}]}],
     }
-    transport = ScriptedTransport(answers=[answer(core), answer(groups)])
+    transport = ScriptedTransport(responses=[json_response(core), json_response(groups)])
     discovery = Discovery(Client(transport), runtime=virtual_runtime())
     assert await discovery.mapping("podmetrics") == ApiResource(
         "metrics.k8s.io", "v1beta1", "PodMetrics", "pods", True
@@ -222,12 +224,14 @@ async def test_a_server_without_groups_of_its_own() -> None:
     listed = {"kind": "APIResourceList", "resources": [{"name": "xs", "kind": "X", "verbs": None}]}
     empty = {"kind": "APIResourceList", "resources": None}
     for resources, count in ((listed, 1), (empty, 0)):
-        transport = ScriptedTransport(answers=[refusal(404, "NotFound"), answer(groups), answer(resources)])
+        transport = ScriptedTransport(
+            responses=[error_response(404, "NotFound"), json_response(groups), json_response(resources)]
+        )
         assert len(await Discovery(Client(transport), runtime=virtual_runtime()).resources()) == count
 
 
 @virtual_time
-async def test_a_server_that_tells_nothing() -> None:
-    transport = ScriptedTransport(answers=[refusal(503, "ServiceUnavailable")])
+async def test_discovery_server_error_is_raised() -> None:
+    transport = ScriptedTransport(responses=[error_response(503, "ServiceUnavailable")])
     with pytest.raises(ServiceUnavailable):
         await Discovery(Client(transport), runtime=virtual_runtime()).resources()

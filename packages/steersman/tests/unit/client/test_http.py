@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from framework_support.loopback import connected, get, opened, serving
+from framework_support.loopback_server import get, open_transport, running_server, transport_to
 from steersman.client import ClusterConfig, HttpRequest, HttpResponse, HttpTransport
 from steersman.client.cluster import Impersonation
 from steersman.client.credentials import StaticToken
 from steersman.errors import ConfigurationError, ConnectionFailed, LeadershipLost
 
 
-async def test_a_request_arrives_as_it_was_meant() -> None:
+async def test_request_has_query_headers_and_body() -> None:
     seen: list[web.BaseRequest] = []
     bodies: list[bytes] = []
 
@@ -34,7 +34,7 @@ async def test_a_request_arrives_as_it_was_meant() -> None:
         body=b"{}",
         content_type="application/apply-patch+yaml",
     )
-    async with connected(handler, credentials=StaticToken("s3cret")) as transport:
+    async with transport_to(handler, credentials=StaticToken("s3cret")) as transport:
         response = await transport.request(request)
     assert (response.status, json.loads(response.body)) == (201, {"ok": True})
     assert seen[0].raw_path.startswith("/api/v1/namespaces/a/pods/b%3Fc?")
@@ -44,12 +44,12 @@ async def test_a_request_arrives_as_it_was_meant() -> None:
     assert bodies == [b"{}"]
 
 
-async def test_what_was_not_acknowledged_is_forgotten_with_the_connection() -> None:
+async def test_unacknowledged_bytes_are_discarded_on_close() -> None:
     """Or a write of a leader that has ended could arrive after those of the next one."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         loop = asyncio.get_running_loop()
-        async with opened(ClusterConfig(server=f"http://127.0.0.1:{listener.getsockname()[1]}")) as transport:
+        async with open_transport(ClusterConfig(server=f"http://127.0.0.1:{listener.getsockname()[1]}")) as transport:
             writing = asyncio.create_task(transport.request(write(b"x" * 2**24)))
             reader, _ = await loop.sock_accept(listener)
             assert await loop.sock_recv(reader, 1) == b"P"
@@ -64,22 +64,22 @@ def write(body: bytes) -> HttpRequest:
     return HttpRequest(method="POST", path="/api/v1/namespaces/a/pods", body=body)
 
 
-async def test_a_base_path_is_kept_and_redirects_are_answers() -> None:
+async def test_base_path_is_kept_and_redirects_are_returned() -> None:
     async def handler(request: web.BaseRequest) -> web.Response:
         assert request.path == "/k8s/clusters/c-1/api/v1/pods"
         return web.Response(status=307, headers={"Location": "/elsewhere"})
 
     async with (
-        serving(handler) as port,
-        opened(ClusterConfig(server=f"http://127.0.0.1:{port}/k8s/clusters/c-1")) as transport,
+        running_server(handler) as port,
+        open_transport(ClusterConfig(server=f"http://127.0.0.1:{port}/k8s/clusters/c-1")) as transport,
     ):
         assert (await transport.request(get())).status == 307
 
 
-async def test_nobody_listens() -> None:
-    async with serving(lambda _: asyncio.sleep(0, web.Response())) as port:
+async def test_connection_refused_raises_connection_failed() -> None:
+    async with running_server(lambda _: asyncio.sleep(0, web.Response())) as port:
         closed = port
-    async with opened(ClusterConfig(server=f"http://127.0.0.1:{closed}")) as transport:
+    async with open_transport(ClusterConfig(server=f"http://127.0.0.1:{closed}")) as transport:
         with pytest.raises(ConnectionFailed, match=rf"GET http://127.0.0.1:{closed}/api/v1/pods: "):
             await transport.request(get())
         with pytest.raises(ConnectionFailed):
@@ -87,28 +87,28 @@ async def test_nobody_listens() -> None:
                 raise AssertionError("must not open")
 
 
-async def test_an_answer_that_does_not_come_in_time() -> None:
+async def test_request_timeout_raises_connection_failed() -> None:
     async def handler(_: web.BaseRequest) -> web.Response:
         await asyncio.Event().wait()
         raise AssertionError
 
-    async with connected(handler) as transport:
+    async with transport_to(handler) as transport:
         with pytest.raises(ConnectionFailed, match=r"GET .*: timed out"):
             await transport.request(get(timeout=0.05))
 
 
-async def test_the_callers_own_time_limit_is_not_taken_for_the_servers() -> None:
+async def test_caller_timeout_raises_timeout_error() -> None:
     async def handler(_: web.BaseRequest) -> web.Response:
         await asyncio.Event().wait()
         raise AssertionError
 
-    async with connected(handler) as transport:
+    async with transport_to(handler) as transport:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
                 await transport.request(get())
 
 
-async def test_what_both_sides_say_of_themselves() -> None:
+async def test_request_sends_user_agent_and_impersonation() -> None:
     seen: list[web.BaseRequest] = []
 
     async def handler(request: web.BaseRequest) -> web.Response:
@@ -116,7 +116,7 @@ async def test_what_both_sides_say_of_themselves() -> None:
         return web.Response()
 
     who = Impersonation(user="jané", uid="7", groups=("a", "b c"), extra={"example.com/scopes": ("view", "edit")})
-    async with connected(handler, impersonate=who) as transport:
+    async with transport_to(handler, impersonate=who) as transport:
         await transport.request(get(accept="application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"))
     headers = seen[0].headers
     assert headers["Host"] == seen[0].host
@@ -145,7 +145,7 @@ async def test_no_request_smuggles_another(unfit: dict[str, Any]) -> None:
         seen.append(request)
         return web.Response()
 
-    async with connected(handler) as transport:
+    async with transport_to(handler) as transport:
         with pytest.raises(ValueError, match=r"percent-encoded|cut in two"):
             await transport.request(HttpRequest(method="GET", **unfit))
         assert seen == []
@@ -153,7 +153,7 @@ async def test_no_request_smuggles_another(unfit: dict[str, Any]) -> None:
     assert seen[0].query["labelSelector"] == "a\r\nX-Evil: 1"
 
 
-def test_a_name_that_would_cut_a_header_in_two_is_refused() -> None:
+def test_header_injection_in_user_name_is_rejected() -> None:
     config = ClusterConfig(server="http://127.0.0.1", impersonate=Impersonation(user="a\r\nX-Evil: 1"))
     with pytest.raises(ConfigurationError, match="Impersonate-User"):
         HttpTransport(config)
@@ -168,11 +168,11 @@ async def test_compression(disabled: bool | None, encoding: str | None) -> None:
             response.enable_compression(web.ContentCoding.gzip)
         return response
 
-    async with connected(handler, disable_compression=disabled) as transport:
+    async with transport_to(handler, disable_compression=disabled) as transport:
         assert (await transport.request(get())).body == b"x" * 100_000
 
 
-async def test_the_guard_has_the_last_word() -> None:
+async def test_before_send_runs_last() -> None:
     arrived: list[str] = []
     connections: set[object] = set()
 
@@ -188,8 +188,8 @@ async def test_the_guard_has_the_last_word() -> None:
         if len(calls) == 2:
             raise LeadershipLost("too late")
 
-    put = HttpRequest(method="PUT", path="/api/v1/pods/a", body=b"{}", guard=guard)
-    async with connected(handler) as transport:
+    put = HttpRequest(method="PUT", path="/api/v1/pods/a", body=b"{}", before_send=guard)
+    async with transport_to(handler) as transport:
         await transport.request(put)
         with pytest.raises(LeadershipLost, match="too late"):
             await transport.request(put)
@@ -200,23 +200,23 @@ async def test_the_guard_has_the_last_word() -> None:
 
 
 @pytest.mark.parametrize("error", [TimeoutError, OSError, KeyError])
-async def test_what_the_guard_raises_is_raised(error: type[Exception]) -> None:
+async def test_before_send_error_is_raised(error: type[Exception]) -> None:
     async def handler(_: web.BaseRequest) -> web.Response:
         return web.Response()
 
     def guard() -> None:
         raise error("mine")
 
-    async with connected(handler) as transport:
+    async with transport_to(handler) as transport:
         with pytest.raises(error, match="mine"):
-            await transport.request(get(guard=guard))
+            await transport.request(get(before_send=guard))
         with pytest.raises(error, match="mine"):
-            async with transport.stream(get(guard=guard)):
+            async with transport.stream(get(before_send=guard)):
                 raise AssertionError("must not open")
 
 
-async def test_the_guard_is_asked_after_the_wait_for_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steersman.client.http._MOST_CONNECTIONS", 1)
+async def test_before_send_runs_after_waiting_for_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steersman.client.http._MAX_CONNECTIONS", 1)
     finish, busy, arrived = asyncio.Event(), asyncio.Event(), list[str]()
 
     async def handler(request: web.BaseRequest) -> web.Response:
@@ -229,10 +229,10 @@ async def test_the_guard_is_asked_after_the_wait_for_a_connection(monkeypatch: p
         assert finish.is_set()
         raise LeadershipLost("too late")
 
-    async with connected(handler) as transport, asyncio.TaskGroup() as tasks:
+    async with transport_to(handler) as transport, asyncio.TaskGroup() as tasks:
         first = tasks.create_task(transport.request(get("/first")))
         await busy.wait()
-        second = tasks.create_task(_outcome(transport.request(get("/second", guard=guard))))
+        second = tasks.create_task(_outcome(transport.request(get("/second", before_send=guard))))
         finish.set()
         assert isinstance(await second, LeadershipLost)
         assert (await first).status == 200
@@ -246,8 +246,8 @@ async def _outcome(request: Awaitable[HttpResponse]) -> Exception | HttpResponse
         return error
 
 
-async def test_time_that_runs_out_before_anything_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steersman.client.http._MOST_CONNECTIONS", 1)
+async def test_timeout_before_sending_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steersman.client.http._MAX_CONNECTIONS", 1)
     busy = asyncio.Event()
 
     async def handler(_: web.BaseRequest) -> web.Response:
@@ -255,7 +255,7 @@ async def test_time_that_runs_out_before_anything_was_sent(monkeypatch: pytest.M
         await asyncio.Event().wait()
         raise AssertionError
 
-    async with connected(handler) as transport, asyncio.TaskGroup() as tasks:
+    async with transport_to(handler) as transport, asyncio.TaskGroup() as tasks:
         first = tasks.create_task(_outcome(transport.request(get(timeout=30))))
         await busy.wait()
         second = await _outcome(transport.request(get(timeout=0.05)))
@@ -267,7 +267,7 @@ async def test_time_that_runs_out_before_anything_was_sent(monkeypatch: pytest.M
         assert broken.sent
 
 
-async def test_abort_ends_all_at_once_and_for_good() -> None:
+async def test_abort_ends_requests_and_rejects_new_ones() -> None:
     busy = asyncio.Event()
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -280,7 +280,7 @@ async def test_abort_ends_all_at_once_and_for_good() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    async with connected(handler) as transport, asyncio.TaskGroup() as tasks:
+    async with transport_to(handler) as transport, asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(_outcome(transport.request(get(timeout=30)))) for _ in range(3)]
         await busy.wait()
         async with transport.stream(get("/stream", timeout=30)) as stream:
@@ -302,7 +302,7 @@ async def test_a_clone_has_connections_of_its_own() -> None:
         peers.append(request.transport.get_extra_info("peername"))
         return web.Response()
 
-    async with connected(handler) as transport:
+    async with transport_to(handler) as transport:
         await transport.request(get())
         clone = transport.clone()
         # In a thread of its own with a loop of its own, as the leader elector has one.
@@ -316,7 +316,7 @@ async def _request_and_close(transport: HttpTransport) -> None:
     await transport.close()
 
 
-async def test_a_kept_connection_that_the_server_ends_costs_a_reader_nothing() -> None:
+async def test_read_on_closed_pooled_connection_is_retried() -> None:
     """The server ends the connection as the second request arrives, unanswered."""
     served: list[int] = []
 
@@ -330,7 +330,7 @@ async def test_a_kept_connection_that_the_server_ends_costs_a_reader_nothing() -
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server, opened(ClusterConfig(server=f"http://127.0.0.1:{_port(server)}")) as transport:
+    async with server, open_transport(ClusterConfig(server=f"http://127.0.0.1:{_port(server)}")) as transport:
         assert (await transport.request(get())).body == b"ok"
         assert (await transport.request(get())).body == b"ok"
         # A write is tried once: whether the first try was carried out nobody knows.
@@ -345,31 +345,31 @@ def _port(server: asyncio.Server) -> int:
     return server.sockets[0].getsockname()[1]
 
 
-async def test_announcements_are_not_the_answer() -> None:
+async def test_informational_responses_are_skipped() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server, opened(ClusterConfig(server=f"http://127.0.0.1:{_port(server)}")) as transport:
+    async with server, open_transport(ClusterConfig(server=f"http://127.0.0.1:{_port(server)}")) as transport:
         response = await transport.request(get())
         assert (response.status, response.body) == (200, b"ok")
         await transport.close()
 
 
-async def test_what_is_not_http_is_a_failed_connection() -> None:
+async def test_non_http_response_raises_connection_failed() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"SSH-2.0-OpenSSH_9.2\r\n")
         writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server, opened(ClusterConfig(server=f"http://127.0.0.1:{_port(server)}")) as transport:
+    async with server, open_transport(ClusterConfig(server=f"http://127.0.0.1:{_port(server)}")) as transport:
         with pytest.raises(ConnectionFailed, match="GET http"):
             await transport.request(get())
 
 
-async def test_an_early_answer_does_not_spoil_the_connection() -> None:
+async def test_early_response_does_not_reuse_connection() -> None:
     """The server refuses a body that it never reads: what is left of it must not go before the next request."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -378,7 +378,7 @@ async def test_an_early_answer_does_not_spoil_the_connection() -> None:
         writer.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\n\r\n")
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    async with server, opened(ClusterConfig(server=f"http://127.0.0.1:{_port(server)}")) as transport:
+    async with server, open_transport(ClusterConfig(server=f"http://127.0.0.1:{_port(server)}")) as transport:
         large = HttpRequest(method="PUT", path="/x", body=b"x" * 50_000_000)
         assert (await transport.request(large)).status == 413
         assert (await transport.request(get(timeout=10))).status == 200

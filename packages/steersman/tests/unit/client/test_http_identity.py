@@ -12,8 +12,15 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from framework_support.certificates import Authority
-from framework_support.loopback import connect_proxy, connected, get, opened, serving, who_am_i
+from framework_support.certificates import CertificateAuthority
+from framework_support.loopback_server import (
+    connect_proxy,
+    echo_authorization,
+    get,
+    open_transport,
+    running_server,
+    transport_to,
+)
 from steersman.client import ClusterConfig, HttpRequest, HttpTransport
 from steersman.client.credentials import (
     ClientCertificate,
@@ -22,11 +29,11 @@ from steersman.client.credentials import (
     StaticToken,
     TokenFile,
 )
-from steersman.client.tls import ssl_context
+from steersman.client.tls import create_ssl_context
 from steersman.errors import ConfigurationError, ConnectionFailed, CredentialsFailed
 
 
-class Tokens(Credentials):
+class RotatingTokens(Credentials):
     """Gives one token after the other: at first, and whenever one is refused or has expired."""
 
     def __init__(self, *tokens: str, valid_for: float = float("inf")) -> None:
@@ -41,7 +48,7 @@ class Tokens(Credentials):
         return Identity(f"Bearer {self._tokens[0]}", valid_for=self._valid_for)
 
 
-def accepting(*tokens: str) -> Any:
+def require_token(*tokens: str) -> Any:
     async def handler(request: web.BaseRequest) -> web.Response:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         return web.Response(status=200 if token in tokens else 401, text=f"{token}\n")
@@ -49,24 +56,24 @@ def accepting(*tokens: str) -> Any:
     return handler
 
 
-async def test_credentials_are_asked_once_for_all_who_wait() -> None:
-    source = Tokens("one")
-    async with connected(who_am_i, credentials=source) as transport:
+async def test_credentials_concurrent_requests_load_once() -> None:
+    source = RotatingTokens("one")
+    async with transport_to(echo_authorization, credentials=source) as transport:
         answers = await asyncio.gather(*(transport.request(get()) for _ in range(10)))
     assert {answer.body for answer in answers} == {b"Bearer one"}
     assert source.loads == 1
 
 
-async def test_credentials_that_expire_are_asked_for_again() -> None:
-    async with connected(who_am_i, credentials=Tokens("one", "two", valid_for=0)) as transport:
+async def test_credentials_expired_are_reloaded() -> None:
+    async with transport_to(echo_authorization, credentials=RotatingTokens("one", "two", valid_for=0)) as transport:
         assert (await transport.request(get())).body == b"Bearer one"
         assert (await transport.request(get())).body == b"Bearer two"
 
 
-async def test_who_is_refused_comes_again_with_another_identity() -> None:
+async def test_request_after_401_is_retried_with_new_identity() -> None:
     guarded: list[str] = []
-    source = Tokens("old", "new")
-    async with connected(accepting("new"), credentials=source) as transport:
+    source = RotatingTokens("old", "new")
+    async with transport_to(require_token("new"), credentials=source) as transport:
         answer = await transport.request(get(guard=lambda: guarded.append("asked")))
         assert (answer.status, answer.body) == (200, b"new\n")
         assert (await transport.request(get())).status == 200
@@ -75,48 +82,48 @@ async def test_who_is_refused_comes_again_with_another_identity() -> None:
     assert len(guarded) == 2
 
 
-async def test_a_stream_that_is_refused_comes_again_with_another_identity() -> None:
+async def test_stream_after_401_is_retried_with_new_identity() -> None:
     async with (
-        connected(accepting("new"), credentials=Tokens("old", "new")) as transport,
+        transport_to(require_token("new"), credentials=RotatingTokens("old", "new")) as transport,
         transport.stream(get()) as lines,
     ):
         assert [line async for line in lines] == [b"new"]
 
 
-async def test_who_has_no_other_identity_is_told_so_at_once() -> None:
+async def test_request_after_401_without_new_identity_returns_401() -> None:
     seen: list[web.BaseRequest] = []
 
     async def handler(request: web.BaseRequest) -> web.Response:
         seen.append(request)
         return web.Response(status=401, text="who are you?")
 
-    async with connected(handler, credentials=StaticToken("old")) as transport:
+    async with transport_to(handler, credentials=StaticToken("old")) as transport:
         answer = await transport.request(get())
     assert (answer.status, answer.body) == (401, b"who are you?")
     assert len(seen) == 1
 
 
-async def test_the_second_refusal_is_the_answer() -> None:
-    async with connected(accepting("three"), credentials=Tokens("one", "two", "three")) as transport:
+async def test_second_401_is_returned() -> None:
+    async with transport_to(require_token("three"), credentials=RotatingTokens("one", "two", "three")) as transport:
         assert (await transport.request(get())).status == 401
 
 
 async def test_a_rotated_token_file_is_read_on_refusal(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("old")
-    async with connected(accepting("old", "new"), credentials=TokenFile(file)) as transport:
+    async with transport_to(require_token("old", "new"), credentials=TokenFile(file)) as transport:
         assert (await transport.request(get())).body == b"old\n"
         file.write_text("new")
         # Not due for a minute.
         assert (await transport.request(get())).body == b"old\n"
     file.write_text("old")
-    async with connected(accepting("new"), credentials=TokenFile(file)) as transport:
+    async with transport_to(require_token("new"), credentials=TokenFile(file)) as transport:
         assert (await transport.request(get())).status == 401
         file.write_text("new")
         assert (await transport.request(get())).body == b"new\n"
 
 
-async def test_credentials_that_fail_are_not_asked_for_each_request() -> None:
+async def test_credential_errors_are_cached() -> None:
     class Failing(Credentials):
         loads = 0
 
@@ -130,7 +137,7 @@ async def test_credentials_that_fail_are_not_asked_for_each_request() -> None:
         seen.append(request)
         return web.Response()
 
-    async with connected(handler, credentials=source) as transport:
+    async with transport_to(handler, credentials=source) as transport:
         outcomes = await asyncio.gather(*(transport.request(get()) for _ in range(20)), return_exceptions=True)
         with pytest.raises(CredentialsFailed, match="not logged in"):
             async with transport.stream(get()):
@@ -140,7 +147,7 @@ async def test_credentials_that_fail_are_not_asked_for_each_request() -> None:
     assert seen == []
 
 
-async def common_name(request: web.BaseRequest) -> web.Response:
+async def respond_common_name(request: web.BaseRequest) -> web.Response:
     """Answers the name in the client's certificate."""
     assert request.transport is not None
     certificate = request.transport.get_extra_info("peercert")
@@ -148,7 +155,7 @@ async def common_name(request: web.BaseRequest) -> web.Response:
     return web.Response(text=f"{subject.get('commonName', 'nobody')}\n")
 
 
-def server_tls(authority: Authority, directory: Path, name: str = "kubernetes") -> ssl.SSLContext:
+def server_context(authority: CertificateAuthority, directory: Path, name: str = "kubernetes") -> ssl.SSLContext:
     certificate, key = authority.issue(name, names=[name])
     (directory / "server.pem").write_bytes(certificate + key)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.certificate.decode())
@@ -158,53 +165,55 @@ def server_tls(authority: Authority, directory: Path, name: str = "kubernetes") 
 
 
 @asynccontextmanager
-async def secured(
-    tmp_path: Path, authority: Authority, handler: Any = common_name, **config: Any
+async def connected_tls(
+    tmp_path: Path, authority: CertificateAuthority, handler: Any = respond_common_name, **config: Any
 ) -> AsyncGenerator[HttpTransport, None]:
     fields: dict[str, Any] = {"ca": authority.certificate, "tls_server_name": "kubernetes", **config}
     async with (
-        serving(handler, server_tls(authority, tmp_path)) as port,
-        opened(ClusterConfig(server=f"https://127.0.0.1:{port}", **fields)) as transport,
+        running_server(handler, server_context(authority, tmp_path)) as port,
+        open_transport(ClusterConfig(server=f"https://127.0.0.1:{port}", **fields)) as transport,
     ):
         yield transport
 
 
 async def test_certificates_on_both_sides(tmp_path: Path) -> None:
-    authority = Authority()
-    async with secured(tmp_path, authority, credentials=ClientCertificate(*authority.issue("jane"))) as transport:
+    authority = CertificateAuthority()
+    async with connected_tls(
+        tmp_path, authority, credentials=ClientCertificate(*authority.issue("jane"))
+    ) as transport:
         assert (await transport.request(get())).body == b"jane\n"
 
 
-async def test_a_server_that_another_authority_vouches_for_is_refused(tmp_path: Path) -> None:
-    fields = {"ca": Authority().certificate, "credentials": StaticToken("s3cret")}
-    async with secured(tmp_path, Authority(), **fields) as transport:
+async def test_server_of_other_authority_is_rejected(tmp_path: Path) -> None:
+    fields = {"ca": CertificateAuthority().certificate, "credentials": StaticToken("s3cret")}
+    async with connected_tls(tmp_path, CertificateAuthority(), **fields) as transport:
         with pytest.raises(ConnectionFailed, match="certificate verify failed") as caught:
             await transport.request(HttpRequest(method="PUT", path="/", body=b"{}"))
         assert not caught.value.sent
 
 
 async def test_a_server_of_another_name_is_refused(tmp_path: Path) -> None:
-    async with secured(tmp_path, Authority(), tls_server_name="elsewhere") as transport:
+    async with connected_tls(tmp_path, CertificateAuthority(), tls_server_name="elsewhere") as transport:
         with pytest.raises(ConnectionFailed, match="elsewhere"):
             await transport.request(get())
 
 
-async def test_who_verifies_nothing_is_warned(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_insecure_tls_logs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     fields = {"ca": None, "insecure_skip_tls_verify": True, "tls_server_name": None}
-    async with secured(tmp_path, Authority(), **fields) as transport:
+    async with connected_tls(tmp_path, CertificateAuthority(), **fields) as transport:
         assert (await transport.request(get())).body == b"nobody\n"
     assert caplog.text.count("TLS verification is off") == 1
 
 
-async def test_a_rotated_certificate_is_shown_by_new_connections_and_ends_no_old_one(
+async def test_rotated_certificate_is_used_by_new_connections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    authority = Authority()
+    authority = CertificateAuthority()
     files = (tmp_path / "tls.crt", tmp_path / "tls.key")
     finish, busy = asyncio.Event(), asyncio.Event()
 
     async def handler(request: web.BaseRequest) -> web.Response:
-        answer = await common_name(request)
+        answer = await respond_common_name(request)
         if request.path == "/slow":
             busy.set()
             await finish.wait()
@@ -215,9 +224,9 @@ async def test_a_rotated_certificate_is_shown_by_new_connections_and_ends_no_old
             file.write_bytes(content)
 
     rotate("before")
-    monkeypatch.setattr("steersman.client.credentials.FILE_INTERVAL", 0.0)
+    monkeypatch.setattr("steersman.client.credentials.FILE_RELOAD_INTERVAL_SECONDS", 0.0)
     async with (
-        secured(tmp_path, authority, handler, credentials=ClientCertificate(*files)) as transport,
+        connected_tls(tmp_path, authority, handler, credentials=ClientCertificate(*files)) as transport,
         asyncio.TaskGroup() as tasks,
     ):
         slow = tasks.create_task(transport.request(get("/slow", timeout=30)))
@@ -228,17 +237,17 @@ async def test_a_rotated_certificate_is_shown_by_new_connections_and_ends_no_old
         assert (await slow).body == b"before\n"
 
 
-async def test_half_a_rotation_keeps_the_pair_before(
+async def test_half_rotated_certificate_keeps_previous_pair(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    authority = Authority()
+    authority = CertificateAuthority()
     old, new = authority.issue("before"), authority.issue("after")
     certificate, key = tmp_path / "tls.crt", tmp_path / "tls.key"
     certificate.write_bytes(old[0])
     key.write_bytes(old[1])
-    monkeypatch.setattr("steersman.client.credentials.FILE_INTERVAL", 0.0)
-    monkeypatch.setattr("steersman.client.session._RETRY_INTERVAL", 0.0)
-    async with secured(tmp_path, authority, credentials=ClientCertificate(certificate, key)) as transport:
+    monkeypatch.setattr("steersman.client.credentials.FILE_RELOAD_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("steersman.client.auth._RETRY_INTERVAL_SECONDS", 0.0)
+    async with connected_tls(tmp_path, authority, credentials=ClientCertificate(certificate, key)) as transport:
         assert (await transport.request(get())).body == b"before\n"
         certificate.write_bytes(new[0])
         assert (await transport.request(get())).body == b"before\n"
@@ -247,13 +256,13 @@ async def test_half_a_rotation_keeps_the_pair_before(
         assert (await transport.request(get())).body == b"after\n"
 
 
-async def test_a_rotated_authority_is_trusted_after_the_first_refusal(tmp_path: Path) -> None:
-    old, new = Authority(), Authority()
+async def test_rotated_ca_is_reloaded_after_tls_failure(tmp_path: Path) -> None:
+    old, new = CertificateAuthority(), CertificateAuthority()
     (tmp_path / "ca.crt").write_bytes(old.certificate)
     config: dict[str, Any] = {"ca": tmp_path / "ca.crt", "tls_server_name": "kubernetes"}
     async with (
-        serving(common_name, server_tls(new, tmp_path)) as port,
-        opened(ClusterConfig(server=f"https://127.0.0.1:{port}", **config)) as transport,
+        running_server(respond_common_name, server_context(new, tmp_path)) as port,
+        open_transport(ClusterConfig(server=f"https://127.0.0.1:{port}", **config)) as transport,
     ):
         with pytest.raises(ConnectionFailed, match="certificate verify failed"):
             await transport.request(get())
@@ -264,17 +273,17 @@ async def test_a_rotated_authority_is_trusted_after_the_first_refusal(tmp_path: 
 
 @pytest.mark.parametrize("broken", ["ca", "key", "mismatch", "encrypted"])
 def test_broken_certificates_are_configuration_errors(broken: str) -> None:
-    authority = Authority()
+    authority = CertificateAuthority()
     certificate, key = authority.issue("jane")
     _, other = authority.issue("joe")
     garbage = b"-----BEGIN CERTIFICATE-----\nZ\n-----END CERTIFICATE-----\n"
     keys = {"key": garbage, "mismatch": other, "encrypted": authority.issue("jane", password=b"x")[1]}
     config = ClusterConfig(server="https://10.0.0.1", ca=garbage if broken == "ca" else authority.certificate)
     with pytest.raises(ConfigurationError, match=r"TLS for https://10\.0\.0\.1: .* no valid PEM"):
-        ssl_context(config, Identity(None, certificate, keys.get(broken, key)))
+        create_ssl_context(config, Identity(None, certificate, keys.get(broken, key)))
 
 
-def test_a_broken_authority_is_told_before_the_first_request(tmp_path: Path) -> None:
+def test_missing_ca_file_raises_on_construction(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=rf"certificate authority: cannot read {tmp_path / 'gone'}"):
         HttpTransport(ClusterConfig(server="https://10.0.0.1", ca=tmp_path / "gone"))
 
@@ -290,21 +299,21 @@ def test_a_broken_authority_is_told_before_the_first_request(tmp_path: Path) -> 
 )
 async def test_through_a_proxy(tmp_path: Path, answer: bytes) -> None:
     """What a proxy says of the length of its consent is to be ignored: RFC 9110, 9.3.6."""
-    authority = Authority()
+    authority = CertificateAuthority()
     certificate = ClientCertificate(*authority.issue("jane"))
     async with connect_proxy(authorization="Basic bWU6czNjcmV0", answer=answer) as (port, targets):
         fields = {"credentials": certificate, "proxy_url": f"http://me:s3cret@127.0.0.1:{port}"}
-        async with secured(tmp_path, authority, **fields) as transport:
+        async with connected_tls(tmp_path, authority, **fields) as transport:
             assert (await transport.request(get())).body == b"jane\n"
             async with transport.stream(get()) as lines:
                 assert [line async for line in lines] == [b"jane"]
         assert len(targets) == 2
 
 
-async def test_a_proxy_that_refuses_is_not_taken_for_the_server(tmp_path: Path) -> None:
+async def test_proxy_rejection_raises_connection_failed(tmp_path: Path) -> None:
     async with connect_proxy(authorization="Basic other") as (port, targets):
         proxy_url = f"http://me:s3cret@127.0.0.1:{port}"
-        async with secured(tmp_path, Authority(), proxy_url=proxy_url) as transport:
+        async with connected_tls(tmp_path, CertificateAuthority(), proxy_url=proxy_url) as transport:
             with pytest.raises(ConnectionFailed, match="407") as caught:
                 await transport.request(get())
     assert targets == []
@@ -312,23 +321,25 @@ async def test_a_proxy_that_refuses_is_not_taken_for_the_server(tmp_path: Path) 
     assert "s3cret" not in str(caught.value)
 
 
-async def test_a_proxy_is_spoken_to_in_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_https_proxy_uses_system_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system says whom to trust for it, as for any web server; the cluster's authority is for the cluster."""
     (tmp_path / "proxy").mkdir()
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authorities.pem"))
-    public = Authority()
+    public = CertificateAuthority()
     (tmp_path / "authorities.pem").write_bytes(public.certificate)
-    tls = server_tls(public, tmp_path / "proxy", "localhost")
+    tls = server_context(public, tmp_path / "proxy", "localhost")
     async with connect_proxy(tls=tls) as (port, targets):
-        async with secured(tmp_path, Authority(), proxy_url=f"https://localhost:{port}") as transport:
+        async with connected_tls(
+            tmp_path, CertificateAuthority(), proxy_url=f"https://localhost:{port}"
+        ) as transport:
             assert (await transport.request(get())).status == 200
         assert len(targets) == 1
 
 
 async def test_a_proxy_that_is_not_there_is_named(tmp_path: Path) -> None:
-    async with serving(common_name) as port:
+    async with running_server(respond_common_name) as port:
         pass
-    async with secured(tmp_path, Authority(), proxy_url=f"http://127.0.0.1:{port}") as transport:
+    async with connected_tls(tmp_path, CertificateAuthority(), proxy_url=f"http://127.0.0.1:{port}") as transport:
         with pytest.raises(ConnectionFailed, match=rf": cannot connect to the proxy 127\.0\.0\.1:{port}: Conn"):
             await transport.request(get())
 
@@ -340,9 +351,9 @@ async def test_a_plain_server_through_a_proxy() -> None:
         seen.append(request)
         return web.Response(text="relayed")
 
-    async with serving(proxy) as port:
+    async with running_server(proxy) as port:
         config = ClusterConfig(server="http://api.example.com:8001/base", proxy_url=f"http://me:p@127.0.0.1:{port}")
-        async with opened(config) as transport:
+        async with open_transport(config) as transport:
             for _ in range(2):
                 assert (await transport.request(get("/api", query={"a": "b"}))).body == b"relayed"
     assert [r.raw_path for r in seen] == ["http://api.example.com:8001/base/api?a=b"] * 2

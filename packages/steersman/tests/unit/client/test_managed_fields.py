@@ -9,66 +9,64 @@ from typing import Any
 import msgspec
 import pytest
 
-from framework_support.apply_configurations import NAMESPACE, deployment, everything, metadata, service
-from framework_support.buoy import Buoy, BuoyApply, BuoySpecApply, BuoyStatus, buoy
+from framework_support.apply_configurations import NAMESPACE, all_apply_configurations, deployment, metadata, service
+from framework_support.widget import Widget, WidgetApply, WidgetSpecApply, WidgetStatus, widget
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch
-from steersman.client.documents import owned_document, status_document
+from steersman.client.encode import status_document, with_owner
 from steersman.client.managed_fields import apply_would_change
 from steersman.meta import ApplyConfiguration, Object, ObjectKey, ObjectMeta, unstructured
 from steersman_testing import InMemoryApiServer, virtual_time
 
 MANAGER = "tester"
 # The server completes claim templates, which are owned as a whole: what is there is not what was declared.
-PROVABLE = [name for name in everything() if name != "a stateful set"]
+DETECTABLE = [name for name in all_apply_configurations() if name != "a stateful set"]
 
 
 @asynccontextmanager
-async def served() -> AsyncGenerator[Client]:
+async def connected_client() -> AsyncGenerator[Client]:
     server = InMemoryApiServer()
-    server.register(Buoy)
+    server.register(Widget)
     yield Client(server, field_manager=MANAGER)
 
 
 def would_change(config: ApplyConfiguration[Any], obj: Object) -> bool:
-    return apply_would_change(owned_document(config), obj, MANAGER)
+    return apply_would_change(with_owner(config), obj, MANAGER)
 
 
-@pytest.mark.parametrize("name", PROVABLE)
+@pytest.mark.parametrize("name", DETECTABLE)
 @virtual_time
-async def test_the_same_again_changes_nothing(name: str) -> None:
-    async with served() as client:
-        config = everything()[name]
+async def test_apply_repeated_would_not_change(name: str) -> None:
+    async with connected_client() as client:
+        config = all_apply_configurations()[name]
         applied = await client.apply(config)
         assert not would_change(config, applied)
         assert (await client.apply(config)).metadata.resource_version == applied.metadata.resource_version
 
 
-@pytest.mark.parametrize("name", PROVABLE)
+@pytest.mark.parametrize("name", DETECTABLE)
 @virtual_time
-async def test_the_same_again_changes_nothing_without_a_type_either(name: str) -> None:
-    async with served() as client:
-        config = everything()[name]
+async def test_apply_repeated_untyped_would_not_change(name: str) -> None:
+    async with connected_client() as client:
+        config = all_apply_configurations()[name]
         kind = unstructured(config.read_type.api_resource)
-        untyped = kind.of(owned_document(config))
+        untyped = kind.of(with_owner(config))
         applied = await client.apply(untyped)
-        assert not apply_would_change(owned_document(untyped), applied, MANAGER)
-        assert not apply_would_change(
-            owned_document(untyped), await client.get(config.read_type, config.key), MANAGER
-        )
+        assert not apply_would_change(with_owner(untyped), applied, MANAGER)
+        assert not apply_would_change(with_owner(untyped), await client.get(config.read_type, config.key), MANAGER)
 
 
 @virtual_time
-async def test_a_whole_that_the_server_completed_cannot_be_told() -> None:
-    async with served() as client:
-        config = everything()["a stateful set"]
+async def test_apply_with_server_defaults_would_change() -> None:
+    async with connected_client() as client:
+        config = all_apply_configurations()["a stateful set"]
         assert would_change(config, await client.apply(config))
 
 
 @virtual_time
-async def test_values_additions_and_removals_change_something() -> None:
-    async with served() as client:
+async def test_changed_added_or_removed_fields_would_change() -> None:
+    async with connected_client() as client:
         config = ConfigMapApply(metadata=metadata("c", labels={"x": "1"}), data={"a": "1"})
         applied = await client.apply(config)
         for other in (
@@ -84,7 +82,7 @@ async def test_values_additions_and_removals_change_something() -> None:
 
 @virtual_time
 async def test_items_of_lists_count_each() -> None:
-    async with served() as client:
+    async with connected_client() as client:
         applied = await client.apply(service(80, 443))
         assert not would_change(service(80, 443), applied)
         assert would_change(service(80), applied)
@@ -94,8 +92,8 @@ async def test_items_of_lists_count_each() -> None:
 
 @virtual_time
 async def test_a_default_that_is_declared_becomes_ours() -> None:
-    async with served() as client:
-        body = owned_document(deployment())
+    async with connected_client() as client:
+        body = with_owner(deployment())
         applied = await client.apply(deployment())
         containers = body["spec"]["template"]["spec"]["containers"]
         containers[0]["terminationMessagePath"] = "/dev/termination-log"
@@ -103,8 +101,8 @@ async def test_a_default_that_is_declared_becomes_ours() -> None:
 
 
 @virtual_time
-async def test_what_somebody_else_changed_is_seen() -> None:
-    async with served() as client:
+async def test_apply_after_foreign_change_would_change() -> None:
+    async with connected_client() as client:
         config = ConfigMapApply(metadata=metadata("c"), data={"a": "1"})
         key = ObjectKey(NAMESPACE, "c")
         await client.apply(config)
@@ -118,57 +116,57 @@ async def test_what_somebody_else_changed_is_seen() -> None:
 
 
 @virtual_time
-async def test_another_manager_or_version_proves_nothing() -> None:
-    async with served() as client:
+async def test_other_manager_or_version_is_not_conclusive() -> None:
+    async with connected_client() as client:
         config = ConfigMapApply(metadata=metadata("c"), data={"a": "1"})
         applied = await client.apply(config)
-        assert apply_would_change(owned_document(config), applied, "somebody-else")
-        assert apply_would_change(owned_document(config) | {"apiVersion": "v2"}, applied, MANAGER)
+        assert apply_would_change(with_owner(config), applied, "somebody-else")
+        assert apply_would_change(with_owner(config) | {"apiVersion": "v2"}, applied, MANAGER)
         created = await client.create(
             ConfigMap(metadata=ObjectMeta(name="d", namespace=NAMESPACE), data=applied.data)
         )
-        assert apply_would_change(owned_document(config), created, MANAGER), "created, so never applied"
+        assert apply_would_change(with_owner(config), created, MANAGER), "created, so never applied"
 
 
 @virtual_time
 async def test_owners_are_compared_too() -> None:
-    async with served() as client:
-        owner = await client.apply(BuoyApply(metadata=metadata("owner"), spec=BuoySpecApply(depth=1)))
+    async with connected_client() as client:
+        owner = await client.apply(WidgetApply(metadata=metadata("owner"), spec=WidgetSpecApply(depth=1)))
         config = ConfigMapApply(metadata=metadata("c"), data={"a": "1"})
         applied = await client.apply(config, owner=owner)
-        assert not apply_would_change(owned_document(config, owner), applied, MANAGER)
+        assert not apply_would_change(with_owner(config, owner), applied, MANAGER)
         assert would_change(config, applied)
         again = msgspec.structs.replace(owner, metadata=msgspec.structs.replace(owner.metadata, uid="another"))
-        assert apply_would_change(owned_document(config, again), applied, MANAGER)
+        assert apply_would_change(with_owner(config, again), applied, MANAGER)
 
 
 def test_an_owner_joins_those_that_are_declared() -> None:
     other = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "1"}
     identity = {"name": "c", "namespace": NAMESPACE, "ownerReferences": [other]}
     untyped = unstructured(ConfigMap.api_resource).of({"metadata": identity})
-    document = owned_document(untyped, buoy(namespace=NAMESPACE))
+    document = with_owner(untyped, widget(namespace=NAMESPACE))
     assert [owner["name"] for owner in document["metadata"]["ownerReferences"]] == ["n", "a"]
 
 
 @virtual_time
-async def test_a_status_is_told_from_the_rest() -> None:
-    async with served() as client:
-        config = BuoyApply(metadata=metadata("b"), spec=BuoySpecApply(depth=1))
+async def test_status_apply_is_compared_separately() -> None:
+    async with connected_client() as client:
+        config = WidgetApply(metadata=metadata("b"), spec=WidgetSpecApply(depth=1))
         applied = await client.apply(config)
-        status = BuoyStatus(depth=0, note="")
+        status = WidgetStatus(depth=0, note="")
         described = await client.apply_status(applied, status)
         assert not apply_would_change(status_document(described, status), described, MANAGER, "status")
         assert not would_change(config, described)
-        for other in (BuoyStatus(depth=1), BuoyStatus(depth=None), BuoyStatus(depth=0, note="x")):
+        for other in (WidgetStatus(depth=1), WidgetStatus(depth=None), WidgetStatus(depth=0, note="x")):
             assert apply_would_change(status_document(described, other), described, MANAGER, "status"), other
 
 
 @virtual_time
 async def test_kinds_without_a_type_are_compared_as_well() -> None:
-    async with served() as client:
+    async with connected_client() as client:
         kind = unstructured(ConfigMap.api_resource)
         content: dict[str, Any] = {"metadata": {"name": "c", "namespace": NAMESPACE}, "data": {"a": "1"}}
         applied = await client.apply(kind.of(content))
-        assert not apply_would_change(owned_document(kind.of(content)), applied, MANAGER)
+        assert not apply_would_change(with_owner(kind.of(content)), applied, MANAGER)
         for data in ({"a": "2"}, {"a": "1", "b": "1"}, {}):
-            assert apply_would_change(owned_document(kind.of(content | {"data": data})), applied, MANAGER), data
+            assert apply_would_change(with_owner(kind.of(content | {"data": data})), applied, MANAGER), data

@@ -80,7 +80,7 @@ def test_a_proxys_password_is_sent_and_not_shown() -> None:
     ["ftp://me:s3cret@proxy", "http://", "me:s3cret@proxy:1:2://", "http://me:s3cret@[::1", "socks5://me:s3cret@p"],
 )
 @pytest.mark.parametrize("variable", [False, True])
-def test_what_is_no_proxy_is_named_and_not_quoted(url: str, variable: bool) -> None:
+def test_invalid_proxy_url_error_hides_password(url: str, variable: bool) -> None:
     environment = {"HTTPS_PROXY": url} if variable else {}
     with pytest.raises(ConfigurationError, match="HTTPS_PROXY" if variable else "proxy-url") as caught:
         proxy_for(SERVER, None if variable else url, environment)
@@ -88,7 +88,7 @@ def test_what_is_no_proxy_is_named_and_not_quoted(url: str, variable: bool) -> N
 
 
 @pytest.mark.parametrize("url", ["https://", "10.0.0.1:6443", "https://a..b", f"https://{'a' * 64}.example.com"])
-def test_what_leads_nowhere_is_no_address(url: str) -> None:
+def test_proxy_address_without_host_is_rejected(url: str) -> None:
     with pytest.raises(ValueError, match="host"):
         parse_address(url)
 

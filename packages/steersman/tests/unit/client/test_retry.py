@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from framework_support.scripted_transport import ScriptedTransport, answer, refusal
+from framework_support.scripted_transport import ScriptedTransport, error_response, json_response
 from steersman.client import HttpRequest, HttpResponse, RetryingTransport, RetryPolicy
-from steersman.client.retry import is_repeatable
+from steersman.client.retry import is_idempotent
 from steersman.errors import ConnectionFailed, LeadershipLost
 from steersman.observability import metrics
 from steersman.observability.runtime import Runtime
 from steersman_testing import virtual_runtime, virtual_time
 
-OK = answer({})
+OK = json_response({})
 RESET = ConnectionFailed("reset")
 REFUSED = ConnectionFailed("refused", sent=False)
 APPLY = "application/apply-patch+yaml"
@@ -28,7 +28,7 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 
 
-class Longest(random.Random):
+class MaxJitter(random.Random):
     """Jitter that is always the longest, so that the times of a test are plain."""
 
     def uniform(self, a: float, b: float) -> float:
@@ -47,9 +47,9 @@ def request(
 GET = request()
 POST = request("POST", {"metadata": {"name": "a"}})
 VERSIONED = {"metadata": {"resourceVersion": "7"}}
-BARE = {"metadata": {"labels": {"a": "b"}}}
+UNVERSIONED = {"metadata": {"labels": {"a": "b"}}}
 
-REPEATABLE: dict[str, HttpRequest] = {
+IDEMPOTENT: dict[str, HttpRequest] = {
     "get": GET,
     "put with version": request("PUT", VERSIONED),
     "merge patch with version": request("PATCH", VERSIONED, MERGE),
@@ -61,12 +61,12 @@ REPEATABLE: dict[str, HttpRequest] = {
     "token review": request("POST", {}, path="/apis/authentication.k8s.io/v1/tokenreviews"),
     "access review": request("POST", {}, path="/apis/authorization.k8s.io/v1/namespaces/a/localsubjectaccessreviews"),
 }
-ONCE: dict[str, HttpRequest] = {
+NOT_IDEMPOTENT: dict[str, HttpRequest] = {
     "create": POST,
     "create with a generated name": request("POST", {"metadata": {"generateName": "a-"}}),
-    "put without version": request("PUT", BARE),
-    "merge patch": request("PATCH", BARE, MERGE),
-    "strategic patch": request("PATCH", BARE, STRATEGIC),
+    "put without version": request("PUT", UNVERSIONED),
+    "merge patch": request("PATCH", UNVERSIONED, MERGE),
+    "strategic patch": request("PATCH", UNVERSIONED, STRATEGIC),
     "json patch": request("PATCH", [{"op": "add", "path": "/x", "value": 1}], JSON_PATCH),
     "bare delete": request("DELETE", {"propagationPolicy": "Background"}),
     "delete without a body": request("DELETE"),
@@ -75,70 +75,70 @@ ONCE: dict[str, HttpRequest] = {
     "token": request("POST", {}, path="/api/v1/namespaces/a/serviceaccounts/b/token"),
     "what is no JSON": request("PUT", content_type="text/plain"),
 }
-ALL = {**REPEATABLE, **ONCE}
+ALL = {**IDEMPOTENT, **NOT_IDEMPOTENT}
 
 
 def retrying(
     *outcomes: HttpResponse | Exception, policy: RetryPolicy | None = None, host: str = ""
 ) -> tuple[RetryingTransport, ScriptedTransport]:
-    inner = ScriptedTransport(answers=outcomes)
-    runtime = Runtime(clock=virtual_runtime().clock, random=Longest())
+    inner = ScriptedTransport(responses=outcomes)
+    runtime = Runtime(clock=virtual_runtime().clock, random=MaxJitter())
     return RetryingTransport(inner, policy, runtime=runtime, host=host), inner
 
 
-async def tries(asked: HttpRequest, *outcomes: HttpResponse | Exception) -> int:
+async def count_attempts(http_request: HttpRequest, *outcomes: HttpResponse | Exception) -> int:
     """How often ``asked`` is sent, when ``outcomes`` and then a success come."""
     transport, inner = retrying(*outcomes, OK)
     with contextlib.suppress(ConnectionFailed):
-        await transport.request(asked)
+        await transport.request(http_request)
     return len(inner.requests)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_what_may_be_carried_out_twice(name: str) -> None:
-    assert is_repeatable(ALL[name]) == (name in REPEATABLE)
+def test_is_repeatable_for_each_request(name: str) -> None:
+    assert is_idempotent(ALL[name]) == (name in IDEMPOTENT)
 
 
 @pytest.mark.parametrize("name", ALL)
 @virtual_time
-async def test_what_was_not_sent_is_sent(name: str) -> None:
-    assert await tries(ALL[name], REFUSED) == 2
+async def test_retry_unsent_request_is_repeated(name: str) -> None:
+    assert await count_attempts(ALL[name], REFUSED) == 2
 
 
 @pytest.mark.parametrize("name", ALL)
 @virtual_time
-async def test_after_a_lost_answer(name: str) -> None:
-    assert await tries(ALL[name], RESET) == (2 if name in REPEATABLE else 1)
+async def test_retry_after_lost_response_only_if_repeatable(name: str) -> None:
+    assert await count_attempts(ALL[name], RESET) == (2 if name in IDEMPOTENT else 1)
 
 
 @pytest.mark.parametrize("name", ALL)
 @virtual_time
 async def test_throttled(name: str) -> None:
-    assert await tries(ALL[name], refusal(429, "TooManyRequests", retry_after=1)) == 2
+    assert await count_attempts(ALL[name], error_response(429, "TooManyRequests", retry_after=1)) == 2
     # Without a time it is the disruption budget that speaks.
-    assert await tries(ALL[name], refusal(429, "TooManyRequests")) == (1 if name == "eviction" else 2)
+    assert await count_attempts(ALL[name], error_response(429, "TooManyRequests")) == (1 if name == "eviction" else 2)
 
 
 @pytest.mark.parametrize("code", [500, 502, 503, 504, 507])
 @pytest.mark.parametrize("advised", [True, False])
 @virtual_time
 async def test_server_errors(code: int, advised: bool) -> None:
-    failure = refusal(code, "", retry_after=1 if advised else None)
-    read, write = await tries(GET, failure), await tries(POST, failure)
+    failure = error_response(code, "", retry_after=1 if advised else None)
+    read, write = await count_attempts(GET, failure), await count_attempts(POST, failure)
     assert read == (2 if advised or code in (502, 503, 504) else 1)
     assert write == (2 if advised and code == 503 else 1)
 
 
 @pytest.mark.parametrize("code", [200, 201, 400, 401, 403, 404, 409, 410, 422])
 @virtual_time
-async def test_an_answer_is_an_answer(code: int) -> None:
-    assert await tries(GET, answer({}, code)) == 1
-    assert await tries(GET, answer({}, code, 1.0)) == 1
+async def test_retry_other_status_codes_are_returned(code: int) -> None:
+    assert await count_attempts(GET, json_response({}, code)) == 1
+    assert await count_attempts(GET, json_response({}, code, 1.0)) == 1
 
 
 @virtual_time
 async def test_delays_double_up_to_the_longest() -> None:
-    policy = RetryPolicy(attempts=6, first_delay=0.1, longest_delay=0.5)
+    policy = RetryPolicy(attempts=6, initial_delay=0.1, max_delay=0.5)
     transport, inner = retrying(*[RESET] * 9, policy=policy)
     with pytest.raises(ConnectionFailed):
         await transport.request(GET)
@@ -147,11 +147,11 @@ async def test_delays_double_up_to_the_longest() -> None:
 
 
 @virtual_time
-async def test_delays_are_spread_over_the_whole_span() -> None:
+async def test_retry_delays_have_full_jitter() -> None:
     delays: list[float] = []
     for seed in range(200):
-        inner = ScriptedTransport(answers=[RESET, OK])
-        policy = RetryPolicy(first_delay=1.0)
+        inner = ScriptedTransport(responses=[RESET, OK])
+        policy = RetryPolicy(initial_delay=1.0)
         began = asyncio.get_running_loop().time()
         await RetryingTransport(inner, policy, runtime=virtual_runtime(seed)).request(GET)
         delays.append(asyncio.get_running_loop().time() - began)
@@ -160,53 +160,55 @@ async def test_delays_are_spread_over_the_whole_span() -> None:
 
 
 @virtual_time
-async def test_the_server_says_when() -> None:
-    transport, inner = retrying(refusal(429, "", retry_after=5), refusal(503, "", retry_after=2), OK)
+async def test_retry_honours_retry_after() -> None:
+    transport, inner = retrying(error_response(429, "", retry_after=5), error_response(503, "", retry_after=2), OK)
     assert (await transport.request(POST)).status == 200
     # Jitter on top, so that all who were turned away do not come back together.
     assert [round(at, 6) for at, _ in inner.requests] == [0, 5.1, 7.3]
 
 
 @virtual_time
-async def test_who_must_wait_too_long_learns_at_once() -> None:
-    transport, inner = retrying(refusal(429, "", retry_after=60))
+async def test_retry_after_beyond_timeout_returns_at_once() -> None:
+    transport, inner = retrying(error_response(429, "", retry_after=60))
     response = await transport.request(GET)
     assert (response.status, response.retry_after) == (429, 60)
     assert (asyncio.get_running_loop().time(), len(inner.requests)) == (0, 1)
 
 
 @virtual_time
-async def test_no_try_begins_after_the_limit() -> None:
-    transport, inner = retrying(*[refusal(429, "", retry_after=4)] * 99, policy=RetryPolicy(attempts=99, limit=30))
+async def test_retry_stops_at_time_limit() -> None:
+    transport, inner = retrying(
+        *[error_response(429, "", retry_after=4)] * 99, policy=RetryPolicy(attempts=99, max_elapsed=30)
+    )
     assert (await transport.request(GET)).status == 429
     assert 20 < max(at for at, _ in inner.requests) <= 30
 
 
 @virtual_time
 async def test_the_number_of_tries_is_bounded() -> None:
-    transport, inner = retrying(*[refusal(503, "")] * 99, policy=RetryPolicy(attempts=4))
+    transport, inner = retrying(*[error_response(503, "")] * 99, policy=RetryPolicy(attempts=4))
     assert (await transport.request(GET)).status == 503
     assert len(inner.requests) == 4
 
 
 @virtual_time
-async def test_a_refusal_after_a_lost_answer_is_marked() -> None:
+async def test_retry_rejection_after_lost_response_is_uncertain() -> None:
     """The Conflict of a second PUT may be about the first one: a cache must not take it for "nothing has changed"."""
-    put = REPEATABLE["put with version"]
-    for lost in (RESET, refusal(504, "Timeout")):
-        transport, _ = retrying(lost, refusal(409, "Conflict"))
+    put = IDEMPOTENT["put with version"]
+    for lost in (RESET, error_response(504, "Timeout")):
+        transport, _ = retrying(lost, error_response(409, "Conflict"))
         response = await transport.request(put)
         assert (response.status, response.uncertain) == (409, True)
-    for harmless in (REFUSED, refusal(429, "", retry_after=1), refusal(503, "", retry_after=1)):
-        transport, _ = retrying(harmless, refusal(409, "Conflict"))
+    for harmless in (REFUSED, error_response(429, "", retry_after=1), error_response(503, "", retry_after=1)):
+        transport, _ = retrying(harmless, error_response(409, "Conflict"))
         assert not (await transport.request(put)).uncertain
 
 
 @virtual_time
-async def test_one_try_that_was_sent_leaves_the_outcome_open() -> None:
+async def test_retry_keeps_outcome_of_sent_attempt_uncertain() -> None:
     transport, _ = retrying(RESET, *[ConnectionFailed("refused", sent=False) for _ in range(9)])
     with pytest.raises(ConnectionFailed) as caught:
-        await transport.request(REPEATABLE["put with version"])
+        await transport.request(IDEMPOTENT["put with version"])
     assert caught.value.sent
     transport, _ = retrying(*[ConnectionFailed("refused", sent=False) for _ in range(9)])
     with pytest.raises(ConnectionFailed) as caught:
@@ -215,14 +217,14 @@ async def test_one_try_that_was_sent_leaves_the_outcome_open() -> None:
 
 
 @virtual_time
-async def test_a_strangers_certificate_does_not_get_better() -> None:
+async def test_retry_untrusted_certificate_is_not_repeated() -> None:
     stranger = ConnectionFailed("certificate verify failed", sent=False)
     stranger.__cause__ = ssl.SSLCertVerificationError("certificate verify failed")
-    assert await tries(GET, stranger) == 1
+    assert await count_attempts(GET, stranger) == 1
 
 
 @virtual_time
-async def test_each_try_carries_the_guard() -> None:
+async def test_each_retry_runs_before_send() -> None:
     """A leader whose lease ends while it waits for the next try sends no other."""
     ends_at = 1.0
 
@@ -232,13 +234,13 @@ async def test_each_try_carries_the_guard() -> None:
 
     class Guarded(ScriptedTransport):
         async def request(self, request: HttpRequest) -> HttpResponse:
-            assert request.guard is not None
-            request.guard()
+            assert request.before_send is not None
+            request.before_send()
             return await super().request(request)
 
-    inner = Guarded(answers=[refusal(429, "", retry_after=2), OK])
+    inner = Guarded(responses=[error_response(429, "", retry_after=2), OK])
     with pytest.raises(LeadershipLost):
-        await RetryingTransport(inner, runtime=virtual_runtime()).request(request("POST", {}, guard=guard))
+        await RetryingTransport(inner, runtime=virtual_runtime()).request(request("POST", {}, before_send=guard))
     assert len(inner.requests) == 1
 
 
@@ -253,8 +255,8 @@ async def test_streams_are_opened_once() -> None:
 
 
 @virtual_time
-async def test_retries_are_counted_by_what_caused_them() -> None:
-    transport, _ = retrying(RESET, refusal(503, ""), OK, host="retries.example.com")
+async def test_retry_metric_counts_by_cause() -> None:
+    transport, _ = retrying(RESET, error_response(503, ""), OK, host="retries.example.com")
     await transport.request(GET)
     for code in ("<error>", "503"):
         labels = {"code": code, "verb": "GET", "host": "retries.example.com"}
@@ -262,8 +264,8 @@ async def test_retries_are_counted_by_what_caused_them() -> None:
 
 
 @virtual_time
-async def test_who_gives_up_waiting_sends_nothing_more() -> None:
-    transport, inner = retrying(refusal(429, "", retry_after=5), OK)
+async def test_retry_cancelled_wait_sends_no_request() -> None:
+    transport, inner = retrying(error_response(429, "", retry_after=5), OK)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(1):
             await transport.request(GET)

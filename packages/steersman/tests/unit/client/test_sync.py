@@ -23,7 +23,7 @@ from steersman_testing import InMemoryApiServer
 
 KEY = ObjectKey("default", "words")
 # What belongs to the asynchronous client itself, and is reached by ``client.client``.
-NO_VERBS = {"transport", "field_manager"}
+NOT_VERBS = {"transport", "field_manager"}
 
 
 @pytest.fixture
@@ -37,13 +37,13 @@ def client(server: InMemoryApiServer) -> Iterator[SyncClient]:
         yield client
 
 
-def words(**data: str) -> ConfigMap:
+def config_map(**data: str) -> ConfigMap:
     return ConfigMap(metadata=ObjectMeta(name=KEY.name, namespace=KEY.namespace), data=data)  # type: ignore[arg-type]
 
 
-def test_every_verb_is_there_with_its_signature_and_text() -> None:
+def test_sync_client_mirrors_async_methods() -> None:
     members = {name: member for name, member in inspect.getmembers(Client) if not name.startswith("_")}
-    verbs = {name: member for name, member in members.items() if name not in NO_VERBS}
+    verbs = {name: member for name, member in members.items() if name not in NOT_VERBS}
     assert {"get", "watch", "apply"} <= set(verbs)
     for name, verb in verbs.items():
         mine: Any = getattr(SyncClient, name, None)
@@ -54,7 +54,7 @@ def test_every_verb_is_there_with_its_signature_and_text() -> None:
 
 
 def test_a_script(client: SyncClient) -> None:
-    made = client.create(words(hello="world"))
+    made = client.create(config_map(hello="world"))
     found = client.get(ConfigMap, KEY)
     # The types come along, for type checkers alone.
     assert_type(found, ConfigMap)
@@ -68,9 +68,9 @@ def test_a_script(client: SyncClient) -> None:
         client.get(ConfigMap, KEY)
 
 
-def test_a_watch_is_a_loop_and_ends_when_it_is_left(client: SyncClient, server: InMemoryApiServer) -> None:
+def test_sync_watch_iterates_and_closes_on_break(client: SyncClient, server: InMemoryApiServer) -> None:
     version = client.list(ConfigMap).resource_version
-    client.create(words(n="1"))
+    client.create(config_map(n="1"))
     client.patch(ConfigMap, KEY, MergePatch({"data": {"n": "2"}}))
     seen: list[str] = []
     for event in client.watch(ConfigMap, resource_version=version):
@@ -83,7 +83,7 @@ def test_a_watch_is_a_loop_and_ends_when_it_is_left(client: SyncClient, server: 
     assert server.break_watches() == 0
 
 
-def test_it_is_used_from_a_running_loop() -> None:
+def test_sync_client_works_within_a_running_loop() -> None:
     """As in Jupyter, whose cells run on a loop."""
 
     async def cell() -> int:
@@ -93,7 +93,7 @@ def test_it_is_used_from_a_running_loop() -> None:
     assert asyncio.run(cell()) == 0
 
 
-def test_several_threads_share_it(client: SyncClient) -> None:
+def test_sync_client_is_thread_safe(client: SyncClient) -> None:
     def create(number: int) -> None:
         client.create(ConfigMap(metadata=ObjectMeta(name=f"n{number}", namespace="default")))
 
@@ -105,12 +105,12 @@ def test_several_threads_share_it(client: SyncClient) -> None:
     assert len(client.list(ConfigMap).items) == 10
 
 
-def test_everything_asynchronous_can_be_run(client: SyncClient) -> None:
+def test_sync_client_runs_any_coroutine(client: SyncClient) -> None:
     assert client.run(Discovery(client.client).mapping("cm")).kind == "ConfigMap"
 
 
-def test_read_change_write_and_again_where_somebody_was_faster(client: SyncClient) -> None:
-    client.create(words(n="0"))
+def test_sync_retry_on_conflict_repeats_read_and_update(client: SyncClient) -> None:
+    client.create(config_map(n="0"))
     reads: list[str] = []
 
     def increment() -> ConfigMap:
@@ -131,7 +131,7 @@ def test_closing_ends_open_watches_and_the_thread(server: InMemoryApiServer) -> 
     client = SyncClient(server)
     (own,) = (t for t in set(threading.enumerate()) - before if t.name == "steersman-sync-client")
     version = client.list(ConfigMap).resource_version
-    client.create(words())
+    client.create(config_map())
     events = client.watch(ConfigMap, resource_version=version)
     assert next(events).type == "ADDED"
     client.close()
@@ -143,7 +143,7 @@ def test_closing_ends_open_watches_and_the_thread(server: InMemoryApiServer) -> 
     events.close()
 
 
-def test_what_comes_while_it_is_being_closed_is_refused(client: SyncClient) -> None:
+def test_sync_call_during_close_is_rejected(client: SyncClient) -> None:
     closing, refused = threading.Event(), threading.Event()
 
     async def items() -> AsyncGenerator[int, None]:
@@ -167,7 +167,7 @@ def test_what_comes_while_it_is_being_closed_is_refused(client: SyncClient) -> N
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_process_is_told_to_make_its_own(client: SyncClient) -> None:
+def test_sync_client_in_forked_process_raises(client: SyncClient) -> None:
     """Threads do not come along: it would wait for ever."""
     child = os.fork()
     if child == 0:
@@ -190,9 +190,7 @@ def test_waiting_for_itself_is_refused(client: SyncClient) -> None:
         client.run(wait_inside())
 
 
-def test_a_script_that_is_interrupted_leaves_nothing_behind(
-    client: SyncClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sync_keyboard_interrupt_cancels_the_call(client: SyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is raised in the waiting thread, Ctrl-C above all, cancels what it waits for."""
     begun, cancelled = threading.Event(), threading.Event()
 

@@ -11,36 +11,36 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from framework_support.scripted_reconciler import Scripted, controller_of, raising, sample
-from framework_support.world import World, key
-from steersman.controller import LOW, Request, Result, current_reconcile
+from framework_support.controller_env import ControllerEnv, key
+from framework_support.scripted_reconciler import ScriptedReconciler, controller_for, metric_value, raising
+from steersman.controller import LOW_PRIORITY, Request, Result, current_reconcile
 from steersman_testing import virtual_runtime, virtual_time
 from steersman_testing.virtual_clock import VirtualClock
 
 
 @virtual_time
 async def test_each_object_is_reconciled_once() -> None:
-    reconciler = Scripted(World())
-    controller = controller_of(reconciler, "once")
+    reconciler = ScriptedReconciler(ControllerEnv())
+    controller = controller_for(reconciler, "once")
     for name in ("a", "b", "a"):
         controller.queue.add(key(name))
     controller.start()
     await asyncio.sleep(1)
     assert [name for _, name in reconciler.calls] == ["a", "b"]
-    assert sample("controller_runtime_reconcile_total", controller="once", result="success") == 2
-    assert sample("controller_runtime_active_workers", controller="once") == 0
+    assert metric_value("controller_runtime_reconcile_total", controller="once", result="success") == 2
+    assert metric_value("controller_runtime_active_workers", controller="once") == 0
     await controller.stop(1)
 
 
 @virtual_time
-async def test_a_failure_is_retried_with_growing_pauses_and_hinders_nobody() -> None:
+async def test_failure_is_retried_with_back_off_without_blocking() -> None:
     async def behave(request: Request) -> Result:
         if request.name == "bad":
             raise RuntimeError("broken")
         return Result()
 
-    reconciler = Scripted(World(), behave)
-    controller = controller_of(reconciler, "failing")
+    reconciler = ScriptedReconciler(ControllerEnv(), behave)
+    controller = controller_for(reconciler, "failing")
     controller.start()
     controller.queue.add(key("bad"))
     controller.queue.add(key("good"))
@@ -51,14 +51,14 @@ async def test_a_failure_is_retried_with_growing_pauses_and_hinders_nobody() -> 
     assert [round(b - a, 3) for a, b in itertools.pairwise(times)] == [0.005 * 2**n for n in range(len(times) - 1)]
     assert len(times) == 8
     assert all(entry["log_level"] == "error" and "retry_in_seconds" in entry for entry in logs)
-    assert sample("controller_runtime_reconcile_errors_total", controller="failing") == 8
+    assert metric_value("controller_runtime_reconcile_errors_total", controller="failing") == 8
     await controller.stop(1)
 
 
 @virtual_time
 async def test_success_ends_the_back_off() -> None:
-    reconciler = Scripted(World(), raising(*[RuntimeError()] * 5))
-    controller = controller_of(reconciler)
+    reconciler = ScriptedReconciler(ControllerEnv(), raising(*[RuntimeError()] * 5))
+    controller = controller_for(reconciler)
     controller.start()
     controller.queue.add(key("a"))
     await asyncio.sleep(10)
@@ -72,19 +72,19 @@ async def test_requeue_after() -> None:
     async def behave(_: Request) -> Result:
         return Result(requeue_after=30)
 
-    reconciler = Scripted(World(), behave)
-    controller = controller_of(reconciler, "again")
+    reconciler = ScriptedReconciler(ControllerEnv(), behave)
+    controller = controller_for(reconciler, "again")
     controller.start()
     controller.queue.add(key("a"))
     await asyncio.sleep(100)
     assert reconciler.times("a") == pytest.approx([0, 30, 60, 90])
-    assert sample("controller_runtime_reconcile_total", controller="again", result="requeue_after") == 4
+    assert metric_value("controller_runtime_reconcile_total", controller="again", result="requeue_after") == 4
     await controller.stop(1)
 
 
 @pytest.mark.parametrize("mishap", ["cancelled", "nonsense"])
 @virtual_time
-async def test_no_mishap_of_a_reconciler_costs_a_worker(mishap: str) -> None:
+async def test_reconciler_errors_never_stop_a_worker(mishap: str) -> None:
     async def behave(request: Request) -> Result:
         if request.name == "good":
             return Result()
@@ -93,8 +93,8 @@ async def test_no_mishap_of_a_reconciler_costs_a_worker(mishap: str) -> None:
         nothing: Any = None
         return nothing
 
-    reconciler = Scripted(World(), behave)
-    controller = controller_of(reconciler)
+    reconciler = ScriptedReconciler(ControllerEnv(), behave)
+    controller = controller_for(reconciler)
     controller.start()
     controller.queue.add(key("bad"))
     with capture_logs() as logs:
@@ -120,20 +120,20 @@ async def test_as_many_at_once_as_allowed(workers: int) -> None:
         running -= 1
         return Result()
 
-    reconciler = Scripted(World(), behave)
-    controller = controller_of(reconciler, f"parallel{workers}", workers=workers)
+    reconciler = ScriptedReconciler(ControllerEnv(), behave)
+    controller = controller_for(reconciler, f"parallel{workers}", workers=workers)
     for number in range(9):
         controller.queue.add(key(f"b{number}"))
     controller.start()
     await asyncio.sleep(5)
-    assert sample("controller_runtime_active_workers", controller=f"parallel{workers}") == workers
+    assert metric_value("controller_runtime_active_workers", controller=f"parallel{workers}") == workers
     await asyncio.sleep(90)
     assert (most, len(reconciler.calls)) == (workers, 9)
     await controller.stop(1)
 
 
 @virtual_time
-async def test_stopping_lets_running_reconciles_end_and_begins_no_others() -> None:
+async def test_stop_waits_for_running_reconciles_only() -> None:
     ended: list[str] = []
 
     async def behave(request: Request) -> Result:
@@ -141,8 +141,8 @@ async def test_stopping_lets_running_reconciles_end_and_begins_no_others() -> No
         ended.append(request.name)
         return Result(requeue_after=1)
 
-    reconciler = Scripted(World(), behave)
-    controller = controller_of(reconciler)
+    reconciler = ScriptedReconciler(ControllerEnv(), behave)
+    controller = controller_for(reconciler)
     controller.queue.add(key("a"))
     controller.queue.add(key("b"))
     controller.start()
@@ -155,7 +155,7 @@ async def test_stopping_lets_running_reconciles_end_and_begins_no_others() -> No
 
 
 @virtual_time
-async def test_stopping_does_not_wait_for_ever() -> None:
+async def test_stop_cancels_reconciles_after_timeout() -> None:
     cancelled: list[str] = []
 
     async def behave(request: Request) -> Result:
@@ -166,8 +166,8 @@ async def test_stopping_does_not_wait_for_ever() -> None:
             raise
         return Result()
 
-    reconciler = Scripted(World(), behave)
-    controller = controller_of(reconciler, workers=2)
+    reconciler = ScriptedReconciler(ControllerEnv(), behave)
+    controller = controller_for(reconciler, workers=2)
     controller.queue.add(key("a"))
     controller.start()
     await asyncio.sleep(1)
@@ -177,47 +177,45 @@ async def test_stopping_does_not_wait_for_ever() -> None:
 
 
 @virtual_time
-async def test_stopping_does_not_wait_for_what_cannot_be_cancelled() -> None:
+async def test_stop_logs_uncancellable_reconcile() -> None:
     async def behave(_: Request) -> Result:
         while asyncio.get_running_loop().time() < 1000:
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(60)
         return Result()
 
-    controller = controller_of(Scripted(World(), behave))
+    controller = controller_for(ScriptedReconciler(ControllerEnv(), behave))
     controller.queue.add(key("a"))
     controller.start()
     await asyncio.sleep(1)
     with capture_logs() as lines:
         await controller.stop(10)
     assert asyncio.get_running_loop().time() == pytest.approx(13)
-    assert [(line["event"], line["name"]) for line in lines] == [
-        ("a reconcile does not end when it is cancelled", "a")
-    ]
+    assert [(line["event"], line["name"]) for line in lines] == [("reconcile did not stop after cancellation", "a")]
 
 
 @virtual_time
-async def test_requeue_is_a_retry_that_is_no_error() -> None:
+async def test_requeue_uses_back_off_without_error() -> None:
     async def behave(_: Request) -> Result:
         return Result(requeue=len(reconciler.calls) < 5)
 
-    reconciler = Scripted(World(), behave)
-    controller = controller_of(reconciler, "requeue")
+    reconciler = ScriptedReconciler(ControllerEnv(), behave)
+    controller = controller_for(reconciler, "requeue")
     controller.start()
     controller.queue.add(key("a"))
     with capture_logs() as logs:
         await asyncio.sleep(10)
     times = reconciler.times("a")
     assert [round(b - a, 3) for a, b in itertools.pairwise(times)] == [0.005, 0.01, 0.02, 0.04]
-    assert sample("controller_runtime_reconcile_total", controller="requeue", result="requeue") == 4
-    assert sample("controller_runtime_reconcile_total", controller="requeue", result="success") == 1
-    assert sample("controller_runtime_reconcile_errors_total", controller="requeue") == 0
+    assert metric_value("controller_runtime_reconcile_total", controller="requeue", result="requeue") == 4
+    assert metric_value("controller_runtime_reconcile_total", controller="requeue", result="success") == 1
+    assert metric_value("controller_runtime_reconcile_errors_total", controller="requeue") == 0
     assert (controller.queue.failures(key("a")), logs) == (0, [])
     await controller.stop(1)
 
 
 @virtual_time
-async def test_what_follows_has_the_priority_of_what_it_follows_unless_told() -> None:
+async def test_requeue_keeps_priority_by_default() -> None:
     priorities: list[int] = []
     results = [Result(requeue_after=1), Result(requeue=True), Result(requeue_after=1, priority=5), Result()]
 
@@ -229,18 +227,18 @@ async def test_what_follows_has_the_priority_of_what_it_follows_unless_told() ->
             raise RuntimeError
         return results.pop(0)
 
-    reconciler = Scripted(World(), behave)
-    controller = controller_of(reconciler)
+    reconciler = ScriptedReconciler(ControllerEnv(), behave)
+    controller = controller_for(reconciler)
     controller.start()
-    controller.queue.add(key("a"), priority=LOW)
+    controller.queue.add(key("a"), priority=LOW_PRIORITY)
     await asyncio.sleep(10)
-    assert priorities == [LOW, LOW, LOW, LOW, 5]
+    assert priorities == [LOW_PRIORITY, LOW_PRIORITY, LOW_PRIORITY, LOW_PRIORITY, 5]
     await controller.stop(1)
 
 
 @pytest.mark.parametrize("swallowed", [False, True])
 @virtual_time
-async def test_a_reconcile_that_cancels_its_own_worker_costs_it_a_second(swallowed: bool) -> None:
+async def test_reconcile_cancelling_its_worker_restarts_worker(swallowed: bool) -> None:
     async def behave(request: Request) -> Result:
         if request.name == "bad" and len(reconciler.times("bad")) == 1:
             task = asyncio.current_task()
@@ -253,8 +251,8 @@ async def test_a_reconcile_that_cancels_its_own_worker_costs_it_a_second(swallow
                     raise
         return Result()
 
-    reconciler = Scripted(World(), behave)
-    controller = controller_of(reconciler)
+    reconciler = ScriptedReconciler(ControllerEnv(), behave)
+    controller = controller_for(reconciler)
     controller.start()
     controller.queue.add(key("bad"))
     controller.queue.add(key("good"))
@@ -265,21 +263,21 @@ async def test_a_reconcile_that_cancels_its_own_worker_costs_it_a_second(swallow
     await controller.stop(1)
 
 
-class Ticking(VirtualClock):
+class SlowClock(VirtualClock):
     """Each look at the clock takes a millisecond, as if the machine were slow."""
 
     def __init__(self) -> None:
-        self.looks = 0
+        self.reads = 0
 
     def monotonic(self) -> float:
-        self.looks += 1
-        return super().monotonic() + self.looks / 1000
+        self.reads += 1
+        return super().monotonic() + self.reads / 1000
 
 
 @virtual_time
-async def test_reconciles_that_never_wait_let_others_run() -> None:
-    reconciler = Scripted(World(runtime=replace(virtual_runtime(), clock=Ticking())))
-    controller = controller_of(reconciler)
+async def test_busy_reconciles_yield_to_others() -> None:
+    reconciler = ScriptedReconciler(ControllerEnv(runtime=replace(virtual_runtime(), clock=SlowClock())))
+    controller = controller_for(reconciler)
     for number in range(1000):
         controller.queue.add(key(f"b{number}"))
     controller.start()
@@ -292,13 +290,13 @@ async def test_reconciles_that_never_wait_let_others_run() -> None:
 
 
 @virtual_time
-async def test_stopping_can_drain_what_is_ready() -> None:
+async def test_stop_can_drain_ready_keys() -> None:
     async def behave(_: Request) -> Result:
         await asyncio.sleep(1)
         return Result(requeue_after=1)
 
-    reconciler = Scripted(World(), behave)
-    controller = controller_of(reconciler)
+    reconciler = ScriptedReconciler(ControllerEnv(), behave)
+    controller = controller_for(reconciler)
     for name in "abc":
         controller.queue.add(key(name))
     controller.start()

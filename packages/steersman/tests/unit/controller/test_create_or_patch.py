@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from framework_support.buoy import Buoy, BuoySpec
-from framework_support.world import NAMESPACE, World, key
+from framework_support.controller_env import NAMESPACE, ControllerEnv, key
+from framework_support.widget import Widget, WidgetSpec
 from steersman.api.core_v1 import ConfigMap
 from steersman.cache import Cache, InformerOptions
 from steersman.client import JsonPatch
@@ -27,12 +27,12 @@ from steersman.meta import (
     resource,
     unstructured,
 )
-from steersman.meta.difference import difference
+from steersman.meta.json_patch import diff
 from steersman_testing import virtual_time
 from steersman_testing.apiserver.fields.patches import json_patch
 
 
-def blank(name: str) -> ConfigMap:
+def new_config_map(name: str) -> ConfigMap:
     return ConfigMap(metadata=ObjectMeta(name=name, namespace=NAMESPACE))
 
 
@@ -44,54 +44,54 @@ def with_data(**data: str) -> Any:
 
 
 @virtual_time
-async def test_created_patched_and_left_alone() -> None:
-    world = World()
-    async with world.cache_running(ConfigMap):
-        made, outcome = await create_or_patch(world.cached, blank("c"), with_data(a="1"))
+async def test_create_or_patch_creates_patches_or_skips() -> None:
+    world = ControllerEnv()
+    async with world.running_cache(ConfigMap):
+        made, outcome = await create_or_patch(world.cached, new_config_map("c"), with_data(a="1"))
         assert (outcome, made.data) == ("created", {"a": "1"})
-        made, outcome = await create_or_patch(world.cached, blank("c"), with_data(b="2"))
+        made, outcome = await create_or_patch(world.cached, new_config_map("c"), with_data(b="2"))
         assert (outcome, made.data) == ("patched", {"a": "1", "b": "2"})
         world.server.requests.clear()
-        made, outcome = await create_or_patch(world.cached, blank("c"), with_data(b="2"))
+        made, outcome = await create_or_patch(world.cached, new_config_map("c"), with_data(b="2"))
         assert (outcome, made.data) == ("unchanged", {"a": "1", "b": "2"})
         assert world.server.requests == []
 
 
 @virtual_time
-async def test_somebody_else_in_between_is_a_conflict_and_not_undone() -> None:
-    world = World()
-    world.make("b")
-    read = world.buoy("b")
+async def test_create_or_patch_concurrent_change_conflicts() -> None:
+    world = ControllerEnv()
+    world.create_widgets("b")
+    read = world.read_widget("b")
 
-    async def find(*_: Any) -> Buoy:
+    async def find(*_: Any) -> Widget:
         return read
 
     cached = world.cached
-    cached.find = find  # pyright: ignore[reportAttributeAccessIssue]
-    await world.client.patch(Buoy, key("b"), JsonPatch([{"op": "replace", "path": "/spec/depth", "value": 7}]))
+    cached.get_or_none = find  # pyright: ignore[reportAttributeAccessIssue]
+    await world.client.patch(Widget, key("b"), JsonPatch([{"op": "replace", "path": "/spec/depth", "value": 7}]))
     with pytest.raises(Conflict):
-        await create_or_patch(cached, read, lambda buoy: replace(buoy, spec=BuoySpec(depth=2)))
-    assert world.buoy("b").spec.depth == 7
+        await create_or_patch(cached, read, lambda widget: replace(widget, spec=WidgetSpec(depth=2)))
+    assert world.read_widget("b").spec.depth == 7
 
 
 @virtual_time
-async def test_what_a_transform_left_out_of_the_cache_is_not_undone() -> None:
-    world = World()
+async def test_create_or_patch_keeps_transformed_fields() -> None:
+    world = ControllerEnv()
     stripped = InformerOptions(transform=lambda config: replace(config, data=FrozenDict()))
     world.cache = Cache(world.client, runtime=world.runtime)
     world.cache.configure(ConfigMap, stripped)
-    async with world.cache_running(ConfigMap):
+    async with world.running_cache(ConfigMap):
         for data, expected in (({"a": "1"}, "created"), ({"b": "2"}, "patched"), ({"b": "2"}, "unchanged")):
-            made, outcome = await create_or_patch(world.cached, blank("c"), with_data(**data))
+            made, outcome = await create_or_patch(world.cached, new_config_map("c"), with_data(**data))
             assert outcome == expected
         assert made.data == {"a": "1", "b": "2"}
 
 
 @virtual_time
-async def test_nobody_is_renamed() -> None:
-    world = World()
+async def test_create_or_patch_rejects_rename() -> None:
+    world = ControllerEnv()
     with pytest.raises(ValueError, match="cannot be renamed"):
-        await create_or_patch(world.cached, blank("c"), lambda _: blank("d"))
+        await create_or_patch(world.cached, new_config_map("c"), lambda _: new_config_map("d"))
 
 
 class Berth(FrozenStruct):
@@ -107,21 +107,21 @@ class QuaySpec(Spec):
     berths: tuple[Berth, ...] = ()
 
 
-@resource(group="sea.example.com", version="v1")
+@resource(group="shop.example.com", version="v1")
 class Quay(Resource[QuaySpec, Status]):
     """A kind that has become newer than this type."""
 
 
 @pytest.mark.parametrize("kept", [("a", "b", "c"), ("b", "c"), ("a", "c"), ("new", "b"), ("a", "new", "b", "c")])
 @virtual_time
-async def test_what_the_type_does_not_know_stays_with_the_item_that_has_it(kept: tuple[str, ...]) -> None:
-    world = World()
+async def test_create_or_patch_keeps_unknown_item_fields(kept: tuple[str, ...]) -> None:
+    world = ControllerEnv()
     # Served without a schema, and so with any field.
     world.server.register(Quay.api_resource)
     berths = [{"name": name, "depth": ord(name), "fromTheFuture": name} for name in "abc"]
     identity = {"name": "q", "namespace": NAMESPACE}
     world.server.load(
-        {"apiVersion": "sea.example.com/v1", "kind": "Quay", "metadata": identity, "spec": {"berths": berths}}
+        {"apiVersion": "shop.example.com/v1", "kind": "Quay", "metadata": identity, "spec": {"berths": berths}}
     )
 
     def mutate(quay: Quay) -> Quay:
@@ -129,8 +129,8 @@ async def test_what_the_type_does_not_know_stays_with_the_item_that_has_it(kept:
         wanted = tuple(known.get(name, Berth(name=name)) for name in kept)
         return replace(quay, spec=replace(quay.spec, berths=wanted))
 
-    blank_quay = Quay(metadata=ObjectMeta(name="q", namespace=NAMESPACE), spec=QuaySpec())
-    await create_or_patch(world.cached, blank_quay, mutate)
+    empty_quay = Quay(metadata=ObjectMeta(name="q", namespace=NAMESPACE), spec=QuaySpec())
+    await create_or_patch(world.cached, empty_quay, mutate)
     quay = world.server.read(unstructured(Quay.api_resource), key("q"))
     assert quay is not None
     assert [(berth["name"], berth.get("fromTheFuture", "new")) for berth in quay.content["spec"]["berths"]] == [
@@ -151,6 +151,6 @@ documents = st.recursive(
 @given(old=documents, new=documents)
 def test_the_difference_makes_one_of_the_other(old: Any, new: Any) -> None:
     before, after = {"metadata": {"name": "x"}, "o": old}, {"metadata": {"name": "x"}, "o": new}
-    made = json_patch(before, difference(before, after))
+    made = json_patch(before, diff(before, after))
     # As text, since to Python 1 equals True.
     assert json.dumps(made, sort_keys=True) == json.dumps(after, sort_keys=True)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from framework_support.world import World
+from framework_support.controller_env import ControllerEnv
 from steersman.api.core_v1 import Node
 from steersman.api.events_v1 import Event
 from steersman.controller import EventRecorder
@@ -19,14 +19,14 @@ from steersman_testing import matching, virtual_time
 
 
 @pytest.fixture
-def world() -> World:
-    world = World()
-    world.make("a")
+def world() -> ControllerEnv:
+    world = ControllerEnv()
+    world.create_widgets("a")
     return world
 
 
 @asynccontextmanager
-async def recording(recorder: EventRecorder) -> AsyncGenerator[EventRecorder, None]:
+async def running_recorder(recorder: EventRecorder) -> AsyncGenerator[EventRecorder, None]:
     task = asyncio.create_task(recorder.run())
     try:
         yield recorder
@@ -36,38 +36,38 @@ async def recording(recorder: EventRecorder) -> AsyncGenerator[EventRecorder, No
         await asyncio.gather(task, return_exceptions=True)
 
 
-def events(world: World) -> tuple[Event, ...]:
+def events(world: ControllerEnv) -> tuple[Event, ...]:
     return world.server.read_all(Event)
 
 
 @virtual_time
-async def test_an_event_says_what_happened_to_what(world: World) -> None:
-    buoy = world.buoy("a")
-    async with recording(world.recorder("sea-operator/buoy", "pod-7")) as recorder:
-        recorder.warning(buoy, "Sunk", "send a diver", action="Sound")
+async def test_event_has_reason_regarding_and_reporter(world: ControllerEnv) -> None:
+    widget = world.read_widget("a")
+    async with running_recorder(world.recorder("orders-operator/widget", "pod-7")) as recorder:
+        recorder.warning(widget, "Sunk", "send a diver", action="Sound")
         await recorder.flush()
     (event,) = events(world)
-    assert event.metadata.namespace == "sea"
+    assert event.metadata.namespace == "orders"
     assert event.metadata.name.startswith("a.")
     assert (event.type, event.reason, event.action, event.note) == ("Warning", "Sunk", "Sound", "send a diver")
-    assert (event.reporting_controller, event.reporting_instance) == ("sea-operator/buoy", "pod-7")
-    about = event.regarding
-    assert (about.api_version, about.kind, about.name, about.uid) == (
-        "sea.example.com/v1",
-        "Buoy",
+    assert (event.reporting_controller, event.reporting_instance) == ("orders-operator/widget", "pod-7")
+    regarding = event.regarding
+    assert (regarding.api_version, regarding.kind, regarding.name, regarding.uid) == (
+        "shop.example.com/v1",
+        "Widget",
         "a",
-        buoy.metadata.uid,
+        widget.metadata.uid,
     )
     assert event.series is None
 
 
 @virtual_time
-async def test_repeats_count_up_one_event(world: World) -> None:
-    async with recording(world.recorder()) as recorder:
+async def test_repeats_count_up_one_event(world: ControllerEnv) -> None:
+    async with running_recorder(world.recorder()) as recorder:
         for _ in range(4):
-            recorder.normal(world.buoy("a"), "Moved", "drifting")
+            recorder.normal(world.read_widget("a"), "Moved", "drifting")
             await asyncio.sleep(60)
-        recorder.normal(world.buoy("a"), "Moved", "drifting elsewhere")
+        recorder.normal(world.read_widget("a"), "Moved", "drifting elsewhere")
         await recorder.flush()
     first, other = sorted(events(world), key=lambda e: len(e.note or ""))
     assert first.series is not None
@@ -76,50 +76,50 @@ async def test_repeats_count_up_one_event(world: World) -> None:
 
 
 @virtual_time
-async def test_a_repeat_after_a_long_time_is_a_new_event(world: World) -> None:
-    async with recording(world.recorder()) as recorder:
-        recorder.normal(world.buoy("a"), "Moved", "drifting")
+async def test_a_repeat_after_a_long_time_is_a_new_event(world: ControllerEnv) -> None:
+    async with running_recorder(world.recorder()) as recorder:
+        recorder.normal(world.read_widget("a"), "Moved", "drifting")
         await asyncio.sleep(3600)
-        recorder.normal(world.buoy("a"), "Moved", "drifting")
+        recorder.normal(world.read_widget("a"), "Moved", "drifting")
         await recorder.flush()
     assert len(events(world)) == 2
 
 
 @virtual_time
-async def test_an_event_that_expired_is_written_anew(world: World) -> None:
-    async with recording(world.recorder()) as recorder:
-        recorder.normal(world.buoy("a"), "Moved", "drifting")
+async def test_expired_event_is_recreated(world: ControllerEnv) -> None:
+    async with running_recorder(world.recorder()) as recorder:
+        recorder.normal(world.read_widget("a"), "Moved", "drifting")
         await recorder.flush()
         (expired,) = events(world)
         await world.client.delete(Event, expired.key)
-        recorder.normal(world.buoy("a"), "Moved", "drifting")
+        recorder.normal(world.read_widget("a"), "Moved", "drifting")
         await recorder.flush()
     (renewed,) = events(world)
     assert renewed.metadata.name != expired.metadata.name
 
 
 @virtual_time
-async def test_telling_never_waits_and_what_is_too_much_is_logged(world: World) -> None:
+async def test_recorder_full_queue_drops_and_logs(world: ControllerEnv) -> None:
     recorder = world.recorder()
     with capture_logs() as logs:
         for number in range(1005):
-            recorder.normal(world.buoy("a"), "Moved", f"wave {number}")
+            recorder.normal(world.read_widget("a"), "Moved", f"wave {number}")
     assert [entry["note"] for entry in logs] == [f"wave {n}" for n in range(1000, 1005)]
-    async with recording(recorder):
+    async with running_recorder(recorder):
         await recorder.flush()
     assert len(events(world)) == 1000
 
 
 @pytest.mark.parametrize("failure", [403, 500, ConnectionFailed("lost")])
 @virtual_time
-async def test_an_event_that_cannot_be_written_is_logged_and_the_next_is_not_lost(
-    world: World, failure: int | ConnectionFailed
+async def test_recorder_write_failure_is_logged_and_next_is_sent(
+    world: ControllerEnv, failure: int | ConnectionFailed
 ) -> None:
     world.server.fail_next(matching("POST", "/events"), failure)
-    async with recording(world.recorder()) as recorder:
+    async with running_recorder(world.recorder()) as recorder:
         with capture_logs() as logs:
-            recorder.normal(world.buoy("a"), "Moved", "lost")
-            recorder.normal(world.buoy("a"), "Moved", "kept")
+            recorder.normal(world.read_widget("a"), "Moved", "lost")
+            recorder.normal(world.read_widget("a"), "Moved", "kept")
             await recorder.flush()
     assert [(entry["event"], entry["note"]) for entry in logs] == [("event not written", "lost")]
     assert [e.note for e in events(world)] == ["kept"]
@@ -127,9 +127,9 @@ async def test_an_event_that_cannot_be_written_is_logged_and_the_next_is_not_los
 
 @pytest.mark.parametrize("letter", ["x", "é", "水"])
 @virtual_time
-async def test_long_notes_are_cut_to_what_the_api_server_takes(world: World, letter: str) -> None:
-    async with recording(world.recorder()) as recorder:
-        recorder.normal(world.buoy("a"), "Moved", letter * 2000)
+async def test_event_note_is_truncated_to_limit(world: ControllerEnv, letter: str) -> None:
+    async with running_recorder(world.recorder()) as recorder:
+        recorder.normal(world.read_widget("a"), "Moved", letter * 2000)
         await recorder.flush()
     (event,) = events(world)
     note = event.note or ""
@@ -138,11 +138,11 @@ async def test_long_notes_are_cut_to_what_the_api_server_takes(world: World, let
 
 
 @virtual_time
-async def test_names_and_instances_are_cut_to_what_the_api_server_takes(world: World) -> None:
+async def test_event_name_and_instance_are_truncated_to_limit(world: ControllerEnv) -> None:
     name = "a" * 235 + "-" + "b" * 10
-    world.make(name)
-    async with recording(world.recorder(instance="i" * 200)) as recorder:
-        recorder.normal(world.buoy(name), "Moved", "drifting")
+    world.create_widgets(name)
+    async with running_recorder(world.recorder(instance="i" * 200)) as recorder:
+        recorder.normal(world.read_widget(name), "Moved", "drifting")
         await recorder.flush()
     (event,) = events(world)
     assert event.metadata.name.startswith("a" * 235 + ".")
@@ -151,8 +151,8 @@ async def test_names_and_instances_are_cut_to_what_the_api_server_takes(world: W
 
 
 @virtual_time
-async def test_what_has_no_namespace_is_told_in_the_default_one(world: World) -> None:
-    async with recording(world.recorder()) as recorder:
+async def test_event_of_cluster_scoped_object_is_in_default(world: ControllerEnv) -> None:
+    async with running_recorder(world.recorder()) as recorder:
         recorder.normal(Node(metadata=ObjectMeta(name="n1", uid="u")), "Seen", "on the horizon")
         await recorder.flush()
     (event,) = events(world)

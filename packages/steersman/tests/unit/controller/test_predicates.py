@@ -8,26 +8,26 @@ from typing import Any
 import msgspec
 import pytest
 
-from framework_support.buoy import Buoy, buoy
-from steersman.cache import Change
+from framework_support.widget import Widget, widget
+from steersman.cache import InformerEvent
 from steersman.controller import (
-    ChangeFilter,
     Predicate,
+    PredicateFunc,
     all_of,
     annotations_changed,
     any_of,
-    by_others,
-    changed,
-    created,
-    deleted,
     deletion_started,
+    field_changed,
     generation_changed,
     has_label,
     labels_changed,
     matches_labels,
     not_,
+    not_own_write,
+    on_create,
+    on_delete,
+    on_update,
     resource_version_changed,
-    updated,
 )
 from steersman.meta import FrozenDict
 from steersman.meta.selectors import SelectorError
@@ -35,33 +35,35 @@ from steersman.meta.selectors import SelectorError
 THEN = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-def version(number: int, **metadata: Any) -> Buoy:
-    obj = buoy("a", number)
+def buoy_version(number: int, **metadata: Any) -> Widget:
+    obj = widget("a", number)
     return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, **metadata))
 
 
-OLD = version(1, generation=1)
-CREATION: Change[Any] = Change(None, OLD)
-INITIAL: Change[Any] = Change(None, OLD, initial=True)
-DELETION: Change[Any] = Change(OLD, None)
-RESYNC: Change[Any] = Change(OLD, OLD)
-STATUS: Change[Any] = Change(OLD, version(2, generation=1))
-OWN: Change[Any] = Change(OLD, version(2, generation=1), own=True)
-SPEC: Change[Any] = Change(OLD, version(2, generation=2))
-LABELS: Change[Any] = Change(OLD, version(2, generation=1, labels=FrozenDict(x="y")))
-ANNOTATIONS: Change[Any] = Change(OLD, version(2, generation=1, annotations=FrozenDict(x="y")))
-DELETING: Change[Any] = Change(OLD, version(2, generation=1, deletion_timestamp=THEN))
-STILL_DELETING: Change[Any] = Change(
-    version(2, generation=1, deletion_timestamp=THEN), version(3, generation=1, deletion_timestamp=THEN)
+OLD = buoy_version(1, generation=1)
+CREATION: InformerEvent[Any] = InformerEvent(None, OLD)
+INITIAL: InformerEvent[Any] = InformerEvent(None, OLD, is_initial_list=True)
+DELETION: InformerEvent[Any] = InformerEvent(OLD, None)
+RESYNC: InformerEvent[Any] = InformerEvent(OLD, OLD)
+STATUS: InformerEvent[Any] = InformerEvent(OLD, buoy_version(2, generation=1))
+OWN: InformerEvent[Any] = InformerEvent(OLD, buoy_version(2, generation=1), from_own_write=True)
+SPEC: InformerEvent[Any] = InformerEvent(OLD, buoy_version(2, generation=2))
+LABELS: InformerEvent[Any] = InformerEvent(OLD, buoy_version(2, generation=1, labels=FrozenDict(x="y")))
+ANNOTATIONS: InformerEvent[Any] = InformerEvent(OLD, buoy_version(2, generation=1, annotations=FrozenDict(x="y")))
+DELETING: InformerEvent[Any] = InformerEvent(OLD, buoy_version(2, generation=1, deletion_timestamp=THEN))
+STILL_DELETING: InformerEvent[Any] = InformerEvent(
+    buoy_version(2, generation=1, deletion_timestamp=THEN), buoy_version(3, generation=1, deletion_timestamp=THEN)
 )
-FOUND_DELETING: Change[Any] = Change(None, version(2, deletion_timestamp=THEN), initial=True)
+FOUND_DELETING: InformerEvent[Any] = InformerEvent(
+    None, buoy_version(2, deletion_timestamp=THEN), is_initial_list=True
+)
 
 
-def is_initial(change: Change[Any]) -> bool:
-    return change.initial
+def is_initial(event: InformerEvent[Any]) -> bool:
+    return event.is_initial_list
 
 
-EVERYTHING = {
+EVENTS = {
     "creation": CREATION,
     "initial": INITIAL,
     "deletion": DELETION,
@@ -84,32 +86,32 @@ NO_UPDATE = {"creation", "initial", "deletion", "resync", "found deleting"}
         (generation_changed, NO_UPDATE | {"spec", "deleting"}),
         (labels_changed, NO_UPDATE | {"labels"}),
         (annotations_changed, NO_UPDATE | {"annotations"}),
-        (by_others, EVERYTHING.keys() - {"own"}),
-        (generation_changed | by_others, EVERYTHING.keys() - {"own"}),
-        (resource_version_changed, EVERYTHING.keys() - {"resync"}),
+        (not_own_write, EVENTS.keys() - {"own"}),
+        (generation_changed | not_own_write, EVENTS.keys() - {"own"}),
+        (resource_version_changed, EVENTS.keys() - {"resync"}),
         (deletion_started, {"deleting", "found deleting"}),
-        (created, {"creation", "initial", "found deleting"}),
-        (deleted, {"deletion"}),
-        (updated, EVERYTHING.keys() - {"creation", "initial", "deletion", "found deleting"}),
-        (changed(lambda obj: len(obj.metadata.labels)), NO_UPDATE | {"labels"}),
+        (on_create, {"creation", "initial", "found deleting"}),
+        (on_delete, {"deletion"}),
+        (on_update, EVENTS.keys() - {"creation", "initial", "deletion", "found deleting"}),
+        (field_changed(lambda obj: len(obj.metadata.labels)), NO_UPDATE | {"labels"}),
         (labels_changed | annotations_changed, NO_UPDATE | {"labels", "annotations"}),
-        (generation_changed & ~created, {"deletion", "resync", "spec", "deleting"}),
+        (generation_changed & ~on_create, {"deletion", "resync", "spec", "deleting"}),
         (~resource_version_changed, {"resync"}),
-        (deleted | is_initial, {"deletion", "initial", "found deleting"}),
+        (on_delete | is_initial, {"deletion", "initial", "found deleting"}),
         (is_initial & ~deletion_started, {"initial"}),
         (not_(lambda change: change.new is not None), {"deletion"}),
-        (all_of(), set(EVERYTHING)),
+        (all_of(), set(EVENTS)),
         (any_of(), set[str]()),
-        (all_of(updated, labels_changed, lambda change: change.old is not change.new), {"labels"}),
-        (any_of(deleted, created), {"creation", "initial", "found deleting", "deletion"}),
+        (all_of(on_update, labels_changed, lambda change: change.old is not change.new), {"labels"}),
+        (any_of(on_delete, on_create), {"creation", "initial", "found deleting", "deletion"}),
     ],
 )
-def test_what_passes(predicate: ChangeFilter, passes: set[str]) -> None:
-    assert {name for name, change in EVERYTHING.items() if predicate(change)} == passes
+def test_predicate_passes_expected_events(predicate: PredicateFunc, passes: set[str]) -> None:
+    assert {name for name, event in EVENTS.items() if predicate(event)} == passes
 
 
-def labelled(**labels: str) -> Buoy:
-    return buoy("a", labels=labels)
+def labelled(**labels: str) -> Widget:
+    return widget("a", labels=labels)
 
 
 @pytest.mark.parametrize(
@@ -128,8 +130,8 @@ def labelled(**labels: str) -> Buoy:
         (labelled(target="stock"), labelled(target="returns"), False),
     ],
 )
-def test_one_operator_a_target_whatever_the_case(old: Buoy | None, new: Buoy | None, passes: bool) -> None:
-    assert has_label("target", "oRDERs", ignore_case=True)(Change(old, new)) is passes
+def test_has_label_ignore_case_matches_any_case(old: Widget | None, new: Widget | None, passes: bool) -> None:
+    assert has_label("target", "oRDERs", ignore_case=True)(InformerEvent(old, new)) is passes
 
 
 @pytest.mark.parametrize(
@@ -147,9 +149,9 @@ def test_one_operator_a_target_whatever_the_case(old: Buoy | None, new: Buoy | N
     ],
 )
 def test_labels(predicate: Predicate, passes: bool) -> None:
-    assert predicate(Change(None, labelled(target="Orders"))) is passes
+    assert predicate(InformerEvent(None, labelled(target="Orders"))) is passes
 
 
-def test_a_selector_that_is_none_is_refused_at_once() -> None:
+def test_matches_labels_invalid_selector_raises_at_once() -> None:
     with pytest.raises(SelectorError):
         matches_labels("target in (")

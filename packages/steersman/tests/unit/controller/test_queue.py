@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from steersman.controller import LOW, QueueShutDown, Trigger, WorkQueue
-from steersman.controller.queue import Item
-from steersman.controller.triggers import MOST_TRIGGERS
+from steersman.controller import LOW_PRIORITY, QueueShutDown, Trigger, WorkQueue
+from steersman.controller.queue import QueueItem
+from steersman.controller.triggers import MAX_TRIGGERS
 from steersman_testing.virtual_clock import run_virtual, virtual_runtime, virtual_time
 
 
@@ -23,14 +23,14 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-async def settle() -> None:
+async def run_ready_tasks() -> None:
     """Lets every task that is ready run."""
     for _ in range(5):
         await asyncio.sleep(0)
 
 
 @virtual_time
-async def test_keys_come_once_and_in_order() -> None:
+async def test_keys_are_deduplicated_in_fifo_order() -> None:
     queue = new_queue()
     for key in "abcab":
         queue.add(key)
@@ -40,7 +40,7 @@ async def test_keys_come_once_and_in_order() -> None:
 
 
 @virtual_time
-async def test_a_key_added_while_it_is_worked_on_comes_again_afterwards() -> None:
+async def test_add_during_processing_requeues_after_done() -> None:
     queue = new_queue()
     queue.add("a")
     await queue.get()
@@ -58,10 +58,10 @@ async def test_a_key_added_while_it_is_worked_on_comes_again_afterwards() -> Non
 async def test_getters_wait_and_each_key_wakes_one() -> None:
     queue = new_queue()
     getters = [asyncio.create_task(queue.get()) for _ in range(3)]
-    await settle()
+    await run_ready_tasks()
     queue.add("a")
     queue.add("b")
-    await settle()
+    await run_ready_tasks()
     assert sorted(t.result() for t in getters if t.done()) == ["a", "b"]
     queue.add("c")
     await asyncio.gather(*getters)
@@ -71,30 +71,30 @@ async def test_getters_wait_and_each_key_wakes_one() -> None:
 @virtual_time
 async def test_a_cancelled_getter_passes_its_wakeup_on(order: str) -> None:
     queue = new_queue()
-    doomed, other = (asyncio.create_task(queue.get()) for _ in range(2))
-    await settle()
-    steps = [doomed.cancel, lambda: queue.add("a")]
+    cancelled_getter, other = (asyncio.create_task(queue.get()) for _ in range(2))
+    await run_ready_tasks()
+    steps = [cancelled_getter.cancel, lambda: queue.add("a")]
     for step in steps if order == "cancel first" else reversed(steps):
         step()
     assert await other == "a"
-    assert doomed.cancelled()
+    assert cancelled_getter.cancelled()
 
 
 @virtual_time
-async def test_a_key_snatched_by_a_newcomer_leaves_the_woken_getter_waiting() -> None:
+async def test_getter_woken_without_key_keeps_waiting() -> None:
     queue = new_queue()
     waiting = asyncio.create_task(queue.get())
-    await settle()
+    await run_ready_tasks()
     queue.add("a")
     assert await queue.get() == "a"
-    await settle()
+    await run_ready_tasks()
     assert not waiting.done()
     queue.add("b")
     assert await waiting == "b"
 
 
 @virtual_time
-async def test_pauses_double_for_each_failure_of_the_same_key() -> None:
+async def test_rate_limited_delay_doubles_per_failure() -> None:
     queue = new_queue()
     assert [queue.add_rate_limited("a") for _ in range(4)] == pytest.approx([0.005, 0.01, 0.02, 0.04])
     assert queue.add_rate_limited("b") == pytest.approx(0.005)
@@ -112,7 +112,7 @@ async def test_pauses_have_an_end(longest: float) -> None:
 
 
 @virtual_time
-async def test_delayed_keys_come_in_time() -> None:
+async def test_delayed_keys_are_ready_on_time() -> None:
     queue = new_queue()
     queue.add_after("late", 3600)
     queue.add_after("soon", 60)
@@ -130,7 +130,7 @@ async def test_no_delay_is_at_once(seconds: float) -> None:
 
 @pytest.mark.parametrize("delays", [(60, 10, 30), (10, 60, 30), (30, 60, 10)])
 @virtual_time
-async def test_the_earliest_of_several_delays_wins_and_comes_once(delays: tuple[float, ...]) -> None:
+async def test_earliest_of_several_delays_wins(delays: tuple[float, ...]) -> None:
     queue = new_queue()
     for delay in delays:
         queue.add_after("a", delay)
@@ -152,7 +152,7 @@ async def test_an_add_makes_a_pending_delay_pointless() -> None:
 
 
 @virtual_time
-async def test_a_delay_set_during_the_work_is_kept() -> None:
+async def test_delay_added_during_processing_is_kept() -> None:
     queue = new_queue()
     queue.add("a")
     await queue.get()
@@ -162,12 +162,12 @@ async def test_a_delay_set_during_the_work_is_kept() -> None:
 
 
 @virtual_time
-async def test_shutdown_wakes_everybody_and_takes_nothing_more() -> None:
+async def test_shut_down_wakes_getters_and_rejects_adds() -> None:
     queue = new_queue()
     queue.add("working")
     await queue.get()
     getters = [asyncio.create_task(queue.get()) for _ in range(3)]
-    await settle()
+    await run_ready_tasks()
     queue.add_after("later", 60)
     queue.add("working")
     queue.shut_down()
@@ -181,7 +181,7 @@ async def test_shutdown_wakes_everybody_and_takes_nothing_more() -> None:
 
 
 @virtual_time
-async def test_shutdown_drops_what_waits() -> None:
+async def test_shut_down_drops_waiting_keys() -> None:
     queue = new_queue()
     queue.add("a")
     queue.shut_down()
@@ -190,11 +190,11 @@ async def test_shutdown_drops_what_waits() -> None:
 
 
 @virtual_time
-async def test_the_more_important_goes_first_and_equals_as_they_came() -> None:
+async def test_priority_order_is_fifo_within_priority() -> None:
     queue = new_queue()
-    for key, priority in (("low", LOW), ("a", 0), ("high", 7), ("b", 0)):
+    for key, priority in (("low", LOW_PRIORITY), ("a", 0), ("high", 7), ("b", 0)):
         queue.add(key, priority=priority)
-    assert queue.depths() == {7: 1, 0: 2, LOW: 1}
+    assert queue.depths() == {7: 1, 0: 2, LOW_PRIORITY: 1}
     assert [await queue.get() for _ in range(4)] == ["high", "a", "b", "low"]
 
 
@@ -202,45 +202,48 @@ async def test_the_more_important_goes_first_and_equals_as_they_came() -> None:
 async def test_a_waiting_key_can_only_rise() -> None:
     queue = new_queue()
     for key in ("x", "y", "z"):
-        queue.add(key, priority=LOW)
+        queue.add(key, priority=LOW_PRIORITY)
     queue.add("a")
     queue.add("y", priority=0)
-    queue.add("a", priority=LOW)
-    assert queue.depths() == {0: 2, LOW: 2}
+    queue.add("a", priority=LOW_PRIORITY)
+    assert queue.depths() == {0: 2, LOW_PRIORITY: 2}
     assert [await queue.get() for _ in range(4)] == ["a", "y", "x", "z"]
-    assert queue.depths() == {0: 0, LOW: 0}
+    assert queue.depths() == {0: 0, LOW_PRIORITY: 0}
 
 
 @virtual_time
-async def test_a_key_in_work_comes_back_with_the_highest_priority_it_was_added_with() -> None:
+async def test_readded_key_has_highest_added_priority() -> None:
     queue = new_queue()
     queue.add("a")
     await queue.get()
-    queue.add("a", priority=LOW)
+    queue.add("a", priority=LOW_PRIORITY)
     queue.add("a", priority=5)
     queue.add("a", priority=0)
     queue.done("a")
-    assert (await queue.take()).priority == 5
+    assert (await queue.get_item()).priority == 5
 
 
 @virtual_time
 async def test_a_delayed_key_keeps_its_priority() -> None:
     queue = new_queue()
-    queue.add_after("a", 60, priority=LOW)
-    queue.add_after("b", 60, priority=LOW)
+    queue.add_after("a", 60, priority=LOW_PRIORITY)
+    queue.add_after("b", 60, priority=LOW_PRIORITY)
     queue.add_after("b", 90)
-    assert [((item := await queue.take()).key, item.priority) for _ in range(2)] == [("b", 0), ("a", LOW)]
+    assert [((item := await queue.get_item()).key, item.priority) for _ in range(2)] == [
+        ("b", 0),
+        ("a", LOW_PRIORITY),
+    ]
     assert now() == pytest.approx(60)
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 3])
 @virtual_time
-async def test_nobody_starves_however_much_of_importance_comes(ahead: int) -> None:
+async def test_low_priority_keys_do_not_starve(ahead: int) -> None:
     queue = new_queue()
     for number in range(ahead):
-        queue.add(f"ahead{number}", priority=LOW)
-    queue.add("patient", priority=LOW)
-    queue.add("patient too", priority=LOW - 1)
+        queue.add(f"ahead{number}", priority=LOW_PRIORITY)
+    queue.add("patient", priority=LOW_PRIORITY)
+    queue.add("patient too", priority=LOW_PRIORITY - 1)
     taken: list[str] = []
     for number in range(60):
         queue.add(f"urgent{number}", priority=number % 3)
@@ -252,21 +255,21 @@ async def test_nobody_starves_however_much_of_importance_comes(ahead: int) -> No
 
 
 @virtual_time
-async def test_a_key_knows_what_it_was_added_for() -> None:
+async def test_key_collects_its_triggers() -> None:
     queue = new_queue()
     one, two = Trigger("one", None, "external"), Trigger("two", None, "external")
     queue.add("a", trigger=one)
     queue.add("a", trigger=two)
     queue.add("a", trigger=one)
-    item = await queue.take()
+    item = await queue.get_item()
     assert item.triggers == [one, two]
     queue.add("a", trigger=two)
     queue.done("a")
-    assert (await queue.take()).triggers == [two]
+    assert (await queue.get_item()).triggers == [two]
 
 
 @virtual_time
-async def test_a_delayed_key_remembers_why_whatever_makes_it_ready() -> None:
+async def test_delayed_key_keeps_its_triggers() -> None:
     queue = new_queue()
     one, two, three = (Trigger(name, None, "external") for name in ("one", "two", "three"))
     queue.add_after("a", 60, trigger=one)
@@ -274,12 +277,12 @@ async def test_a_delayed_key_remembers_why_whatever_makes_it_ready() -> None:
     queue.add_after("a", 90, trigger=three)
     queue.add("b", trigger=one)
     queue.add_after("b", 10, trigger=two)
-    assert [(item := await queue.take()).key, item.triggers] == ["b", [one, two]]
-    item = await queue.take()
+    assert [(item := await queue.get_item()).key, item.triggers] == ["b", [one, two]]
+    item = await queue.get_item()
     assert (item.key, item.triggers, now()) == ("a", [one, two, three], pytest.approx(30))
     queue.add_after("c", 60, trigger=one)
     queue.add("c", trigger=two)
-    assert (await queue.take()).triggers == [one, two]
+    assert (await queue.get_item()).triggers == [one, two]
 
 
 @virtual_time
@@ -287,18 +290,18 @@ async def test_triggers_of_a_key_are_few() -> None:
     queue = new_queue()
     for number in range(100):
         queue.add("a", trigger=Trigger(f"source {number}", None, "external"))
-    item = await queue.take()
-    assert (len(item.triggers), item.omitted) == (MOST_TRIGGERS, 100 - MOST_TRIGGERS)
+    item = await queue.get_item()
+    assert (len(item.triggers), item.omitted) == (MAX_TRIGGERS, 100 - MAX_TRIGGERS)
 
 
-def items() -> int:
+def count_items() -> int:
     gc.collect()
-    return sum(isinstance(each, Item) for each in gc.get_objects())
+    return sum(isinstance(each, QueueItem) for each in gc.get_objects())
 
 
 @virtual_time
-async def test_delays_that_came_to_nothing_leave_nothing_behind() -> None:
-    before = items()
+async def test_replaced_delays_do_not_leak() -> None:
+    before = count_items()
     queue = new_queue()
     for _ in range(20):
         for number in range(200):
@@ -306,40 +309,40 @@ async def test_delays_that_came_to_nothing_leave_nothing_behind() -> None:
             queue.add(f"k{number}")
         while len(queue):
             queue.done(await queue.get())
-    assert items() - before <= 1500
+    assert count_items() - before <= 1500
     queue.add_after("real", 5)
     assert (await queue.get(), now()) == ("real", pytest.approx(5))
 
 
 @virtual_time
-async def test_what_waits_can_be_taken_back() -> None:
+async def test_discard_removes_waiting_keys() -> None:
     queue = new_queue()
-    queue.add("a", priority=LOW)
-    queue.add("b", priority=LOW)
+    queue.add("a", priority=LOW_PRIORITY)
+    queue.add("b", priority=LOW_PRIORITY)
     queue.add_after("later", 60)
     for key in ("a", "later", "unknown"):
         queue.discard(key)
-    assert queue.depths() == {0: 0, LOW: 1}
+    assert queue.depths() == {0: 0, LOW_PRIORITY: 1}
     assert [await queue.get(), await queue.get()] == ["b", "later"]
     queue.add("a")
     assert await queue.get() == "a"
 
 
 @virtual_time
-async def test_what_is_taken_back_leaves_nothing_behind() -> None:
+async def test_discarded_keys_do_not_leak() -> None:
     queue = new_queue()
     queue.add("first")
-    before = items()
+    before = count_items()
     for number in range(5000):
         queue.add(str(number))
         queue.discard(str(number))
-    assert items() - before <= 1500
+    assert count_items() - before <= 1500
     queue.add("last")
     assert [await queue.get(), await queue.get()] == ["first", "last"]
 
 
 @virtual_time
-async def test_draining_hands_out_what_is_ready_and_no_more() -> None:
+async def test_drain_returns_only_ready_keys() -> None:
     queue = new_queue()
     for key in "abc":
         queue.add(key)
@@ -367,8 +370,8 @@ steps = st.tuples(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(steps, max_size=30), st.integers(1, 3))
-def test_every_add_is_worked_on_and_no_key_twice_at_once(history: list[Step], workers: int) -> None:
-    async def story() -> None:
+def test_adds_are_never_lost_or_processed_concurrently(history: list[Step], workers: int) -> None:
+    async def scenario() -> None:
         queue = new_queue()
         working: set[str] = set()
         started: dict[str, float] = {}
@@ -405,4 +408,4 @@ def test_every_add_is_worked_on_and_no_key_twice_at_once(history: list[Step], wo
         queue.shut_down()
         await asyncio.gather(*tasks)
 
-    run_virtual(story())
+    run_virtual(scenario())

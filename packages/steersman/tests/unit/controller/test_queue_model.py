@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from steersman.controller import LOW, WorkQueue
+from steersman.controller import LOW_PRIORITY, WorkQueue
 from steersman_testing.virtual_clock import VirtualTimeLoop, virtual_runtime
 
 
@@ -19,17 +19,17 @@ class QueueMachine(RuleBasedStateMachine):
     """A model beside the queue: what must be handed out some day, what is in work, and who waits for how long."""
 
     KEYS = st.sampled_from("abcde")
-    PRIORITIES = st.sampled_from([LOW, 0, 0, 10])
+    PRIORITIES = st.sampled_from([LOW_PRIORITY, 0, 0, 10])
 
     def __init__(self) -> None:
         super().__init__()
         self.loop = VirtualTimeLoop()
         self.queue: WorkQueue[str] = WorkQueue("machine", runtime=virtual_runtime())
-        self.owed: dict[str, float] = {}
+        self.due_by: dict[str, float] = {}
         """When a key is to be ready at the latest."""
         self.working: set[str] = set()
         self.ranks: dict[str, int] = {}
-        self.patience: dict[str, int] = {}
+        self.remaining_turns: dict[str, int] = {}
         """How many hand-outs a key that waits may take at most until it is its turn."""
         self.rushes = 0
 
@@ -39,23 +39,23 @@ class QueueMachine(RuleBasedStateMachine):
 
         return self.loop.run_until_complete(act())
 
-    def owe(self, key: str, due: float) -> None:
-        self.owed[key] = min(self.owed.get(key, due), due)
+    def expect_by(self, key: str, due: float) -> None:
+        self.due_by[key] = min(self.due_by.get(key, due), due)
 
     @rule(key=KEYS, priority=PRIORITIES)
     def add(self, key: str, priority: int) -> None:
         self.run(lambda: self.queue.add(key, priority=priority))
-        self.owe(key, self.loop.time())
+        self.expect_by(key, self.loop.time())
 
     @rule(key=KEYS, seconds=st.sampled_from([0.0, 0.5, 2.0, 30.0]), priority=PRIORITIES)
     def add_after(self, key: str, seconds: float, priority: int) -> None:
         self.run(lambda: self.queue.add_after(key, seconds, priority=priority))
-        self.owe(key, self.loop.time() + seconds)
+        self.expect_by(key, self.loop.time() + seconds)
 
     @rule(key=KEYS)
     def fail(self, key: str) -> None:
         delay = self.run(lambda: self.queue.add_rate_limited(key))
-        self.owe(key, self.loop.time() + delay)
+        self.expect_by(key, self.loop.time() + delay)
 
     @rule(key=KEYS)
     def forget(self, key: str) -> None:
@@ -64,9 +64,9 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(key=KEYS)
     def discard(self, key: str) -> None:
         if any(item.key == key for item in self.queue.waiting()):
-            self.owed.pop(key)
+            self.due_by.pop(key)
             self.ranks.pop(key)
-            self.patience.pop(key)
+            self.remaining_turns.pop(key)
         self.queue.discard(key)
 
     @rule(seconds=st.sampled_from([0.25, 1.0, 60.0]))
@@ -76,14 +76,14 @@ class QueueMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.queue) > 0)
     @rule()
     def take(self) -> None:
-        key = self.run(self.queue.take_nowait).key
+        key = self.run(self.queue.get_item_nowait).key
         assert key not in self.working, "two workers hold one key"
-        assert self.owed.pop(key) <= self.loop.time() + 1e-6, "it came before anybody wanted it"
+        assert self.due_by.pop(key) <= self.loop.time() + 1e-6, "it came before anybody wanted it"
         self.working.add(key)
         self.ranks.pop(key)
-        self.patience.pop(key)
-        for other in self.patience:
-            self.patience[other] -= 1
+        self.remaining_turns.pop(key)
+        for other in self.remaining_turns:
+            self.remaining_turns[other] -= 1
 
     @rule(rounds=st.integers(5, 30), ready=st.booleans())
     def rush(self, rounds: int, ready: bool) -> None:
@@ -91,7 +91,7 @@ class QueueMachine(RuleBasedStateMachine):
         for _ in range(rounds):
             self.rushes += 1
             self.add(f"urgent {self.rushes}", 20)
-            self.note_who_waits()
+            self.track_waiting()
             self.take()
             if ready:
                 first = min(self.working)
@@ -106,20 +106,22 @@ class QueueMachine(RuleBasedStateMachine):
         self.run(lambda: self.queue.done(key))
 
     @invariant()
-    def what_is_due_is_ready(self) -> None:
-        ready = {key for key, due in self.owed.items() if due <= self.loop.time() - 0.001 and key not in self.working}
+    def due_keys_are_ready(self) -> None:
+        ready = {
+            key for key, due in self.due_by.items() if due <= self.loop.time() - 0.001 and key not in self.working
+        }
         assert ready <= {item.key for item in self.queue.waiting()}, "a key was lost"
-        self.note_who_waits()
+        self.track_waiting()
 
-    def note_who_waits(self) -> None:
+    def track_waiting(self) -> None:
         for item in self.queue.waiting():
             if self.ranks.get(item.key) != item.rank:
                 self.ranks[item.key] = item.rank
-                self.patience[item.key] = 10 * len(self.queue)
+                self.remaining_turns[item.key] = 10 * len(self.queue)
 
     @invariant()
-    def nobody_starves(self) -> None:
-        assert all(left > 0 for left in self.patience.values())
+    def no_key_starves(self) -> None:
+        assert all(left > 0 for left in self.remaining_turns.values())
 
     @invariant()
     def counts_agree(self) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import structlog
 
-from framework_support.buoy import buoy
-from framework_support.scripted_reconciler import Scripted, conflict, controller_of, raising, sample
-from framework_support.world import World, key
-from steersman.cache import Change
+from framework_support.controller_env import ControllerEnv, key
+from framework_support.scripted_reconciler import ScriptedReconciler, conflict, controller_for, metric_value, raising
+from framework_support.widget import widget
+from steersman.cache import InformerEvent
 from steersman.controller import ReconcileInfo, Request, Result, Trigger, current_reconcile
 from steersman_testing import virtual_time
 
@@ -37,46 +37,48 @@ def rendered_logs() -> Generator[list[dict[str, Any]], None, None]:
 
 
 @virtual_time
-async def test_log_lines_say_which_object_and_which_reconcile() -> None:
-    reconciler = Scripted(World())
+async def test_log_lines_carry_object_and_reconcile_id() -> None:
+    reconciler = ScriptedReconciler(ControllerEnv())
 
     async def behave(_: Request) -> Result:
         reconciler.log.warning("drifting")
-        await asyncio.create_task(tell())
+        await asyncio.create_task(log_from_task())
         return Result()
 
-    async def tell() -> None:
+    async def log_from_task() -> None:
         reconciler.log.warning("from a task")
 
     reconciler.behaviour = behave
-    controller = controller_of(reconciler, "logged")
+    controller = controller_for(reconciler, "logged")
     controller.start()
     with rendered_logs() as lines:
         controller.queue.add(key("a"))
         controller.queue.add(key("b"))
         await asyncio.sleep(1)
     assert [(c["event"], c["controller"], c["namespace"], c["name"]) for c in lines] == [
-        (event, "logged", "sea", name) for name in "ab" for event in ("drifting", "from a task")
+        (event, "logged", "orders", name) for name in "ab" for event in ("drifting", "from a task")
     ]
     assert len({c["reconcile_id"] for c in lines}) == 2
     await controller.stop(1)
 
 
 @virtual_time
-async def test_what_ran_and_why_is_remembered_for_a_while() -> None:
-    reconciler = Scripted(World(), raising(conflict()))
-    controller = controller_of(reconciler, "remembered")
+async def test_recent_reconciles_are_bounded() -> None:
+    reconciler = ScriptedReconciler(ControllerEnv(), raising(conflict()))
+    controller = controller_for(reconciler, "remembered")
     controller.start()
-    controller.queue.add(key("a"), trigger=Trigger("for", Change(buoy("a", 1, depth=1), buoy("a", 2, depth=2))))
+    controller.queue.add(
+        key("a"), trigger=Trigger("for", InformerEvent(widget("a", 1, depth=1), widget("a", 2, depth=2)))
+    )
     await asyncio.sleep(1)
     first, second = controller.recent()
     assert (first.result, first.errors, first.attempt) == ("error", ("Conflict",), 1)
     assert (second.result, second.errors, second.attempt) == ("success", (), 2)
-    assert [str(each) for each in first.triggers] == ["Buoy sea/a updated: spec.depth"]
+    assert [str(each) for each in first.triggers] == ["Widget orders/a updated: spec.depth"]
     assert [str(each) for each in second.triggers] == ["retry after Conflict"]
     shown = json.loads(json.dumps(first.to_builtins()))
     assert shown["triggers"] == [
-        {"reason": "updated", "origin": "for", "kind": "Buoy", "object": "sea/a", "fields": ["spec.depth"]}
+        {"reason": "updated", "origin": "for", "kind": "Widget", "object": "orders/a", "fields": ["spec.depth"]}
     ]
     assert (shown["controller"], shown["name"], shown["result"]) == ("remembered", "a", "error")
     assert shown["started"].startswith("2030-01-01T00:00:00")
@@ -91,16 +93,16 @@ async def test_what_ran_and_why_is_remembered_for_a_while() -> None:
 async def test_a_reconcile_sees_itself_and_is_seen() -> None:
     async def behave(_: Request) -> Result:
         seen.append(current_reconcile())
-        seen.append(await asyncio.create_task(look()))
+        seen.append(await asyncio.create_task(current_in_task()))
         await asyncio.sleep(10)
         return Result(requeue_after=60)
 
-    async def look() -> ReconcileInfo | None:
+    async def current_in_task() -> ReconcileInfo | None:
         return current_reconcile()
 
     seen: list[ReconcileInfo | None] = []
-    reconciler = Scripted(World(), behave)
-    controller = controller_of(reconciler)
+    reconciler = ScriptedReconciler(ControllerEnv(), behave)
+    controller = controller_for(reconciler)
     controller.start()
     controller.queue.add(key("a"))
     await asyncio.sleep(5)
@@ -116,9 +118,9 @@ async def test_a_reconcile_sees_itself_and_is_seen() -> None:
 
 
 @virtual_time
-async def test_debug_logs_say_why() -> None:
-    reconciler = Scripted(World())
-    controller = controller_of(reconciler, "why")
+async def test_debug_log_contains_triggers() -> None:
+    reconciler = ScriptedReconciler(ControllerEnv())
+    controller = controller_for(reconciler, "why")
     former = structlog.get_config()["wrapper_class"]
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("debug"))
     try:
@@ -136,7 +138,7 @@ async def test_debug_logs_say_why() -> None:
 
 
 @virtual_time
-async def test_a_span_goes_around_each_reconcile() -> None:
+async def test_span_wraps_each_reconcile() -> None:
     spans: list[str] = []
 
     @contextmanager
@@ -150,28 +152,28 @@ async def test_a_span_goes_around_each_reconcile() -> None:
             raise RuntimeError("broken")
         return Result(requeue_after=7)
 
-    reconciler = Scripted(World(), behave)
-    controller = controller_of(reconciler)
-    controller.span = span
+    reconciler = ScriptedReconciler(ControllerEnv(), behave)
+    controller = controller_for(reconciler)
+    controller.trace_span = span
     controller.start()
     controller.queue.add(key("a"))
     await asyncio.sleep(1)
-    failed = ["sea/a begins", "RuntimeError('broken')", "ends: error, None"]
-    assert spans == [*failed, "sea/a begins", "ends: requeue_after, 7"]
+    failed = ["orders/a begins", "RuntimeError('broken')", "ends: error, None"]
+    assert spans == [*failed, "orders/a begins", "ends: requeue_after, 7"]
     await controller.stop(1)
 
 
 @virtual_time
-async def test_a_span_that_fails_costs_neither_the_object_nor_the_worker() -> None:
+async def test_failing_span_does_not_affect_reconcile() -> None:
     @contextmanager
     def span(info: ReconcileInfo) -> Generator[None, None, None]:
         if info.attempt == 1:
             raise RuntimeError("no traces today")
         yield
 
-    reconciler = Scripted(World())
-    controller = controller_of(reconciler)
-    controller.span = span
+    reconciler = ScriptedReconciler(ControllerEnv())
+    controller = controller_for(reconciler)
+    controller.trace_span = span
     controller.start()
     for name in "ab":
         controller.queue.add(key(name))
@@ -186,18 +188,18 @@ async def test_work_in_progress_is_measured() -> None:
         await asyncio.sleep(100)
         return Result()
 
-    reconciler = Scripted(World(), behave)
-    controller = controller_of(reconciler, "slow", workers=2)
+    reconciler = ScriptedReconciler(ControllerEnv(), behave)
+    controller = controller_for(reconciler, "slow", workers=2)
     controller.start()
     names = {"name": "slow", "controller": "slow"}
     controller.queue.add(key("a"))
     await asyncio.sleep(10)
     controller.queue.add(key("b"))
     await asyncio.sleep(5)
-    assert sample("workqueue_unfinished_work_seconds", **names) == pytest.approx(20)
-    assert sample("workqueue_longest_running_processor_seconds", **names) == pytest.approx(15)
+    assert metric_value("workqueue_unfinished_work_seconds", **names) == pytest.approx(20)
+    assert metric_value("workqueue_longest_running_processor_seconds", **names) == pytest.approx(15)
     await asyncio.sleep(200)
-    assert sample("workqueue_unfinished_work_seconds", **names) == 0
-    assert sample("workqueue_work_duration_seconds_sum", **names) == pytest.approx(200)
-    assert sample("controller_runtime_max_concurrent_reconciles", controller="slow") == 2
+    assert metric_value("workqueue_unfinished_work_seconds", **names) == 0
+    assert metric_value("workqueue_work_duration_seconds_sum", **names) == pytest.approx(200)
+    assert metric_value("controller_runtime_max_concurrent_reconciles", controller="slow") == 2
     await controller.stop(1)

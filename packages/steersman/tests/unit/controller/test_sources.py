@@ -9,30 +9,30 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from framework_support.buoy import Buoy
-from framework_support.world import World, eventually, key
+from framework_support.controller_env import ControllerEnv, eventually, key
+from framework_support.widget import Widget
 from steersman.controller import (
-    LOW,
-    NORMAL,
+    LOW_PRIORITY,
+    NORMAL_PRIORITY,
     Channel,
     Controller,
-    Every,
     Reconciler,
     Request,
     Result,
     Source,
+    Ticker,
     current_reconcile,
 )
-from steersman.controller.sources import Push
+from steersman.controller.sources import Enqueue
 from steersman.observability import metrics
 from steersman.observability.runtime import Runtime
 from steersman_testing import virtual_time
 
 
-class Noting(Reconciler[Buoy]):
+class RecordingReconciler(Reconciler[Widget]):
     """Remembers when it ran, for whom and why."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: ControllerEnv) -> None:
         super().__init__(world.context())
         self.calls: list[tuple[float, str, str]] = []
 
@@ -44,10 +44,10 @@ class Noting(Reconciler[Buoy]):
         return Result()
 
 
-class Own(Source):
+class ScriptedSource(Source):
     """A source made for a test."""
 
-    def __init__(self, behave: Callable[[Push], None], name: str = "own") -> None:
+    def __init__(self, behave: Callable[[Enqueue], None], name: str = "own") -> None:
         self._behave = behave
         self._name = name
         self.runs: list[float] = []
@@ -56,17 +56,19 @@ class Own(Source):
     def name(self) -> str:
         return self._name
 
-    async def run(self, push: Push, runtime: Runtime) -> None:
+    async def run(self, enqueue: Enqueue, runtime: Runtime) -> None:
         self.runs.append(runtime.clock.monotonic())
-        self._behave(push)
+        self._behave(enqueue)
 
 
-def controller_with(*sources: Source, world: World | None = None, name: str = "fed") -> tuple[Controller, Noting]:
-    reconciler = Noting(world or World())
+def controller_with(
+    *sources: Source, world: ControllerEnv | None = None, name: str = "fed"
+) -> tuple[Controller, RecordingReconciler]:
+    reconciler = RecordingReconciler(world or ControllerEnv())
     controller = Controller(
         name,
         reconciler,
-        resource=Buoy.api_resource,
+        resource=Widget.api_resource,
         runtime=reconciler.runtime,
         exists=lambda _: True,
         sources=sources,
@@ -75,14 +77,14 @@ def controller_with(*sources: Source, world: World | None = None, name: str = "f
 
 
 @virtual_time
-async def test_what_is_pushed_is_reconciled_and_says_by_what() -> None:
+async def test_channel_push_is_reconciled_with_source_name() -> None:
     channel = Channel("alarms")
-    assert channel.push(key("early"))
+    assert channel.enqueue(key("early"))
     controller, reconciler = controller_with(channel)
     controller.start()
     await asyncio.sleep(10)
     for name in ("a", "b", "a"):
-        assert channel.push(key(name))
+        assert channel.enqueue(key(name))
     await asyncio.sleep(10)
     assert reconciler.calls == [
         (0, "early", "external by alarms"),
@@ -93,15 +95,15 @@ async def test_what_is_pushed_is_reconciled_and_says_by_what() -> None:
 
 
 @virtual_time
-async def test_a_channel_is_bounded_and_holds_nothing_twice() -> None:
+async def test_channel_is_bounded_and_deduplicates() -> None:
     channel = Channel(capacity=2)
-    pushed = [channel.push(key(name)) for name in ("a", "a", "b", "c", "b")]
+    pushed = [channel.enqueue(key(name)) for name in ("a", "a", "b", "c", "b")]
     assert pushed == [True, True, True, False, True]
     controller, reconciler = controller_with(channel)
     controller.start()
     await asyncio.sleep(1)
     assert [name for _, name, _ in reconciler.calls] == ["a", "b"]
-    assert channel.push(key("c"))
+    assert channel.enqueue(key("c"))
     await asyncio.sleep(1)
     assert [name for _, name, _ in reconciler.calls] == ["a", "b", "c"]
     await controller.stop(1)
@@ -110,8 +112,8 @@ async def test_a_channel_is_bounded_and_holds_nothing_twice() -> None:
 @virtual_time
 async def test_priorities_of_a_channel() -> None:
     channel = Channel()
-    for name, priority in (("a", LOW), ("b", NORMAL), ("c", LOW), ("c", 5)):
-        channel.push(key(name), priority=priority)
+    for name, priority in (("a", LOW_PRIORITY), ("b", NORMAL_PRIORITY), ("c", LOW_PRIORITY), ("c", 5)):
+        channel.enqueue(key(name), priority=priority)
     controller, reconciler = controller_with(channel)
     controller.start()
     await asyncio.sleep(1)
@@ -121,23 +123,23 @@ async def test_priorities_of_a_channel() -> None:
 
 async def test_threads_may_push() -> None:
     channel = Channel()
-    controller, reconciler = controller_with(channel, world=World(runtime=Runtime()))
+    controller, reconciler = controller_with(channel, world=ControllerEnv(runtime=Runtime()))
     controller.start()
     names = {f"b{number}" for number in range(200)}
 
-    def push(some: list[str]) -> None:
+    def enqueue_all(some: list[str]) -> None:
         for name in some:
-            channel.push(key(name))
+            channel.enqueue(key(name))
 
     ordered = sorted(names)
-    threads = [threading.Thread(target=push, args=(ordered[start::4],)) for start in range(4)]
+    threads = [threading.Thread(target=enqueue_all, args=(ordered[start::4],)) for start in range(4)]
     for thread in threads:
         thread.start()
     await eventually(lambda: {name for _, name, _ in reconciler.calls} == names)
     for thread in threads:
         thread.join()
     await controller.stop(1)
-    assert channel.push(key("late"))
+    assert channel.enqueue(key("late"))
 
 
 @virtual_time
@@ -150,7 +152,7 @@ async def test_a_channel_feeds_one_controller() -> None:
     with capture_logs() as logs:
         await asyncio.sleep(0.5)
     [entry] = logs
-    assert (entry["event"], entry["controller"]) == ("a source failed", "second")
+    assert (entry["event"], entry["controller"]) == ("source failed", "second")
     assert "make one for each" in str(entry["exc_info"])
     await first.stop(1)
     await second.stop(1)
@@ -163,7 +165,7 @@ async def test_rounds_by_the_clock(awaited: bool) -> None:
         await asyncio.sleep(1)
         return [key("a"), key("b")]
 
-    every = Every(300, later if awaited else lambda: [key("a"), key("b")], jitter=0, name="tide")
+    every = Ticker(300, later if awaited else lambda: [key("a"), key("b")], jitter=0, name="tide")
     controller, reconciler = controller_with(every)
     controller.start()
     await asyncio.sleep(1000)
@@ -175,8 +177,8 @@ async def test_rounds_by_the_clock(awaited: bool) -> None:
 
 
 @virtual_time
-async def test_rounds_are_never_early_and_late_by_a_tenth_at_most() -> None:
-    controller, reconciler = controller_with(Every(100, lambda: [key("a")]))
+async def test_interval_source_has_ten_percent_jitter() -> None:
+    controller, reconciler = controller_with(Ticker(100, lambda: [key("a")]))
     controller.start()
     await asyncio.sleep(10_000)
     times = [moment for moment, _, _ in reconciler.calls]
@@ -190,21 +192,21 @@ async def test_rounds_are_never_early_and_late_by_a_tenth_at_most() -> None:
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
 def test_a_clock_needs_time(seconds: float) -> None:
     with pytest.raises(ValueError, match="above 0"):
-        Every(seconds, list)
+        Ticker(seconds, list)
 
 
 @virtual_time
-async def test_a_source_that_fails_is_started_again_and_hinders_nobody() -> None:
-    def fail(push: Push) -> None:
-        push(key("a"))
+async def test_failing_source_is_restarted_without_blocking() -> None:
+    def fail(enqueue: Enqueue) -> None:
+        enqueue(key("a"))
         raise RuntimeError("no connection")
 
-    broken, sound = Own(fail, "broken"), Every(10, lambda: [key("b")], jitter=0)
-    controller, reconciler = controller_with(broken, sound, name="failing source")
+    failing, healthy = ScriptedSource(fail, "broken"), Ticker(10, lambda: [key("b")], jitter=0)
+    controller, reconciler = controller_with(failing, healthy, name="failing source")
     controller.start()
     with capture_logs() as logs:
         await asyncio.sleep(199)
-    assert broken.runs == pytest.approx([0, 1, 3, 7, 15, 31, 63, 123, 183])
+    assert failing.runs == pytest.approx([0, 1, 3, 7, 15, 31, 63, 123, 183])
     assert len([name for _, name, _ in reconciler.calls if name == "b"]) == 19
     assert {entry["source"] for entry in logs} == {"broken"}
     value = metrics.registry.get_sample_value("steersman_source_restarts_total", {"controller": "failing source"})
@@ -213,8 +215,8 @@ async def test_a_source_that_fails_is_started_again_and_hinders_nobody() -> None
 
 
 @virtual_time
-async def test_a_source_that_is_done_is_left_alone() -> None:
-    once = Own(lambda push: push(key("a")))
+async def test_finished_source_is_not_restarted() -> None:
+    once = ScriptedSource(lambda push: push(key("a")))
     controller, reconciler = controller_with(once)
     controller.start()
     await asyncio.sleep(1000)
@@ -223,8 +225,8 @@ async def test_a_source_that_is_done_is_left_alone() -> None:
 
 
 @virtual_time
-async def test_sources_end_with_their_controller() -> None:
-    controller, reconciler = controller_with(Every(10, lambda: [key("a")], jitter=0), Channel())
+async def test_sources_stop_with_their_controller() -> None:
+    controller, reconciler = controller_with(Ticker(10, lambda: [key("a")], jitter=0), Channel())
     controller.start()
     await asyncio.sleep(15)
     await controller.stop(1)

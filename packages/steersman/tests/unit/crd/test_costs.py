@@ -18,7 +18,7 @@ def _kind(spec: type[Spec]) -> Any:
     return Costly
 
 
-def _refusal(spec: type[Spec]) -> str:
+def _schema_error(spec: type[Spec]) -> str:
     with pytest.raises(SchemaError) as caught:
         definition(_kind(spec))
     return str(caught.value)
@@ -45,15 +45,15 @@ class BoundedSpec(Spec):
 
 
 MANY = tuple(Rule(rule=f"self.all(x, x != 'a{n}' && x.size() > 1)", message="no") for n in range(99))
-DEAR = "self.replace('', self).trim()"
+EXPENSIVE = "self.replace('', self).trim()"
 
 
 class ManySpec(Spec):
     items: Annotated[tuple[Annotated[str, Field(max_length=9)], ...], Field(max_items=500_000, rules=MANY)] = ()
 
 
-class ToldSpec(Spec):
-    text: Annotated[str, Field(rules=(Rule(rule="self != ''", message="no", message_expression=DEAR),))] = "a"
+class MessageSpec(Spec):
+    text: Annotated[str, Field(rules=(Rule(rule="self != ''", message="no", message_expression=EXPENSIVE),))] = "a"
 
 
 @schema(rules=(Rule(rule="self.items.all(x, self.items.exists_one(y, x == y))", message="twice"),))
@@ -61,28 +61,28 @@ class WideSpec(Spec):
     items: Annotated[tuple[int, ...], Field(max_items=100_000)] = ()
 
 
-def test_the_error_tells_the_rule_the_place_and_the_bounds() -> None:
-    assert _refusal(PartsSpec) == (
+def test_cost_error_names_rule_path_and_bounds() -> None:
+    assert _schema_error(PartsSpec) == (
         "Costly: the rule \"self.contains('abc')\" on .spec.parts[*].name may cost more than 100 times what the API "
         "server lets one cost: set, for example, max_items=2000 on .spec.parts, max_length=2000 on "
         ".spec.parts[*].name"
     )
 
 
-def test_what_the_error_says_helps() -> None:
+def test_cost_error_remedy_is_sufficient() -> None:
     definition(_kind(BoundedSpec))
 
 
 def test_a_bound_that_is_too_wide_is_named() -> None:
-    assert "set, for example, max_items=1000 on .spec.items" in _refusal(WideSpec)
+    assert "set, for example, max_items=1000 on .spec.items" in _schema_error(WideSpec)
 
 
-def test_rules_that_fit_one_by_one_may_be_too_many() -> None:
-    told = _refusal(ManySpec)
+def test_cost_of_all_rules_together_is_limited() -> None:
+    told = _schema_error(ManySpec)
     assert told.startswith("Costly: the rules together may cost ")
     assert "on .spec.items" in told
     assert "max_items=" in told
 
 
 def test_a_message_may_cost_too_much() -> None:
-    assert f"the message {DEAR!r} on .spec.text may cost" in _refusal(ToldSpec)
+    assert f"the message {EXPENSIVE!r} on .spec.text may cost" in _schema_error(MessageSpec)

@@ -11,20 +11,20 @@ from steersman.meta import PrinterColumn, Resource, Rule, Scale, Spec, Status, r
 
 
 class ShipSpec(Spec):
-    """The ship that is wanted."""
+    """The webapp that is wanted."""
 
     sails: int = 3
 
 
 class ShipStatus(Status):
-    """The ship as it is."""
+    """The webapp as it is."""
 
     sails: int | None = None
     selector: str | None = None
 
 
 @resource(
-    group="sea.example.com",
+    group="shop.example.com",
     version="v1alpha1",
     short_names=["sh"],
     categories=["all"],
@@ -32,29 +32,29 @@ class ShipStatus(Status):
     scale=Scale(".spec.sails", ".status.sails", ".status.selector"),
     rules=[Rule(rule="self.metadata.name != 'titanic'", message="choose another name", field_path=".metadata.name")],
 )
-class Ship(Resource[ShipSpec, ShipStatus]):
-    """A ship.
+class WebApp(Resource[ShipSpec, ShipStatus]):
+    """A webapp.
 
     It floats.
     """
 
 
-@resource(group="sea.example.com", version="v1", namespaced=False)
+@resource(group="shop.example.com", version="v1", namespaced=False)
 class Ocean(Resource[ShipSpec, ShipStatus]):
     """An ocean."""
 
 
-SHIP: dict[str, Any] = definition(Ship)
+SHIP: dict[str, Any] = definition(WebApp)
 VERSION: dict[str, Any] = SHIP["spec"]["versions"][0]
 
 
 def test_names_and_scope() -> None:
-    assert SHIP["metadata"]["name"] == "ships.sea.example.com"
+    assert SHIP["metadata"]["name"] == "webapps.shop.example.com"
     assert SHIP["spec"]["names"] == {
-        "kind": "Ship",
+        "kind": "WebApp",
         "listKind": "ShipList",
-        "plural": "ships",
-        "singular": "ship",
+        "plural": "webapps",
+        "singular": "webapp",
         "shortNames": ["sh"],
         "categories": ["all"],
     }
@@ -87,11 +87,11 @@ def test_columns_end_with_the_age() -> None:
     assert age == {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 
 
-def test_the_whole_object_has_its_docstring_rules_and_both_halves() -> None:
+def test_schema_has_docstring_rules_and_both_halves() -> None:
     schema = VERSION["schema"]["openAPIV3Schema"]
-    assert schema["description"] == "A ship.\n\nIt floats."
+    assert schema["description"] == "A webapp.\n\nIt floats."
     assert schema["required"] == ["spec"]
-    assert schema["properties"]["spec"]["description"] == "The ship that is wanted."
+    assert schema["properties"]["spec"]["description"] == "The webapp that is wanted."
     assert set(schema["properties"]["status"]["properties"]) == {
         "conditions",
         "observedGeneration",
@@ -112,11 +112,11 @@ class Undeclared(Resource[ShipSpec, ShipStatus]):
     """Lacks the decorator."""
 
 
-class Submarine(Ship):
+class Submarine(WebApp):
     """Inherits the decorator's work, which is another kind's."""
 
 
 @pytest.mark.parametrize("kind", [Undeclared, Submarine])
-def test_an_undeclared_kind_says_what_to_do(kind: type[Resource[Any, Any]]) -> None:
+def test_definition_of_undeclared_kind_raises(kind: type[Resource[Any, Any]]) -> None:
     with pytest.raises(SchemaError, match=rf"{kind.__name__} is not declared: put @resource"):
         definition(kind)

@@ -13,7 +13,7 @@ from steersman.meta import Resource, Rule, Spec, Status, resource
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_what_the_api_server_refuses_is_no_definition(row: Row) -> None:
+def test_definition_rejects_rules_the_server_rejects(row: Row) -> None:
     kind = kind_with(row)
     if row.refused:
         with pytest.raises(SchemaError, match=r"the (rule|message) "):
@@ -22,7 +22,7 @@ def test_what_the_api_server_refuses_is_no_definition(row: Row) -> None:
         definition(kind)
 
 
-def test_the_error_tells_the_place_and_what_the_api_server_would_say() -> None:
+def test_rule_error_quotes_path_and_server_message() -> None:
     with pytest.raises(SchemaError) as caught:
         definition(kind_with(Row("self.cuont >= 0")))
     assert str(caught.value) == (
@@ -44,16 +44,16 @@ def test_a_rule_on_the_kind_sees_the_name() -> None:
         definition(ruled("self.metadata.labels.size() == 0"))
 
 
-def test_without_the_engine_one_warning_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_cel_engine_warns_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str) -> object:
         return None if name == "steersman_cel" else find_spec(name)
 
     monkeypatch.setattr(expressions, "find_spec", absent)
-    expressions.is_installed.cache_clear()
+    expressions.is_cel_available.cache_clear()
     try:
         with pytest.warns(UserWarning, match=r"install steersman\[cel\]") as told:
             definition(kind_with(Row("self.cuont >= 0")))
             definition(kind_with(Row("self.cuont >= 0")))
         assert len(told) == 1
     finally:
-        expressions.is_installed.cache_clear()
+        expressions.is_cel_available.cache_clear()

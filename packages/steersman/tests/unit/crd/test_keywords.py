@@ -112,13 +112,13 @@ def test_structs() -> None:
     ]
 
 
-def test_several_values_of_a_discriminator_may_have_one_field() -> None:
+def test_discriminator_values_may_share_a_field() -> None:
     rule = discriminated("type", A="one", B="one", C="namespace")
     assert rule.rule == "(self.type in ['A', 'B']) == has(self.one) && (self.type == 'C') == has(self.__namespace__)"
     assert rule.message == "of one and namespace, set the one that type names, and no other"
 
 
-def test_what_contains_itself_is_kept_unchecked() -> None:
+def test_recursive_type_preserves_unknown_fields() -> None:
     tree = SCHEMA["properties"]["tree"]
     assert tree["properties"]["left"] == {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
@@ -146,7 +146,7 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", "1d", "s", "1 s", "PT1S", "1h-1m", "--1s"])
-def test_what_is_no_duration(text: str) -> None:
+def test_duration_invalid_text_raises(text: str) -> None:
     with pytest.raises(ValueError, match="is not a duration: write numbers with units"):
         Duration(text)
 
@@ -158,7 +158,7 @@ def test_durations_of_python(delta: timedelta, text: str) -> None:
     assert Duration("2m") < Duration("3m")
 
 
-def test_objects_are_held_to_their_schema() -> None:
+def test_violations_reports_schema_errors() -> None:
     spec = v1.TaskSpec(schedule="short", cluster_ip="nowhere")
     task = v1.Task(metadata=ObjectMeta(name="a"), spec=spec, status=None)
     assert violations(task) == (
@@ -185,7 +185,7 @@ def test_conversion_by_a_webhook() -> None:
     assert "conversion" not in definition(v1.Versioned)["spec"]
 
 
-def test_v1beta1_says_once_what_all_versions_share() -> None:
+def test_v1beta1_crd_hoists_common_parts() -> None:
 
     one = definition(v1.Workload, api_version="v1beta1")
     assert one["apiVersion"] == "apiextensions.k8s.io/v1beta1"

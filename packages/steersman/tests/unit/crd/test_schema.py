@@ -98,7 +98,7 @@ def test_fields(name: str, schema: dict[str, Any]) -> None:
     assert PROPERTIES[name] == schema
 
 
-def test_structs_are_objects_with_their_docstring() -> None:
+def test_struct_schema_has_properties_and_docstring() -> None:
     assert PROPERTIES["backup"] == {
         "type": "object",
         "description": "Where backups go.",
@@ -126,7 +126,7 @@ def test_quantities_are_int_or_string_with_a_pattern() -> None:
     assert PROPERTIES["limits"]["additionalProperties"]["x-kubernetes-int-or-string"] is True
 
 
-def test_open_maps_keep_what_they_are_given() -> None:
+def test_open_map_preserves_unknown_fields() -> None:
     schema = PROPERTIES["free"]
     assert schema["type"] == "object"
     assert schema["x-kubernetes-preserve-unknown-fields"] is True

@@ -13,22 +13,22 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from framework_support.buoy import Buoy
-from framework_support.certificates import Authority
-from framework_support.world import World, eventually, key, running
+from framework_support.certificates import CertificateAuthority
+from framework_support.controller_env import ControllerEnv, eventually, key, running
+from framework_support.widget import Widget
 from steersman.api.core_v1 import ConfigMap
 from steersman.cache import InformerOptions
 from steersman.client import MergePatch
-from steersman.controller import LOW, Reconciler, Request, Result
+from steersman.controller import LOW_PRIORITY, Reconciler, Request, Result
 from steersman.errors import ConfigurationError, ConnectionFailed
 from steersman.manager import Manager, ManagerOptions
-from steersman.manager.debug import DebugPages
-from steersman.manager.http_server import Request as Asked
+from steersman.manager.debug import DebugHandler
+from steersman.manager.http_server import ServerRequest as Asked
 from steersman.observability.runtime import Runtime
 from steersman_testing import matching, virtual_time
 
 
-class Pilot(Reconciler[Buoy]):
+class FailingReconciler(Reconciler[Widget]):
     """Fails for ``reef``, takes a minute for ``slow``, comes again for the others."""
 
     async def reconcile(self, request: Request) -> Result:
@@ -44,55 +44,55 @@ class Pilot(Reconciler[Buoy]):
 
 
 @asynccontextmanager
-async def managing(world: World, selected: str = "", **options: Any) -> AsyncGenerator[Manager, None]:
+async def running_manager(world: ControllerEnv, selected: str = "", **options: Any) -> AsyncGenerator[Manager, None]:
     manager = Manager(world.server, ManagerOptions(**options), world.runtime)
     manager.cache.configure(ConfigMap, InformerOptions(label_selector=selected))
-    manager.controller(Buoy).owns(ConfigMap).complete(Pilot)
+    manager.controller(Widget).owns(ConfigMap).complete(FailingReconciler)
     async with running(manager):
         yield manager
 
 
-async def ask(manager: Manager, path: str) -> Any:
+async def get_debug_page(manager: Manager, path: str) -> Any:
     path, _, query = path.partition("?")
-    pages = DebugPages(manager._controllers, manager.cache)  # pyright: ignore[reportPrivateUsage]
-    response = await pages.answer(Asked(path, query))
+    pages = DebugHandler(manager._controllers, manager.cache)  # pyright: ignore[reportPrivateUsage]
+    response = await pages.handle(Asked(path, query))
     assert (response.status, response.content_type) == (200, "application/json")
     return msgspec.json.decode(response.body)
 
 
 @virtual_time
-async def test_what_waits_what_runs_and_what_comes_later() -> None:
-    world = World()
-    world.make("a", "b")
-    async with managing(world) as manager:
+async def test_debug_queue_lists_waiting_running_and_delayed() -> None:
+    world = ControllerEnv()
+    world.create_widgets("a", "b")
+    async with running_manager(world) as manager:
         await asyncio.sleep(1)
-        world.make("slow")
+        world.create_widgets("slow")
         await asyncio.sleep(1)
-        await world.client.patch(Buoy, key("a"), MergePatch({"spec": {"depth": 77}}))
-        world.make("c")
+        await world.client.patch(Widget, key("a"), MergePatch({"spec": {"depth": 77}}))
+        world.create_widgets("c")
         await asyncio.sleep(10)
-        (controller,) = await ask(manager, "/debug/controllers")
-        (only_c,) = await ask(manager, "/debug/controllers?object=sea/c")
-        (first,) = await ask(manager, "/debug/controllers?limit=1")
+        (controller,) = await get_debug_page(manager, "/debug/controllers")
+        (only_c,) = await get_debug_page(manager, "/debug/controllers?object=orders/c")
+        (first,) = await get_debug_page(manager, "/debug/controllers?limit=1")
     assert (controller["name"], controller["kind"], controller["apiVersion"]) == (
-        "buoy",
-        "Buoy",
-        "sea.example.com/v1",
+        "widget",
+        "Widget",
+        "shop.example.com/v1",
     )
     assert (controller["started"], controller["workers"]) == (True, 1)
     (running,) = controller["running"]
     assert (running["name"], running["age_seconds"], running["result"]) == ("slow", pytest.approx(11), None)
-    assert running["triggers"] == [{"reason": "created", "origin": "for", "kind": "Buoy", "object": "sea/slow"}]
+    assert running["triggers"] == [{"reason": "created", "origin": "for", "kind": "Widget", "object": "orders/slow"}]
     queue = controller["queue"]
     assert queue["depth"]["0"] == 2
     # Field paths, no values. What was to come in an hour comes at once, for both reasons.
     a, c = queue["waiting"]
-    updated = {"reason": "updated", "origin": "for", "kind": "Buoy", "object": "sea/a", "fields": ["spec.depth"]}
+    updated = {"reason": "updated", "origin": "for", "kind": "Widget", "object": "orders/a", "fields": ["spec.depth"]}
     assert (a["name"], a["triggers"]) == ("a", [{"reason": "requeue", "origin": "requeue"}, updated])
-    assert (c["namespace"], c["name"], c["priority"], c["omitted_triggers"]) == ("sea", "c", 0, 0)
+    assert (c["namespace"], c["name"], c["priority"], c["omitted_triggers"]) == ("orders", "c", 0, 0)
     assert c["waited_seconds"] == pytest.approx(10)
     (b,) = queue["delayed"]
-    assert (b["name"], b["priority"], b["failures_in_a_row"], queue["delayed_keys"]) == ("b", LOW, 0, 1)
+    assert (b["name"], b["priority"], b["consecutive_failures"], queue["delayed_keys"]) == ("b", LOW_PRIORITY, 0, 1)
     assert b["due_in_seconds"] == pytest.approx(3600 - 12)
     assert [item["name"] for item in only_c["queue"]["waiting"]] == ["c"]
     assert only_c["queue"]["delayed"] == []
@@ -100,14 +100,14 @@ async def test_what_waits_what_runs_and_what_comes_later() -> None:
 
 
 @virtual_time
-async def test_why_an_object_was_reconciled() -> None:
-    world = World()
-    world.make("a", "reef")
-    async with managing(world) as manager:
+async def test_debug_recent_shows_triggers() -> None:
+    world = ControllerEnv()
+    world.create_widgets("a", "reef")
+    async with running_manager(world) as manager:
         await asyncio.sleep(0.008)
-        newest, *_ = await ask(manager, "/debug/controllers/buoy/recent?object=sea/reef")
-        every = await ask(manager, "/debug/controllers/buoy/recent")
-        (controller,) = await ask(manager, "/debug/controllers?object=sea/reef")
+        newest, *_ = await get_debug_page(manager, "/debug/controllers/widget/recent?object=orders/reef")
+        every = await get_debug_page(manager, "/debug/controllers/widget/recent")
+        (controller,) = await get_debug_page(manager, "/debug/controllers?object=orders/reef")
     assert (newest["result"], newest["errors"], newest["attempt"]) == ("error", ["RuntimeError"], 2)
     assert newest["triggers"] == [{"reason": "retry", "origin": "RuntimeError"}]
     assert newest["duration_seconds"] is not None
@@ -118,40 +118,40 @@ async def test_why_an_object_was_reconciled() -> None:
     ]
     assert len(newest["reconcile_id"]) == 16
     (delayed,) = controller["queue"]["delayed"]
-    assert delayed["failures_in_a_row"] == 2
+    assert delayed["consecutive_failures"] == 2
 
 
 @virtual_time
-async def test_caches_tell_what_they_hold_and_what_is_wrong() -> None:
-    world = World()
-    world.make("a", "b")
-    async with managing(world, selected="app=sea") as manager:
+async def test_debug_caches_report_objects_and_errors() -> None:
+    world = ControllerEnv()
+    world.create_widgets("a", "b")
+    async with running_manager(world, selected="app=orders") as manager:
         await asyncio.sleep(1)
         world.server.fail_next(matching("GET", "/configmaps"), ConnectionFailed("the line is cut"), times=1000)
         world.server.break_watches()
         await asyncio.sleep(60)
-        world.make("c")
+        world.create_widgets("c")
         await asyncio.sleep(1)
-        buoys, config_maps = await ask(manager, "/debug/caches")
-    assert (buoys["kind"], buoys["objects"], buoys["synced"]) == ("Buoy", 3, True)
-    assert buoys["bytes"] > 100
-    (watch,) = buoys["watches"]
+        widgets, config_maps = await get_debug_page(manager, "/debug/caches")
+    assert (widgets["kind"], widgets["objects"], widgets["synced"]) == ("Widget", 3, True)
+    assert widgets["bytes"] > 100
+    (watch,) = widgets["watches"]
     assert (watch["state"], watch["last_error"], watch["uncertain_writes"]) == ("watching", None, 0)
     assert int(watch["resource_version"]) > 0
     (broken,) = config_maps["watches"]
-    assert (broken["label_selector"], broken["state"]) == ("app=sea", "backing off")
+    assert (broken["label_selector"], broken["state"]) == ("app=orders", "backing off")
     assert broken["last_error"] == "ConnectionFailed: the line is cut"
     assert config_maps["staleness_seconds"] > 50
 
 
 @virtual_time
-async def test_tasks_tell_where_they_stand_and_no_values() -> None:
-    world = World()
-    world.make("slow")
-    async with managing(world) as manager:
+async def test_debug_tasks_have_stacks_without_values() -> None:
+    world = ControllerEnv()
+    world.create_widgets("slow")
+    async with running_manager(world) as manager:
         await asyncio.sleep(1)
-        tasks = await ask(manager, "/debug/tasks")
-    (worker,) = [task for task in tasks if task["name"] == "buoy worker"]
+        tasks = await get_debug_page(manager, "/debug/tasks")
+    (worker,) = [task for task in tasks if task["name"] == "widget worker"]
     names = [place.partition(" (")[0] for place in worker["stack"]]
     assert names[:2] == ["Controller._work", "Controller._reconcile"]
     assert names[2:5] == ["Pilot.reconcile", "Pilot.linger", "sleep"]
@@ -160,24 +160,24 @@ async def test_tasks_tell_where_they_stand_and_no_values() -> None:
 
 
 @virtual_time
-async def test_what_there_is_and_what_there_is_not() -> None:
-    world = World()
-    async with managing(world) as manager:
-        assert "/debug/controllers/buoy/recent" in await ask(manager, "/debug")
-        pages = DebugPages(manager._controllers, manager.cache)  # pyright: ignore[reportPrivateUsage]
-        for path in ("/debug/controllers/ship/recent", "/debug/passwords", "/", "/debug/controllers/buoy"):
-            assert (await pages.answer(Asked(path))).status == 404
+async def test_debug_unknown_path_returns_404() -> None:
+    world = ControllerEnv()
+    async with running_manager(world) as manager:
+        assert "/debug/controllers/widget/recent" in await get_debug_page(manager, "/debug")
+        pages = DebugHandler(manager._controllers, manager.cache)  # pyright: ignore[reportPrivateUsage]
+        for path in ("/debug/controllers/ship/recent", "/debug/passwords", "/", "/debug/controllers/widget"):
+            assert (await pages.handle(Asked(path))).status == 404
 
 
-async def test_it_is_served_on_loopback() -> None:
-    world = World(Runtime())
-    world.make("a")
+async def test_debug_endpoint_on_loopback_is_open() -> None:
+    world = ControllerEnv(Runtime())
+    world.create_widgets("a")
     with capture_logs() as logs:
-        async with managing(world, debug_bind_address="127.0.0.1:0") as manager:
+        async with running_manager(world, debug_bind_address="127.0.0.1:0") as manager:
             await eventually(lambda: bool(manager._controllers[0].recent()))  # pyright: ignore[reportPrivateUsage]
             (port,) = [entry["port"] for entry in logs if entry["event"] == "listening"]
             async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
-                async with session.get("/debug/controllers/buoy/recent?limit=1") as response:
+                async with session.get("/debug/controllers/widget/recent?limit=1") as response:
                     (run,) = await response.json()
                 async with session.get("/metrics") as response:
                     assert response.status == 404
@@ -185,19 +185,19 @@ async def test_it_is_served_on_loopback() -> None:
 
 
 @pytest.mark.parametrize("bind", [":8082", "0.0.0.0:8082", "[::]:8082", "10.1.2.3:8082", "debug.example.com:8082"])
-async def test_it_is_not_served_to_everybody(bind: str) -> None:
-    manager = Manager(World(Runtime()).server, ManagerOptions(debug_bind_address=bind))
+async def test_debug_endpoint_on_public_address_raises(bind: str) -> None:
+    manager = Manager(ControllerEnv(Runtime()).server, ManagerOptions(debug_bind_address=bind))
     with pytest.raises(ConfigurationError, match="kubectl port-forward"):
         await manager.run()
 
 
-async def test_elsewhere_it_is_served_as_secure_metrics_are(tmp_path: Path) -> None:
-    certificate, private_key = Authority().issue("debug", names=["localhost"])
+async def test_debug_endpoint_on_public_address_requires_token(tmp_path: Path) -> None:
+    certificate, private_key = CertificateAuthority().issue("debug", names=["localhost"])
     (tmp_path / "tls.crt").write_bytes(certificate)
     (tmp_path / "tls.key").write_bytes(private_key)
     secure: dict[str, Any] = {"metrics_secure": True, "metrics_cert_path": str(tmp_path)}
     with capture_logs() as logs:
-        async with managing(World(Runtime()), debug_bind_address="0.0.0.0:0", **secure):
+        async with running_manager(ControllerEnv(Runtime()), debug_bind_address="0.0.0.0:0", **secure):
             await eventually(lambda: any(entry["event"] == "listening" for entry in logs))
             (port,) = [entry["port"] for entry in logs if entry["event"] == "listening"]
             url = f"https://127.0.0.1:{port}/debug/caches"

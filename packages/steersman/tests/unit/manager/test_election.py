@@ -13,8 +13,8 @@ import pytest
 from steersman.api.coordination_v1 import Lease, LeaseSpec
 from steersman.client import Client, HttpRequest, MergePatch, Transport
 from steersman.errors import ConnectionFailed, LeadershipLost
-from steersman.manager.election import LeaderElection, LeaderElector
 from steersman.manager.fence import Fence
+from steersman.manager.leader_election import LeaderElection, LeaderElector
 from steersman.meta import ObjectKey
 from steersman.observability import metrics
 from steersman.observability.runtime import Runtime
@@ -60,7 +60,7 @@ class Candidate:
             self.fence,
             runtime=runtime,
             clock=now,
-            alive=lambda: self.alive,
+            is_alive=lambda: self.alive,
         )
         self.task = asyncio.create_task(self._run())
 
@@ -82,7 +82,7 @@ class Candidate:
         self.task.cancel()
 
     @property
-    def leads(self) -> bool:
+    def is_leader(self) -> bool:
         return self.fence.is_leader
 
 
@@ -96,7 +96,7 @@ def lease(server: InMemoryApiServer) -> LeaseSpec:
     return found.spec
 
 
-async def until(condition: Callable[[], bool], within: float) -> float:
+async def wait_until(condition: Callable[[], bool], within: float) -> float:
     """Seconds until ``condition`` held."""
     began = now()
     async with asyncio.timeout(within):
@@ -106,11 +106,11 @@ async def until(condition: Callable[[], bool], within: float) -> float:
 
 
 @virtual_time
-async def test_one_leads_and_renews_and_its_words_are_those_of_client_go() -> None:
+async def test_leader_renews_lease_like_client_go() -> None:
     server = InMemoryApiServer(virtual_runtime())
     first, second = Candidate(server, "a"), Candidate(server, "b")
     await asyncio.sleep(60)
-    assert (first.leads, second.leads) == (True, False)
+    assert (first.is_leader, second.is_leader) == (True, False)
     written = lease(server)
     assert (written.holder_identity, written.lease_duration_seconds, written.lease_transitions) == ("a", 15, 0)
     assert written.acquire_time is not None
@@ -139,24 +139,24 @@ async def test_after_a_clean_end_another_leads_at_once() -> None:
     first, second = Candidate(server, "a"), Candidate(server, "b")
     await asyncio.sleep(30)
     await first.shut_down()
-    assert not first.leads
+    assert not first.is_leader
     released = lease(server)
     assert (released.holder_identity, released.lease_duration_seconds, released.lease_transitions) == ("", 1, 0)
-    assert await until(lambda: second.leads, within=2) < 0.1
+    assert await wait_until(lambda: second.is_leader, within=2) < 0.1
     taken = lease(server)
     assert (taken.holder_identity, taken.lease_duration_seconds, taken.lease_transitions) == ("b", 15, 1)
     await second.shut_down()
 
 
 @virtual_time
-async def test_without_a_watch_a_release_is_seen_by_looking() -> None:
+async def test_standby_without_watch_polls_for_release() -> None:
     server = InMemoryApiServer(virtual_runtime())
     first = Candidate(server, "a")
     await asyncio.sleep(1)
     second = Candidate(_Unwatchable(server), "b")
     await asyncio.sleep(30)
     await first.shut_down()
-    assert await until(lambda: second.leads, within=2.5) > 0
+    assert await wait_until(lambda: second.is_leader, within=2.5) > 0
     await second.shut_down()
 
 
@@ -172,18 +172,18 @@ class _Unwatchable(Transport):
 
 
 @virtual_time
-async def test_after_a_crash_another_leads_when_the_lease_has_run_out_and_not_before() -> None:
+async def test_standby_takes_over_only_after_lease_expiry() -> None:
     server = InMemoryApiServer(virtual_runtime())
     first, second = Candidate(server, "a"), Candidate(server, "b")
     await asyncio.sleep(30)
     first.freeze()
     renewed = lease(server).renew_time
-    taken_after = await until(lambda: second.leads, within=25)
+    taken_after = await wait_until(lambda: second.is_leader, within=25)
     acquired = lease(server).acquire_time
     assert renewed is not None
     assert acquired is not None
     assert (acquired - renewed).total_seconds() >= 15, taken_after
-    assert not first.leads
+    assert not first.is_leader
     assert lease(server).lease_transitions == 1
     await second.shut_down()
 
@@ -198,16 +198,16 @@ def test_clocks_of_other_machines_do_not_count(skew: timedelta) -> None:
         second = Candidate(server, "b", skew=skew)
         for _ in range(300):
             await asyncio.sleep(1)
-            assert (first.leads, second.leads) == (True, False)
+            assert (first.is_leader, second.is_leader) == (True, False)
         first.freeze()
-        assert await until(lambda: second.leads, within=25) > 10
+        assert await wait_until(lambda: second.is_leader, within=25) > 10
         await second.shut_down()
 
     scenario()
 
 
 @pytest.mark.parametrize("code", [500, 503, 429])
-def test_refused_renewals_cost_leadership_only_after_the_deadline(code: int) -> None:
+def test_failed_renewals_lose_leadership_at_deadline(code: int) -> None:
     @virtual_time
     async def scenario() -> None:
         server = InMemoryApiServer(virtual_runtime())
@@ -215,20 +215,20 @@ def test_refused_renewals_cost_leadership_only_after_the_deadline(code: int) -> 
         await asyncio.sleep(30)
         server.fail_next(matching("PATCH", "/leases/"), code, times=3)
         await asyncio.sleep(60)
-        assert first.leads
+        assert first.is_leader
         server.fail_next(matching("PATCH", "/leases/"), code, times=100)
         renewed = lease(server).renew_time
         assert renewed is not None
-        await until(lambda: first.lost is not None, within=11)
+        await wait_until(lambda: first.lost is not None, within=11)
         assert "could not be renewed for 10 s" in str(first.lost)
-        assert not first.leads
+        assert not first.is_leader
         assert lease(server).renew_time == renewed
 
     scenario()
 
 
 @virtual_time
-async def test_a_lost_answer_is_looked_up() -> None:
+async def test_lost_renewal_response_is_verified_by_read() -> None:
     server = InMemoryApiServer(virtual_runtime())
     first = Candidate(server, "a")
     await asyncio.sleep(30)
@@ -236,7 +236,7 @@ async def test_a_lost_answer_is_looked_up() -> None:
     for _ in range(10):
         server.fail_next(matching("PATCH", "/leases/"), ConnectionFailed("lost"), when="after")
         await asyncio.sleep(10)
-        assert first.leads
+        assert first.is_leader
     assert lease(server).lease_transitions == 0
     assert metrics.registry.get_sample_value("leader_election_slowpath_total", {"name": "ship"}) == slow + 10
     await first.shut_down()
@@ -244,32 +244,32 @@ async def test_a_lost_answer_is_looked_up() -> None:
 
 
 @virtual_time
-async def test_who_does_not_know_that_it_leads_gives_the_lease_up_all_the_same() -> None:
+async def test_lease_with_lost_acquire_response_is_released() -> None:
     server = InMemoryApiServer(virtual_runtime())
     server.fail_next(matching("POST", "/leases"), ConnectionFailed("lost"), when="after")
     first = Candidate(server, "a")
-    await until(lambda: server.read(Lease, LEASE) is not None, within=1)
+    await wait_until(lambda: server.read(Lease, LEASE) is not None, within=1)
     assert lease(server).holder_identity == "a"
-    assert not first.leads
+    assert not first.is_leader
     await first.shut_down()
     assert lease(server).holder_identity == ""
 
 
 @virtual_time
-async def test_who_stood_by_does_not_give_up_the_lease_of_another() -> None:
+async def test_standby_shutdown_keeps_lease_of_leader() -> None:
     server = InMemoryApiServer(virtual_runtime())
     first, second, third = (Candidate(server, name) for name in ("a", "b", "c"))
     await asyncio.sleep(30)
     await first.shut_down()
-    await until(lambda: second.leads or third.leads, within=2)
-    leader, standby = (second, third) if second.leads else (third, second)
+    await wait_until(lambda: second.is_leader or third.is_leader, within=2)
+    leader, standby = (second, third) if second.is_leader else (third, second)
     await standby.shut_down()
     assert lease(server).holder_identity == leader.elector.identity
     await leader.shut_down()
 
 
 @virtual_time
-async def test_a_shutdown_does_not_hang_on_a_server_that_is_gone() -> None:
+async def test_shutdown_with_unreachable_server_is_quick() -> None:
     server = InMemoryApiServer(virtual_runtime())
     first = Candidate(server, "a")
     await asyncio.sleep(30)
@@ -277,22 +277,22 @@ async def test_a_shutdown_does_not_hang_on_a_server_that_is_gone() -> None:
     began = now()
     await first.shut_down()
     assert now() - began < 6
-    assert not first.leads
+    assert not first.is_leader
 
 
 @virtual_time
-async def test_a_dead_loop_lets_the_lease_run_out() -> None:
+async def test_dead_event_loop_lets_lease_expire() -> None:
     server = InMemoryApiServer(virtual_runtime())
     first, second = Candidate(server, "a"), Candidate(server, "b")
     await asyncio.sleep(30)
     first.alive = False
-    assert await until(lambda: second.leads, within=30) >= 12
+    assert await wait_until(lambda: second.is_leader, within=30) >= 12
     assert isinstance(first.lost, LeadershipLost)
     await second.shut_down()
 
 
 @virtual_time
-async def test_a_loop_that_was_blocked_for_a_moment_goes_on_leading() -> None:
+async def test_leader_keeps_lease_after_short_blocked_loop() -> None:
     server = InMemoryApiServer(virtual_runtime())
     first, second = Candidate(server, "a"), Candidate(server, "b")
     await asyncio.sleep(30)
@@ -300,7 +300,7 @@ async def test_a_loop_that_was_blocked_for_a_moment_goes_on_leading() -> None:
     await asyncio.sleep(6)
     first.alive = True
     await asyncio.sleep(60)
-    assert (first.leads, second.leads) == (True, False)
+    assert (first.is_leader, second.is_leader) == (True, False)
     await first.shut_down()
     await second.shut_down()
 
@@ -315,45 +315,45 @@ async def test_a_dead_candidate_does_not_take_the_lease() -> None:
 
 
 @virtual_time
-async def test_who_finds_another_in_the_lease_has_lost_at_once() -> None:
+async def test_leader_steps_down_on_foreign_holder() -> None:
     server = InMemoryApiServer(virtual_runtime())
     first = Candidate(server, "a")
     await asyncio.sleep(30)
     await Client(server).patch(Lease, LEASE, MergePatch({"spec": {"holderIdentity": "pirate"}}))
-    await until(lambda: first.lost is not None, within=3)
+    await wait_until(lambda: first.lost is not None, within=3)
     assert "is held by 'pirate' now" in str(first.lost)
-    assert not first.leads
+    assert not first.is_leader
     assert lease(server).holder_identity == "pirate"
 
 
 @virtual_time
-async def test_a_deleted_lease_is_made_anew() -> None:
+async def test_deleted_lease_is_recreated() -> None:
     server = InMemoryApiServer(virtual_runtime())
     first = Candidate(server, "a")
     await asyncio.sleep(30)
     await Client(server).delete(Lease, LEASE)
     await asyncio.sleep(3)
-    assert first.leads
+    assert first.is_leader
     assert lease(server).holder_identity == "a"
     await first.shut_down()
 
 
 @virtual_time
-async def test_what_others_keep_in_the_lease_stays() -> None:
+async def test_foreign_lease_metadata_is_kept() -> None:
     server = InMemoryApiServer(virtual_runtime())
     first = Candidate(server, "a")
     await asyncio.sleep(5)
-    await Client(server).patch(Lease, LEASE, MergePatch({"metadata": {"labels": {"fleet": "north"}}}))
+    await Client(server).patch(Lease, LEASE, MergePatch({"metadata": {"labels": {"team": "north"}}}))
     await asyncio.sleep(30)
     found = server.read(Lease, LEASE)
     assert found is not None
-    assert found.metadata.labels == {"fleet": "north"}
-    assert first.leads
+    assert found.metadata.labels == {"team": "north"}
+    assert first.is_leader
     await first.shut_down()
 
 
 @virtual_time
-async def test_never_two_however_many_contend_and_whatever_fails() -> None:
+async def test_election_has_one_leader_under_random_faults() -> None:
     server = InMemoryApiServer(virtual_runtime())
     dice = virtual_runtime(7).random
     crew = [Candidate(server, f"c{n}", skew=timedelta(minutes=n)) for n in range(4)]
@@ -363,7 +363,7 @@ async def test_never_two_however_many_contend_and_whatever_fails() -> None:
     for _ in range(4000):
         await asyncio.sleep(0.25)
         # Those that are frozen count too: whenever they thaw, their fence must be closed before another's is open.
-        leaders = [c for c in ever if c.leads]
+        leaders = [c for c in ever if c.is_leader]
         assert len(leaders) <= 1, [c.name for c in leaders]
         if leaders and leaders[0].name != holder:
             holder, terms = leaders[0].name, terms + 1

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from steersman.errors import ConfigurationError
 from steersman.manager.flags import ManagerFlags, with_manager_flags
 from steersman.manager.options import ManagerOptions
-from steersman.webhook import WebhookServing
+from steersman.webhook import WebhookServerOptions
 
 
 def parse(*arguments: str) -> tuple[ManagerFlags, str]:
@@ -33,7 +33,7 @@ def parse(*arguments: str) -> tuple[ManagerFlags, str]:
 
 
 def options(*arguments: str) -> ManagerOptions:
-    return parse(*arguments)[0].options("shop", default_namespace="harbour")
+    return parse(*arguments)[0].options("shop", default_namespace="orders")
 
 
 def test_defaults() -> None:
@@ -42,7 +42,7 @@ def test_defaults() -> None:
     assert port == "Kiel"
     settings = flags.options("shop")
     assert (settings.name, settings.leader_election, settings.namespaces) == ("shop", None, ())
-    assert (settings.health_bind_address, settings.metrics_bind_address) == (":8081", ":8080")
+    assert (settings.health_probe_bind_address, settings.metrics_bind_address) == (":8081", ":8080")
 
 
 def test_a_command_has_options_of_its_own() -> None:
@@ -52,7 +52,7 @@ def test_a_command_has_options_of_its_own() -> None:
 def test_leader_election() -> None:
     election = options("--leader-elect").leader_election
     assert election is not None
-    assert (election.name, election.namespace) == ("shop", "harbour")
+    assert (election.name, election.namespace) == ("shop", "orders")
     named = options("--leader-elect", "--leader-election-id=x", "--leader-election-namespace=y").leader_election
     assert named is not None
     assert (named.name, named.namespace) == ("x", "y")
@@ -73,9 +73,9 @@ def test_namespaces(given: tuple[str, ...], expected: tuple[str, ...]) -> None:
 
 
 def test_webhooks() -> None:
-    serving = WebhookServing(service="shop", namespace="harbour", bind_address="127.0.0.1:9443")
+    serving = WebhookServerOptions(service="shop", namespace="orders", bind_address="127.0.0.1:9443")
 
-    def served(*arguments: str) -> WebhookServing:
+    def served(*arguments: str) -> WebhookServerOptions:
         webhooks = parse(*arguments)[0].options("shop", webhooks=serving).webhooks
         assert webhooks is not None
         return webhooks
@@ -87,7 +87,7 @@ def test_webhooks() -> None:
     assert options("--webhook-cert-path=/certs").webhooks is None
 
 
-def test_logs_as_in_go() -> None:
+def test_flags_accept_zap_options() -> None:
     flags, _ = parse("--zap-log-level=debug", "--zap-encoder=console")
     assert (flags.log_level, flags.log_format) == ("debug", "console")
 
@@ -101,7 +101,7 @@ def test_a_pod_is_named_in_events(monkeypatch: pytest.MonkeyPatch) -> None:
     assert options().instance == "shop-0"
 
 
-def test_what_a_user_can_mend_is_one_line(
+def test_configuration_error_prints_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ConfigurationError):
@@ -112,20 +112,20 @@ def test_what_a_user_can_mend_is_one_line(
     assert capsys.readouterr().err == "shop: kubeconfig not found: /nowhere\n"
 
 
-def test_a_manager_is_imported_without_what_few_processes_need() -> None:
+def test_manager_import_skips_optional_modules() -> None:
     rare = ("aiohttp", "cryptography", "opentelemetry", "prometheus_client", "rich", "tempfile", "typer")
     code = f"import sys, steersman.manager; print([m for m in {rare} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
 
-def test_the_debug_endpoint_is_off_unless_asked_for() -> None:
+def test_debug_endpoint_is_disabled_by_default() -> None:
     assert options().debug_bind_address == "0"
     assert options("--debug-bind-address=127.0.0.1:8082").debug_bind_address == "127.0.0.1:8082"
 
 
-def test_where_webhooks_are_called_and_who_keeps_their_certificate() -> None:
-    said = WebhookServing(service="shop-webhook", namespace="shop-system")
+def test_webhook_flags_set_service_and_certificate_source() -> None:
+    said = WebhookServerOptions(service="shop-webhook", namespace="shop-system")
     flags, _ = parse("--webhook-service=mail/post-webhook", "--webhook-cert-path=/certs")
     serving = flags.options("shop", webhooks=said).webhooks
     assert serving is not None

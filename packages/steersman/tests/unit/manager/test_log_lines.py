@@ -13,14 +13,14 @@ import framework_support
 
 PROGRAM = """
 import asyncio, logging, sys
-from framework_support.buoy import Buoy
+from framework_support.widget import Widget
 from steersman.controller import Reconciler, Request, Result
 from steersman.manager import Manager, ManagerOptions
 from steersman.observability.logging import configure_logging, get_logger
 from steersman_testing import run_virtual
-from framework_support.world import World
+from framework_support.controller_env import World
 
-class Talker(Reconciler[Buoy]):
+class Talker(Reconciler[Widget]):
     async def reconcile(self, request: Request) -> Result:
         password = "hunter" + "2" * 3
         self.log.info("of the reconciler", knots=3)
@@ -36,7 +36,7 @@ async def main() -> None:
     world = World()
     world.make("a")
     manager = Manager(world.server, ManagerOptions(), world.runtime)
-    manager.controller(Buoy).complete(Talker)
+    manager.controller(Widget).complete(Talker)
     running = asyncio.create_task(manager.run())
     await asyncio.sleep(0.004)
     manager.stop()
@@ -62,7 +62,7 @@ def test_json() -> None:
     mine = {line["event"]: line for line in lines if line["event"] in EVENTS}
     assert list(mine) == EVENTS
     identity = ("controller", "namespace", "name")
-    assert {tuple(line[field] for field in identity) for line in mine.values()} == {("buoy", "sea", "a")}
+    assert {tuple(line[field] for field in identity) for line in mine.values()} == {("widget", "orders", "a")}
     assert len({line["reconcile_id"] for line in mine.values()}) == 1
     assert "RuntimeError: aground" in mine["reconcile failed"]["exception"]
     # What belongs to no object names none.
@@ -74,6 +74,6 @@ def test_for_people() -> None:
     lines = logged("console")
     for event in EVENTS:
         (line,) = [line for line in lines if event in line]
-        for field in ("controller=buoy", "namespace=sea", "name=a", "reconcile_id="):
+        for field in ("controller=widget", "namespace=orders", "name=a", "reconcile_id="):
             assert field in line
     assert "hunter222" not in "".join(lines)

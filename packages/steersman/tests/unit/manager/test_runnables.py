@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from framework_support.world import World
+from framework_support.controller_env import ControllerEnv
 from steersman.manager import Manager, ManagerOptions
 from steersman_testing import virtual_time
 
 
 @virtual_time
-async def test_an_error_ends_the_manager_which_raises_it() -> None:
-    world = World()
+async def test_runnable_error_stops_manager_and_is_raised() -> None:
+    world = ControllerEnv()
     manager = Manager(world.server, runtime=world.runtime)
     others: list[str] = []
 
@@ -36,8 +36,8 @@ async def test_an_error_ends_the_manager_which_raises_it() -> None:
 
 
 @virtual_time
-async def test_one_that_returns_is_done_and_one_may_be_added_later() -> None:
-    world = World()
+async def test_runnable_may_return_or_be_added_later() -> None:
+    world = ControllerEnv()
     manager = Manager(world.server, runtime=world.runtime)
     said: list[str] = []
 
@@ -59,8 +59,8 @@ async def test_one_that_returns_is_done_and_one_may_be_added_later() -> None:
 
 
 @virtual_time
-async def test_shutdown_gives_them_time_and_no_more() -> None:
-    world = World()
+async def test_runnables_are_cancelled_after_grace_period() -> None:
+    world = ControllerEnv()
     manager = Manager(world.server, ManagerOptions(graceful_shutdown_timeout=10), world.runtime)
     said: list[str] = []
 

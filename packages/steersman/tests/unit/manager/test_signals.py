@@ -38,7 +38,7 @@ def running(*behaviour: str) -> Generator[subprocess.Popen[str], None, None]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_in_order(number: signal.Signals) -> None:
+def test_signal_stops_manager_gracefully(number: signal.Signals) -> None:
     with running() as process:
         process.send_signal(number)
         said, complained = process.communicate(timeout=60)
@@ -46,7 +46,7 @@ def test_a_signal_ends_it_in_order(number: signal.Signals) -> None:
     assert process.returncode == 0
 
 
-def test_work_that_takes_too_long_is_cut() -> None:
+def test_slow_reconcile_is_cancelled_after_signal() -> None:
     with running("slow") as process:
         process.send_signal(signal.SIGTERM)
         said, complained = process.communicate(timeout=60)
@@ -54,7 +54,7 @@ def test_work_that_takes_too_long_is_cut() -> None:
     assert process.returncode == 0
 
 
-def test_a_second_signal_ends_it_at_once() -> None:
+def test_second_signal_kills_process() -> None:
     with running("slow", "patient") as process:
         process.send_signal(signal.SIGTERM)
         assert process.stdout is not None
@@ -65,7 +65,7 @@ def test_a_second_signal_ends_it_at_once() -> None:
     assert process.returncode == -signal.SIGTERM
 
 
-def test_a_signal_is_heard_before_the_first_lists_are_complete() -> None:
+def test_signal_before_cache_sync_ends_process() -> None:
     with running("unsynced") as process:
         process.send_signal(signal.SIGTERM)
         said, complained = process.communicate(timeout=60)

@@ -14,12 +14,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, format_trace_id
 
-from framework_support.buoy import Buoy, BuoyStatus
-from framework_support.world import World, key, running
+from framework_support.controller_env import ControllerEnv, key, running
+from framework_support.widget import Widget, WidgetStatus
 from steersman.api.apply.core_v1 import SecretApply
 from steersman.client import ClusterConfig, HttpRequest, HttpTransport, MergePatch, RetryingTransport, StaticToken
 from steersman.client.tracing import TracingTransport, url_template
-from steersman.controller import Controller, Outcome, Reconciler, Request, Result, current_reconcile
+from steersman.controller import Controller, ReconcileOutcome, Reconciler, Request, Result, current_reconcile
 from steersman.errors import ConfigurationError, ConnectionFailed
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectMetaApply
@@ -43,29 +43,29 @@ class Exports:
         return "".join(span.to_json() for span in self.exporter.get_finished_spans())
 
 
-class Locks(Reconciler[Buoy]):
-    """Keeps a password a buoy, and reports the depth."""
+class PasswordReconciler(Reconciler[Widget]):
+    """Keeps a password a widget, and reports the depth."""
 
     async def reconcile(self, request: Request) -> Result:
-        buoy = await self.client.get(Buoy, request)
+        widget = await self.client.get(Widget, request)
         metadata = ObjectMetaApply(name=f"lock-{request.name}", namespace=request.namespace)
         password = PASSWORD
-        await self.client.apply(SecretApply(metadata=metadata, string_data={"password": password}), owner=buoy)
-        if buoy.spec.depth > 100:
+        await self.client.apply(SecretApply(metadata=metadata, string_data={"password": password}), owner=widget)
+        if widget.spec.depth > 100:
             raise RuntimeError("too deep")
         return Result(requeue_after=3600)
 
-    async def update_status(self, request: Request, outcome: Outcome) -> None:
-        buoy = await self.client.get(Buoy, request)
-        await self.client.apply_status(buoy, BuoyStatus(depth=buoy.spec.depth))
+    async def update_status(self, request: Request, outcome: ReconcileOutcome) -> None:
+        widget = await self.client.get(Widget, request)
+        await self.client.apply_status(widget, WidgetStatus(depth=widget.spec.depth))
 
 
 @asynccontextmanager
-async def managing(
-    world: World, tracing: Any, reconciler: type[Reconciler[Buoy]] = Locks
+async def running_manager(
+    world: ControllerEnv, tracing: Any, reconciler: type[Reconciler[Widget]] = PasswordReconciler
 ) -> AsyncGenerator[Controller, None]:
     manager = Manager(world.server, ManagerOptions(tracing=tracing), world.runtime)
-    controller = manager.controller(Buoy).complete(reconciler)
+    controller = manager.controller(Widget).complete(reconciler)
     async with running(manager):
         await asyncio.sleep(1)
         yield controller
@@ -73,38 +73,38 @@ async def managing(
 
 @virtual_time
 async def test_a_trace_from_the_event_to_the_writes() -> None:
-    world, exports = World(), Exports()
-    world.make("a", depth=3)
-    async with managing(world, exports.provider):
+    world, exports = ControllerEnv(), Exports()
+    world.create_widgets("a", depth=3)
+    async with running_manager(world, exports.provider):
         pass
-    span = exports.named("reconcile buoy")[0]
+    span = exports.named("reconcile widget")[0]
     attributes = span.attributes or {}
     assert span.parent is None
     assert {name: value for name, value in attributes.items() if "waited" not in name and "id" not in name} == {
-        "steersman.controller": "buoy",
+        "steersman.controller": "widget",
         "steersman.reconcile.attempt": 1,
         "steersman.reconcile.priority": -100,
-        "steersman.reconcile.triggers": ("Buoy sea/a initial",),
+        "steersman.reconcile.triggers": ("Widget orders/a initial",),
         "steersman.reconcile.result": "requeue_after",
         "steersman.reconcile.requeue_after_seconds": 3600,
-        "steersman.object.kind": "Buoy",
-        "steersman.object.api_version": "sea.example.com/v1",
+        "steersman.object.kind": "Widget",
+        "steersman.object.api_version": "shop.example.com/v1",
         "steersman.object.name": "a",
-        "k8s.namespace.name": "sea",
+        "k8s.namespace.name": "orders",
     }
-    assert attributes["steersman.object.uid"] == world.buoy("a").metadata.uid
+    assert attributes["steersman.object.uid"] == world.read_widget("a").metadata.uid
     assert span.status.status_code is StatusCode.UNSET
     children = [s for s in exports.named("PATCH") if s.parent and s.parent.span_id == identity(span).span_id]
     assert [child.name for child in children] == [
         "PATCH /api/v1/namespaces/{namespace}/secrets/{name}",
-        "PATCH /apis/sea.example.com/v1/namespaces/{namespace}/buoys/{name}/status",
+        "PATCH /apis/shop.example.com/v1/namespaces/{namespace}/widgets/{name}/status",
     ]
     lock = children[0]
     assert lock.kind is SpanKind.CLIENT
     assert lock.attributes == {
         "http.request.method": "PATCH",
         "url.template": "/api/v1/namespaces/{namespace}/secrets/{name}",
-        "url.full": "/api/v1/namespaces/sea/secrets/lock-a",
+        "url.full": "/api/v1/namespaces/orders/secrets/lock-a",
         "http.response.status_code": 201,
     }
     assert PASSWORD not in exports.everything()
@@ -122,22 +122,22 @@ def _reason(span: ReadableSpan) -> str:
 
 
 @virtual_time
-async def test_changed_fields_are_named_and_the_wait_is_an_event() -> None:
-    world, exports = World(), Exports()
-    world.make("a", "b")
+async def test_span_has_changed_fields_and_queue_event() -> None:
+    world, exports = ControllerEnv(), Exports()
+    world.create_widgets("a", "b")
 
-    class Slow(Reconciler[Buoy]):
+    class Slow(Reconciler[Widget]):
         async def reconcile(self, request: Request) -> Result:
             await asyncio.sleep(10)
             return Result()
 
-    async with managing(world, exports.provider, Slow):
+    async with running_manager(world, exports.provider, Slow):
         await asyncio.sleep(30)
         for name, depth in (("a", 2), ("b", 77)):
-            await world.client.patch(Buoy, key(name), MergePatch({"spec": {"depth": depth}}))
+            await world.client.patch(Widget, key(name), MergePatch({"spec": {"depth": depth}}))
         await asyncio.sleep(30)
-    last = exports.named("reconcile buoy")[-1]
-    assert (last.attributes or {})["steersman.reconcile.triggers"] == ("Buoy sea/b updated: spec.depth",)
+    last = exports.named("reconcile widget")[-1]
+    assert (last.attributes or {})["steersman.reconcile.triggers"] == ("Widget orders/b updated: spec.depth",)
     (queued,) = last.events
     assert queued.name == "queued"
     assert queued.attributes == {"steersman.queue.waited_seconds": pytest.approx(10)}
@@ -148,12 +148,12 @@ async def test_changed_fields_are_named_and_the_wait_is_an_event() -> None:
 
 @virtual_time
 async def test_every_error_is_recorded_without_local_variables() -> None:
-    world, exports = World(), Exports()
-    world.make("deep", depth=200)
+    world, exports = ControllerEnv(), Exports()
+    world.create_widgets("deep", depth=200)
     world.server.fail_next(matching("PATCH", "/status"), ConnectionFailed("lost"))
-    async with managing(world, exports.provider):
+    async with running_manager(world, exports.provider):
         pass
-    first, second = exports.named("reconcile buoy")[:2]
+    first, second = exports.named("reconcile widget")[:2]
     assert (first.attributes or {})["steersman.reconcile.result"] == "error"
     assert first.status.status_code is StatusCode.ERROR
     assert first.status.description == "RuntimeError, ConnectionFailed"
@@ -163,35 +163,35 @@ async def test_every_error_is_recorded_without_local_variables() -> None:
     assert (second.attributes or {})["steersman.reconcile.attempt"] == 2
     assert _reason(second) == "retry after RuntimeError"
     assert PASSWORD not in exports.everything()
-    (lost,) = [s for s in exports.named("PATCH /apis/sea") if (s.attributes or {}).get("error.type")]
+    (lost,) = [s for s in exports.named("PATCH /apis/orders") if (s.attributes or {}).get("error.type")]
     assert (lost.attributes or {})["error.type"] == "ConnectionFailed"
 
 
 @virtual_time
 async def test_log_lines_name_the_trace() -> None:
-    world, exports = World(), Exports()
-    world.make("a")
+    world, exports = ControllerEnv(), Exports()
+    world.create_widgets("a")
     seen: list[Any] = []
 
-    class Talker(Reconciler[Buoy]):
+    class Talker(Reconciler[Widget]):
         async def reconcile(self, request: Request) -> Result:
             info = current_reconcile()
             assert info is not None
             seen.append((info.log_fields()["trace_id"], info.id))
             return Result()
 
-    async with managing(world, exports.provider, Talker):
+    async with running_manager(world, exports.provider, Talker):
         pass
-    (span,) = exports.named("reconcile buoy")
+    (span,) = exports.named("reconcile widget")
     trace_id = format_trace_id(identity(span).trace_id)
     assert seen == [(trace_id, (span.attributes or {})["steersman.reconcile.id"])]
 
 
 @virtual_time
-async def test_what_is_not_sampled_costs_no_words() -> None:
-    world, exports = World(), Exports(sampler=ALWAYS_OFF)
-    world.make("a", depth=200)
-    async with managing(world, exports.provider) as controller:
+async def test_unsampled_trace_formats_no_attributes() -> None:
+    world, exports = ControllerEnv(), Exports(sampler=ALWAYS_OFF)
+    world.create_widgets("a", depth=200)
+    async with running_manager(world, exports.provider) as controller:
         assert {info.result for info in controller.recent()} == {"error"}
         assert {info.trace_id for info in controller.recent()} == {""}
     assert exports.exporter.get_finished_spans() == ()
@@ -199,39 +199,39 @@ async def test_what_is_not_sampled_costs_no_words() -> None:
 
 @virtual_time
 async def test_a_worker_that_is_cancelled_ends_its_span() -> None:
-    world, exports = World(), Exports()
-    world.make("a")
+    world, exports = ControllerEnv(), Exports()
+    world.create_widgets("a")
 
-    class Stuck(Reconciler[Buoy]):
+    class Stuck(Reconciler[Widget]):
         async def reconcile(self, request: Request) -> Result:
             await asyncio.Event().wait()
             return Result()
 
-    async with managing(world, exports.provider, Stuck):
+    async with running_manager(world, exports.provider, Stuck):
         pass
-    (span,) = exports.named("reconcile buoy")
+    (span,) = exports.named("reconcile widget")
     assert (span.attributes or {})["error.type"] == "CancelledError"
     assert (span.attributes or {})["steersman.reconcile.result"] == "error"
 
 
 @virtual_time
 async def test_the_process_s_own_provider() -> None:
-    world = World()
-    world.make("a")
-    async with managing(world, True):
+    world = ControllerEnv()
+    world.create_widgets("a")
+    async with running_manager(world, True):
         pass
-    assert world.buoy("a").status == BuoyStatus(depth=1)
+    assert world.read_widget("a").status == WidgetStatus(depth=1)
 
 
 @virtual_time
-async def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tracing_without_extra_raises_with_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     for name in ("steersman.client.tracing", "steersman.controller.tracing"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
     with pytest.raises(ConfigurationError, match=r"steersman\[tracing\]"):
-        Manager(World().server, ManagerOptions(tracing=True))
+        Manager(ControllerEnv().server, ManagerOptions(tracing=True))
 
 
 @pytest.mark.parametrize(
@@ -243,16 +243,16 @@ async def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.Mon
         ("/api/v1/nodes", "/api/v1/nodes"),
         ("/api/v1/nodes/n1/status", "/api/v1/nodes/{name}/status"),
         ("/api/v1/namespaces", "/api/v1/namespaces"),
-        ("/api/v1/namespaces/sea", "/api/v1/namespaces/{name}"),
-        ("/api/v1/namespaces/sea/status", "/api/v1/namespaces/{name}/status"),
-        ("/api/v1/namespaces/sea/pods", "/api/v1/namespaces/{namespace}/pods"),
-        ("/api/v1/namespaces/sea/pods/p/log", "/api/v1/namespaces/{namespace}/pods/{name}/log"),
+        ("/api/v1/namespaces/orders", "/api/v1/namespaces/{name}"),
+        ("/api/v1/namespaces/orders/status", "/api/v1/namespaces/{name}/status"),
+        ("/api/v1/namespaces/orders/pods", "/api/v1/namespaces/{namespace}/pods"),
+        ("/api/v1/namespaces/orders/pods/p/log", "/api/v1/namespaces/{namespace}/pods/{name}/log"),
         (
-            "/apis/apps/v1/namespaces/sea/deployments/d/scale",
+            "/apis/apps/v1/namespaces/orders/deployments/d/scale",
             "/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale",
         ),
         (
-            "/api/v1/namespaces/sea/services/s/proxy/orders/17",
+            "/api/v1/namespaces/orders/services/s/proxy/orders/17",
             "/api/v1/namespaces/{namespace}/services/{name}/proxy",
         ),
     ],
@@ -277,9 +277,9 @@ async def test_the_server_is_named_and_refusals_are_errors() -> None:
 
 @virtual_time
 async def test_a_refusal_is_an_error() -> None:
-    world, exports = World(), Exports()
+    world, exports = ControllerEnv(), Exports()
     transport = TracingTransport(world.server, exports.provider)
-    path = "/apis/sea.example.com/v1/namespaces/sea/buoys/none"
+    path = "/apis/shop.example.com/v1/namespaces/orders/widgets/none"
     await transport.request(HttpRequest(method="GET", path=path))
     (span,) = exports.exporter.get_finished_spans()
     assert (span.attributes or {})["error.type"] == "404"

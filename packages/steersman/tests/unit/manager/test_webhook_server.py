@@ -13,22 +13,22 @@ from typing import Any
 
 import pytest
 
-from framework_support.buoy import Buoy
-from framework_support.certificates import Authority
+from framework_support.certificates import CertificateAuthority
+from framework_support.widget import Widget
 from steersman.client import Client
 from steersman.errors import ConfigurationError
 from steersman.manager import Manager, ManagerOptions
 from steersman.manager.webhook_server import WebhookServer
 from steersman.observability import metrics
 from steersman.observability.runtime import Runtime
-from steersman.webhook import Cause, Webhooks, WebhookServing
+from steersman.webhook import FieldError, Webhooks, WebhookServerOptions
 from steersman.webhook import metrics as webhook_metrics
 from steersman.webhook.declaration import WebhookOptions
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 
 @dataclass
-class Ticking:
+class ManualClock:
     """A clock on which time passes when the test says so."""
 
     tick: asyncio.Event = field(default_factory=asyncio.Event)
@@ -45,7 +45,7 @@ class Ticking:
         await self.tick.wait()
         self.tick.clear()
 
-    async def pass_by(self) -> None:
+    async def advance(self) -> None:
         """Returns when somebody who slept sleeps again."""
         await self.ticked.wait()
         self.ticked.clear()
@@ -53,30 +53,30 @@ class Ticking:
         await self.ticked.wait()
 
 
-def write(directory: Path, authority: Authority, name: str) -> None:
+def write(directory: Path, authority: CertificateAuthority, name: str) -> None:
     certificate, key = authority.issue(name, names=["localhost"])
     (directory / "tls.crt").write_bytes(certificate)
     (directory / "tls.key").write_bytes(key)
 
 
-def deep(buoy: Buoy, former: Buoy | None) -> Iterator[Cause]:
-    if buoy.spec.depth > 5:
-        yield Cause("spec.depth", "too deep")
+def validate_depth(widget: Widget, old: Widget | None) -> Iterator[FieldError]:
+    if widget.spec.depth > 5:
+        yield FieldError("spec.depth", "too deep")
 
 
 def review(depth: int) -> dict[str, Any]:
-    resource = Buoy.api_resource
-    obj = {"apiVersion": resource.api_version, "kind": "Buoy", "metadata": {"name": "a"}, "spec": {"depth": depth}}
+    resource = Widget.api_resource
+    obj = {"apiVersion": resource.api_version, "kind": "Widget", "metadata": {"name": "a"}, "spec": {"depth": depth}}
     request = {"uid": "7", "operation": "CREATE", "object": obj, "oldObject": None, "userInfo": {}}
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
 
 async def test_files_are_read_again_and_connections_stay(tmp_path: Path) -> None:
-    authority = Authority()
+    authority = CertificateAuthority()
     write(tmp_path, authority, "one")
-    webhooks, clock = Webhooks(), Ticking()
-    path = webhooks.webhook(Buoy, WebhookOptions()).validates(deep).paths[0]
-    serving = WebhookServing(
+    webhooks, clock = Webhooks(), ManualClock()
+    path = webhooks.webhook(Widget, WebhookOptions()).validates(validate_depth).paths[0]
+    serving = WebhookServerOptions(
         service="b", namespace="s", cert_path=str(tmp_path), bind_address="127.0.0.1:0", drain_seconds=0
     )
     server = WebhookServer(serving, webhooks, Client(InMemoryApiServer()), Runtime(clock=clock))
@@ -85,33 +85,33 @@ async def test_files_are_read_again_and_connections_stay(tmp_path: Path) -> None
     reads, errors = metrics.certificate_reads.labels(), metrics.certificate_errors.labels()
     before = reads.value, errors.value
     try:
-        first = await connected(server.port, authority)
-        assert first.shown == "one"
+        first = await open_connection(server.port, authority)
+        assert first.certificate_name == "one"
         assert [await first.allows(path, depth) for depth in (1, 9)] == [True, False]
         write(tmp_path, authority, "two")
-        await clock.pass_by()
+        await clock.advance()
         assert (reads.value, errors.value) == (before[0] + 1, before[1])
         # The same connection goes on; a new one is shown the new certificate.
         assert await first.allows(path, 1)
-        assert (await connected(server.port, authority)).shown == "two"
+        assert (await open_connection(server.port, authority)).certificate_name == "two"
         (tmp_path / "tls.crt").write_text("broken")
-        await clock.pass_by()
+        await clock.advance()
         assert (reads.value, errors.value) == (before[0] + 1, before[1] + 1)
-        assert (await connected(server.port, authority)).shown == "two"
+        assert (await open_connection(server.port, authority)).certificate_name == "two"
     finally:
         clock.tick.set()
         await server.stop()
 
 
 @dataclass
-class Connection:
+class TlsConnection:
     """One of the API server's."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
     @property
-    def shown(self) -> str:
+    def certificate_name(self) -> str:
         return self.writer.get_extra_info("peercert")["subject"][0][0][1]
 
     async def allows(self, path: str, depth: int) -> bool:
@@ -122,17 +122,17 @@ class Connection:
         return json.loads(await self.reader.readexactly(length))["response"]["allowed"]
 
 
-async def connected(port: int, authority: Authority) -> Connection:
+async def open_connection(port: int, authority: CertificateAuthority) -> TlsConnection:
     trusted = ssl.create_default_context(cadata=authority.certificate.decode())
-    return Connection(*await asyncio.open_connection("127.0.0.1", port, ssl=trusted, server_hostname="localhost"))
+    return TlsConnection(*await asyncio.open_connection("127.0.0.1", port, ssl=trusted, server_hostname="localhost"))
 
 
 def test_requests_are_counted() -> None:
     webhooks = Webhooks()
-    path = webhooks.webhook(Buoy, WebhookOptions()).validates(deep).paths[0]
+    path = webhooks.webhook(Widget, WebhookOptions()).validates(validate_depth).paths[0]
     counted = webhook_metrics.requests.labels(path, "200")
     before = counted.value
-    answer = asyncio.run(webhooks.answer(path, "", json.dumps(review(1)).encode()))
+    answer = asyncio.run(webhooks.handle(path, "", json.dumps(review(1)).encode()))
     assert (answer.status, counted.value) == (200, before + 1)
     assert webhook_metrics.in_flight.labels(path).value == 0
 
@@ -144,11 +144,11 @@ def test_requests_are_counted() -> None:
         ({"cert_path": "/nowhere"}, "cannot read /nowhere/tls.crt"),
     ],
 )
-def test_what_cannot_be_served(change: dict[str, Any], told: str) -> None:
+def test_webhook_server_invalid_options_raise(change: dict[str, Any], told: str) -> None:
     options: dict[str, Any] = {"service": "b", "namespace": "s", **change}
     with pytest.raises(ConfigurationError, match=told):
         WebhookServer(
-            WebhookServing(**options),
+            WebhookServerOptions(**options),
             Webhooks(),
             Client(InMemoryApiServer()),
             Runtime(),
@@ -165,14 +165,14 @@ def test_what_cannot_be_served(change: dict[str, Any], told: str) -> None:
 )
 def test_incomplete_options(given: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
-        WebhookServing(**given)
+        WebhookServerOptions(**given)
 
 
 @virtual_time
 async def test_declared_and_not_served() -> None:
     runtime = virtual_runtime()
     manager = Manager(InMemoryApiServer(runtime), ManagerOptions(name="b"), runtime)
-    manager.webhook(Buoy).validates(deep).permits(Buoy, "get")
+    manager.webhook(Widget).validates(validate_depth).rbac(Widget, "get")
     running = asyncio.create_task(manager.run())
     await asyncio.sleep(1)
     manager.stop()

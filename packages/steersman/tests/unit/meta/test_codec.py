@@ -41,7 +41,7 @@ class Everything(FrozenStruct):
     moment: datetime | None = None
 
 
-def test_wire_names_are_camel_case_and_acronyms_name_theirs() -> None:
+def test_encode_uses_camel_case_and_declared_names() -> None:
     part = Part(size_in_bytes=3, cluster_ip="10.0.0.1")
     assert encode(part) == b'{"sizeInBytes":3,"clusterIP":"10.0.0.1"}'
     assert decode(encode(part), Part) == part
@@ -51,7 +51,7 @@ def test_unknown_fields_are_dropped() -> None:
     assert decode(b'{"sizeInBytes":1,"fromTheFuture":{"a":[1]}}', Part) == Part(size_in_bytes=1)
 
 
-def test_fields_at_their_default_are_left_out() -> None:
+def test_encode_omits_defaults() -> None:
     assert to_builtins(Part()) == {}
     assert to_builtins(ObjectMeta(name="x", labels=FrozenDict({"a": "b"}))) == {"name": "x", "labels": {"a": "b"}}
     assert to_builtins(ObjectMeta(finalizers=("a", "b"))) == {"finalizers": ["a", "b"]}
@@ -91,7 +91,7 @@ def test_errors_name_the_path(document: bytes, path: str) -> None:
     assert path in str(caught.value)
 
 
-def test_what_is_not_json_is_a_decode_error() -> None:
+def test_decode_invalid_json_raises() -> None:
     with pytest.raises(msgspec.DecodeError):
         decode(b"<html>", Everything)
 
@@ -132,7 +132,7 @@ def test_shared_objects_cannot_be_changed() -> None:
         victim.open["a"][0] = 2
 
 
-def test_changed_copies_are_made_with_plain_means() -> None:
+def test_frozen_dict_can_be_merged_and_hashed() -> None:
     labels = FrozenDict({"a": "1"})
     merged = {**labels, "b": "2"}
     assert merged == {"a": "1", "b": "2"}
@@ -140,15 +140,15 @@ def test_changed_copies_are_made_with_plain_means() -> None:
     assert hash(FrozenDict({"a": 1, "b": 2})) == hash(FrozenDict({"b": 2, "a": 1}))
 
 
-def sent(value: Any) -> Any:
+def pickle_round_trip(value: Any) -> Any:
     return pickle.loads(pickle.dumps(value))
 
 
-COPIERS: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, sent]
+COPIERS: list[Callable[[Any], Any]] = [copy.copy, copy.deepcopy, pickle_round_trip]
 
 
 @pytest.mark.parametrize("copied", COPIERS)
-def test_objects_can_be_copied_and_sent_to_other_processes(copied: Callable[[Any], Any]) -> None:
+def test_objects_can_be_copied_and_pickled(copied: Callable[[Any], Any]) -> None:
     labels = FrozenDict({"a": FrozenDict({"b": 1})})
     found = copied(labels)
     assert found == labels

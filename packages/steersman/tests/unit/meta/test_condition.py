@@ -10,53 +10,53 @@ from steersman.api.core_v1 import PodCondition
 from steersman.meta import Condition, find_condition, is_true, set_condition
 from steersman.meta.condition import ConditionStatus
 
-THEN = datetime(2030, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
-LATER = THEN + timedelta(hours=1)
+NOW = datetime(2030, 1, 1, 12, 0, 0, 123456, tzinfo=UTC)
+LATER = NOW + timedelta(hours=1)
 
 
-def ready(status: ConditionStatus = "True", reason: str = "AllGood", message: str = "") -> Condition:
+def ready_condition(status: ConditionStatus = "True", reason: str = "AllGood", message: str = "") -> Condition:
     return Condition(type="Ready", status=status, reason=reason, message=message)
 
 
-def test_a_new_condition_is_stamped_with_whole_seconds() -> None:
-    (found,) = set_condition((), ready(), THEN)
-    assert found.last_transition_time == THEN.replace(microsecond=0)
+def test_set_condition_new_has_timestamp_in_seconds() -> None:
+    (found,) = set_condition((), ready_condition(), NOW)
+    assert found.last_transition_time == NOW.replace(microsecond=0)
 
 
-def test_the_same_status_keeps_the_time_and_takes_the_rest() -> None:
-    before = set_condition((), ready(), THEN)
-    (found,) = set_condition(before, ready(reason="Better", message="very good"), LATER)
-    assert found.last_transition_time == THEN.replace(microsecond=0)
+def test_set_condition_same_status_keeps_timestamp() -> None:
+    before = set_condition((), ready_condition(), NOW)
+    (found,) = set_condition(before, ready_condition(reason="Better", message="very good"), LATER)
+    assert found.last_transition_time == NOW.replace(microsecond=0)
     assert (found.reason, found.message) == ("Better", "very good")
 
 
-def test_setting_it_twice_changes_nothing() -> None:
-    before = set_condition((), ready(), THEN)
-    assert set_condition(before, ready(), LATER) == before
+def test_set_condition_repeated_returns_equal_conditions() -> None:
+    before = set_condition((), ready_condition(), NOW)
+    assert set_condition(before, ready_condition(), LATER) == before
 
 
 @pytest.mark.parametrize("status", ["False", "Unknown"])
 def test_a_transition_moves_the_time(status: ConditionStatus) -> None:
-    before = set_condition((), ready(), THEN)
-    (found,) = set_condition(before, ready(status), LATER)
+    before = set_condition((), ready_condition(), NOW)
+    (found,) = set_condition(before, ready_condition(status), LATER)
     assert found.last_transition_time == LATER.replace(microsecond=0)
 
 
-def test_a_condition_that_never_had_a_time_gets_one() -> None:
-    (found,) = set_condition((ready(),), ready(), LATER)
+def test_set_condition_missing_timestamp_is_set() -> None:
+    (found,) = set_condition((ready_condition(),), ready_condition(), LATER)
     assert found.last_transition_time == LATER.replace(microsecond=0)
 
 
-def test_others_stay_where_they_are() -> None:
+def test_set_condition_keeps_other_conditions() -> None:
     other = Condition(type="Progressing", status="False", reason="Done")
-    conditions = set_condition((*set_condition((), ready(), THEN), other), ready("False"), LATER)
+    conditions = set_condition((*set_condition((), ready_condition(), NOW), other), ready_condition("False"), LATER)
     assert [c.type for c in conditions] == ["Ready", "Progressing"]
     assert find_condition(conditions, "Progressing") == other
     assert find_condition(conditions, "Missing") is None
 
 
 def test_truth() -> None:
-    assert is_true((ready(),), "Ready")
-    assert not is_true((ready("Unknown"),), "Ready")
+    assert is_true((ready_condition(),), "Ready")
+    assert not is_true((ready_condition("Unknown"),), "Ready")
     assert not is_true((), "Ready")
     assert is_true((PodCondition(type="Ready", status="True"),), "Ready")

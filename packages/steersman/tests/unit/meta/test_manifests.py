@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from steersman.errors import ConfigurationError
-from steersman.meta.manifests import manifests_in
+from steersman.meta.manifests import load_manifests
 
 
 @pytest.mark.parametrize("kinds", [(), ("ConfigMap",)])
-def test_an_object_says_its_version(tmp_path: Path, kinds: tuple[str, ...]) -> None:
+def test_manifest_without_api_version_raises(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     (tmp_path / "half.yaml").write_text("kind: ConfigMap\nmetadata: {name: a}\n")
     with pytest.raises(ConfigurationError, match=r"half\.yaml is no Kubernetes manifest"):
-        manifests_in(tmp_path, kinds)
+        load_manifests(tmp_path, kinds)
 
 
-def test_the_standard_input_is_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manifests_from_binary_stdin_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xff\xfe: a"), errors="surrogateescape"))
     with pytest.raises(ConfigurationError, match="cannot read -"):
-        manifests_in(Path("-"))
+        load_manifests(Path("-"))

@@ -20,21 +20,21 @@ DEPLOYMENTS = ApiResource("apps", "v1", "Deployment", "deployments")
 NODES = ApiResource("", "v1", "Node", "nodes", namespaced=False)
 
 
-class TideSpec(Spec):
+class WidgetSpec(Spec):
     """A spec."""
 
 
-class TideStatus(Status):
+class WidgetStatus(Status):
     """A status."""
 
 
-@resource(group="sea.example.com", version="v1beta1", short_names=["ti"], namespaced=False)
-class Tide(Resource[TideSpec, TideStatus]):
+@resource(group="orders.example.com", version="v1beta1", short_names=["ti"], namespaced=False)
+class Widget(Resource[WidgetSpec, WidgetStatus]):
     """A kind."""
 
 
-@resource(group="sea.example.com", version="v1", plural="buoyage")
-class Buoy(Resource[TideSpec, TideStatus]):
+@resource(group="orders.example.com", version="v1", plural="buoyage")
+class WebApp(Resource[WidgetSpec, WidgetStatus]):
     """A kind with a plural of its own."""
 
 
@@ -61,11 +61,11 @@ def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
         PODS.path(ObjectKey("a", name))
 
 
-def test_a_declared_kind_knows_where_it_lives() -> None:
-    assert Tide.api_resource == ApiResource("sea.example.com", "v1beta1", "Tide", "tides", namespaced=False)
-    assert Tide.api_resource.api_version == "sea.example.com/v1beta1"
-    assert Tide.resource_options.short_names == ("ti",)
-    assert Buoy.api_resource.plural == "buoyage"
+def test_declared_kind_has_api_resource() -> None:
+    assert Widget.api_resource == ApiResource("orders.example.com", "v1beta1", "Tide", "tides", namespaced=False)
+    assert Widget.api_resource.api_version == "orders.example.com/v1beta1"
+    assert Widget.resource_options.short_names == ("ti",)
+    assert WebApp.api_resource.plural == "buoyage"
     assert PODS.api_version == "v1"
 
 
@@ -74,9 +74,9 @@ def test_keys_read_well() -> None:
     assert str(ObjectKey("", "x")) == "x"
 
 
-def test_an_apply_type_knows_its_key() -> None:
-    class TideApply(ApplyConfiguration[Tide]):
-        read_type = Tide
+def test_apply_type_has_key() -> None:
+    class WidgetApply(ApplyConfiguration[Widget]):
+        read_type = Widget
 
-    assert TideApply(metadata=ObjectMetaApply(name="x")).key == ObjectKey("", "x")
-    assert TideApply(metadata=ObjectMetaApply(name="x", namespace="n")).key == ObjectKey("n", "x")
+    assert WidgetApply(metadata=ObjectMetaApply(name="x")).key == ObjectKey("", "x")
+    assert WidgetApply(metadata=ObjectMetaApply(name="x", namespace="n")).key == ObjectKey("n", "x")

@@ -19,23 +19,23 @@ SUFFIXES = {
     **{s: Fraction(1000**e) for e, s in enumerate("kMGTPE", start=1)},
     **{f"{s}i": Fraction(1024**e) for e, s in enumerate("KMGTPE", start=1)},
 }
-LARGEST = 2**63 - 1
+MAX_VALUE = 2**63 - 1
 
 numbers = st.decimals(min_value=-9999, max_value=9999, places=3, allow_nan=False, allow_infinity=False)
-written = st.tuples(numbers, st.sampled_from(sorted(SUFFIXES)))
+quantity_texts = st.tuples(numbers, st.sampled_from(sorted(SUFFIXES)))
 
 
 def exact(number: Decimal, suffix: str) -> Fraction:
-    return max(Fraction(-LARGEST), min(Fraction(number) * SUFFIXES[suffix], Fraction(LARGEST)))
+    return max(Fraction(-MAX_VALUE), min(Fraction(number) * SUFFIXES[suffix], Fraction(MAX_VALUE)))
 
 
-@given(written)
+@given(quantity_texts)
 def test_the_value_is_exact(parts: tuple[Decimal, str]) -> None:
     number, suffix = parts
     assert Fraction(Quantity(f"{number}{suffix}").value) == exact(number, suffix)
 
 
-@given(written, written)
+@given(quantity_texts, quantity_texts)
 def test_order_and_equality_are_those_of_the_values(one: tuple[Decimal, str], two: tuple[Decimal, str]) -> None:
     a, b = Quantity(f"{one[0]}{one[1]}"), Quantity(f"{two[0]}{two[1]}")
     assert (a < b) == (exact(*one) < exact(*two))
@@ -44,7 +44,7 @@ def test_order_and_equality_are_those_of_the_values(one: tuple[Decimal, str], tw
         assert hash(a) == hash(b)
 
 
-@given(written)
+@given(quantity_texts)
 def test_the_text_survives_a_round_trip(parts: tuple[Decimal, str]) -> None:
     text = f"{parts[0]}{parts[1]}"
     assert str(Quantity(text)) == text
@@ -60,30 +60,30 @@ def test_units(text: str, amount: int) -> None:
 
 
 @pytest.mark.parametrize(("text", "amount"), [("1m", 1), ("1500m", 2), ("0", 0), ("0.1", 1), ("1n", 1)])
-def test_whole_amounts_are_rounded_up(text: str, amount: int) -> None:
+def test_quantity_int_rounds_up(text: str, amount: int) -> None:
     assert int(Quantity(text)) == amount
 
 
 @pytest.mark.parametrize(
     "text", ["", "Gi", "1 Gi", "1Gi\n", "1K", "--1", "one", "nan", "inf", "\u0661", "1e", "1e1.5"]
 )
-def test_what_is_no_quantity_is_refused(text: str) -> None:
+def test_quantity_invalid_text_raises(text: str) -> None:
     with pytest.raises(ValueError, match="is not a quantity"):
         Quantity(text)
 
 
 @pytest.mark.parametrize("text", ["1e999999999999", "100Ei", "9" * 4000])
 def test_hostile_amounts_are_capped_as_kubernetes_does(text: str) -> None:
-    assert int(Quantity(text)) == LARGEST
-    assert int(Quantity(f"-{text}")) == -LARGEST
+    assert int(Quantity(text)) == MAX_VALUE
+    assert int(Quantity(f"-{text}")) == -MAX_VALUE
 
 
-def test_hostile_exponents_below_zero_are_nothing() -> None:
+def test_quantity_extreme_negative_exponent_is_zero() -> None:
     assert Quantity("0e-999999999999") == Quantity("0")
     assert Quantity("1e-999999999999") < Quantity("1n")
 
 
-def test_numbers_are_accepted_as_the_api_server_writes_them() -> None:
+def test_quantity_decodes_numbers() -> None:
     class Volume(FrozenStruct):
         size: Quantity
 
@@ -92,6 +92,6 @@ def test_numbers_are_accepted_as_the_api_server_writes_them() -> None:
     assert encode(Volume(size=Quantity("5Gi"))) == b'{"size":"5Gi"}'
 
 
-def test_it_says_what_it_is() -> None:
+def test_quantity_repr_and_comparison_with_int() -> None:
     assert repr(Quantity("10Gi")) == "Quantity('10Gi')"
     assert Quantity("1") != 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from steersman.meta.selectors import SelectorError, fields_fit, label_matcher, parse_field_selector
+from steersman.meta.selectors import SelectorError, label_matcher, matches_fields, parse_field_selector
 
 LABELS = {"app": "web", "tier": "2", "example.com/on": ""}
 
@@ -36,12 +36,12 @@ def test_labels(selector: str, fits: bool) -> None:
 
 
 @pytest.mark.parametrize("selector", ["a b", "app in web", "=x", "a=b,,c=d", "app in (a"])
-def test_what_is_no_label_selector(selector: str) -> None:
+def test_label_selector_invalid_raises(selector: str) -> None:
     with pytest.raises(SelectorError, match="unable to parse requirement"):
         label_matcher(selector)
 
 
-OBJECT = {"metadata": {"name": "a", "namespace": "sea"}, "spec": {"on": True}, "status": {"n": 3, "text": "x,y=z"}}
+OBJECT = {"metadata": {"name": "a", "namespace": "orders"}, "spec": {"on": True}, "status": {"n": 3, "text": "x,y=z"}}
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,9 @@ OBJECT = {"metadata": {"name": "a", "namespace": "sea"}, "spec": {"on": True}, "
     ],
 )
 def test_fields(selector: str, fits: bool) -> None:
-    assert fields_fit(parse_field_selector(selector), OBJECT) is fits
+    assert matches_fields(parse_field_selector(selector), OBJECT) is fits
 
 
-def test_what_is_no_field_selector() -> None:
+def test_field_selector_invalid_raises() -> None:
     with pytest.raises(SelectorError, match=r"can't understand 'metadata\.name'"):
         parse_field_selector("metadata.name")

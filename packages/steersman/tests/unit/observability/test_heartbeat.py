@@ -25,10 +25,10 @@ def block_until(condition: Callable[[], bool]) -> None:
         threading.Event().wait(0.01)
 
 
-async def test_a_block_is_logged_once_with_its_stack_and_measured() -> None:
+async def test_blocked_loop_is_logged_with_stack_and_measured() -> None:
     heartbeat = Heartbeat(period=0.02)
     # So long that a process without a processor is never taken for a loop that hangs: it looks every quarter second.
-    watchdog = Watchdog(heartbeat, limit=0.6)
+    watchdog = Watchdog(heartbeat, threshold=0.6)
     blocks, lags = sample("steersman_event_loop_blocks_total"), sample("steersman_event_loop_lag_seconds_count")
     beating = asyncio.create_task(heartbeat.run())
     watchdog.start()
@@ -55,7 +55,7 @@ async def test_a_block_is_logged_once_with_its_stack_and_measured() -> None:
     assert sample("steersman_event_loop_longest_lag_seconds") > 0.5
 
 
-async def test_the_age_grows_while_the_loop_gives_no_beat() -> None:
+async def test_heartbeat_age_grows_while_loop_is_blocked() -> None:
     heartbeat = Heartbeat(period=0.01)
     beating = asyncio.create_task(heartbeat.run())
     await asyncio.sleep(0.03)
@@ -66,5 +66,5 @@ async def test_the_age_grows_while_the_loop_gives_no_beat() -> None:
     assert heartbeat.age() > before
 
 
-def test_a_watchdog_that_never_started_ends() -> None:
-    Watchdog(Heartbeat(), limit=1).stop()
+def test_watchdog_stop_before_start_returns() -> None:
+    Watchdog(Heartbeat(), threshold=1).stop()

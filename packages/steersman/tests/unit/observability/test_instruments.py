@@ -24,12 +24,12 @@ def samples(families: Iterable[Metric]) -> dict[str, float]:
 
 
 def test_a_counter() -> None:
-    plain, labelled = Counter("fish", "Fish caught."), Counter("nets", "Nets cast.", ["sea"])
+    plain, labelled = Counter("fish", "Fish caught."), Counter("nets", "Nets cast.", ["orders"])
     plain.inc()
     plain.inc(2)
     labelled.labels("north").inc()
     assert samples(plain.collect()) == {"fish_total": 3}
-    assert samples(labelled.collect()) == {"nets_total[('sea', 'north')]": 1}
+    assert samples(labelled.collect()) == {"nets_total[('orders', 'north')]": 1}
     with pytest.raises(ValueError, match="labels"):
         labelled.inc()
 
@@ -54,6 +54,6 @@ def test_a_histogram() -> None:
     }
 
 
-def test_who_is_not_scraped_does_not_import_prometheus() -> None:
+def test_metrics_without_scrape_skip_prometheus_import() -> None:
     program = "import sys, steersman.manager; sys.exit('prometheus_client' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -8,7 +8,7 @@ from prometheus_client.exposition import generate_latest
 
 from steersman.controller import WorkQueue
 from steersman.observability import metrics
-from steersman.observability.requests import RequestMetrics
+from steersman.observability.request_metrics import RequestMetrics
 from steersman_testing import virtual_runtime, virtual_time
 
 
@@ -38,16 +38,16 @@ def test_the_names_of_controller_runtime() -> None:
 
 
 def test_requests() -> None:
-    labels = {"code": "200", "method": "GET", "host": "sea.example.com"}
+    labels = {"code": "200", "method": "GET", "host": "shop.example.com"}
     before = sample("rest_client_requests_total", **labels) or 0.0
-    measured = RequestMetrics("sea.example.com")
+    measured = RequestMetrics("shop.example.com")
     measured.observe("GET", 200, 0.2, 3, 1000)
     measured.count("GET", 200)
-    elsewhere = threading.Thread(target=RequestMetrics("sea.example.com").observe, args=("GET", 200, 0.1, 4, 500))
+    elsewhere = threading.Thread(target=RequestMetrics("shop.example.com").observe, args=("GET", 200, 0.1, 4, 500))
     elsewhere.start()
     elsewhere.join()
     assert sample("rest_client_requests_total", **labels) == before + 3
-    where = {"verb": "GET", "host": "sea.example.com"}
+    where = {"verb": "GET", "host": "shop.example.com"}
     assert sample("rest_client_request_duration_seconds_count", **where) == 2
     assert sample("rest_client_request_duration_seconds_bucket", le="0.1", **where) == 1
     assert sample("rest_client_request_size_bytes_sum", **where) == 7

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from steersman.observability.runtime import Runtime
 
 
-async def test_the_system_as_it_is() -> None:
+async def test_default_runtime_uses_system_clock() -> None:
     runtime = Runtime()
     before = runtime.clock.monotonic()
     await runtime.clock.sleep(0)

@@ -10,7 +10,7 @@ from framework_support.crd_twins import v1
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap, Secret
 from steersman.controller import Permission
-from steersman.rbac import Access, accesses, compare, editor_role, policy_rules, viewer_role
+from steersman.rbac import ResourceAccess, compare_role, editor_role, policy_rules, resource_accesses, viewer_role
 
 NEEDED = (
     Permission(Deployment.api_resource, ("get", "patch")),
@@ -25,17 +25,17 @@ def rule(groups: str, resources: str, verbs: str, *names: str) -> dict[str, Any]
     return {**found, "resourceNames": list(names)} if names else found
 
 
-def told(*rules: dict[str, Any]) -> tuple[list[str], list[str]]:
-    found = compare(rules, accesses(NEEDED))
+def compare_texts(*rules: dict[str, Any]) -> tuple[list[str], list[str]]:
+    found = compare_role(rules, resource_accesses(NEEDED))
     return [str(a) for a in found.missing], [str(a) for a in found.superfluous]
 
 
 def test_the_generated_role_fits() -> None:
-    assert told(*policy_rules(NEEDED)) == ([], [])
+    assert compare_texts(*policy_rules(NEEDED)) == ([], [])
 
 
-def test_what_is_missing_and_what_is_superfluous_is_named() -> None:
-    missing, superfluous = told(
+def test_rbac_check_reports_missing_and_superfluous() -> None:
+    missing, superfluous = compare_texts(
         rule("apps", "deployments", "get patch delete"),
         rule("", "configmaps", "get"),
         rule("", "secrets", "get", "tls"),
@@ -45,17 +45,17 @@ def test_what_is_missing_and_what_is_superfluous_is_named() -> None:
 
 
 def test_a_wildcard_grants_all_and_is_too_much() -> None:
-    assert told(rule("*", "*", "*")) == ([], ["* *.*"])
-    assert told(rule("apps", "deployments */status", "get patch"), *policy_rules(NEEDED[2:])) == (
+    assert compare_texts(rule("*", "*", "*")) == ([], ["* *.*"])
+    assert compare_texts(rule("apps", "deployments */status", "get patch"), *policy_rules(NEEDED[2:])) == (
         [],
         ["get */status.apps", "patch */status.apps"],
     )
 
 
 def test_several_objects_out_of_reach_are_one_finding() -> None:
-    needed = {Access("", "secrets", "get", name) for name in ("a", "b", "ca")}
-    found = compare([rule("", "secrets", "get", "ca")], needed)
-    assert (found.missing, found.superfluous) == ((Access("", "secrets", "get"),), ())
+    needed = {ResourceAccess("", "secrets", "get", name) for name in ("a", "b", "ca")}
+    found = compare_role([rule("", "secrets", "get", "ca")], needed)
+    assert (found.missing, found.superfluous) == ((ResourceAccess("", "secrets", "get"),), ())
 
 
 @pytest.mark.parametrize("aggregate", [False, True])
@@ -68,6 +68,6 @@ def test_roles_for_users(aggregate: bool) -> None:
     assert editor["metadata"].get("labels", {}) == (labels if aggregate else {})
 
 
-def test_who_edits_what_can_be_scaled_may_scale_it() -> None:
+def test_editor_role_includes_scale_subresource() -> None:
     assert [rule["resources"] for rule in editor_role("w", v1.Workload)["rules"]][2:] == [["workloads/scale"]]
     assert [rule["resources"] for rule in editor_role("t", v1.Task)["rules"]][2:] == []

@@ -16,7 +16,7 @@ SECRETS = ApiResource("", "v1", "Secret", "secrets")
 SETS = ApiResource("apps", "v1", "StatefulSet", "statefulsets")
 
 
-def test_verbs_of_one_resource_are_joined_and_resources_with_the_same_verbs_share_a_rule() -> None:
+def test_policy_rules_merge_verbs_and_resources() -> None:
     permissions = (
         Permission(PODS, ("watch", "get")),
         Permission(SECRETS, ("get", "list", "watch")),
@@ -33,7 +33,7 @@ def test_verbs_of_one_resource_are_joined_and_resources_with_the_same_verbs_shar
         assert policy_rules(order) == expected
 
 
-def test_unusual_verbs_come_last() -> None:
+def test_policy_rule_sorts_unusual_verbs_last() -> None:
     (rule,) = policy_rules([Permission(PODS, ("impersonate", "delete", "bind", "get"))])
     assert rule["verbs"] == ["get", "delete", "bind", "impersonate"]
 
@@ -48,7 +48,7 @@ def granted(rules: list[dict[str, list[str]]]) -> list[tuple[str, str, str]]:
 
 
 @given(st.lists(permissions))
-def test_exactly_what_was_asked_is_granted_and_nothing_twice(asked: list[Permission]) -> None:
+def test_policy_rules_grant_exactly_the_permissions(asked: list[Permission]) -> None:
     wanted = {
         (p.resource.group, f"{p.resource.plural}/{p.subresource}" if p.subresource else p.resource.plural, verb)
         for p in asked
@@ -60,23 +60,23 @@ def test_exactly_what_was_asked_is_granted_and_nothing_twice(asked: list[Permiss
 
 
 def test_a_cluster_role() -> None:
-    assert cluster_role("sea-operator", [Permission(PODS, ("get",))]) == {
+    assert cluster_role("orders-operator", [Permission(PODS, ("get",))]) == {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
-        "metadata": {"name": "sea-operator"},
+        "metadata": {"name": "orders-operator"},
         "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}],
     }
 
 
-def test_a_candidate_may_touch_its_lease_alone() -> None:
-    role = leader_election_role("sea-leader-election", "sea-operator", namespace="sea")
-    assert role["metadata"] == {"name": "sea-leader-election", "namespace": "sea"}
+def test_leader_election_role_is_limited_to_its_lease() -> None:
+    role = leader_election_role("orders-leader-election", "orders-operator", namespace="orders")
+    assert role["metadata"] == {"name": "orders-leader-election", "namespace": "orders"}
     create, own = role["rules"]
     assert (create["resources"], create["verbs"]) == (["leases"], ["create"])
     assert "resourceNames" not in create
-    assert (own["resourceNames"], own["verbs"]) == (["sea-operator"], ["get", "watch", "patch"])
+    assert (own["resourceNames"], own["verbs"]) == (["orders-operator"], ["get", "watch", "patch"])
     assert "namespace" not in leader_election_role("a", "b")["metadata"]
 
 
-def test_who_scrapes_may_get_the_metrics() -> None:
+def test_metrics_reader_role_allows_get_metrics() -> None:
     assert metrics_reader_role("reader")["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]

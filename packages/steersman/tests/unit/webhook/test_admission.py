@@ -31,7 +31,15 @@ from steersman.meta import (
     unstructured,
 )
 from steersman.rbac import cluster_role
-from steersman.webhook import AdmissionRequest, Cause, Denied, UserInfo, Warn, WebhookOptions, WebhookServing
+from steersman.webhook import (
+    AdmissionRequest,
+    AdmissionWarning,
+    Denied,
+    FieldError,
+    UserInfo,
+    WebhookOptions,
+    WebhookServerOptions,
+)
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 from steersman_testing.webhooks import serve_webhooks
 
@@ -55,7 +63,7 @@ class Shop(Resource[ShopSpec, Status]):
 KEY = ObjectKey("default", "till")
 
 
-class Street:
+class AdmissionCluster:
     """An API server with shops, and a manager that is asked about them."""
 
     def __init__(self) -> None:
@@ -73,13 +81,13 @@ class Street:
     def serve(self) -> None:
         serve_webhooks(self.server, self.manager)
 
-    async def send(self, **spec: Any) -> Unstructured:
+    async def create_shop(self, **spec: Any) -> Unstructured:
         kind = unstructured(Shop.api_resource)
         return await self.client.create(
             kind.of({"metadata": {"name": KEY.name, "namespace": KEY.namespace}, "spec": spec})
         )
 
-    async def change(self, **spec: Any) -> Unstructured:
+    async def update_shop(self, **spec: Any) -> Unstructured:
         return await self.client.patch(unstructured(Shop.api_resource), KEY, MergePatch({"spec": spec}))
 
 
@@ -90,12 +98,12 @@ def default_shop(shop: Shop, request: AdmissionRequest) -> Shop:
 
 
 @virtual_time
-async def test_only_what_a_handler_changed_is_changed() -> None:
-    street = Street()
-    street.manager.webhook(Shop).defaults(default_shop)
-    street.serve()
+async def test_defaulting_patch_has_only_handler_changes() -> None:
+    cluster = AdmissionCluster()
+    cluster.manager.webhook(Shop).defaults(default_shop)
+    cluster.serve()
     http, other = {"name": "http", "number": 1, "protocol": "TCP"}, {"name": "x", "protocol": "UDP"}
-    made = await street.send(colour="red", ports=[http, other])
+    made = await cluster.create_shop(colour="red", ports=[http, other])
     spec = json.loads(json.dumps(made.content["spec"]))
     probe = {"name": "probe", "number": 80}
     assert spec == {
@@ -108,20 +116,20 @@ async def test_only_what_a_handler_changed_is_changed() -> None:
 
 @virtual_time
 async def test_back_to_the_default_is_a_change() -> None:
-    street = Street()
+    cluster = AdmissionCluster()
 
     def one(shop: Shop) -> Shop:
         return replace(shop, spec=replace(shop.spec, replicas=1, domain=""))
 
-    street.manager.webhook(Shop).defaults(one)
-    street.serve()
-    made = await street.send(replicas=7, domain="x")
+    cluster.manager.webhook(Shop).defaults(one)
+    cluster.serve()
+    made = await cluster.create_shop(replicas=7, domain="x")
     assert (made.content["spec"]["replicas"], made.content["spec"]["domain"]) == (1, "")
 
 
 @virtual_time
 async def test_labels_and_objects_without_a_type() -> None:
-    street = Street()
+    cluster = AdmissionCluster()
 
     async def label(pod: Pod, request: AdmissionRequest) -> Pod:
         await asyncio.sleep(0.1)
@@ -133,36 +141,36 @@ async def test_labels_and_objects_without_a_type() -> None:
         content["metadata"]["annotations"] = {"a/b_c": "1"}
         return type(config).of(content)
 
-    street.manager.webhook(Pod).defaults(label)
-    street.manager.webhook(unstructured(ConfigMap.api_resource)).defaults(note)
-    street.serve()
-    config = await street.client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
+    cluster.manager.webhook(Pod).defaults(label)
+    cluster.manager.webhook(unstructured(ConfigMap.api_resource)).defaults(note)
+    cluster.serve()
+    config = await cluster.client.create(ConfigMap(metadata=ObjectMeta(name="a", namespace="default")))
     assert config.metadata.annotations == {"a/b_c": "1"}
     containers = [{"name": "a", "image": "b"}]
     pod = unstructured(Pod.api_resource).of(
         {"metadata": {"name": "p", "namespace": "default"}, "spec": {"containers": containers}}
     )
-    made = await street.client.create(pod)
+    made = await cluster.client.create(pod)
     assert list(made.metadata.labels) == ["by/us"]
 
 
-def validate_shop(shop: Shop, former: Shop | None) -> Iterator[Cause | Warn]:
+def validate_shop(shop: Shop, old: Shop | None) -> Iterator[FieldError | AdmissionWarning]:
     if shop.spec.replicas < 0:
-        yield Cause("spec.replicas", "must be 0 or more")
-    if former is not None and former.spec.domain != shop.spec.domain:
-        yield Cause("spec.domain", "cannot be changed", reason="FieldValueForbidden")
+        yield FieldError("spec.replicas", "must be 0 or more")
+    if old is not None and old.spec.domain != shop.spec.domain:
+        yield FieldError("spec.domain", "cannot be changed", reason="FieldValueForbidden")
     if shop.spec.replicas == 1:
-        yield Warn("one\nreplica " + "x" * 300)
+        yield AdmissionWarning("one\nreplica " + "x" * 300)
 
 
 @virtual_time
-async def test_all_causes_are_told_with_their_fields() -> None:
-    street = Street()
-    street.manager.webhook(Shop).validates(validate_shop)
-    street.serve()
-    await street.send(domain="a", replicas=2)
+async def test_denial_lists_all_causes_with_fields() -> None:
+    cluster = AdmissionCluster()
+    cluster.manager.webhook(Shop).validates(validate_shop)
+    cluster.serve()
+    await cluster.create_shop(domain="a", replicas=2)
     with pytest.raises(Invalid) as caught:
-        await street.change(domain="b", replicas=-1)
+        await cluster.update_shop(domain="b", replicas=-1)
     assert str(caught.value) == (
         'admission webhook "validate.shop.v1.example.com" denied the request: '
         "spec.replicas: must be 0 or more; spec.domain: cannot be changed"
@@ -173,13 +181,13 @@ async def test_all_causes_are_told_with_their_fields() -> None:
     ]
     assert caught.value.status.details is not None
     assert (caught.value.status.details.kind, caught.value.status.details.name) == ("Shop", "till")
-    await street.change(replicas=3)
+    await cluster.update_shop(replicas=3)
 
 
-async def answered(manager: Manager, path: str, query: str = "", **request: Any) -> tuple[int, Any]:
+async def post_review(manager: Manager, path: str, query: str = "", **request: Any) -> tuple[int, Any]:
     asked: dict[str, Any] = {"uid": "1-2", "operation": "CREATE", "name": "till", "userInfo": {}, **request}
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
-    answer = await manager.webhooks.answer(path, query, json.dumps(review).encode())
+    answer = await manager.webhooks.handle(path, query, json.dumps(review).encode())
     return answer.status, json.loads(answer.body)["response"] if answer.status == 200 else answer.body.decode()
 
 
@@ -191,10 +199,10 @@ def document(**spec: Any) -> dict[str, Any]:
 
 
 @virtual_time
-async def test_warnings_are_made_fit_to_travel() -> None:
-    street = Street()
-    street.manager.webhook(Shop).validates(validate_shop)
-    status, response = await answered(street.manager, VALIDATE, object=document())
+async def test_warnings_are_sanitized_and_truncated() -> None:
+    cluster = AdmissionCluster()
+    cluster.manager.webhook(Shop).validates(validate_shop)
+    status, response = await post_review(cluster.manager, VALIDATE, object=document())
     assert (status, response["allowed"], response["uid"]) == (200, True, "1-2")
     (warning,) = response["warnings"]
     assert warning.startswith("one replica xxx")
@@ -203,63 +211,63 @@ async def test_warnings_are_made_fit_to_travel() -> None:
 
 @virtual_time
 async def test_deletion() -> None:
-    street = Street()
+    cluster = AdmissionCluster()
 
-    async def keep(shop: Shop) -> AsyncIterator[Cause]:
+    async def keep(shop: Shop) -> AsyncIterator[FieldError]:
         if shop.spec.replicas > 1:
-            yield Cause("", "scale it down first")
+            yield FieldError("", "scale it down first")
 
-    street.manager.webhook(Shop).validates_deletion(keep)
-    street.serve()
-    await street.send(replicas=2)
+    cluster.manager.webhook(Shop).validates_deletion(keep)
+    cluster.serve()
+    await cluster.create_shop(replicas=2)
     with pytest.raises(Invalid, match="denied the request: scale it down first"):
-        await street.client.delete(Shop, KEY)
-    await street.change(replicas=1)
-    await street.client.delete(Shop, KEY)
-    assert street.server.read(Shop, KEY) is None
+        await cluster.client.delete(Shop, KEY)
+    await cluster.update_shop(replicas=1)
+    await cluster.client.delete(Shop, KEY)
+    assert cluster.server.read(Shop, KEY) is None
 
 
 @virtual_time
-async def test_a_plain_no() -> None:
-    street = Street()
+async def test_denial_without_causes_has_message() -> None:
+    cluster = AdmissionCluster()
 
-    def closed(shop: Shop, former: Shop | None) -> None:
+    def closed(shop: Shop, old: Shop | None) -> None:
         raise Denied("the shop is closed")
 
-    street.manager.webhook(Shop).validates(closed)
-    street.serve()
+    cluster.manager.webhook(Shop).validates(closed)
+    cluster.serve()
     with pytest.raises(Forbidden, match="denied the request: the shop is closed"):
-        await street.send()
+        await cluster.create_shop()
 
 
 @virtual_time
-async def test_a_handler_that_fails_is_no_answer_and_tells_nothing() -> None:
-    street = Street()
+async def test_failing_handler_returns_500_without_details() -> None:
+    cluster = AdmissionCluster()
 
-    def broken(shop: Shop, former: Shop | None) -> None:
+    def broken(shop: Shop, old: Shop | None) -> None:
         raise ValueError("hunter2")
 
-    street.manager.webhook(Shop).validates(broken)
-    street.manager.webhook(Shop, WebhookOptions(name="lenient", failure_policy="Ignore")).validates(broken)
-    street.serve()
+    cluster.manager.webhook(Shop).validates(broken)
+    cluster.manager.webhook(Shop, WebhookOptions(name="lenient", failure_policy="Ignore")).validates(broken)
+    cluster.serve()
     with pytest.raises(InternalError, match=r"the handler failed; the operator's log has more \(review ") as caught:
-        await street.send()
+        await cluster.create_shop()
     assert "hunter2" not in str(caught.value)
     assert "lenient" not in str(caught.value)
 
 
 @virtual_time
-async def test_a_handler_ends_before_the_api_server_gives_up() -> None:
-    street = Street()
+async def test_handler_timeout_precedes_webhook_timeout() -> None:
+    cluster = AdmissionCluster()
 
-    async def slow(shop: Shop, former: Shop | None) -> None:
+    async def slow(shop: Shop, old: Shop | None) -> None:
         await asyncio.sleep(60)
 
-    street.manager.webhook(Shop, WebhookOptions(timeout_seconds=5)).validates(slow)
+    cluster.manager.webhook(Shop, WebhookOptions(timeout_seconds=5)).validates(slow)
     loop = asyncio.get_running_loop()
     for query, taken in (("", 4.5), ("timeout=2s", 1.8), ("timeout=30s", 4.5)):
         begun = loop.time()
-        status, text = await answered(street.manager, VALIDATE, query, object=document())
+        status, text = await post_review(cluster.manager, VALIDATE, query, object=document())
         assert (status, text) == (500, f"the handler took longer than {taken} s (review 1-2)\n")
         assert loop.time() - begun == pytest.approx(taken)
 
@@ -273,81 +281,81 @@ async def test_a_handler_ends_before_the_api_server_gives_up() -> None:
 )
 @virtual_time
 async def test_a_defaulting_handler_stays_within_the_request(change: dict[str, Any], told: str) -> None:
-    street = Street()
+    cluster = AdmissionCluster()
     kind = unstructured(Shop.api_resource)
-    street.manager.webhook(kind).defaults(lambda shop: type(shop).of({**shop.to_dict(), **change}))
-    status, text = await answered(street.manager, MUTATE, object=document())
+    cluster.manager.webhook(kind).defaults(lambda shop: type(shop).of({**shop.to_dict(), **change}))
+    status, text = await post_review(cluster.manager, MUTATE, object=document())
     assert status == 500
     assert told not in text
 
 
 @virtual_time
 async def test_a_status_is_changed_in_a_write_of_the_status() -> None:
-    street = Street()
+    cluster = AdmissionCluster()
     options = WebhookOptions(subresource="status")
-    street.manager.webhook(Shop, options).defaults(lambda shop: replace(shop, status=Status(observed_generation=3)))
+    cluster.manager.webhook(Shop, options).defaults(lambda shop: replace(shop, status=Status(observed_generation=3)))
     path = f"{MUTATE}-status"
-    status, response = await answered(street.manager, path, object=document(), subResource="status")
+    status, response = await post_review(cluster.manager, path, object=document(), subResource="status")
     patch = json.loads(base64.b64decode(response["patch"]))
     assert (status, patch) == (200, [{"op": "add", "path": "/status", "value": {"observedGeneration": 3}}])
-    assert (await answered(street.manager, path, object=document()))[0] == 400
+    assert (await post_review(cluster.manager, path, object=document()))[0] == 400
 
 
 @virtual_time
-async def test_objects_that_do_not_fit_their_type() -> None:
-    street = Street()
+async def test_webhook_handles_undecodable_objects() -> None:
+    cluster = AdmissionCluster()
     seen: list[Shop | None] = []
 
-    def look(shop: Shop, former: Shop | None) -> None:
-        seen.append(former)
+    def look(shop: Shop, old: Shop | None) -> None:
+        seen.append(old)
 
-    street.manager.webhook(Shop).validates(look).validates_deletion(lambda shop: [Cause("", "no")])
+    cluster.manager.webhook(Shop).validates(look).validates_deletion(lambda shop: [FieldError("", "no")])
     odd = document(replicas="many")
-    status, response = await answered(street.manager, VALIDATE, object=odd)
+    status, response = await post_review(cluster.manager, VALIDATE, object=odd)
     assert (status, response["allowed"], response["status"]["code"]) == (200, False, 422)
     assert response["status"]["message"].endswith("Expected `int`, got `str` - at `$.spec.replicas`")
     # What is stored can be mended, and deleted.
-    update = await answered(street.manager, VALIDATE, object=document(), oldObject=odd, operation="UPDATE")
+    update = await post_review(cluster.manager, VALIDATE, object=document(), oldObject=odd, operation="UPDATE")
     assert update[1]["allowed"]
     assert seen == [None]
-    assert (await answered(street.manager, VALIDATE, oldObject=odd, operation="DELETE"))[1]["allowed"]
+    assert (await post_review(cluster.manager, VALIDATE, oldObject=odd, operation="DELETE"))[1]["allowed"]
 
 
 @virtual_time
-async def test_what_is_no_review() -> None:
-    street = Street()
-    street.manager.webhook(Shop).validates(validate_shop)
+async def test_malformed_review_returns_400() -> None:
+    cluster = AdmissionCluster()
+    cluster.manager.webhook(Shop).validates(validate_shop)
     for body in (b"", b"{}", b"\xff", b'{"apiVersion":"x","kind":"y","request":{"operation":"CREATE"}}'):
-        assert (await street.manager.webhooks.answer(VALIDATE, "", body)).status == 400
-    assert (await street.manager.webhooks.answer("/validate-pods", "", b"{}")).status == 404
+        assert (await cluster.manager.webhooks.handle(VALIDATE, "", body)).status == 400
+    assert (await cluster.manager.webhooks.handle("/validate-pods", "", b"{}")).status == 404
 
 
 @virtual_time
-async def test_the_authorizer_is_asked_for_the_user() -> None:
-    street = Street()
+async def test_authorizer_sends_access_review_for_user() -> None:
+    cluster = AdmissionCluster()
     role = {"metadata": {"name": "one"}, "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]}
     role |= {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
-    street.server.grant("jane", role, namespace="default")
+    cluster.server.grant("jane", role, namespace="default")
     jane, john = UserInfo(username="jane"), UserInfo(username="john")
-    assert await jane.may(street.client, "get", Secret, namespace="default", name="a")
-    assert not await jane.may(street.client, "get", Secret, namespace="kube-system")
-    assert not await john.may(street.client, "get", Secret, namespace="default")
+    assert await jane.is_allowed(cluster.client, "get", Secret, namespace="default", name="a")
+    assert not await jane.is_allowed(cluster.client, "get", Secret, namespace="kube-system")
+    assert not await john.is_allowed(cluster.client, "get", Secret, namespace="default")
 
 
-def test_what_is_declared_wrong() -> None:
-    street = Street()
-    street.manager.webhook(Shop)
+def test_invalid_declarations_raise() -> None:
+    cluster = AdmissionCluster()
+    cluster.manager.webhook(Shop)
     with pytest.raises(ConfigurationError, match="two webhooks of example-com-v1-shop: give one a name"):
-        street.manager.webhook(Shop)
+        cluster.manager.webhook(Shop)
     with pytest.raises(ConfigurationError, match=r"must take an object and, if it likes, the request"):
-        street.manager.webhook(Pod).defaults(lambda: None)  # type: ignore[arg-type]
+        cluster.manager.webhook(Pod).defaults(lambda: None)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="timeout_seconds must be 1 to 30, not 31"):
         WebhookOptions(timeout_seconds=31)
 
 
-def test_the_configurations_say_what_was_declared() -> None:
-    street = Street()
-    street.manager.webhook(Shop).defaults(default_shop).validates(validate_shop).validates_deletion(lambda _: None)
+def test_configurations_follow_declarations() -> None:
+    cluster = AdmissionCluster()
+    cluster.manager.webhook(Shop).defaults(default_shop).validates(validate_shop).validates_deletion(lambda _: None)
     conditions = {"ours": "object.metadata.name != 'x'"}
     options = WebhookOptions(
         name="exec",
@@ -358,10 +366,10 @@ def test_the_configurations_say_what_was_declared() -> None:
         namespace_selector={"matchLabels": {"a": "b"}},
     )
     exec_options = unstructured(ApiResource("", "v1", "PodExecOptions", "pods"))
-    street.manager.webhook(exec_options, options).validates(lambda asked, former: None)
-    street.manager.webhook(Pod).permits(SubjectAccessReview, "create")
-    serving = WebhookServing(service="shop", namespace="sys")
-    mutating, validating = street.manager.webhooks.configurations(serving)
+    cluster.manager.webhook(exec_options, options).validates(lambda asked, former: None)
+    cluster.manager.webhook(Pod).rbac(SubjectAccessReview, "create")
+    serving = WebhookServerOptions(service="shop", namespace="sys")
+    mutating, validating = cluster.manager.webhooks.configurations(serving)
     assert (mutating["kind"], mutating["metadata"]) == ("MutatingWebhookConfiguration", {"name": "shop"})
     (entry,) = mutating["webhooks"]
     assert entry == {
@@ -388,8 +396,8 @@ def test_the_configurations_say_what_was_declared() -> None:
     assert second["name"] == "validate.exec.exec.pod.v1.core.k8s.io"
     assert second["rules"][0]["resources"] == ["pods/exec"]
     assert second["matchConditions"] == [{"name": "ours", "expression": conditions["ours"]}]
-    assert street.manager.webhooks.targets(serving)[0][1] == "shop"
-    rules = cluster_role("x", street.manager.webhooks.permissions(serving))["rules"]
+    assert cluster.manager.webhooks.ca_bundle_targets(serving)[0][1] == "shop"
+    rules = cluster_role("x", cluster.manager.webhooks.permissions(serving))["rules"]
     assert rules[0]["resources"] == ["subjectaccessreviews"]
     assert rules[1] == {
         "apiGroups": ["admissionregistration.k8s.io"],
@@ -400,15 +408,15 @@ def test_the_configurations_say_what_was_declared() -> None:
 
 
 @virtual_time
-async def test_a_webhook_about_secrets_is_not_asked_about_its_own() -> None:
-    street = Street()
+async def test_secrets_webhook_skips_its_own_secret() -> None:
+    cluster = AdmissionCluster()
 
-    def closed(secret: Secret, former: Secret | None) -> None:
+    def closed(secret: Secret, old: Secret | None) -> None:
         raise Denied("no secrets")
 
-    serving = WebhookServing(service="webhooks", namespace="default")
-    street.manager.webhook(Secret).validates(closed)
-    serve_webhooks(street.server, street.manager, serving)
-    await street.client.create(Secret(metadata=ObjectMeta(name="webhooks-cert", namespace="default")))
+    serving = WebhookServerOptions(service="webhooks", namespace="default")
+    cluster.manager.webhook(Secret).validates(closed)
+    serve_webhooks(cluster.server, cluster.manager, serving)
+    await cluster.client.create(Secret(metadata=ObjectMeta(name="webhooks-cert", namespace="default")))
     with pytest.raises(Forbidden, match="no secrets"):
-        await street.client.create(Secret(metadata=ObjectMeta(name="other", namespace="default")))
+        await cluster.client.create(Secret(metadata=ObjectMeta(name="other", namespace="default")))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from framework_support.strict_tls import shake_hands
+from framework_support.strict_tls import strict_handshake
 from steersman.webhook.certificates import issue
 
 
 def test_the_strictest_clients_trust_the_server(tmp_path: Path) -> None:
     name = "shop-webhook.shop-system.svc"
     pair = issue([name], datetime.now(UTC), timedelta(days=1))
-    shake_hands(pair.authority, pair.certificate, pair.key, name, tmp_path)
+    strict_handshake(pair.ca_certificate, pair.certificate, pair.key, name, tmp_path)

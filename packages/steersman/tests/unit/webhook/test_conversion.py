@@ -26,9 +26,9 @@ from steersman.meta import (
     resource,
     unstructured,
 )
-from steersman.webhook import Conversion, ConversionFailed, Spoke, WebhookServing, same_fields
+from steersman.webhook import Conversion, ConversionFailed, Spoke, WebhookServerOptions, copy_fields
 from steersman.webhook.conversion import HUB_ANNOTATION
-from steersman.webhook.fields import explicit
+from steersman.webhook.roundtrip import to_explicit_builtins
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 from steersman_testing.conversions import assert_round_trips
 from steersman_testing.webhooks import serve_webhooks
@@ -93,11 +93,11 @@ def shop(version: str, **spec: Any) -> dict[str, Any]:
     return {"apiVersion": f"example.com/{version}", "kind": "Shop", "metadata": METADATA, "spec": spec}
 
 
-def test_nothing_is_lost() -> None:
+def test_shops_round_trip_between_versions() -> None:
     assert_round_trips(SHOPS)
 
 
-def test_what_the_spoke_cannot_say_is_kept_and_changes_are_merged() -> None:
+def test_spoke_annotation_keeps_hub_fields() -> None:
     hub = shop("v2", domain="x", tier="huge", doors=[{"name": "a", "colour": "red"}, {"name": "b", "colour": "blue"}])
     spoke = SHOPS.convert(hub, "example.com/v1")
     assert spoke["spec"] == {"host": "x", "big": True, "doors": [{"name": n, "width": 1} for n in "ab"]}
@@ -115,7 +115,7 @@ def test_what_the_spoke_cannot_say_is_kept_and_changes_are_merged() -> None:
     assert SHOPS.convert(spoke, "example.com/v2")["spec"]["tier"] == "small"
 
 
-def test_defaults_are_written_out_since_nobody_else_fills_them_in() -> None:
+def test_conversion_writes_defaults() -> None:
     converted = SHOPS.convert(shop("v1", host="x"), "example.com/v2")
     assert converted["spec"] == {"domain": "x", "tier": "small"}
     assert "annotations" not in converted["metadata"]
@@ -134,12 +134,12 @@ def test_defaults_are_written_out_since_nobody_else_fills_them_in() -> None:
         ),
     ],
 )
-def test_what_would_be_lost_is_refused(document: dict[str, Any], told: str) -> None:
+def test_lossy_conversion_is_rejected(document: dict[str, Any], told: str) -> None:
     with pytest.raises(ConversionFailed, match=told):
         SHOPS.convert(document, "example.com/v2")
 
 
-def test_what_somebody_wrote_into_the_annotation_is_held_to_the_schema() -> None:
+def test_edited_annotation_is_validated() -> None:
     spoke = shop("v1", host="x", doors=[{"name": "a"}])
     for spec, told in (
         ({"domain": "x", "tier": "vast"}, "Invalid enum value 'vast'"),
@@ -155,7 +155,7 @@ def test_what_somebody_wrote_into_the_annotation_is_held_to_the_schema() -> None
             SHOPS.convert(written, "example.com/v2")
 
 
-def test_a_hub_that_cannot_hold_all_that_a_spoke_says_is_found() -> None:
+def test_hub_losing_spoke_fields_is_detected() -> None:
     def wide(old: ShopV1) -> ShopV2:
         shop = to_v2(old)
         doors = tuple(replace(d, width=d.width - 10) for d in shop.spec.doors)
@@ -186,10 +186,10 @@ class New(FrozenStruct):
     height: int
 
 
-def test_what_is_absent_of_kubernetes_own_types_stays_absent() -> None:
-    assert explicit(JobTemplateSpec()) == {}
+def test_absent_fields_of_kubernetes_types_stay_absent() -> None:
+    assert to_explicit_builtins(JobTemplateSpec()) == {}
     template = decode_builtins({"metadata": {"labels": {"a": "b"}}, "spec": {"backoffLimit": 0}}, JobTemplateSpec)
-    assert explicit(template) == {"metadata": {"labels": {"a": "b"}}, "spec": {"backoffLimit": 0}}
+    assert to_explicit_builtins(template) == {"metadata": {"labels": {"a": "b"}}, "spec": {"backoffLimit": 0}}
 
 
 class Otherwise(FrozenStruct):
@@ -198,18 +198,18 @@ class Otherwise(FrozenStruct):
 
 def test_the_same_fields() -> None:
     old = Old(first_name="a", doors=(DoorV1(name="d"),), labels=FrozenDict(x="y"))
-    assert same_fields(old, New, height=3) == New(
+    assert copy_fields(old, New, height=3) == New(
         first_name="a", doors=(Door(name="d"),), size=5, labels=FrozenDict(x="y"), height=3
     )
     with pytest.raises(ConversionFailed, match=r"Old becomes no New: .*height"):
-        same_fields(old, New)
+        copy_fields(old, New)
     with pytest.raises(ConversionFailed, match="firstname"):
-        same_fields(old, New, height=3, firstname="b")
+        copy_fields(old, New, height=3, firstname="b")
     with pytest.raises(ConversionFailed, match=r"doors does not fit: .*Expected `str`"):
-        same_fields(New(first_name="a", doors=(Door(name="d"),), height=3), Otherwise)
+        copy_fields(New(first_name="a", doors=(Door(name="d"),), height=3), Otherwise)
 
 
-def test_conversions_that_lose_something_are_found() -> None:
+def test_lossy_conversion_is_detected_by_round_trip() -> None:
     def forgets_doors(old: ShopV1) -> ShopV2:
         return ShopV2(metadata=old.metadata, spec=ShopSpecV2(domain=old.spec.host), status=old.status)
 
@@ -244,7 +244,7 @@ def street() -> SimpleNamespace:
     manager.conversion(SHOPS)
     crd, old = definition(ShopV2), definition(ShopV1)
     crd["spec"]["versions"].append({**old["spec"]["versions"][0], "storage": False})
-    serving = WebhookServing(service="webhooks", namespace="default")
+    serving = WebhookServerOptions(service="webhooks", namespace="default")
     crd["spec"]["conversion"] = manager.webhooks.conversion_webhook(serving).to_wire()
     crd["spec"]["names"] = {"kind": "Shop", "plural": "shops"}
     crd["metadata"]["name"] = "shops.example.com"
@@ -254,7 +254,7 @@ def street() -> SimpleNamespace:
 
 
 @virtual_time
-async def test_an_old_client_does_not_lose_what_is_new() -> None:
+async def test_old_client_update_keeps_new_fields() -> None:
     world = street()
     old, new = unstructured(ShopV1.api_resource), unstructured(ShopV2.api_resource)
     await world.client.create(new.of(shop("v2", domain="x", tier="huge", doors=[{"name": "a", "colour": "red"}])))
@@ -270,7 +270,7 @@ async def test_an_old_client_does_not_lose_what_is_new() -> None:
 
 
 @virtual_time
-async def test_a_conversion_that_fails_says_of_what_and_no_more() -> None:
+async def test_failing_conversion_names_object_without_values() -> None:
     world = street()
 
     def broken(new: ShopV2) -> ShopV1:

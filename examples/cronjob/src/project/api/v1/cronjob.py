@@ -12,7 +12,7 @@ from steersman import Field, PrinterColumn, Resource, Spec, Status, resource
 from steersman.api.batch_v1 import JobTemplateSpec
 from steersman.api.core_v1 import ObjectReference
 
-from project.schedules import PATTERN
+from project.schedules import SCHEDULE_PATTERN
 
 ConcurrencyPolicy = Literal["Allow", "Forbid", "Replace"]
 """What becomes of a run that is due while a former one still works: it is made, left out, or takes its place."""
@@ -23,7 +23,7 @@ HistoryLimit = Annotated[int, Field(ge=0, format="int32")]
 class CronJobSpec(Spec):
     """What users want of a CronJob."""
 
-    schedule: Annotated[str, Field(pattern=PATTERN, max_length=200)]
+    schedule: Annotated[str, Field(pattern=SCHEDULE_PATTERN, max_length=200)]
     """When Jobs run, in cron's format and UTC: minute, hour, day of the month, month, day of the week."""
     starting_deadline_seconds: Annotated[int, Field(ge=0)] | None = None
     """How late a run may begin. Runs that are missed by more are left out."""

@@ -11,9 +11,9 @@ from steersman import Field, FrozenStruct, PrinterColumn, Resource, Spec, resour
 from steersman.api.batch_v1 import JobTemplateSpec
 
 from project.api.v1.cronjob import ConcurrencyPolicy, CronJobStatus, HistoryLimit
-from project.schedules import FIELD
+from project.schedules import FIELD_PATTERN
 
-CronField = Annotated[str, Field(pattern=f"^{FIELD}$", max_length=39)]
+CronField = Annotated[str, Field(pattern=f"^{FIELD_PATTERN}$", max_length=39)]
 
 
 class CronSchedule(FrozenStruct):

@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 from steersman.api.apply.meta_v1 import ConditionApply
 from steersman.meta import ApplyConfiguration, FrozenStruct
-from steersman.meta.wire import QuantityLike
+from steersman.meta.go_json import QuantityLike
 
 from ..databases_steersman_dev_v1alpha1 import Database
 

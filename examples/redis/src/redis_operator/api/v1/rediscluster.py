@@ -11,7 +11,7 @@ from steersman.meta import FrozenDict, FrozenStruct, schema
 Phase = Literal["Forming", "Scaling", "Updating", "Ready", "Waiting", "Failed"]
 
 # They are the operator's: addresses, files, passwords, and what would take a node out of the cluster.
-_REFUSED = [
+_RESERVED_PARAMETERS = [
     "aclfile",
     "appenddirname",
     "appendfilename",
@@ -47,16 +47,16 @@ _REFUSED = [
     "unixsocketperm",
     "user",
 ]
-_REFUSED_PREFIXES = ("cluster-announce-", "replica-announce-", "slave-announce-", "tls-")
+_RESERVED_PARAMETER_PREFIXES = ("cluster-announce-", "replica-announce-", "slave-announce-", "tls-")
 
-_NAMES = Rule(
+_VALID_NAMES = Rule(
     rule="self.all(name, name.matches('^[a-z][a-z0-9-]{0,63}$'))",
     message="names of Redis' parameters are of a-z, 0-9 and -, as in maxmemory-policy",
 )
-_NOT_OURS = Rule(
+_NOT_RESERVED = Rule(
     rule=(
-        f"self.all(name, !(name in {_REFUSED!r}) && "
-        f"!{list(_REFUSED_PREFIXES)!r}.exists(prefix, name.startsWith(prefix)))"
+        f"self.all(name, !(name in {_RESERVED_PARAMETERS!r}) && "
+        f"!{list(_RESERVED_PARAMETER_PREFIXES)!r}.exists(prefix, name.startsWith(prefix)))"
     ),
     message="the operator itself sets addresses, files, passwords and what makes a node part of the cluster",
 )
@@ -64,12 +64,12 @@ _ONE_LINE = Rule(
     rule="self.all(name, !self[name].contains('\\n') && !self[name].contains('\\r'))",
     message="a value is one line, as in redis.conf",
 )
-_ENOUGH = Rule(
+_MIN_REPLICAS = Rule(
     rule="self.replicas >= 3 * (1 + self.replicasPerMaster)",
     message="replicas must be at least 3 * (1 + replicasPerMaster): a cluster has three masters or more",
     field_path=".replicas",
 )
-_NO_OLDER = Rule(
+_NO_DOWNGRADE = Rule(
     rule=(
         "int(self.split('.')[0]) > int(oldSelf.split('.')[0]) || "
         "(int(self.split('.')[0]) == int(oldSelf.split('.')[0]) && "
@@ -89,11 +89,11 @@ class StorageSpec(FrozenStruct):
     """What becomes of the volumes with the RedisCluster. Another one of its name finds retained ones again."""
 
 
-@schema(rules=[_ENOUGH])
+@schema(rules=[_MIN_REPLICAS])
 class RedisClusterSpec(Spec):
     """What users want of a RedisCluster."""
 
-    version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+(\.[0-9]+)?$", max_length=20, rules=(_NO_OLDER,))]
+    version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+(\.[0-9]+)?$", max_length=20, rules=(_NO_DOWNGRADE,))]
     """Of Redis, as in 8.0 or 8.0.2. It is the tag of the image. Nodes change one by one, replicas before masters."""
     replicas: Annotated[int, Field(ge=3, le=200)] = 6
     """How many nodes there are: masters and their replicas together."""
@@ -101,7 +101,7 @@ class RedisClusterSpec(Spec):
     """With 6 nodes and 1 replica a master there are 3 masters. Nodes that are over become more replicas."""
     config: Annotated[
         FrozenDict[str, Annotated[str, Field(max_length=1024)]],
-        Field(max_properties=64, rules=(_NAMES, _NOT_OURS, _ONE_LINE)),
+        Field(max_properties=64, rules=(_VALID_NAMES, _NOT_RESERVED, _ONE_LINE)),
     ] = FrozenDict()
     """Parameters of redis.conf, as in maxmemory: 100mb. A change restarts the nodes one by one."""
     storage: StorageSpec = StorageSpec()

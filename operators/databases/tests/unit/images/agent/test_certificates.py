@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from framework_support.certificates import Authority
+from framework_support.certificates import CertificateAuthority
 from steersman_agent import certificates
 from steersman_agent.certificates import Certificates
 
 BROKEN = b"-----BEGIN CERTIFICATE-----\nMIIBx\n-----END CERTIFICATE-----\n"
 
 
-def mounted(directory: Path, authority: Authority) -> Certificates:
+def mounted(directory: Path, authority: CertificateAuthority) -> Certificates:
     for name in ("tls", "peer"):
         (directory / name).mkdir()
         certificate, key = authority.issue(name)
@@ -26,7 +26,7 @@ def test_what_cannot_be_read_is_tried_again_and_the_former_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(certificates, "_EVERY", 0.0)
-    found = mounted(tmp_path, authority := Authority())
+    found = mounted(tmp_path, authority := CertificateAuthority())
     found.load()
     assert not found.changed()
     known = found.trusted.read_text()
@@ -36,7 +36,7 @@ def test_what_cannot_be_read_is_tried_again_and_the_former_is_kept(
         with pytest.raises(ValueError, match=r"padding|base64"):
             found.load()
     assert found.trusted.read_text() == known
-    (tmp_path / "tls/ca.crt").write_bytes(Authority().certificate)
+    (tmp_path / "tls/ca.crt").write_bytes(CertificateAuthority().certificate)
     assert found.changed()
     found.load()
     assert not found.changed() and found.trusted.read_text() != known

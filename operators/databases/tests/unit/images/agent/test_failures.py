@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from framework_support.certificates import Authority
+from framework_support.certificates import CertificateAuthority
 from steersman_agent import agent, certificates, group, starts, store
 from steersman_agent.agent import Agent, Cluster
 from steersman_agent.decision import Decision, Member, State, View
@@ -119,7 +119,7 @@ class Played(Server):
         self._runs = False
 
 
-def mount(directory: Path, authority: Authority, *, broken: bool = False) -> None:
+def mount(directory: Path, authority: CertificateAuthority, *, broken: bool = False) -> None:
     for name in ("tls", "peer"):
         (directory / name).mkdir(exist_ok=True)
         certificate, key = authority.issue(name)
@@ -133,7 +133,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A pod's, where nothing is waited for."""
     monkeypatch.setattr(agent, "_PAUSE", 0.0)
     monkeypatch.setattr(certificates, "_EVERY", 0.0)
-    mount(tmp_path, Authority())
+    mount(tmp_path, CertificateAuthority())
     (tmp_path / "epoch").write_text("1")
     return Place(
         volume=tmp_path, run=tmp_path, tls=tmp_path / "tls", peer=tmp_path / "peer", instance=2, program=("false",)
@@ -189,12 +189,12 @@ def test_certificates_that_cannot_be_read_are_told_until_there_are_others(
     api = Api()
     one = member(Played(place, runs=True), api)
     until(one, lambda: len(reloads) == 1)
-    mount(tmp_path, Authority(), broken=True)
+    mount(tmp_path, CertificateAuthority(), broken=True)
     until(one, lambda: api.failing.startswith(f"{CERTIFICATES} failed: "))
     for _ in range(3):
         one.tick()
     assert api.failing and len(reloads) == 1
-    mount(tmp_path, Authority())
+    mount(tmp_path, CertificateAuthority())
     until(one, lambda: len(reloads) == 2 and not api.failing)
 
 
@@ -205,10 +205,10 @@ def test_certificates_that_a_start_has_read_are_told_no_more(
     server, api = Played(place, runs=True), Api()
     one = member(server, api)
     until(one, lambda: len(reloads) == 1)
-    mount(tmp_path, Authority(), broken=True)
+    mount(tmp_path, CertificateAuthority(), broken=True)
     until(one, lambda: bool(api.failing))
     server.ends()
-    mount(tmp_path, Authority())
+    mount(tmp_path, CertificateAuthority())
     until(one, lambda: server.starts == 1 and not api.failing)
 
 

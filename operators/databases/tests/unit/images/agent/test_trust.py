@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from framework_support.certificates import Authority
+from framework_support.certificates import CertificateAuthority
 from steersman_agent.group import trust
 
 
@@ -20,7 +20,7 @@ def test_members_are_no_stricter_than_their_servers(tmp_path: Path, monkeypatch:
         return context
 
     monkeypatch.setattr(ssl, "create_default_context", newest)
-    authority = Authority()
+    authority = CertificateAuthority()
     certificate, key = authority.issue("member")
     for name, content in (("ca.crt", authority.certificate), ("tls.crt", certificate), ("tls.key", key)):
         (tmp_path / name).write_bytes(content)

@@ -1,7 +1,7 @@
 """Bundles, by which the Operator Lifecycle Manager installs operators."""
 
-from steersman_cli.packaging.bundle.files import Bundle, bundle
-from steersman_cli.packaging.bundle.operator import Operator
+from steersman_cli.packaging.bundle.files import Bundle, build_bundle
+from steersman_cli.packaging.bundle.operator_info import OperatorInfo
 from steersman_cli.packaging.bundle.settings import INSTALL_MODES, BundleSettings, InstallMode, Provider
 
-__all__ = ["INSTALL_MODES", "Bundle", "BundleSettings", "InstallMode", "Operator", "Provider", "bundle"]
+__all__ = ["INSTALL_MODES", "Bundle", "BundleSettings", "InstallMode", "OperatorInfo", "Provider", "build_bundle"]

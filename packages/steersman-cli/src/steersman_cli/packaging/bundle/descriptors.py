@@ -10,14 +10,14 @@ from typing import Any
 Schema = dict[str, Any]
 Descriptor = dict[str, Any]
 
-_ALM = "urn:alm:descriptor:"
-_UI = f"{_ALM}com.tectonic.ui:"
+_ALM_PREFIX = "urn:alm:descriptor:"
+_UI_PREFIX = f"{_ALM_PREFIX}com.tectonic.ui:"
 
-_SPEC_TYPES = {"boolean": "booleanSwitch", "integer": "number", "number": "number", "string": "text"}
-_SPEC_NAMES = ("imagePullPolicy", "namespaceSelector", "nodeAffinity", "podAffinity", "podAntiAffinity")
-_STATUS_NAMES = {"phase": "io.kubernetes.phase", "reason": "io.kubernetes.phase:reason"}
+_SPEC_TYPE_DESCRIPTORS = {"boolean": "booleanSwitch", "integer": "number", "number": "number", "string": "text"}
+_SPEC_FIELD_DESCRIPTORS = ("imagePullPolicy", "namespaceSelector", "nodeAffinity", "podAffinity", "podAntiAffinity")
+_STATUS_FIELD_DESCRIPTORS = {"phase": "io.kubernetes.phase", "reason": "io.kubernetes.phase:reason"}
 # What a field may name, in words, and the kind.
-_KINDS = {
+_REFERENCED_KINDS = {
     "Config Map": "ConfigMap",
     "Namespace": "Namespace",
     "Persistent Volume Claim": "PersistentVolumeClaim",
@@ -26,24 +26,29 @@ _KINDS = {
     "Service Account": "ServiceAccount",
     "Storage Class": "StorageClass",
 }
-_WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[-_ ]+")
+_WORD_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[-_ ]+")
 
 
-def words(name: str) -> str:
+def humanize(name: str) -> str:
     """A name in words: ``readyReplicas`` is "Ready Replicas", ``my-operator`` "My Operator"."""
-    return " ".join(part[0].upper() + part[1:] for part in _WORDS.split(name) if part)
+    return " ".join(part[0].upper() + part[1:] for part in _WORD_BOUNDARY.split(name) if part)
 
 
 def spec_descriptors(version: Schema) -> list[Descriptor]:
     """Those of the fields of ``spec``, of a version of a CustomResourceDefinition."""
     count = version.get("subresources", {}).get("scale", {}).get("specReplicasPath", "")
-    return [_descriptor(f, _of_spec(f, is_count=f".spec.{f.name}" == count)) for f in _fields(version, "spec")]
+    return [
+        _descriptor(f, _spec_x_descriptors(f, is_count=f".spec.{f.name}" == count)) for f in _fields(version, "spec")
+    ]
 
 
 def status_descriptors(version: Schema) -> list[Descriptor]:
     """Those of the fields of ``status``."""
     count = version.get("subresources", {}).get("scale", {}).get("statusReplicasPath", "")
-    return [_descriptor(f, _of_status(f, is_count=f".status.{f.name}" == count)) for f in _fields(version, "status")]
+    return [
+        _descriptor(f, _status_x_descriptors(f, is_count=f".status.{f.name}" == count))
+        for f in _fields(version, "status")
+    ]
 
 
 @dataclass(frozen=True)
@@ -56,13 +61,13 @@ class _Field:
         return self.schema.get("properties", {})
 
     @property
-    def kind(self) -> str:
+    def referenced_kind(self) -> str:
         """That of the object which it names, such as ``Secret`` of ``adminSecretName`` and ``adminSecretRef``."""
         if self.schema.get("type") != "string" and "name" not in self.properties:
             return ""
-        name = words(self.name).removesuffix(" Name").removesuffix(" Ref")
-        fitting = [spoken for spoken in _KINDS if f" {name}".endswith(f" {spoken}")]
-        return _KINDS[fitting[0]] if fitting else ""
+        name = humanize(self.name).removesuffix(" Name").removesuffix(" Ref")
+        matching = [spoken for spoken in _REFERENCED_KINDS if f" {name}".endswith(f" {spoken}")]
+        return _REFERENCED_KINDS[matching[0]] if matching else ""
 
 
 def _fields(version: Schema, section: str) -> Iterator[_Field]:
@@ -71,45 +76,49 @@ def _fields(version: Schema, section: str) -> Iterator[_Field]:
     return (_Field(name, found) for name, found in properties.items())
 
 
-def _descriptor(field: _Field, shown: list[str]) -> Descriptor:
+def _descriptor(field: _Field, x_descriptors: list[str]) -> Descriptor:
     # Of an object that refers to another, the name is what is chosen from a list.
-    path = f"{field.name}.name" if field.kind and field.properties else field.name
+    path = f"{field.name}.name" if field.referenced_kind and field.properties else field.name
     found = {
         "path": path,
-        "displayName": field.schema.get("title") or words(field.name),
+        "displayName": field.schema.get("title") or humanize(field.name),
         "description": field.schema.get("description", ""),
-        "x-descriptors": shown,
+        "x-descriptors": x_descriptors,
     }
     return {key: value for key, value in found.items() if value}
 
 
-def _of_spec(field: _Field, *, is_count: bool) -> list[str]:
+def _spec_x_descriptors(field: _Field, *, is_count: bool) -> list[str]:
     schema = field.schema
     if is_count:
-        return [f"{_UI}podCount"]
+        return [f"{_UI_PREFIX}podCount"]
     if {"limits", "requests"} <= field.properties.keys():
-        return [f"{_UI}resourceRequirements"]
-    if field.name in _SPEC_NAMES:
-        return [f"{_UI}{field.name}"]
+        return [f"{_UI_PREFIX}resourceRequirements"]
+    if field.name in _SPEC_FIELD_DESCRIPTORS:
+        return [f"{_UI_PREFIX}{field.name}"]
     if "enum" in schema:
-        return [f"{_UI}select:{value}" for value in schema["enum"]]
+        return [f"{_UI_PREFIX}select:{value}" for value in schema["enum"]]
     if schema.get("format") == "password":
-        return [f"{_UI}password"]
-    return _named(field) or [f"{_UI}{_SPEC_TYPES[t]}" for t in [schema.get("type")] if t in _SPEC_TYPES]
+        return [f"{_UI_PREFIX}password"]
+    return _reference_x_descriptors(field) or [
+        f"{_UI_PREFIX}{_SPEC_TYPE_DESCRIPTORS[t]}" for t in [schema.get("type")] if t in _SPEC_TYPE_DESCRIPTORS
+    ]
 
 
-def _of_status(field: _Field, *, is_count: bool) -> list[str]:
+def _status_x_descriptors(field: _Field, *, is_count: bool) -> list[str]:
     schema = field.schema
     if is_count:
-        return [f"{_UI}podCount"]
+        return [f"{_UI_PREFIX}podCount"]
     if {"type", "status", "lastTransitionTime"} <= schema.get("items", {}).get("properties", {}).keys():
-        return [f"{_ALM}io.kubernetes.conditions"]
-    if field.name in _STATUS_NAMES:
-        return [f"{_ALM}{_STATUS_NAMES[field.name]}"]
+        return [f"{_ALM_PREFIX}io.kubernetes.conditions"]
+    if field.name in _STATUS_FIELD_DESCRIPTORS:
+        return [f"{_ALM_PREFIX}{_STATUS_FIELD_DESCRIPTORS[field.name]}"]
     if schema.get("format") == "uri":
-        return [f"{_ALM}org.w3:link"]
-    return _named(field) or [f"{_ALM}text" for t in [schema.get("type")] if t in _SPEC_TYPES]
+        return [f"{_ALM_PREFIX}org.w3:link"]
+    return _reference_x_descriptors(field) or [
+        f"{_ALM_PREFIX}text" for t in [schema.get("type")] if t in _SPEC_TYPE_DESCRIPTORS
+    ]
 
 
-def _named(field: _Field) -> list[str]:
-    return [f"{_ALM}io.kubernetes:{field.kind}"] if field.kind else []
+def _reference_x_descriptors(field: _Field) -> list[str]:
+    return [f"{_ALM_PREFIX}io.kubernetes:{field.referenced_kind}"] if field.referenced_kind else []

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from steersman.meta.documents import as_text
 from steersman.meta.manifests import Manifest
-from steersman_cli.packaging.bundle.operator import Operator, package
-from steersman_cli.packaging.bundle.service_version import service_version
+from steersman.meta.yaml_codec import dump_yaml
+from steersman_cli.packaging.bundle.cluster_service_version import cluster_service_version
+from steersman_cli.packaging.bundle.operator_info import OperatorInfo, package_name
 from steersman_cli.packaging.bundle.settings import BundleSettings
-from steersman_cli.packaging.bundle.webhooks import lost, services
+from steersman_cli.packaging.bundle.webhooks import unsupported_fields, webhook_service_names
 
-_PREFIX = "operators.operatorframework.io"
+_ANNOTATION_PREFIX = "operators.operatorframework.io"
 # What a ClusterServiceVersion says in its own way, or OLM makes.
-_SAID = (
+_EXPRESSED_BY_CSV = (
     "CustomResourceDefinition",
     "Deployment",
     "MutatingWebhookConfiguration",
@@ -23,7 +23,7 @@ _SAID = (
     "ValidatingWebhookConfiguration",
 )
 # Source: github.com/operator-framework/operator-registry, pkg/lib/bundle/supported_resources.go.
-_SUPPORTED = (
+_SUPPORTED_KINDS = (
     "ClusterRole",
     "ClusterRoleBinding",
     "ConfigMap",
@@ -39,7 +39,7 @@ _SUPPORTED = (
     "ServiceAccount",
     "ServiceMonitor",
 )
-_SCORECARD = {
+_SCORECARD_TESTS = {
     "basic": ("basic-check-spec",),
     "olm": (
         "olm-bundle-validation",
@@ -63,48 +63,49 @@ class Bundle:
 
     files: dict[str, str]
     containerfile: str
-    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
-def bundle(operator: Operator, settings: BundleSettings) -> Bundle:
+def build_bundle(operator: OperatorInfo, settings: BundleSettings) -> Bundle:
     """The bundle of ``operator``. Raises ConfigurationError: as ``service_version``."""
-    name = package(operator, settings)
+    name = package_name(operator, settings)
     files: dict[str, Any] = {
-        f"manifests/{name}.clusterserviceversion.yaml": service_version(operator, settings),
+        f"manifests/{name}.clusterserviceversion.yaml": cluster_service_version(operator, settings),
         "metadata/annotations.yaml": {"annotations": _annotations(name, settings)},
         "tests/scorecard/config.yaml": _scorecard(settings.scorecard_image),
     }
-    for definition in operator.installation.definitions:
+    for definition in operator.manifests.crds:
         spec = definition["spec"]
         files[f"manifests/{spec['group']}_{spec['names']['plural']}.yaml"] = definition
-    notes = [
-        f"{found}: OLM has its own, from the namespaces that it installs for" for found in lost(operator.installation)
+    warnings = [
+        f"{found}: OLM has its own, from the namespaces that it installs for"
+        for found in unsupported_fields(operator.manifests)
     ]
-    namespace = operator.installation.namespace
-    for manifest in _others(operator):
-        called = f"{manifest['kind']} {manifest['metadata']['name']}"
+    namespace = operator.manifests.namespace
+    for manifest in _extra_manifests(operator):
+        object_name = f"{manifest['kind']} {manifest['metadata']['name']}"
         if any(s.get("namespace") == namespace for s in manifest.get("subjects") or ()):
-            notes.append(f"{called} is for accounts in {namespace}, wherever OLM installs")
-        if manifest["kind"] in _SUPPORTED:
-            files[f"manifests/{_file(manifest)}"] = _without_namespace(manifest)
+            warnings.append(f"{object_name} is for accounts in {namespace}, wherever OLM installs")
+        if manifest["kind"] in _SUPPORTED_KINDS:
+            files[f"manifests/{_file_name(manifest)}"] = _without_namespace(manifest)
         else:
-            notes.append(f"{called}: OLM installs none of that kind")
-    texts = {path: as_text(content) for path, content in files.items()}
-    return Bundle(texts, _containerfile(_annotations(name, settings)), tuple(notes))
+            warnings.append(f"{object_name}: OLM installs none of that kind")
+    texts = {path: dump_yaml(content) for path, content in files.items()}
+    return Bundle(texts, _containerfile(_annotations(name, settings)), tuple(warnings))
 
 
-def _others(operator: Operator) -> Iterator[Manifest]:
+def _extra_manifests(operator: OperatorInfo) -> Iterator[Manifest]:
     """What goes into the bundle as it is."""
-    installation = operator.installation
-    said = [id(installation.service_account), *(id(m) for pair in installation.granted() for m in pair)]
-    fronts = services(installation)
+    installation = operator.manifests
+    handled = [id(installation.service_account), *(id(m) for pair in installation.role_bindings() for m in pair)]
+    webhook_services = webhook_service_names(installation)
     for manifest in installation.manifests:
-        is_front = manifest["kind"] == "Service" and manifest["metadata"]["name"] in fronts
-        if manifest["kind"] not in _SAID and id(manifest) not in said and not is_front:
+        is_webhook_service = manifest["kind"] == "Service" and manifest["metadata"]["name"] in webhook_services
+        if manifest["kind"] not in _EXPRESSED_BY_CSV and id(manifest) not in handled and not is_webhook_service:
             yield manifest
 
 
-def _file(manifest: Manifest) -> str:
+def _file_name(manifest: Manifest) -> str:
     """As operator-sdk names them."""
     version = manifest["apiVersion"].replace("/", "_")
     return f"{manifest['metadata']['name']}_{version}_{manifest['kind'].lower()}.yaml"
@@ -117,14 +118,14 @@ def _without_namespace(manifest: Manifest) -> Manifest:
 
 def _annotations(name: str, settings: BundleSettings) -> dict[str, str]:
     return {
-        f"{_PREFIX}.bundle.mediatype.v1": "registry+v1",
-        f"{_PREFIX}.bundle.manifests.v1": "manifests/",
-        f"{_PREFIX}.bundle.metadata.v1": "metadata/",
-        f"{_PREFIX}.bundle.package.v1": name,
-        f"{_PREFIX}.bundle.channels.v1": ",".join(settings.channels),
-        f"{_PREFIX}.bundle.channel.default.v1": settings.default_channel or settings.channels[0],
-        f"{_PREFIX}.test.mediatype.v1": "scorecard+v1",
-        f"{_PREFIX}.test.config.v1": "tests/scorecard/",
+        f"{_ANNOTATION_PREFIX}.bundle.mediatype.v1": "registry+v1",
+        f"{_ANNOTATION_PREFIX}.bundle.manifests.v1": "manifests/",
+        f"{_ANNOTATION_PREFIX}.bundle.metadata.v1": "metadata/",
+        f"{_ANNOTATION_PREFIX}.bundle.package.v1": name,
+        f"{_ANNOTATION_PREFIX}.bundle.channels.v1": ",".join(settings.channels),
+        f"{_ANNOTATION_PREFIX}.bundle.channel.default.v1": settings.default_channel or settings.channels[0],
+        f"{_ANNOTATION_PREFIX}.test.mediatype.v1": "scorecard+v1",
+        f"{_ANNOTATION_PREFIX}.test.config.v1": "tests/scorecard/",
     }
 
 
@@ -137,7 +138,7 @@ def _scorecard(image: str) -> Manifest:
             "labels": {"suite": suite, "test": f"{test}-test"},
             "storage": storage,
         }
-        for suite, names in _SCORECARD.items()
+        for suite, names in _SCORECARD_TESTS.items()
         for test in names
     ]
     return {

@@ -72,7 +72,7 @@ class BundleSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
     spec: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, table: dict[str, Any]) -> BundleSettings:
+    def from_toml(cls, table: dict[str, Any]) -> BundleSettings:
         """Those of a table of TOML. Raises ConfigurationError: it says what no setting is."""
         try:
             return msgspec.convert(table, cls)

@@ -15,24 +15,31 @@ from steersman.errors import ApiError
 from steersman.meta import ApiResource, ObjectKey, selectors
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.access.default_roles import (
-    AGGREGATED,
-    BOUND_ACCOUNTS,
+    AGGREGATION_LABELS,
     DEFAULT_BINDINGS,
     DEFAULT_ROLES,
+    SERVICE_ACCOUNT_BINDINGS,
 )
 from steersman_testing.apiserver.kinds import GroupResource
-from steersman_testing.apiserver.requests.parameters import flag
-from steersman_testing.apiserver.requests.routes import Route, parts_of
-from steersman_testing.apiserver.storage import Storage, Stored
-from steersman_testing.apiserver.values import JsonObject, list_at, map_at
+from steersman_testing.apiserver.requests.parameters import bool_parameter
+from steersman_testing.apiserver.requests.routes import Route, path_segments
+from steersman_testing.apiserver.storage import Storage, StoredObject
+from steersman_testing.apiserver.values import JsonObject, get_array, get_object
 
 RBAC = "rbac.authorization.k8s.io"
-MASTERS = "system:masters"
-_AUTHENTICATED = "system:authenticated"
-ACCOUNT = "system:serviceaccount:"
-_VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+SYSTEM_MASTERS = "system:masters"
+_SYSTEM_AUTHENTICATED = "system:authenticated"
+SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
+_VERB_OF_METHOD = {
+    "GET": "get",
+    "HEAD": "get",
+    "POST": "create",
+    "PUT": "update",
+    "PATCH": "patch",
+    "DELETE": "delete",
+}
 # The verbs that paths of old begin with.
-_SPECIAL = ("proxy", "watch")
+_SPECIAL_VERBS = ("proxy", "watch")
 _ROLES = GroupResource(RBAC, "roles")
 CLUSTER_ROLES = GroupResource(RBAC, "clusterroles")
 _BINDINGS = GroupResource(RBAC, "rolebindings")
@@ -40,7 +47,7 @@ _CLUSTER_BINDINGS = GroupResource(RBAC, "clusterrolebindings")
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class RequestUser:
     """Who sends a request.
 
     Attributes:
@@ -55,14 +62,14 @@ class User:
     groups: tuple[str, ...] = ()
     uid: str = ""
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    agent: str = ""
+    user_agent: str = ""
 
     @property
-    def is_master(self) -> bool:
+    def is_system_master(self) -> bool:
         """Whether RBAC is not asked at all."""
-        return MASTERS in self.groups
+        return SYSTEM_MASTERS in self.groups
 
-    def info(self) -> JsonObject:
+    def to_user_info(self) -> JsonObject:
         """``UserInfo`` in wire form."""
         info: JsonObject = {"username": self.name}
         if self.uid:
@@ -74,32 +81,32 @@ class User:
         return info
 
 
-ADMINISTRATOR = User("kubernetes-admin", (MASTERS, _AUTHENTICATED))
+ADMIN_USER = RequestUser("kubernetes-admin", (SYSTEM_MASTERS, _SYSTEM_AUTHENTICATED))
 
 
-def impersonated(
+def impersonated_user(
     name: str, groups: tuple[str, ...], extra: Mapping[str, tuple[str, ...]] | None = None, uid: str = ""
-) -> User:
+) -> RequestUser:
     """The user that impersonation headers name, who is a member of what the server adds, too.
 
     Source: "Authenticating", "User impersonation".
     """
-    account = name.removeprefix(ACCOUNT).split(":") if name.startswith(ACCOUNT) else []
+    account = name.removeprefix(SERVICE_ACCOUNT_PREFIX).split(":") if name.startswith(SERVICE_ACCOUNT_PREFIX) else []
     if not groups and len(account) == 2:
-        groups = account_groups(account[0])[:-1]
+        groups = service_account_groups(account[0])[:-1]
     if name == "system:anonymous":
         groups = groups or ("system:unauthenticated",)
-    elif _AUTHENTICATED not in groups:
-        groups = (*groups, _AUTHENTICATED)
-    return User(name, groups, uid, extra or {})
+    elif _SYSTEM_AUTHENTICATED not in groups:
+        groups = (*groups, _SYSTEM_AUTHENTICATED)
+    return RequestUser(name, groups, uid, extra or {})
 
 
-def account_groups(namespace: str) -> tuple[str, ...]:
+def service_account_groups(namespace: str) -> tuple[str, ...]:
     """The groups of a namespace's service accounts."""
-    return "system:serviceaccounts", f"system:serviceaccounts:{namespace}", _AUTHENTICATED
+    return "system:serviceaccounts", f"system:serviceaccounts:{namespace}", _SYSTEM_AUTHENTICATED
 
 
-class Attributes(NamedTuple):
+class AuthorizationAttributes(NamedTuple):
     """What a request asks for. Where ``path`` is set, it is no resource, and only the verb counts beside it."""
 
     verb: str
@@ -112,48 +119,48 @@ class Attributes(NamedTuple):
     path: str = ""
 
     @staticmethod
-    def of(verb: str, route: Route) -> Attributes:
+    def of(verb: str, route: Route) -> AuthorizationAttributes:
         """``verb`` on what ``route`` names."""
         resource = route.kind.resource
-        place = route.subresource, route.namespace, route.name
-        return Attributes(verb, resource.group, resource.version, resource.plural, *place)
+        location = route.subresource, route.namespace, route.name
+        return AuthorizationAttributes(verb, resource.group, resource.version, resource.plural, *location)
 
     @property
-    def combined(self) -> str:
+    def resource_with_subresource(self) -> str:
         """``deployments/status``, or ``deployments``."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
-def attributes_of(request: HttpRequest) -> Attributes:
+def request_attributes(request: HttpRequest) -> AuthorizationAttributes:
     """What ``request`` asks for, told from its method and URL alone; nothing needs to be served there."""
-    verb = _VERBS.get(request.method, "")
-    match parts_of(request.path):
+    verb = _VERB_OF_METHOD.get(request.method, "")
+    match path_segments(request.path):
         case ["api", version, first, *rest]:
             group = ""
         case ["apis", group, version, first, *rest]:
             pass
         case _:
-            return Attributes(request.method.lower(), path=request.path)
-    namespace, special = "", first in _SPECIAL and bool(rest)
-    if special:
+            return AuthorizationAttributes(request.method.lower(), path=request.path)
+    namespace, is_special = "", first in _SPECIAL_VERBS and bool(rest)
+    if is_special:
         verb, first, rest = first, rest[0], rest[1:]
     if first == "namespaces" and rest:
         namespace = rest[0]
         if len(rest) > 1 and rest[1] not in ("status", "finalize"):
             first, rest = rest[1], rest[2:]
     name, subresource = (*rest, "", "")[:2]
-    if not name and not special:
-        verb, name = _of_collection(verb, request.query)
-    return Attributes(verb, group, version, first, subresource, namespace, name)
+    if not name and not is_special:
+        verb, name = _collection_verb(verb, request.query)
+    return AuthorizationAttributes(verb, group, version, first, subresource, namespace, name)
 
 
-def _of_collection(verb: str, query: Mapping[str, str]) -> tuple[str, str]:
+def _collection_verb(verb: str, query: Mapping[str, str]) -> tuple[str, str]:
     """The verb on a collection, and the one name that a field selector lets through."""
     if verb == "delete":
         return "deletecollection", ""
     if verb != "get":
         return verb, ""
-    return ("watch" if flag(query, "watch") else "list"), _selected_name(query)
+    return ("watch" if bool_parameter(query, "watch") else "list"), _selected_name(query)
 
 
 def _selected_name(query: Mapping[str, str]) -> str:
@@ -175,7 +182,7 @@ class Grant(NamedTuple):
     """One rule, and the binding that gives it; or what is wrong with a binding."""
 
     rule: JsonObject
-    because: str
+    reason: str
     error: str = ""
 
 
@@ -189,76 +196,76 @@ class Authorizer:
         refused: the messages of refusals so far.
     """
 
-    observers: ClassVar[list[Callable[[User, Attributes], None]]] = []
+    observers: ClassVar[list[Callable[[RequestUser, AuthorizationAttributes], None]]] = []
     """Told of every question, whatever the answer; of all servers, since tests make their own."""
 
     storage: Storage
-    aggregates: bool
-    refused: list[str] = field(default_factory=list[str])
+    aggregate_roles: bool
+    denials: list[str] = field(default_factory=list[str])
 
-    def check(self, user: User, wanted: Attributes) -> None:
+    def check(self, user: RequestUser, attributes: AuthorizationAttributes) -> None:
         """Returns if ``user`` may.
 
         Raises:
             ApiError: 403.
         """
-        for observe in self.observers:
-            observe(user, wanted)
-        decision = self.decide(user, wanted)
+        for observer in self.observers:
+            observer(user, attributes)
+        decision = self.decide(user, attributes)
         if not decision.allowed:
-            raise self.refusal(forbidden(user, wanted, decision.reason))
+            raise self.record_denial(forbidden_error(user, attributes, decision.reason))
 
-    def check_request(self, user: User, request: HttpRequest) -> None:
+    def check_request(self, user: RequestUser, request: HttpRequest) -> None:
         """As ``check``, of what ``request`` asks for; nobody needs to know that of who may do everything."""
-        if self.observers or not user.is_master:
-            self.check(user, attributes_of(request))
+        if self.observers or not user.is_system_master:
+            self.check(user, request_attributes(request))
 
-    def refusal(self, error: ApiError) -> ApiError:
+    def record_denial(self, error: ApiError) -> ApiError:
         """``error``, which is noted."""
-        self.refused.append(error.status.message)
+        self.denials.append(error.status.message)
         return error
 
-    def decide(self, user: User, wanted: Attributes) -> Decision:
+    def decide(self, user: RequestUser, attributes: AuthorizationAttributes) -> Decision:
         """Whether ``user`` may."""
-        if user.is_master:
+        if user.is_system_master:
             return Decision(True)
         errors: list[str] = []
-        for grant in self.grants(user, wanted.namespace):
+        for grant in self.grants(user, attributes.namespace):
             if grant.error:
                 errors.append(grant.error)
-            elif allows(grant.rule, wanted):
-                return Decision(True, f"RBAC: allowed by {grant.because}")
-        return Decision(False, f"RBAC: {joined(errors)}" if errors else "")
+            elif rule_allows(grant.rule, attributes):
+                return Decision(True, f"RBAC: allowed by {grant.reason}")
+        return Decision(False, f"RBAC: {aggregate_errors(errors)}" if errors else "")
 
-    def grants(self, user: User, namespace: str) -> Iterator[Grant]:
+    def grants(self, user: RequestUser, namespace: str) -> Iterator[Grant]:
         """What ``user`` is granted in ``namespace`` (empty: in the whole cluster), binding by binding."""
         for name, groups in DEFAULT_BINDINGS:
             if group := next((g for g in groups if g in user.groups), ""):
-                because = f'ClusterRoleBinding "{name}" of ClusterRole "{name}" to Group "{group}"'
-                yield from self._of_role({"kind": "ClusterRole", "name": name}, "", because)
-        if name := BOUND_ACCOUNTS.get(user.name):
-            place, account = user.name.removeprefix(ACCOUNT).split(":")
-            because = f'ClusterRoleBinding "{name}" of ClusterRole "{name}" to ServiceAccount "{account}/{place}"'
-            yield from self._of_role({"kind": "ClusterRole", "name": name}, "", because)
+                reason = f'ClusterRoleBinding "{name}" of ClusterRole "{name}" to Group "{group}"'
+                yield from self._role_grants({"kind": "ClusterRole", "name": name}, "", reason)
+        if name := SERVICE_ACCOUNT_BINDINGS.get(user.name):
+            account_namespace, account = user.name.removeprefix(SERVICE_ACCOUNT_PREFIX).split(":")
+            reason = f'ClusterRoleBinding "{name}" of ClusterRole "{name}" to ServiceAccount "{account}/{account_namespace}"'
+            yield from self._role_grants({"kind": "ClusterRole", "name": name}, "", reason)
         bindings = self.storage.list(_CLUSTER_BINDINGS)
         if namespace:
             bindings += self.storage.list(_BINDINGS, namespace)
         for binding in bindings:
-            subject = _subject_of(binding, user)
+            subject = _matching_subject(binding, user)
             if subject is not None:
-                ref = map_at(binding.object, "roleRef")
-                yield from self._of_role(ref, binding.key.namespace, _because(binding, ref, subject))
+                ref = get_object(binding.object, "roleRef")
+                yield from self._role_grants(ref, binding.key.namespace, _allow_reason(binding, ref, subject))
 
-    def _of_role(self, ref: JsonObject, namespace: str, because: str) -> Iterator[Grant]:
-        rules = self.rules_of(ref, namespace)
+    def _role_grants(self, ref: JsonObject, namespace: str, reason: str) -> Iterator[Grant]:
+        rules = self.role_rules(ref, namespace)
         if rules is None:
             kind = str(ref.get("kind", "")).lower()
-            yield Grant({}, because, f'{kind}.{RBAC} "{ref.get("name", "")}" not found')
+            yield Grant({}, reason, f'{kind}.{RBAC} "{ref.get("name", "")}" not found')
             return
         for rule in rules:
-            yield Grant(rule, because)
+            yield Grant(rule, reason)
 
-    def rules_of(self, ref: JsonObject, namespace: str) -> list[JsonObject] | None:
+    def role_rules(self, ref: JsonObject, namespace: str) -> list[JsonObject] | None:
         """The rules of the role that a ``roleRef`` names; None where there is none."""
         name = str(ref.get("name", ""))
         if ref.get("kind") == "Role":
@@ -267,27 +274,27 @@ class Authorizer:
             found = self.storage.get(CLUSTER_ROLES, ObjectKey("", name))
             if found is None:
                 return self._default_rules(name)
-        return None if found is None else list_at(found.object, "rules")
+        return None if found is None else get_array(found.object, "rules")
 
     def _default_rules(self, name: str) -> list[JsonObject] | None:
         rules = DEFAULT_ROLES.get(name)
-        labels = AGGREGATED.get(name, ())
+        labels = AGGREGATION_LABELS.get(name, ())
         if rules is None or not labels:
             return rules
-        if not self.aggregates:
+        if not self.aggregate_roles:
             return []
-        labelled = [s for s in self.storage.list(CLUSTER_ROLES) if _has_any(s, labels)]
-        return [*rules, *(r for s in labelled for r in list_at(s.object, "rules"))]
+        labeled_roles = [s for s in self.storage.list(CLUSTER_ROLES) if _has_any_label(s, labels)]
+        return [*rules, *(r for s in labeled_roles for r in get_array(s.object, "rules"))]
 
 
-def _has_any(stored: Stored, labels: tuple[str, ...]) -> bool:
-    worn = map_at(stored.object["metadata"], "labels")
-    return any(worn.get(name) == "true" for name in labels)
+def _has_any_label(stored: StoredObject, labels: tuple[str, ...]) -> bool:
+    role_labels = get_object(stored.object["metadata"], "labels")
+    return any(role_labels.get(name) == "true" for name in labels)
 
 
-def _subject_of(binding: Stored, user: User) -> JsonObject | None:
+def _matching_subject(binding: StoredObject, user: RequestUser) -> JsonObject | None:
     """The subject of ``binding`` that ``user`` is, or None."""
-    for subject in list_at(binding.object, "subjects"):
+    for subject in get_array(binding.object, "subjects"):
         name = subject.get("name", "")
         match subject.get("kind"):
             case "User" if name == user.name:
@@ -296,73 +303,75 @@ def _subject_of(binding: Stored, user: User) -> JsonObject | None:
                 return subject
             case "ServiceAccount":
                 namespace = subject.get("namespace") or binding.key.namespace
-                if namespace and f"{ACCOUNT}{namespace}:{name}" == user.name:
+                if namespace and f"{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}" == user.name:
                     return subject
             case _:
                 pass
     return None
 
 
-def _because(binding: Stored, ref: JsonObject, subject: JsonObject) -> str:
+def _allow_reason(binding: StoredObject, ref: JsonObject, subject: JsonObject) -> str:
     namespace = binding.key.namespace
     kind, name = "ClusterRoleBinding", binding.key.name
     if namespace:
         kind, name = "RoleBinding", f"{name}/{namespace}"
-    who = subject["name"]
+    subject_name = subject["name"]
     if subject["kind"] == "ServiceAccount":
-        who = f"{who}/{subject.get('namespace') or namespace}"
+        subject_name = f"{subject_name}/{subject.get('namespace') or namespace}"
     role = f'{ref.get("kind")} "{ref.get("name")}"'
-    return f'{kind} "{name}" of {role} to {subject["kind"]} "{who}"'
+    return f'{kind} "{name}" of {role} to {subject["kind"]} "{subject_name}"'
 
 
-def allows(rule: JsonObject, wanted: Attributes) -> bool:
+def rule_allows(rule: JsonObject, attributes: AuthorizationAttributes) -> bool:
     """Whether a PolicyRule covers a request."""
-    if not _holds(rule, "verbs", wanted.verb):
+    if not _matches_value(rule, "verbs", attributes.verb):
         return False
-    if wanted.path:
-        return any(_covers_path(u, wanted.path) for u in list_at(rule, "nonResourceURLs"))
-    names = list_at(rule, "resourceNames")
+    if attributes.path:
+        return any(_matches_path(u, attributes.path) for u in get_array(rule, "nonResourceURLs"))
+    names = get_array(rule, "resourceNames")
     return (
-        _holds(rule, "apiGroups", wanted.group)
-        and any(_covers_resource(r, wanted) for r in list_at(rule, "resources"))
-        and (not names or wanted.name in names)
+        _matches_value(rule, "apiGroups", attributes.group)
+        and any(_matches_resource(r, attributes) for r in get_array(rule, "resources"))
+        and (not names or attributes.name in names)
     )
 
 
-def _holds(rule: JsonObject, field: str, value: str) -> bool:
-    values = list_at(rule, field)
+def _matches_value(rule: JsonObject, field: str, value: str) -> bool:
+    values = get_array(rule, field)
     return "*" in values or value in values
 
 
-def _covers_resource(resource: str, wanted: Attributes) -> bool:
-    if resource in ("*", wanted.combined):
+def _matches_resource(resource: str, attributes: AuthorizationAttributes) -> bool:
+    if resource in ("*", attributes.resource_with_subresource):
         return True
-    return bool(wanted.subresource) and resource == f"*/{wanted.subresource}"
+    return bool(attributes.subresource) and resource == f"*/{attributes.subresource}"
 
 
-def _covers_path(url: str, path: str) -> bool:
+def _matches_path(url: str, path: str) -> bool:
     return url in ("*", path) or (url.endswith("*") and path.startswith(url.rstrip("*")))
 
 
-def joined(errors: list[str]) -> str:
+def aggregate_errors(errors: list[str]) -> str:
     """Errors as Go's ``NewAggregate`` prints them: each once, several in brackets."""
     distinct = list(dict.fromkeys(errors))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
-def forbidden(user: User, wanted: Attributes, reason: str = "") -> ApiError:
+def forbidden_error(user: RequestUser, attributes: AuthorizationAttributes, reason: str = "") -> ApiError:
     """The refusal of what ``user`` wanted."""
     return failures.forbidden(
-        ApiResource(wanted.group, wanted.version, "", wanted.resource), wanted.name, denial(user, wanted, reason)
+        ApiResource(attributes.group, attributes.version, "", attributes.resource),
+        attributes.name,
+        denial_message(user, attributes, reason),
     )
 
 
-def denial(user: User, wanted: Attributes, reason: str = "") -> str:
+def denial_message(user: RequestUser, attributes: AuthorizationAttributes, reason: str = "") -> str:
     """``User "jane" cannot …``."""
-    if wanted.path:
-        text = f'User "{user.name}" cannot {wanted.verb} path "{wanted.path}"'
+    if attributes.path:
+        text = f'User "{user.name}" cannot {attributes.verb} path "{attributes.path}"'
     else:
-        where = f'in the namespace "{wanted.namespace}"' if wanted.namespace else "at the cluster scope"
-        what = f'resource "{wanted.combined}" in API group "{wanted.group}"'
-        text = f'User "{user.name}" cannot {wanted.verb} {what} {where}'
+        scope = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
+        resource = f'resource "{attributes.resource_with_subresource}" in API group "{attributes.group}"'
+        text = f'User "{user.name}" cannot {attributes.verb} {resource} {scope}'
     return f"{text}: {reason}" if reason else text

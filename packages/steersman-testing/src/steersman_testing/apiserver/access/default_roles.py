@@ -10,9 +10,9 @@ from __future__ import annotations
 from steersman_testing.apiserver.values import JsonObject
 
 _READ = ("get", "list", "watch")
-_CHANGE = ("create", "delete", "deletecollection", "patch", "update")
-_BOTH = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-_LABEL = "rbac.authorization.k8s.io/aggregate-to-"
+_WRITE = ("create", "delete", "deletecollection", "patch", "update")
+_READ_WRITE = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+_AGGREGATE_LABEL_PREFIX = "rbac.authorization.k8s.io/aggregate-to-"
 
 
 def _rule(verbs: tuple[str, ...], groups: str, resources: str) -> JsonObject:
@@ -21,7 +21,7 @@ def _rule(verbs: tuple[str, ...], groups: str, resources: str) -> JsonObject:
     return {"verbs": list(verbs), "apiGroups": named, "resources": resources.split()}
 
 
-def _paths(*urls: str) -> JsonObject:
+def _path_rule(*urls: str) -> JsonObject:
     return {"verbs": ["get"], "nonResourceURLs": list(urls)}
 
 
@@ -56,32 +56,32 @@ _VIEW = [
 _EDIT = [
     _rule(_READ, "core", "pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy"),
     _rule(("impersonate",), "core", "serviceaccounts"),
-    _rule(_CHANGE, "core", "pods pods/attach pods/exec pods/portforward pods/proxy"),
+    _rule(_WRITE, "core", "pods pods/attach pods/exec pods/portforward pods/proxy"),
     _rule(("create",), "core", "pods/eviction"),
     _rule(
-        _CHANGE,
+        _WRITE,
         "core",
         "configmaps persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets "
         "serviceaccounts services services/proxy",
     ),
     _rule(("create",), "core", "serviceaccounts/token"),
-    _rule(_CHANGE, "core events.k8s.io", "events"),
+    _rule(_WRITE, "core events.k8s.io", "events"),
     _rule(
-        _CHANGE,
+        _WRITE,
         "apps",
         "daemonsets deployments deployments/rollback deployments/scale replicasets replicasets/scale statefulsets "
         "statefulsets/scale",
     ),
-    _rule(_CHANGE, "autoscaling", "horizontalpodautoscalers"),
-    _rule(_CHANGE, "batch", "cronjobs jobs"),
-    _rule(_CHANGE, "policy", "poddisruptionbudgets"),
-    _rule(_CHANGE, "networking.k8s.io", "ingresses networkpolicies"),
-    _rule(_BOTH, "coordination.k8s.io", "leases"),
-    _rule(_CHANGE, "resource.k8s.io", "resourceclaims resourceclaimtemplates"),
+    _rule(_WRITE, "autoscaling", "horizontalpodautoscalers"),
+    _rule(_WRITE, "batch", "cronjobs jobs"),
+    _rule(_WRITE, "policy", "poddisruptionbudgets"),
+    _rule(_WRITE, "networking.k8s.io", "ingresses networkpolicies"),
+    _rule(_READ_WRITE, "coordination.k8s.io", "leases"),
+    _rule(_WRITE, "resource.k8s.io", "resourceclaims resourceclaimtemplates"),
 ]
 _ADMIN = [
     _rule(("create",), "authorization.k8s.io", "localsubjectaccessreviews"),
-    _rule(_BOTH, "rbac.authorization.k8s.io", "rolebindings roles"),
+    _rule(_READ_WRITE, "rbac.authorization.k8s.io", "rolebindings roles"),
 ]
 
 DEFAULT_ROLES: dict[str, list[JsonObject]] = {
@@ -98,7 +98,7 @@ DEFAULT_ROLES: dict[str, list[JsonObject]] = {
         _rule(("create",), "authentication.k8s.io", "selfsubjectreviews"),
     ],
     "system:discovery": [
-        _paths(
+        _path_rule(
             *("/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz"),
             *("/version", "/version/"),
         )
@@ -106,14 +106,14 @@ DEFAULT_ROLES: dict[str, list[JsonObject]] = {
     "system:controller:clusterrole-aggregation-controller": [
         _rule(("escalate", "get", "list", "patch", "update", "watch"), "rbac.authorization.k8s.io", "clusterroles")
     ],
-    "system:public-info-viewer": [_paths("/healthz", "/livez", "/readyz", "/version", "/version/")],
+    "system:public-info-viewer": [_path_rule("/healthz", "/livez", "/readyz", "/version", "/version/")],
 }
 """The rules of ClusterRoles, by name."""
 
-AGGREGATED = {
-    "admin": (f"{_LABEL}admin", f"{_LABEL}edit", f"{_LABEL}view"),
-    "edit": (f"{_LABEL}edit", f"{_LABEL}view"),
-    "view": (f"{_LABEL}view",),
+AGGREGATION_LABELS = {
+    "admin": (f"{_AGGREGATE_LABEL_PREFIX}admin", f"{_AGGREGATE_LABEL_PREFIX}edit", f"{_AGGREGATE_LABEL_PREFIX}view"),
+    "edit": (f"{_AGGREGATE_LABEL_PREFIX}edit", f"{_AGGREGATE_LABEL_PREFIX}view"),
+    "view": (f"{_AGGREGATE_LABEL_PREFIX}view",),
 }
 """The labels with the value ``true`` by which a stored ClusterRole adds its rules to a default one."""
 
@@ -125,7 +125,7 @@ DEFAULT_BINDINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 """ClusterRoleBindings: the name of binding and role, and the groups that have it."""
 
-BOUND_ACCOUNTS = {
+SERVICE_ACCOUNT_BINDINGS = {
     "system:serviceaccount:kube-system:clusterrole-aggregation-controller": (
         "system:controller:clusterrole-aggregation-controller"
     )

@@ -11,21 +11,27 @@ from itertools import product
 
 from steersman.errors import ApiError
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.access.authorization import RBAC, Attributes, Authorizer, User, allows
-from steersman_testing.apiserver.failures import shown
-from steersman_testing.apiserver.kinds import Kind
-from steersman_testing.apiserver.values import JsonObject, list_at, map_at
+from steersman_testing.apiserver.access.authorization import (
+    RBAC,
+    AuthorizationAttributes,
+    Authorizer,
+    RequestUser,
+    rule_allows,
+)
+from steersman_testing.apiserver.failures import format_value
+from steersman_testing.apiserver.kinds import ServedKind
+from steersman_testing.apiserver.values import JsonObject, get_array, get_object
 
-_EVERYTHING: list[JsonObject] = [
+_CLUSTER_ADMIN_RULES: list[JsonObject] = [
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
     {"verbs": ["*"], "nonResourceURLs": ["*"]},
 ]
 # The garbage collector changes the first two alone, and may; the others nobody changes.
-_COLLECTED = ("ownerReferences", "finalizers", "resourceVersion", "managedFields", "uid", "creationTimestamp")
+_IGNORED_METADATA = ("ownerReferences", "finalizers", "resourceVersion", "managedFields", "uid", "creationTimestamp")
 
 
 @dataclass(frozen=True, slots=True)
-class Escalation:
+class EscalationCheck:
     """Judges what ``user`` grants by writing an object.
 
     Attributes:
@@ -33,16 +39,20 @@ class Escalation:
     """
 
     authorizer: Authorizer
-    user: User
+    user: RequestUser
     name: str = ""
 
-    def check(self, kind: Kind, obj: JsonObject, old: JsonObject | None = None) -> None:
+    def check(self, kind: ServedKind, obj: JsonObject, old: JsonObject | None = None) -> None:
         """Returns if ``obj``, in place of ``old``, grants no more than the user has.
 
         Raises:
             ApiError: 403; or 404, the role to bind is missing, so nobody knows what it grants.
         """
-        if kind.resource.group != RBAC or self.user.is_master or (old is not None and _only_collected(old, obj)):
+        if (
+            kind.resource.group != RBAC
+            or self.user.is_system_master
+            or (old is not None and _only_ignored_changed(old, obj))
+        ):
             return
         namespace = obj["metadata"].get("namespace", "")
         match kind.resource.kind:
@@ -53,81 +63,87 @@ class Escalation:
             case _:
                 pass
 
-    def _check_role(self, kind: Kind, obj: JsonObject, old: JsonObject, namespace: str) -> None:
-        wanted = Attributes("escalate", RBAC, "*", kind.resource.plural, "", namespace, self.name)
-        if self.authorizer.decide(self.user, wanted).allowed:
+    def _check_role(self, kind: ServedKind, obj: JsonObject, old: JsonObject, namespace: str) -> None:
+        attributes = AuthorizationAttributes("escalate", RBAC, "*", kind.resource.plural, "", namespace, self.name)
+        if self.authorizer.decide(self.user, attributes).allowed:
             return
-        self._cover(kind, obj, namespace, list_at(obj, "rules"))
+        self._check_covered(kind, obj, namespace, get_array(obj, "rules"))
         if obj.get("aggregationRule") or old.get("aggregationRule"):
-            because = "must have cluster-admin privileges to use the aggregationRule"
-            if self._missing(namespace, _EVERYTHING)[0]:
-                raise self._forbidden(kind, obj, because)
+            reason = "must have cluster-admin privileges to use the aggregationRule"
+            if self._uncovered(namespace, _CLUSTER_ADMIN_RULES)[0]:
+                raise self._forbidden(kind, obj, reason)
 
-    def _check_binding(self, kind: Kind, obj: JsonObject, namespace: str) -> None:
-        ref = map_at(obj, "roleRef")
+    def _check_binding(self, kind: ServedKind, obj: JsonObject, namespace: str) -> None:
+        ref = get_object(obj, "roleRef")
         plural = "roles" if ref.get("kind") == "Role" else "clusterroles"
         name = str(ref.get("name", ""))
-        wanted = Attributes("bind", RBAC, "*", plural, "", namespace, name)
-        if self.authorizer.decide(self.user, wanted).allowed:
+        attributes = AuthorizationAttributes("bind", RBAC, "*", plural, "", namespace, name)
+        if self.authorizer.decide(self.user, attributes).allowed:
             return
-        rules = self.authorizer.rules_of(ref, namespace)
+        rules = self.authorizer.role_rules(ref, namespace)
         if rules is None:
             # The real server calls the missing role a binding, too.
             raise failures.not_found(kind.resource, name)
-        self._cover(kind, obj, namespace, rules)
+        self._check_covered(kind, obj, namespace, rules)
 
-    def _cover(self, kind: Kind, obj: JsonObject, namespace: str, rules: list[JsonObject]) -> None:
-        missing, errors = self._missing(namespace, rules)
+    def _check_covered(self, kind: ServedKind, obj: JsonObject, namespace: str, rules: list[JsonObject]) -> None:
+        missing, errors = self._uncovered(namespace, rules)
         if not missing:
             return
-        groups = " ".join(shown(g) for g in self.user.groups)
-        who = f'user "{self.user.name}" (groups=[{groups}])'
-        because = f"{who} is attempting to grant RBAC permissions not currently held:\n"
-        because += "\n".join(sorted(set(_compact(missing))))
+        groups = " ".join(format_value(g) for g in self.user.groups)
+        requester = f'user "{self.user.name}" (groups=[{groups}])'
+        message = f"{requester} is attempting to grant RBAC permissions not currently held:\n"
+        message += "\n".join(sorted(set(_compact_rules(missing))))
         if errors:
-            because += f"; resolution errors: [{' '.join(errors)}]"
-        raise self._forbidden(kind, obj, because)
+            message += f"; resolution errors: [{' '.join(errors)}]"
+        raise self._forbidden(kind, obj, message)
 
-    def _forbidden(self, kind: Kind, obj: JsonObject, because: str) -> ApiError:
-        return self.authorizer.refusal(failures.forbidden(kind.resource, obj["metadata"].get("name", ""), because))
+    def _forbidden(self, kind: ServedKind, obj: JsonObject, reason: str) -> ApiError:
+        return self.authorizer.record_denial(
+            failures.forbidden(kind.resource, obj["metadata"].get("name", ""), reason)
+        )
 
-    def _missing(self, namespace: str, rules: list[JsonObject]) -> tuple[list[Attributes], list[str]]:
+    def _uncovered(self, namespace: str, rules: list[JsonObject]) -> tuple[list[AuthorizationAttributes], list[str]]:
         """What ``rules`` allow and the user's own do not; and why some of the latter could not be read."""
-        held = list(self.authorizer.grants(self.user, namespace))
-        own = [g.rule for g in held if not g.error]
-        wanted = [a for rule in rules for a in _breakdown(rule)]
-        return [a for a in wanted if not any(allows(r, a) for r in own)], [g.error for g in held if g.error]
+        grants = list(self.authorizer.grants(self.user, namespace))
+        own_rules = [g.rule for g in grants if not g.error]
+        requested = [a for rule in rules for a in _break_down_rule(rule)]
+        return [a for a in requested if not any(rule_allows(r, a) for r in own_rules)], [
+            g.error for g in grants if g.error
+        ]
 
 
-def _breakdown(rule: JsonObject) -> Iterator[Attributes]:
+def _break_down_rule(rule: JsonObject) -> Iterator[AuthorizationAttributes]:
     """The single permissions of ``rule``."""
-    names = list_at(rule, "resourceNames") or [""]
-    verbs = list_at(rule, "verbs")
-    for group, resource, verb, name in product(list_at(rule, "apiGroups"), list_at(rule, "resources"), verbs, names):
+    names = get_array(rule, "resourceNames") or [""]
+    verbs = get_array(rule, "verbs")
+    for group, resource, verb, name in product(
+        get_array(rule, "apiGroups"), get_array(rule, "resources"), verbs, names
+    ):
         plural, _, subresource = resource.partition("/")
-        yield Attributes(verb, group, "", plural, subresource, "", name)
-    for path, verb in product(list_at(rule, "nonResourceURLs"), verbs):
-        yield Attributes(verb, path=path)
+        yield AuthorizationAttributes(verb, group, "", plural, subresource, "", name)
+    for path, verb in product(get_array(rule, "nonResourceURLs"), verbs):
+        yield AuthorizationAttributes(verb, path=path)
 
 
-def _compact(permissions: Iterable[Attributes]) -> Iterator[str]:
+def _compact_rules(permissions: Iterable[AuthorizationAttributes]) -> Iterator[str]:
     """Permissions as rules, those of one resource together."""
-    verbs: dict[Attributes, list[str]] = {}
+    verbs: dict[AuthorizationAttributes, list[str]] = {}
     for permission in permissions:
         if permission.path:
-            yield f"{{NonResourceURLs:[{shown(permission.path)}], Verbs:[{shown(permission.verb)}]}}"
+            yield f"{{NonResourceURLs:[{format_value(permission.path)}], Verbs:[{format_value(permission.verb)}]}}"
         else:
             verbs.setdefault(permission._replace(verb=""), []).append(permission.verb)
-    for wanted, named in verbs.items():
-        names = f", ResourceNames:[{shown(wanted.name)}]" if wanted.name else ""
-        listed = " ".join(shown(v) for v in dict.fromkeys(named))
-        yield f"{{APIGroups:[{shown(wanted.group)}], Resources:[{shown(wanted.combined)}]{names}, Verbs:[{listed}]}}"
+    for attributes, verb_names in verbs.items():
+        names = f", ResourceNames:[{format_value(attributes.name)}]" if attributes.name else ""
+        listed = " ".join(format_value(v) for v in dict.fromkeys(verb_names))
+        yield f"{{APIGroups:[{format_value(attributes.group)}], Resources:[{format_value(attributes.resource_with_subresource)}]{names}, Verbs:[{listed}]}}"
 
 
-def _only_collected(old: JsonObject, new: JsonObject) -> bool:
-    return _without_collected(old) == _without_collected(new)
+def _only_ignored_changed(old: JsonObject, new: JsonObject) -> bool:
+    return _without_ignored_metadata(old) == _without_ignored_metadata(new)
 
 
-def _without_collected(obj: JsonObject) -> JsonObject:
-    kept = {k: v for k, v in obj["metadata"].items() if k not in _COLLECTED}
-    return {**obj, "metadata": kept}
+def _without_ignored_metadata(obj: JsonObject) -> JsonObject:
+    metadata = {k: v for k, v in obj["metadata"].items() if k not in _IGNORED_METADATA}
+    return {**obj, "metadata": metadata}

@@ -10,23 +10,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from steersman_testing.apiserver.access.authorization import (
-    ACCOUNT,
-    Attributes,
+    SERVICE_ACCOUNT_PREFIX,
+    AuthorizationAttributes,
     Authorizer,
-    User,
-    forbidden,
-    impersonated,
+    RequestUser,
+    forbidden_error,
+    impersonated_user,
 )
-from steersman_testing.apiserver.failures import refused_here
+from steersman_testing.apiserver.failures import not_implemented
 
 _VERB = "impersonate"
 _GROUP = "authentication.k8s.io"
-_NODE = "system:node:"
-_MODES = ("user-info", "serviceaccount", "arbitrary-node", "associated-node")
+_NODE_PREFIX = "system:node:"
+_CONSTRAINED_MODES = ("user-info", "serviceaccount", "arbitrary-node", "associated-node")
 
 
 @dataclass(frozen=True, slots=True)
-class Impersonated:
+class ImpersonatedUser:
     """Whom a request names to act as, in the words of its headers.
 
     Attributes:
@@ -40,40 +40,48 @@ class Impersonated:
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     uid: str = ""
 
-    def user(self) -> User:
+    def to_user(self) -> RequestUser:
         """That user, with the groups that the server adds."""
-        return impersonated(self.name, self.groups, self.extra, self.uid)
+        return impersonated_user(self.name, self.groups, self.extra, self.uid)
 
-    def check(self, authorizer: Authorizer, sender: User) -> None:
+    def check(self, authorizer: Authorizer, requester: RequestUser) -> None:
         """Returns if ``sender`` may act so.
 
         Raises:
             ApiError: 403, for what is missing first.
         """
-        for wanted in self._needs():
-            decision = authorizer.decide(sender, wanted)
+        for attributes in self._required_attributes():
+            decision = authorizer.decide(requester, attributes)
             if not decision.allowed:
-                self._check_narrower(authorizer, sender)
-                raise authorizer.refusal(forbidden(sender, wanted, decision.reason))
+                self._check_constrained(authorizer, requester)
+                raise authorizer.record_denial(forbidden_error(requester, attributes, decision.reason))
 
-    def _check_narrower(self, authorizer: Authorizer, sender: User) -> None:
-        named = next(self._needs())
-        for mode in _MODES:
-            node = named._replace(resource="nodes", name=self.name.removeprefix(_NODE)) if "node" in mode else named
-            wanted = node._replace(verb=f"{_VERB}:{mode}", group=_GROUP)
-            if authorizer.decide(sender, wanted).allowed:
-                raise refused_here(f"the verb {wanted.verb}")
+    def _check_constrained(self, authorizer: Authorizer, requester: RequestUser) -> None:
+        unconstrained = next(self._required_attributes())
+        for mode in _CONSTRAINED_MODES:
+            node = (
+                unconstrained._replace(resource="nodes", name=self.name.removeprefix(_NODE_PREFIX))
+                if "node" in mode
+                else unconstrained
+            )
+            attributes = node._replace(verb=f"{_VERB}:{mode}", group=_GROUP)
+            if authorizer.decide(requester, attributes).allowed:
+                raise not_implemented(f"the verb {attributes.verb}")
 
-    def _needs(self) -> Iterator[Attributes]:
-        match self.name.removeprefix(ACCOUNT).split(":") if self.name.startswith(ACCOUNT) else []:
+    def _required_attributes(self) -> Iterator[AuthorizationAttributes]:
+        match (
+            self.name.removeprefix(SERVICE_ACCOUNT_PREFIX).split(":")
+            if self.name.startswith(SERVICE_ACCOUNT_PREFIX)
+            else []
+        ):
             case [namespace, account]:
-                yield Attributes(_VERB, "", "v1", "serviceaccounts", "", namespace, account)
+                yield AuthorizationAttributes(_VERB, "", "v1", "serviceaccounts", "", namespace, account)
             case _:
-                yield Attributes(_VERB, "", "v1", "users", name=self.name)
+                yield AuthorizationAttributes(_VERB, "", "v1", "users", name=self.name)
         for group in self.groups:
-            yield Attributes(_VERB, "", "v1", "groups", name=group)
+            yield AuthorizationAttributes(_VERB, "", "v1", "groups", name=group)
         for key, values in self.extra.items():
             for value in values:
-                yield Attributes(_VERB, _GROUP, "v1", "userextras", key, name=value)
+                yield AuthorizationAttributes(_VERB, _GROUP, "v1", "userextras", key, name=value)
         if self.uid:
-            yield Attributes(_VERB, _GROUP, "v1", "uids", name=self.uid)
+            yield AuthorizationAttributes(_VERB, _GROUP, "v1", "uids", name=self.uid)

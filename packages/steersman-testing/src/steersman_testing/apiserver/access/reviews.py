@@ -14,37 +14,43 @@ import msgspec
 from steersman.client.transport import HttpRequest
 from steersman.meta import ApiResource
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.access.authorization import Attributes, Authorizer, Decision, User, joined
-from steersman_testing.apiserver.access.selector_attributes import selector_errors, unread_selectors
-from steersman_testing.apiserver.access.tokens import AUDIENCE, Tokens
-from steersman_testing.apiserver.builtin.types import conform_builtin
+from steersman_testing.apiserver.access.authorization import (
+    AuthorizationAttributes,
+    Authorizer,
+    Decision,
+    RequestUser,
+    aggregate_errors,
+)
+from steersman_testing.apiserver.access.selector_attributes import selector_errors, unparsable_selectors
+from steersman_testing.apiserver.access.tokens import DEFAULT_AUDIENCE, TokenAuthenticator
+from steersman_testing.apiserver.body_decoder import BodyDecoder
+from steersman_testing.apiserver.builtin.types import decode_builtin
 from steersman_testing.apiserver.failures import FieldError, invalid_value
 from steersman_testing.apiserver.fields.shapes import BuiltinShape
-from steersman_testing.apiserver.incoming import Incoming
-from steersman_testing.apiserver.kinds import Kind
+from steersman_testing.apiserver.kinds import ServedKind
 from steersman_testing.apiserver.options import WriteOptions
-from steersman_testing.apiserver.values import JsonObject, is_map, list_at, map_at, without_keys
+from steersman_testing.apiserver.values import JsonObject, get_array, get_object, is_map, without_keys
 
-_LOCAL = "localsubjectaccessreviews"
-_ACCESS = ("subjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews")
-_KINDS = {
+_LOCAL_REVIEWS = "localsubjectaccessreviews"
+_ACCESS_REVIEWS = ("subjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews")
+_REVIEW_KINDS = {
     "tokenreviews": "TokenReview",
     "selfsubjectreviews": "SelfSubjectReview",
     "subjectaccessreviews": "SubjectAccessReview",
     "selfsubjectaccessreviews": "SelfSubjectAccessReview",
-    _LOCAL: "LocalSubjectAccessReview",
+    _LOCAL_REVIEWS: "LocalSubjectAccessReview",
     "selfsubjectrulesreviews": "SelfSubjectRulesReview",
 }
 
 
-def _kind(group: str, plural: str) -> Kind:
-    resource = ApiResource(group, "v1", _KINDS[plural], plural)
-    return Kind(resource=resource, shape=BuiltinShape((resource.kind,)))
+def _review_kind(group: str, plural: str) -> ServedKind:
+    resource = ApiResource(group, "v1", _REVIEW_KINDS[plural], plural)
+    return ServedKind(resource=resource, shape=BuiltinShape((resource.kind,)))
 
 
-_PATHS = ("apis/authentication.k8s.io/", "apis/authorization.k8s.io/")
+_REVIEW_PATHS = ("apis/authentication.k8s.io/", "apis/authorization.k8s.io/")
 # The real server's refusals leave the kind out.
-_REVIEW = ApiResource("authorization.k8s.io", "v1", "", "")
+_REVIEW_RESOURCE = ApiResource("authorization.k8s.io", "v1", "", "")
 
 
 @dataclass(slots=True)
@@ -56,10 +62,10 @@ class Reviews:
             None: as RBAC says.
     """
 
-    tokens: Tokens
+    tokens: TokenAuthenticator
     authorizer: Authorizer
     timestamp: Callable[[], str]
-    incoming: Incoming
+    body_decoder: BodyDecoder
     allows: Callable[[JsonObject], bool] | None = field(default=None)
 
     @property
@@ -67,13 +73,13 @@ class Reviews:
         """By token, the ``UserInfo`` in wire form of who holds it, beside the tokens that the server gave out."""
         return self.tokens.users
 
-    def answer(self, request: HttpRequest, user: User) -> bytes | None:
+    def respond(self, request: HttpRequest, user: RequestUser) -> bytes | None:
         """The answer to a review that ``user`` posts; None where ``request`` is none.
 
         Raises:
             ApiError: 400 or 422, the question is none.
         """
-        if not request.path.lstrip("/").startswith(_PATHS):
+        if not request.path.lstrip("/").startswith(_REVIEW_PATHS):
             return None
         match request.path.strip("/").split("/"):
             case [
@@ -83,79 +89,88 @@ class Reviews:
                 "tokenreviews" | "selfsubjectreviews" as plural,
             ]:
                 namespace = ""
-            case ["apis", "authorization.k8s.io" as group, "v1", plural] if plural in _ACCESS:
+            case ["apis", "authorization.k8s.io" as group, "v1", plural] if plural in _ACCESS_REVIEWS:
                 namespace = ""
-            case ["apis", "authorization.k8s.io" as group, "v1", "namespaces", namespace, plural] if plural == _LOCAL:
+            case ["apis", "authorization.k8s.io" as group, "v1", "namespaces", namespace, plural] if (
+                plural == _LOCAL_REVIEWS
+            ):
                 pass
             case _:
                 return None
         if request.method != "POST":
             raise failures.method_not_allowed()
-        kind = _kind(group, plural)
-        sent = self.incoming.sent(kind, request, WriteOptions.of(request, user), name="", namespace=namespace)
-        review, _ = conform_builtin(kind.resource, sent)
+        kind = _review_kind(group, plural)
+        body = self.body_decoder.decode(kind, request, WriteOptions.of(request, user), name="", namespace=namespace)
+        review, _ = decode_builtin(kind.resource, body)
         names = {"kind": kind.resource.kind, "apiVersion": kind.resource.api_version}
-        return msgspec.json.encode({**names, "metadata": {}, **self._completed(plural, review, user, namespace)})
+        return msgspec.json.encode({**names, "metadata": {}, **self._evaluate(plural, review, user, namespace)})
 
-    def _completed(self, plural: str, review: JsonObject, user: User, namespace: str) -> JsonObject:
-        spec, meta = _without_empty(map_at(review, "spec")), review["metadata"]
+    def _evaluate(self, plural: str, review: JsonObject, user: RequestUser, namespace: str) -> JsonObject:
+        spec, meta = _without_empty(get_object(review, "spec")), review["metadata"]
         match plural:
             case "selfsubjectreviews":
-                return {"metadata": {"creationTimestamp": self.timestamp()}, "status": {"userInfo": user.info()}}
+                return {
+                    "metadata": {"creationTimestamp": self.timestamp()},
+                    "status": {"userInfo": user.to_user_info()},
+                }
             case "tokenreviews":
-                return {"metadata": meta, "spec": spec, "status": self._authenticated(spec)}
+                return {"metadata": meta, "spec": spec, "status": self._token_review_status(spec)}
             case "selfsubjectrulesreviews":
-                return {"spec": {}, "status": self._rules(spec, user)}
+                return {"spec": {}, "status": self._rules_review_status(spec, user)}
             case _:
                 subject = user if plural == "selfsubjectaccessreviews" else None
-                status = self._authorized(spec, meta, subject, namespace)
+                status = self._access_review_status(spec, meta, subject, namespace)
                 return {"metadata": meta, "spec": spec, "status": status}
 
-    def _authenticated(self, spec: JsonObject) -> JsonObject:
+    def _token_review_status(self, spec: JsonObject) -> JsonObject:
         token = spec.get("token") or ""
         if not token:
             raise failures.bad_request("token is required for TokenReview in authentication")
-        asked: list[str] = spec.get("audiences") or [AUDIENCE]
-        holder = self.tokens.holder(token, tuple(asked))
-        if holder.info is None:
-            return {"user": {}, "error": holder.error}
-        return {"authenticated": True, "user": holder.info, "audiences": list(holder.audiences)}
+        audiences: list[str] = spec.get("audiences") or [DEFAULT_AUDIENCE]
+        result = self.tokens.authenticate_token(token, tuple(audiences))
+        if result.user_info is None:
+            return {"user": {}, "error": result.error}
+        return {"authenticated": True, "user": result.user_info, "audiences": list(result.audiences)}
 
-    def _authorized(self, spec: JsonObject, meta: JsonObject, subject: User | None, namespace: str) -> JsonObject:
-        errors = list(_errors(spec, meta, namespace, own=subject is not None))
+    def _access_review_status(
+        self, spec: JsonObject, meta: JsonObject, subject: RequestUser | None, namespace: str
+    ) -> JsonObject:
+        errors = list(_spec_errors(spec, meta, namespace, is_self_review=subject is not None))
         if errors:
-            raise failures.invalid(_REVIEW, "", errors)
+            raise failures.invalid(_REVIEW_RESOURCE, "", errors)
         if self.allows is not None:
             return {"allowed": self.allows(spec)}
-        decision = self._decide(spec, subject or _subject(spec))
+        decision = self._decide(spec, subject or _user_of_spec(spec))
         status: JsonObject = {"allowed": decision.allowed}
         if decision.reason:
             status["reason"] = decision.reason
-        if unread := list(unread_selectors(map_at(spec, "resourceAttributes"))):
-            status["evaluationError"] = joined(unread)
+        if ignored := list(unparsable_selectors(get_object(spec, "resourceAttributes"))):
+            status["evaluationError"] = aggregate_errors(ignored)
         return status
 
-    def _decide(self, spec: JsonObject, subject: User) -> Decision:
-        path = map_at(spec, "nonResourceAttributes")
+    def _decide(self, spec: JsonObject, subject: RequestUser) -> Decision:
+        path = get_object(spec, "nonResourceAttributes")
         if path:
-            return self.authorizer.decide(subject, Attributes(path.get("verb", ""), path=path.get("path") or "/"))
-        found = map_at(spec, "resourceAttributes")
+            return self.authorizer.decide(
+                subject, AuthorizationAttributes(path.get("verb", ""), path=path.get("path") or "/")
+            )
+        found = get_object(spec, "resourceAttributes")
         names = ("verb", "group", "version", "resource", "subresource", "namespace", "name")
-        return self.authorizer.decide(subject, Attributes(*(found.get(n) or "" for n in names)))
+        return self.authorizer.decide(subject, AuthorizationAttributes(*(found.get(n) or "" for n in names)))
 
-    def _rules(self, spec: JsonObject, user: User) -> JsonObject:
+    def _rules_review_status(self, spec: JsonObject, user: RequestUser) -> JsonObject:
         namespace = spec.get("namespace") or ""
         if not namespace:
             raise failures.bad_request("no namespace on request")
         grants = list(self.authorizer.grants(user, namespace))
         rules = [g.rule for g in grants if not g.error]
         status: JsonObject = {
-            "resourceRules": [r for r in rules if list_at(r, "resources")],
-            "nonResourceRules": [r for r in rules if list_at(r, "nonResourceURLs")],
+            "resourceRules": [r for r in rules if get_array(r, "resources")],
+            "nonResourceRules": [r for r in rules if get_array(r, "nonResourceURLs")],
             "incomplete": False,
         }
         if errors := [g.error for g in grants if g.error]:
-            status["evaluationError"] = joined(errors)
+            status["evaluationError"] = aggregate_errors(errors)
         return status
 
 
@@ -165,32 +180,32 @@ def _without_empty(value: JsonObject) -> JsonObject:
     return {k: v for k, v in filled.items() if v not in ("", [], None)}
 
 
-def _subject(spec: JsonObject) -> User:
-    extra: JsonObject = map_at(spec, "extra")
-    listed = {k: tuple(v) for k, v in extra.items()}
-    return User(spec.get("user") or "", tuple(list_at(spec, "groups")), spec.get("uid") or "", listed)
+def _user_of_spec(spec: JsonObject) -> RequestUser:
+    extra: JsonObject = get_object(spec, "extra")
+    extra_values = {k: tuple(v) for k, v in extra.items()}
+    return RequestUser(spec.get("user") or "", tuple(get_array(spec, "groups")), spec.get("uid") or "", extra_values)
 
 
-def _errors(spec: JsonObject, meta: JsonObject, namespace: str, *, own: bool) -> Iterator[FieldError]:
-    if told := without_keys(meta, ("namespace",)):
-        yield invalid_value("metadata", told, "must be empty")
+def _spec_errors(spec: JsonObject, meta: JsonObject, namespace: str, *, is_self_review: bool) -> Iterator[FieldError]:
+    if extra_metadata := without_keys(meta, ("namespace",)):
+        yield invalid_value("metadata", extra_metadata, "must be empty")
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and path is not None:
         detail = "cannot be specified in combination with resourceAttributes"
-        yield invalid_value("spec.nonResourceAttributes", _go(path), detail)
+        yield invalid_value("spec.nonResourceAttributes", _go_attributes(path), detail)
     if resource is None and path is None:
         detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         yield invalid_value("spec.resourceAttributes", None, detail)
-    if not own and not spec.get("user") and not spec.get("groups"):
+    if not is_self_review and not spec.get("user") and not spec.get("groups"):
         yield invalid_value("spec.user", "", "at least one of user or group must be specified")
     if resource is not None:
         yield from selector_errors(resource)
     if namespace and resource is not None and (found := resource.get("namespace") or "") != namespace:
         yield invalid_value("spec.resourceAttributes.namespace", found, "must match metadata.namespace")
     if namespace and path is not None:
-        yield invalid_value("spec.nonResourceAttributes", _go(path), "disallowed on this kind of request")
+        yield invalid_value("spec.nonResourceAttributes", _go_attributes(path), "disallowed on this kind of request")
 
 
-def _go(path: Any) -> JsonObject:
+def _go_attributes(path: Any) -> JsonObject:
     """NonResourceAttributes under the names of their Go fields."""
     return {"Path": path.get("path", ""), "Verb": path.get("verb", "")}

@@ -8,15 +8,15 @@ from uuid import UUID
 
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Clock
-from steersman_testing.apiserver.access.authorization import User, account_groups, joined
+from steersman_testing.apiserver.access.authorization import RequestUser, aggregate_errors, service_account_groups
 from steersman_testing.apiserver.kinds import GroupResource
-from steersman_testing.apiserver.storage import Storage, Stored
-from steersman_testing.apiserver.values import JsonObject, map_at
+from steersman_testing.apiserver.storage import Storage, StoredObject
+from steersman_testing.apiserver.values import JsonObject, get_object
 
-AUDIENCE = "https://kubernetes.default.svc"
-_INVALID = "invalid bearer token"
-_PREFIX = "authentication.kubernetes.io/"
-_CREDENTIAL = f"{_PREFIX}credential-id"
+DEFAULT_AUDIENCE = "https://kubernetes.default.svc"
+_INVALID_TOKEN = "invalid bearer token"  # noqa: S105
+_EXTRA_PREFIX = "authentication.kubernetes.io/"
+_CREDENTIAL_ID = f"{_EXTRA_PREFIX}credential-id"
 _NODES = GroupResource("", "nodes")
 
 
@@ -32,15 +32,15 @@ class IssuedToken:
         bound: the pod, Secret or node, as it was then, without which it is not valid; or None.
     """
 
-    account: Stored
+    service_account: StoredObject
     audiences: tuple[str, ...]
-    expires: datetime
-    credential: str
-    bound: Stored | None = None
+    expires_at: datetime
+    credential_id: str
+    bound_object: StoredObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class AuthenticationResult:
     """Who shows a token.
 
     Attributes:
@@ -49,13 +49,13 @@ class Holder:
         error: why it is refused.
     """
 
-    info: JsonObject | None
+    user_info: JsonObject | None
     audiences: tuple[str, ...] = ()
     error: str = ""
 
 
 @dataclass(slots=True)
-class Tokens:
+class TokenAuthenticator:
     """The tokens that the server gave out, and those that a test has named."""
 
     storage: Storage
@@ -65,87 +65,95 @@ class Tokens:
 
     def issue(
         self,
-        account: Stored,
+        service_account: StoredObject,
         audiences: tuple[str, ...],
-        expires: datetime,
-        bits: int,
-        bound: Stored | None = None,
+        expires_at: datetime,
+        random_bits: int,
+        bound_object: StoredObject | None = None,
     ) -> str:
         """A new token, made of 128 random ``bits``; for the rest see ``IssuedToken``."""
-        token = f"in-memory-{bits:032x}"
-        self.issued[token] = IssuedToken(account, audiences, expires, f"JTI={UUID(int=bits, version=4)}", bound)
+        token = f"in-memory-{random_bits:032x}"
+        self.issued[token] = IssuedToken(
+            service_account, audiences, expires_at, f"JTI={UUID(int=random_bits, version=4)}", bound_object
+        )
         return token
 
-    def holder(self, token: str, audiences: tuple[str, ...] = (AUDIENCE,)) -> Holder:
+    def authenticate_token(
+        self, token: str, audiences: tuple[str, ...] = (DEFAULT_AUDIENCE,)
+    ) -> AuthenticationResult:
         """Who holds ``token``, if it is meant for one of ``audiences``."""
         issued = self.issued.get(token)
         if issued is None:
             info = self.users.get(token)
-            return Holder(info, audiences) if info is not None else Holder(None, error=_INVALID)
-        fitting = tuple(a for a in issued.audiences if a in audiences)
-        problem = self._problem(issued)
-        if not fitting:
-            wanted = f"the target audiences {_listed(audiences)}"
-            problem = f"token audiences {_listed(issued.audiences)} is invalid for {wanted}"
+            return (
+                AuthenticationResult(info, audiences)
+                if info is not None
+                else AuthenticationResult(None, error=_INVALID_TOKEN)
+            )
+        matching_audiences = tuple(a for a in issued.audiences if a in audiences)
+        problem = self._token_error(issued)
+        if not matching_audiences:
+            target = f"the target audiences {_quoted_list(audiences)}"
+            problem = f"token audiences {_quoted_list(issued.audiences)} is invalid for {target}"
         if problem:
-            return Holder(None, error=joined([_INVALID, problem]))
-        return Holder(self._account_of(issued).info(), fitting)
+            return AuthenticationResult(None, error=aggregate_errors([_INVALID_TOKEN, problem]))
+        return AuthenticationResult(self._user_of_token(issued).to_user_info(), matching_audiences)
 
-    def authenticate(self, token: str) -> User | None:
+    def authenticate(self, token: str) -> RequestUser | None:
         """The user who holds ``token``; None where it is none, or valid no more."""
-        info = self.holder(token).info
+        info = self.authenticate_token(token).user_info
         if info is None:
             return None
         extra = {k: tuple(v) for k, v in info.get("extra", {}).items()}
         groups: tuple[str, ...] = tuple(info.get("groups", []))
         if "system:authenticated" not in groups:
             groups = (*groups, "system:authenticated")
-        return User(info.get("username", ""), groups, info.get("uid", ""), extra)
+        return RequestUser(info.get("username", ""), groups, info.get("uid", ""), extra)
 
-    def _problem(self, issued: IssuedToken) -> str:
-        if self.clock.now() >= issued.expires:
+    def _token_error(self, issued: IssuedToken) -> str:
+        if self.clock.now() >= issued.expires_at:
             return "service account token has expired"
-        key, uid = issued.account.key, issued.account.uid
-        current = self.storage.get(issued.account.collection, key)
+        key, uid = issued.service_account.key, issued.service_account.uid
+        current = self.storage.get(issued.service_account.collection, key)
         if current is None:
             return f'serviceaccounts "{key.name}" not found'
         if current.uid != uid:
             return f"service account UID ({current.uid}) does not match claim ({uid})"
-        return self._unbound(issued.bound) if issued.bound is not None else ""
+        return self._bound_object_error(issued.bound_object) if issued.bound_object is not None else ""
 
-    def _unbound(self, bound: Stored) -> str:
-        current = self.storage.get(bound.collection, bound.key)
+    def _bound_object_error(self, bound_object: StoredObject) -> str:
+        current = self.storage.get(bound_object.collection, bound_object.key)
         if current is None:
             return "service account token has been invalidated"
-        if current.uid != bound.uid:
-            kind = bound.collection.plural.removesuffix("s")
-            return f"{kind} UID ({current.uid}) does not match service account {kind} ref claim ({bound.uid})"
+        if current.uid != bound_object.uid:
+            kind = bound_object.collection.plural.removesuffix("s")
+            return f"{kind} UID ({current.uid}) does not match service account {kind} ref claim ({bound_object.uid})"
         return ""
 
-    def _account_of(self, issued: IssuedToken) -> User:
-        key = issued.account.key
-        extra = {_CREDENTIAL: (issued.credential,), **self._bound_extra(issued.bound)}
+    def _user_of_token(self, issued: IssuedToken) -> RequestUser:
+        key = issued.service_account.key
+        extra = {_CREDENTIAL_ID: (issued.credential_id,), **self._bound_extra(issued.bound_object)}
         name = f"system:serviceaccount:{key.namespace}:{key.name}"
-        return User(name, account_groups(key.namespace), issued.account.uid, extra)
+        return RequestUser(name, service_account_groups(key.namespace), issued.service_account.uid, extra)
 
-    def _bound_extra(self, bound: Stored | None) -> dict[str, tuple[str, ...]]:
+    def _bound_extra(self, bound_object: StoredObject | None) -> dict[str, tuple[str, ...]]:
         """What a token tells of the object that it is bound to, and of a pod's node."""
-        if bound is None or bound.collection.plural == "secrets":
+        if bound_object is None or bound_object.collection.plural == "secrets":
             return {}
-        if bound.collection.plural == "nodes":
-            return _named("node", bound.key.name, bound.uid)
-        told = _named("pod", bound.key.name, bound.uid)
-        if not (node := map_at(bound.object, "spec").get("nodeName")):
-            return told
+        if bound_object.collection.plural == "nodes":
+            return _extra_of("node", bound_object.key.name, bound_object.uid)
+        extra = _extra_of("pod", bound_object.key.name, bound_object.uid)
+        if not (node := get_object(bound_object.object, "spec").get("nodeName")):
+            return extra
         found = self.storage.get(_NODES, ObjectKey("", node))
-        return told | _named("node", node, "" if found is None else found.uid)
+        return extra | _extra_of("node", node, "" if found is None else found.uid)
 
 
-def _named(kind: str, name: str, uid: str) -> dict[str, tuple[str, ...]]:
-    told = {f"{_PREFIX}{kind}-name": name, f"{_PREFIX}{kind}-uid": uid}
-    return {k: (v,) for k, v in told.items() if v}
+def _extra_of(kind: str, name: str, uid: str) -> dict[str, tuple[str, ...]]:
+    values = {f"{_EXTRA_PREFIX}{kind}-name": name, f"{_EXTRA_PREFIX}{kind}-uid": uid}
+    return {k: (v,) for k, v in values.items() if v}
 
 
-def _listed(texts: tuple[str, ...]) -> str:
+def _quoted_list(texts: tuple[str, ...]) -> str:
     quoted = " ".join(f'"{t}"' for t in texts)
     return f"[{quoted}]"

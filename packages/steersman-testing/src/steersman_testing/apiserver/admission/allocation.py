@@ -8,19 +8,19 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from random import Random
 
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.failures import FieldError, invalid_value, shown
-from steersman_testing.apiserver.kinds import GroupResource, Kind
-from steersman_testing.apiserver.storage import Storage, Stored
-from steersman_testing.apiserver.values import JsonObject, list_at, map_at
+from steersman_testing.apiserver.failures import FieldError, format_value, invalid_value
+from steersman_testing.apiserver.kinds import GroupResource, ServedKind
+from steersman_testing.apiserver.storage import Storage, StoredObject
+from steersman_testing.apiserver.values import JsonObject, get_array, get_object
 
 _SERVICES = GroupResource("", "services")
 _NODE_PORTS = range(30000, 32768)
-_RANGE = "provided port is not in the valid range. The range of valid ports is 30000-32767"
-_NO_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+_PORT_RANGE_ERROR = "provided port is not in the valid range. The range of valid ports is 30000-32767"
+_INVALID_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 
 
 @dataclass(frozen=True, slots=True)
-class Allocator:
+class ServiceAllocator:
     """Gives Services what they need.
 
     Attributes:
@@ -29,9 +29,9 @@ class Allocator:
 
     storage: Storage
     random: Random
-    addresses: IPv4Network | IPv6Network
+    service_network: IPv4Network | IPv6Network
 
-    def allocate(self, kind: Kind, obj: JsonObject, old: Stored | None) -> None:
+    def allocate(self, kind: ServedKind, obj: JsonObject, old: StoredObject | None) -> None:
         """Gives a Service the address and the ports that it needs, in place.
 
         Args:
@@ -44,68 +44,68 @@ class Allocator:
             return
         others = [s.object for s in self.storage.list(_SERVICES) if old is None or s.uid != old.uid]
         # Nothing of what is stored already is changed.
-        spec: JsonObject = {**map_at(obj, "spec")}
-        spec["ports"] = [{**port} for port in list_at(spec, "ports")]
+        spec: JsonObject = {**get_object(obj, "spec")}
+        spec["ports"] = [{**port} for port in get_array(spec, "ports")]
         if not spec["ports"]:
             del spec["ports"]
         obj["spec"] = spec
-        before: JsonObject = {} if old is None else map_at(old.object, "spec")
-        _give_back(spec, before)
+        before: JsonObject = {} if old is None else get_object(old.object, "spec")
+        _release_unused_fields(spec, before)
         name = obj["metadata"].get("name", "")
-        errors = [] if _has_address(before) else list(self._address(name, spec, others))
-        errors += _ports(spec, others, self.random)
+        errors = [] if _has_address(before) else list(self._allocate_address(name, spec, others))
+        errors += _allocate_node_ports(spec, others, self.random)
         if errors:
             raise failures.invalid(kind.resource, name, errors)
 
-    def _address(self, name: str, spec: JsonObject, others: list[JsonObject]) -> Iterator[FieldError]:
+    def _allocate_address(self, name: str, spec: JsonObject, others: list[JsonObject]) -> Iterator[FieldError]:
         if not _has_address(spec):
             return
-        addresses: Iterator[str] = (map_at(o, "spec").get("clusterIP", "") for o in others)
-        taken = {str(self._first), *addresses} - {"None", ""}
-        wanted: str = spec.get("clusterIP", "")
-        if not wanted:
-            wanted = spec["clusterIP"] = self._drawn(name, taken)
-        elif wanted != "None":
-            yield from self._refused(wanted, taken)
-        spec.setdefault("clusterIPs", [wanted])
-        spec.setdefault("ipFamilies", [f"IPv{self.addresses.version}"])
+        addresses: Iterator[str] = (get_object(o, "spec").get("clusterIP", "") for o in others)
+        taken = {str(self._first_address), *addresses} - {"None", ""}
+        address: str = spec.get("clusterIP", "")
+        if not address:
+            address = spec["clusterIP"] = self._random_address(name, taken)
+        elif address != "None":
+            yield from self._address_errors(address, taken)
+        spec.setdefault("clusterIPs", [address])
+        spec.setdefault("ipFamilies", [f"IPv{self.service_network.version}"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
 
-    def _refused(self, wanted: str, taken: set[str]) -> Iterator[FieldError]:
+    def _address_errors(self, requested: str, taken: set[str]) -> Iterator[FieldError]:
         try:
-            address = ip_address(wanted)
+            address = ip_address(requested)
         except ValueError:
-            yield invalid_value("spec.clusterIPs[0]", wanted, _NO_ADDRESS)
+            yield invalid_value("spec.clusterIPs[0]", requested, _INVALID_ADDRESS)
             return
-        if address.version != self.addresses.version:
+        if address.version != self.service_network.version:
             yield invalid_value(
-                "spec.clusterIPs[0]", [wanted], f"IPv{address.version} is not configured on this cluster"
+                "spec.clusterIPs[0]", [requested], f"IPv{address.version} is not configured on this cluster"
             )
             return
-        because = ""
-        if not int(self._first) <= int(address) < int(self._first) + self._size:
-            because = "the provided network does not match the current range"
-        elif wanted in taken:
-            because = "provided IP is already allocated"
-        if because:
-            yield invalid_value("spec.clusterIPs", [wanted], f"failed to allocate IP {wanted}: {because}")
+        reason = ""
+        if not int(self._first_address) <= int(address) < int(self._first_address) + self._address_count:
+            reason = "the provided network does not match the current range"
+        elif requested in taken:
+            reason = "provided IP is already allocated"
+        if reason:
+            yield invalid_value("spec.clusterIPs", [requested], f"failed to allocate IP {requested}: {reason}")
 
-    def _drawn(self, name: str, taken: set[str]) -> str:
-        if len(taken) >= self._size:
+    def _random_address(self, name: str, taken: set[str]) -> str:
+        if len(taken) >= self._address_count:
             text = f'failed to allocate a serviceIP for Service "{name}": range is full'
             raise failures.internal(text)
-        while (drawn := str(self._first + self.random.randrange(self._size))) in taken:
+        while (candidate := str(self._first_address + self.random.randrange(self._address_count))) in taken:
             pass
-        return drawn
+        return candidate
 
     @property
-    def _first(self) -> IPv4Address | IPv6Address:
-        return self.addresses.network_address + 1
+    def _first_address(self) -> IPv4Address | IPv6Address:
+        return self.service_network.network_address + 1
 
     @property
-    def _size(self) -> int:
+    def _address_count(self) -> int:
         """How many addresses can be given: not that of the network itself, nor that for broadcasts."""
-        return self.addresses.num_addresses - (2 if self.addresses.version == 4 else 1)
+        return self.service_network.num_addresses - (2 if self.service_network.version == 4 else 1)
 
 
 def _has_address(spec: JsonObject) -> bool:
@@ -116,7 +116,7 @@ def _has_node_ports(spec: JsonObject) -> bool:
     return spec.get("type") in ("NodePort", "LoadBalancer")
 
 
-def _give_back(spec: JsonObject, before: JsonObject) -> None:
+def _release_unused_fields(spec: JsonObject, before: JsonObject) -> None:
     """Takes away what a Service of the type that it is now does not have, where nobody asked for another."""
     if _has_address(before) and not _has_address(spec) and spec.get("clusterIP") == before.get("clusterIP"):
         for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
@@ -126,29 +126,31 @@ def _give_back(spec: JsonObject, before: JsonObject) -> None:
         "externalTrafficPolicy": ("NodePort", "LoadBalancer"),
         "allocateLoadBalancerNodePorts": ("LoadBalancer",),
     }
-    for field, having in types.items():
-        lost = before.get("type") in having and spec.get("type") not in having
-        if lost and spec.get(field) == before.get(field):
+    for field, types_with_field in types.items():
+        no_longer_applies = before.get("type") in types_with_field and spec.get("type") not in types_with_field
+        if no_longer_applies and spec.get(field) == before.get(field):
             spec.pop(field, None)
-    former = [p.get("nodePort") for p in list_at(before, "ports")]
-    ports = list_at(spec, "ports")
-    if _has_node_ports(before) and not _has_node_ports(spec) and [p.get("nodePort") for p in ports] == former:
+    previous_ports = [p.get("nodePort") for p in get_array(before, "ports")]
+    ports = get_array(spec, "ports")
+    if _has_node_ports(before) and not _has_node_ports(spec) and [p.get("nodePort") for p in ports] == previous_ports:
         for port in ports:
             port.pop("nodePort", None)
 
 
-def _ports(spec: JsonObject, others: list[JsonObject], random: Random) -> Iterator[FieldError]:
+def _allocate_node_ports(spec: JsonObject, others: list[JsonObject], random: Random) -> Iterator[FieldError]:
     if not _has_node_ports(spec):
         return
-    taken = {p.get("nodePort") for o in others for p in list_at(map_at(o, "spec"), "ports")}
-    ports = list_at(spec, "ports")
+    taken = {p.get("nodePort") for o in others for p in get_array(get_object(o, "spec"), "ports")}
+    ports = get_array(spec, "ports")
     for position, port in enumerate(ports):
-        wanted = port.get("nodePort")
-        place = f"spec.ports[{position}].nodePort"
-        if wanted and wanted not in _NODE_PORTS:
-            yield FieldError(place, "FieldValueInvalid", f"Invalid value: {shown(wanted)}: {_RANGE}")
-        elif wanted in taken and wanted:
-            yield invalid_value(place, wanted, "provided port is already allocated")
+        node_port = port.get("nodePort")
+        path = f"spec.ports[{position}].nodePort"
+        if node_port and node_port not in _NODE_PORTS:
+            yield FieldError(
+                path, "FieldValueInvalid", f"Invalid value: {format_value(node_port)}: {_PORT_RANGE_ERROR}"
+            )
+        elif node_port in taken and node_port:
+            yield invalid_value(path, node_port, "provided port is already allocated")
     taken |= {p.get("nodePort") for p in ports}
     for port in ports:
         if not port.get("nodePort"):

@@ -14,30 +14,35 @@ from dataclasses import dataclass, field
 from steersman.errors import ApiError
 from steersman.meta import ApiResource, ObjectKey
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.admission.answers import CallError
-from steersman_testing.apiserver.admission.match_conditions import Unfit, check_conditions
-from steersman_testing.apiserver.admission.webhooks import Attempt, Change, Webhook, question
-from steersman_testing.apiserver.builtin.types import conform_metadata
-from steersman_testing.apiserver.callouts import Answer, CallFailed, Callouts
+from steersman_testing.apiserver.admission.match_conditions import MatchConditionError, conditions_match
+from steersman_testing.apiserver.admission.responses import CallingWebhookError
+from steersman_testing.apiserver.admission.webhooks import (
+    AdmissionAttributes,
+    AdmissionObjects,
+    WebhookAccessor,
+    admission_request,
+)
+from steersman_testing.apiserver.builtin.types import decode_metadata
 from steersman_testing.apiserver.fields.patches import json_patch
-from steersman_testing.apiserver.go_values import WrongType
-from steersman_testing.apiserver.kinds import NAMESPACES, GroupResource, Kind, KindRegistry
-from steersman_testing.apiserver.requests.bodies import SCHEME, head_problem
+from steersman_testing.apiserver.go_values import UnmarshalTypeError
+from steersman_testing.apiserver.kinds import NAMESPACES, GroupResource, KindRegistry, ServedKind
+from steersman_testing.apiserver.requests.bodies import SCHEME, type_meta_error
 from steersman_testing.apiserver.storage import Storage
-from steersman_testing.apiserver.strategy import decoded, reread
-from steersman_testing.apiserver.values import JsonObject, clone, list_at, map_at
+from steersman_testing.apiserver.strategy import redecode, set_defaults
+from steersman_testing.apiserver.values import JsonObject, clone, get_array, get_object
+from steersman_testing.apiserver.webhook_calls import WebhookCaller, WebhookCallFailed, WebhookResponse
 
 _GROUP = "admissionregistration.k8s.io"
 _MUTATING = GroupResource(_GROUP, "mutatingwebhookconfigurations")
 _VALIDATING = GroupResource(_GROUP, "validatingwebhookconfigurations")
 
-_VERBS = ("add", "copy", "move", "remove", "replace", "test")
+_PATCH_OPERATIONS = ("add", "copy", "move", "remove", "replace", "test")
 
-Reader = Callable[[JsonObject], JsonObject]
+DecodeFunc = Callable[[JsonObject], JsonObject]
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class AdmissionChain:
     """Asks the webhooks that are configured.
 
     Attributes:
@@ -47,15 +52,15 @@ class Admission:
 
     storage: Storage
     kinds: KindRegistry
-    callouts: Callouts
+    webhook_caller: WebhookCaller
     warnings: list[str] = field(default_factory=list[str])
 
     @property
     def is_configured(self) -> bool:
         """Whether there is any webhook at all."""
-        return self.storage.has(_MUTATING) or self.storage.has(_VALIDATING)
+        return self.storage.has_any(_MUTATING) or self.storage.has_any(_VALIDATING)
 
-    def mutate(self, attempt: Attempt, change: Change, read: Reader) -> JsonObject:
+    def mutate(self, attributes: AdmissionAttributes, objects: AdmissionObjects, decode: DecodeFunc) -> JsonObject:
         """The new object as the mutating webhooks leave it.
 
         Args:
@@ -66,229 +71,241 @@ class Admission:
             ApiError: one refuses, or fails and must not.
             NeedsCall: one has to be asked first.
         """
-        mutated = _Mutation(self, attempt, change, read).run()
+        mutated = _MutatingDispatch(self, attributes, objects, decode).run()
         assert mutated.new is not None, "a deletion has no object to change: see mutate_deletion"
         return mutated.new
 
-    def mutate_deletion(self, attempt: Attempt, change: Change) -> None:
+    def mutate_deletion(self, attributes: AdmissionAttributes, objects: AdmissionObjects) -> None:
         """Asks the mutating webhooks about a deletion, which they cannot change. Raises as ``mutate``."""
-        _Mutation(self, attempt, change, clone).run()
+        _MutatingDispatch(self, attributes, objects, clone).run()
 
-    def validate(self, attempt: Attempt, change: Change) -> None:
+    def validate(self, attributes: AdmissionAttributes, objects: AdmissionObjects) -> None:
         """Asks the validating webhooks. Raises as ``mutate``."""
-        asked = list(self._asked(_VALIDATING, attempt, change))
-        if not asked:
+        matching_hooks = list(self._matching_hooks(_VALIDATING, attributes, objects))
+        if not matching_hooks:
             return
-        calls = [hook.call(attempt, matched, change) for hook, matched in asked]
-        found = self.callouts.answers(calls)
+        calls = [hook.call(attributes, matched, objects) for hook, matched in matching_hooks]
+        results = self.webhook_caller.call_all(calls)
         # Of several refusals the real server tells the one that came first.
-        for position in self.callouts.first_answered(calls):
-            self.judge(asked[position][0], found[position])
+        for position in self.webhook_caller.completion_order(calls):
+            self.review_result(matching_hooks[position][0], results[position])
 
-    def check_unasked(self, attempt: Attempt) -> None:
+    def reject_if_webhooks_match(self, attributes: AdmissionAttributes) -> None:
         """Refuses an operation that a webhook may have to be asked about, though this server cannot ask.
 
         Raises:
             ApiError: 501.
         """
-        nothing = Change(None, None)
-        namespace = self.storage.get(NAMESPACES, ObjectKey("", attempt.namespace))
-        for hook, _ in (*self._hooks(_MUTATING, attempt), *self._hooks(_VALIDATING, attempt)):
-            if hook.covers(attempt, []) and hook.selects_namespace(attempt, nothing, namespace):
-                what = "/".join(p for p in (attempt.resource.plural, attempt.subresource) if p)
-                raise failures.refused_here(f'asking the admission webhook "{hook.name}" about {what}')
+        objects = AdmissionObjects(None, None)
+        namespace = self.storage.get(NAMESPACES, ObjectKey("", attributes.namespace))
+        for hook, _ in (*self._hooks(_MUTATING, attributes), *self._hooks(_VALIDATING, attributes)):
+            if hook.matching_resource(attributes, []) and hook.matches_namespace(attributes, objects, namespace):
+                target = "/".join(p for p in (attributes.resource.plural, attributes.subresource) if p)
+                raise failures.not_implemented(f'asking the admission webhook "{hook.name}" about {target}')
 
-    def judge(self, hook: Webhook, found: Answer | CallFailed) -> JsonObject | None:
+    def review_result(self, hook: WebhookAccessor, result: WebhookResponse | WebhookCallFailed) -> JsonObject | None:
         """What ``hook`` says if it allows; None where it failed and may."""
         try:
-            if isinstance(found, CallFailed):
-                raise CallError(f"failed to call webhook: {found}")
-            response = hook.response(found)
-        except CallError as error:
-            if hook.may_fail:
+            if isinstance(result, WebhookCallFailed):
+                raise CallingWebhookError(f"failed to call webhook: {result}")
+            response = hook.decode_response(result)
+        except CallingWebhookError as error:
+            if hook.ignores_failures:
                 return None
             raise failures.internal(f'failed calling webhook "{hook.name}": {error}') from error
-        self.warnings.extend(list_at(response, "warnings"))
+        self.warnings.extend(get_array(response, "warnings"))
         if not response.get("allowed"):
-            raise hook.denial(response)
+            raise hook.denial_error(response)
         return response
 
-    def _asked(
-        self, collection: GroupResource, attempt: Attempt, change: Change
-    ) -> Iterator[tuple[Webhook, ApiResource]]:
+    def _matching_hooks(
+        self, collection: GroupResource, attributes: AdmissionAttributes, objects: AdmissionObjects
+    ) -> Iterator[tuple[WebhookAccessor, ApiResource]]:
         """The webhooks that match, and what they are asked about."""
-        for hook, _ in self._hooks(collection, attempt):
-            matched = self.matched(hook, attempt, change)
+        for hook, _ in self._hooks(collection, attributes):
+            matched = self.matched_resource(hook, attributes, objects)
             if matched is not None:
                 yield hook, matched
 
-    def mutating(self, attempt: Attempt) -> Iterator[tuple[Webhook, str]]:
+    def mutating_hooks(self, attributes: AdmissionAttributes) -> Iterator[tuple[WebhookAccessor, str]]:
         """All mutating webhooks, in the order in which they are asked, each with a name that no other has."""
-        return self._hooks(_MUTATING, attempt)
+        return self._hooks(_MUTATING, attributes)
 
-    def _hooks(self, collection: GroupResource, attempt: Attempt) -> Iterator[tuple[Webhook, str]]:
+    def _hooks(
+        self, collection: GroupResource, attributes: AdmissionAttributes
+    ) -> Iterator[tuple[WebhookAccessor, str]]:
         # Nobody can be locked out of mending a webhook: see "Dynamic Admission Control".
-        for configuration in self.storage.list(collection) if attempt.resource.group != _GROUP else ():
-            for spec in list_at(configuration.object, "webhooks"):
-                yield Webhook(spec, collection == _MUTATING), f"{configuration.key.name}/{spec['name']}"
+        for configuration in self.storage.list(collection) if attributes.resource.group != _GROUP else ():
+            for spec in get_array(configuration.object, "webhooks"):
+                yield WebhookAccessor(spec, collection == _MUTATING), f"{configuration.key.name}/{spec['name']}"
 
-    def matched(self, hook: Webhook, attempt: Attempt, change: Change) -> ApiResource | None:
+    def matched_resource(
+        self, hook: WebhookAccessor, attributes: AdmissionAttributes, objects: AdmissionObjects
+    ) -> ApiResource | None:
         """What ``hook`` is asked about; None where it is not asked.
 
         Raises:
             ApiError: 403, its match conditions cannot be evaluated, and it must not fail.
         """
-        namespace = self.storage.get(NAMESPACES, ObjectKey("", attempt.namespace))
-        if not hook.selects_namespace(attempt, change, namespace):
+        namespace = self.storage.get(NAMESPACES, ObjectKey("", attributes.namespace))
+        if not hook.matches_namespace(attributes, objects, namespace):
             return None
-        if not change.wears(map_at(hook.spec, "objectSelector")):
+        if not objects.matches_labels(get_object(hook.spec, "objectSelector")):
             return None
-        matched = hook.covers(attempt, self._versions_of(attempt))
-        if matched is not None and matched != attempt.resource and self._is_converted(matched):
-            raise failures.refused_here(
+        matched = hook.matching_resource(attributes, self._equivalent_resources(attributes))
+        if matched is not None and matched != attributes.resource and self._needs_conversion(matched):
+            raise failures.not_implemented(
                 f'asking the admission webhook "{hook.name}" in a version that is converted to'
             )
-        conditions = list_at(hook.spec, "matchConditions")
+        conditions = get_array(hook.spec, "matchConditions")
         if matched is None or not conditions:
             return matched
         try:
-            fits = check_conditions(conditions, change.new, change.old, question(attempt, matched, change))
-        except Unfit as error:
-            if hook.may_fail:
+            matches = conditions_match(
+                conditions, objects.new, objects.old, admission_request(attributes, matched, objects)
+            )
+        except MatchConditionError as error:
+            if hook.ignores_failures:
                 return None
-            raise failures.forbidden(attempt.resource, attempt.name, str(error)) from error
-        return matched if fits else None
+            raise failures.forbidden(attributes.resource, attributes.name, str(error)) from error
+        return matched if matches else None
 
-    def _is_converted(self, resource: ApiResource) -> bool:
+    def _needs_conversion(self, resource: ApiResource) -> bool:
         """Whether its versions differ in more than their names."""
         kind = self.kinds.find(resource.group, resource.version, resource.plural)
         versions = kind.versions if kind is not None else None
         return versions is not None and versions.conversion.get("strategy") == "Webhook"
 
-    def _versions_of(self, attempt: Attempt) -> list[ApiResource]:
+    def _equivalent_resources(self, attributes: AdmissionAttributes) -> list[ApiResource]:
         """What else the same objects are read and written as."""
-        found = [k.resource for k in self.kinds if k.collection == attempt.collection]
-        return [r for r in found if r.version != attempt.resource.version]
+        found = [k.resource for k in self.kinds if k.collection == attributes.collection]
+        return [r for r in found if r.version != attributes.resource.version]
 
 
-class _Mutation:
+class _MutatingDispatch:
     """One object's way through the mutating webhooks, at most twice: see ``reinvocationPolicy``."""
 
-    def __init__(self, admission: Admission, attempt: Attempt, change: Change, read: Reader) -> None:
+    def __init__(
+        self,
+        admission: AdmissionChain,
+        attributes: AdmissionAttributes,
+        objects: AdmissionObjects,
+        decode: DecodeFunc,
+    ) -> None:
         self._admission = admission
-        self._attempt = attempt
-        self._change = change
-        self._read = read
-        self._once: list[str] = []
-        self._again: set[str] = set()
+        self._attributes = attributes
+        self._objects = objects
+        self._decode = decode
+        self._invoked: list[str] = []
+        self._reinvoke: set[str] = set()
 
-    def run(self) -> Change:
-        self._round(first=True)
-        if self._again:
-            self._round(first=False)
-        return self._change
+    def run(self) -> AdmissionObjects:
+        self._invoke_all(first=True)
+        if self._reinvoke:
+            self._invoke_all(first=False)
+        return self._objects
 
-    def _round(self, *, first: bool) -> None:
-        for hook, identity in self._admission.mutating(self._attempt):
-            if not first and identity not in self._again:
+    def _invoke_all(self, *, first: bool) -> None:
+        for hook, identity in self._admission.mutating_hooks(self._attributes):
+            if not first and identity not in self._reinvoke:
                 continue
-            matched = self._admission.matched(hook, self._attempt, self._change)
+            matched = self._admission.matched_resource(hook, self._attributes, self._objects)
             if matched is not None:
-                self._ask(hook, matched, identity)
+                self._invoke(hook, matched, identity)
 
-    def _ask(self, hook: Webhook, matched: ApiResource, identity: str) -> None:
-        call = hook.call(self._attempt, matched, self._change)
-        (found,) = self._admission.callouts.answers([call])
-        response = self._admission.judge(hook, found)
-        changed = response is not None and self._patch(hook, response)
+    def _invoke(self, hook: WebhookAccessor, matched: ApiResource, identity: str) -> None:
+        call = hook.call(self._attributes, matched, self._objects)
+        (result,) = self._admission.webhook_caller.call_all([call])
+        response = self._admission.review_result(hook, result)
+        changed = response is not None and self._apply_patch(hook, response)
         if changed:
             # What was asked before has seen another object than there is now.
-            self._again.update(self._once)
-            self._once.clear()
+            self._reinvoke.update(self._invoked)
+            self._invoked.clear()
         if hook.spec.get("reinvocationPolicy") == "IfNeeded":
-            self._once.append(identity)
+            self._invoked.append(identity)
 
-    def _patch(self, hook: Webhook, response: JsonObject) -> bool:
+    def _apply_patch(self, hook: WebhookAccessor, response: JsonObject) -> bool:
         """Whether the answer changes the object."""
         try:
-            operations = hook.patch(response)
-        except CallError as error:
-            if hook.may_fail:
+            operations = hook.decode_patch(response)
+        except CallingWebhookError as error:
+            if hook.ignores_failures:
                 return False
             raise failures.internal(f'failed calling webhook "{hook.name}": {error}') from error
         if not operations:
             return False
-        before = self._change.new
+        before = self._objects.new
         if before is None:
-            because = "attempted to modify the object, which is not supported for this operation"
-            raise failures.internal(f'admission webhook "{hook.name}" {because}')
+            reason = "attempted to modify the object, which is not supported for this operation"
+            raise failures.internal(f'admission webhook "{hook.name}" {reason}')
         after = clone(before)
         for operation in operations:
-            after = _applied(after, operation)
-        self._check(before, after)
+            after = _apply_operation(after, operation)
+        self._check_patched(before, after)
         try:
-            read = self._read(after)
+            decoded_object = self._decode(after)
         except ApiError as error:
             if error.code != 400:
                 raise
             # It is the webhook's fault, not that of who sent the object.
             raise failures.internal(error.status.message.partition(": ")[2]) from error
-        self._change = Change(read, self._change.old)
-        return self._change.new != before
+        self._objects = AdmissionObjects(decoded_object, self._objects.old)
+        return self._objects.new != before
 
-    def _check(self, before: JsonObject, after: JsonObject) -> None:
+    def _check_patched(self, before: JsonObject, after: JsonObject) -> None:
         """Refuses another kind, and another namespace, and completes what is missing."""
-        resource = self._attempt.sent or self._attempt.resource
-        if problem := head_problem(after):
+        resource = self._attributes.object_kind or self._attributes.resource
+        if problem := type_meta_error(after):
             raise failures.internal(f"couldn't get version/kind; json parse error: {problem}")
         for name in ("apiVersion", "kind"):
             after[name] = after.get(name) or before[name]
         version, kind = after["apiVersion"], after["kind"]
         if (version, kind) != (before["apiVersion"], before["kind"]):
-            if self._admission.kinds.named(version, kind) is None:
+            if self._admission.kinds.find_by_gvk(version, kind) is None:
                 raise failures.internal(f'no kind "{kind}" is registered for version "{version}" in {SCHEME}')
-            wanted = f"{resource.group.partition('.')[0] or 'core'}.{resource.kind}"
-            raise failures.untyped(
-                f"converting ({version.rpartition('/')[2]}.{kind}) to ({wanted}): unknown conversion"
+            go_type = f"{resource.group.partition('.')[0] or 'core'}.{resource.kind}"
+            raise failures.unclassified_error(
+                f"converting ({version.rpartition('/')[2]}.{kind}) to ({go_type}): unknown conversion"
             )
-        sent = after.get("metadata")
+        patched_metadata = after.get("metadata")
         try:
-            meta, _ = conform_metadata({} if sent is None else sent, resource.kind)
-        except WrongType as error:
+            meta, _ = decode_metadata({} if patched_metadata is None else patched_metadata, resource.kind)
+        except UnmarshalTypeError as error:
             raise failures.internal(str(error)) from None
         after["metadata"] = meta
-        place = before["metadata"].get("namespace", "")
-        if (meta.get("namespace") or place) != place:
+        namespace = before["metadata"].get("namespace", "")
+        if (meta.get("namespace") or namespace) != namespace:
             raise failures.bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request"
             )
-        if place:
-            meta["namespace"] = place
+        if namespace:
+            meta["namespace"] = namespace
 
 
-def read_as(kind: Kind, obj: JsonObject, *, applied: bool) -> JsonObject:
+def decode_mutated(kind: ServedKind, obj: JsonObject, *, applied: bool) -> JsonObject:
     """``obj``, which a webhook has made, pruned and defaulted anew, in the version of the request.
 
     Args:
         applied: whether it comes of an apply, whose nulls are nowhere dropped.
     """
-    managed = obj["metadata"].pop("managedFields", None)
-    result = {**decoded(kind, reread(kind, obj, applied=applied)), "apiVersion": obj["apiVersion"]}
-    if managed is not None:
-        result["metadata"] = {**result["metadata"], "managedFields": managed}
+    managed_fields = obj["metadata"].pop("managedFields", None)
+    result = {**set_defaults(kind, redecode(kind, obj, from_apply=applied)), "apiVersion": obj["apiVersion"]}
+    if managed_fields is not None:
+        result["metadata"] = {**result["metadata"], "managedFields": managed_fields}
     return result
 
 
-def _applied(obj: JsonObject, operation: JsonObject) -> JsonObject:
+def _apply_operation(obj: JsonObject, operation: JsonObject) -> JsonObject:
     """``obj`` after one operation of a JSON patch. Raises ApiError 500 where it does not fit."""
     verb, path = operation.get("op") or "unknown", operation.get("path")
-    if verb not in _VERBS:
+    if verb not in _PATCH_OPERATIONS:
         raise failures.internal(f"Unexpected kind: {verb}")
     if not isinstance(path, str):
         raise failures.internal(f"{verb} operation failed to decode path: missing value")
     if verb in ("copy", "move") and not isinstance(operation.get("from"), str):
-        because = "operation, missing from field: missing value"
-        raise failures.internal(f"{verb} operation failed to decode from: {because}")
+        reason = "operation, missing from field: missing value"
+        raise failures.internal(f"{verb} operation failed to decode from: {reason}")
     if not path:
         raise failures.internal(f'{verb} operation does not apply: doc is missing path: "": missing value')
     try:
@@ -296,11 +313,11 @@ def _applied(obj: JsonObject, operation: JsonObject) -> JsonObject:
     except ApiError as error:
         if verb == "test":
             raise failures.internal(f"testing value {path} failed: test failed") from error
-        at = operation["from"] if verb == "move" else path
-        key = at.rpartition("/")[2]
-        if verb in ("add", "replace", "copy") or at.count("/") != 1:
-            text = f'{verb} operation does not apply: doc is missing path: "{at}": missing value'
+        target_path = operation["from"] if verb == "move" else path
+        key = target_path.rpartition("/")[2]
+        if verb in ("add", "replace", "copy") or target_path.count("/") != 1:
+            text = f'{verb} operation does not apply: doc is missing path: "{target_path}": missing value'
         else:
-            place = key if verb == "move" else at
-            text = f"error in {verb} for path: '{place}': Unable to remove nonexistent key: {key}: missing value"
+            location = key if verb == "move" else target_path
+            text = f"error in {verb} for path: '{location}': Unable to remove nonexistent key: {key}: missing value"
         raise failures.internal(text) from error

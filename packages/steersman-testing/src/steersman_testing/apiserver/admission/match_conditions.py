@@ -13,12 +13,12 @@ from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.values import JsonObject
 
 
-def _texts(name: str, *fields: str) -> Type:
+def _string_fields(name: str, *fields: str) -> Type:
     return Type(f"kubernetes.{name}", fields=dict.fromkeys(fields, STRING))
 
 
-_KIND = _texts("GroupVersionKind", "group", "version", "kind")
-_RESOURCE = _texts("GroupVersionResource", "group", "version", "resource")
+_KIND = _string_fields("GroupVersionKind", "group", "version", "kind")
+_RESOURCE = _string_fields("GroupVersionResource", "group", "version", "resource")
 _USER = Type(
     "kubernetes.UserInfo",
     fields={
@@ -48,11 +48,11 @@ _REQUEST = Type(
 _VARIABLES = {"object": DYN, "oldObject": DYN, "request": _REQUEST}
 
 
-class Unfit(Exception):
+class MatchConditionError(Exception):
     """A condition cannot be evaluated."""
 
 
-def condition_problem(expression: str) -> str:
+def condition_error(expression: str) -> str:
     """Why ``expression`` is no condition; empty where it is one.
 
     Raises:
@@ -62,12 +62,14 @@ def condition_problem(expression: str) -> str:
         found = _compile(expression).type
     except CompilationError as error:
         if "undeclared reference to 'authorizer'" in str(error):
-            raise failures.refused_here(f"the variable authorizer of the match condition {expression!r}") from error
+            raise failures.not_implemented(
+                f"the variable authorizer of the match condition {expression!r}"
+            ) from error
         return str(error)
     return "" if found.name == "bool" else f"must evaluate to bool but got {found}"
 
 
-def check_conditions(
+def conditions_match(
     conditions: list[JsonObject], new: JsonObject | None, old: JsonObject | None, request: JsonObject
 ) -> bool:
     """Whether all ``conditions`` hold.
@@ -75,18 +77,18 @@ def check_conditions(
     Raises:
         Unfit: one cannot be evaluated, and none is false.
     """
-    told = {k: v for k, v in request.items() if k in (_REQUEST.fields or {})}
-    data = {"object": new, "oldObject": old, "request": told}
+    request_fields = {k: v for k, v in request.items() if k in (_REQUEST.fields or {})}
+    data = {"object": new, "oldObject": old, "request": request_fields}
     errors: list[str] = []
     for condition in conditions:
         expression = condition["expression"]
         try:
-            if _compile(expression).run(data) is not True:
+            if _compile(expression).evaluate(data) is not True:
                 return False
         except EvaluationError as error:
             errors.append(f"expression '{expression}' resulted in error: {error}")
     if errors:
-        raise Unfit(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
+        raise MatchConditionError(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
     return True
 
 

@@ -8,35 +8,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.kinds import NAMESPACES, GroupResource, Kind
+from steersman_testing.apiserver.kinds import NAMESPACES, GroupResource, ServedKind
 from steersman_testing.apiserver.storage import Storage
-from steersman_testing.apiserver.values import JsonObject, map_at
+from steersman_testing.apiserver.values import JsonObject, get_object
 
 _LIMITS = GroupResource("", "limitranges")
 _QUOTAS = GroupResource("", "resourcequotas")
 _STORAGE_CLASSES = GroupResource("storage.k8s.io", "storageclasses")
-_ENFORCE = "pod-security.kubernetes.io/enforce"
-_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
-_RESOURCES_OF_PODS = ("cpu", "memory", "ephemeral-storage", "limits", "requests", "hugepages")
+_ENFORCE_LABEL = "pod-security.kubernetes.io/enforce"
+_DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
+_POD_RESOURCES = ("cpu", "memory", "ephemeral-storage", "limits", "requests", "hugepages")
 
 
-def check_plugins(storage: Storage, kind: Kind, obj: JsonObject) -> None:
+def reject_unsupported_plugins(storage: Storage, kind: ServedKind, obj: JsonObject) -> None:
     """Refuses the creation of ``obj`` where a plugin that is not imitated would have a say in it.
 
     Raises:
         ApiError: 501.
     """
-    if kind.custom and not storage.list(_QUOTAS):
+    if kind.is_custom and not storage.list(_QUOTAS):
         return
-    for what in _decided(storage, kind, obj):
-        raise failures.refused_here(what)
+    for feature in _unsupported_features(storage, kind, obj):
+        raise failures.not_implemented(feature)
 
 
-def _decided(storage: Storage, kind: Kind, obj: JsonObject) -> Iterator[str]:
+def _unsupported_features(storage: Storage, kind: ServedKind, obj: JsonObject) -> Iterator[str]:
     namespace = obj["metadata"].get("namespace", "")
-    plural, spec = kind.resource.plural, map_at(obj, "spec")
+    plural, spec = kind.resource.plural, get_object(obj, "spec")
     for quota in storage.list(_QUOTAS, namespace) if namespace else ():
-        if _counts(map_at(map_at(quota.object, "spec"), "hard"), kind):
+        if _quota_applies(get_object(get_object(quota.object, "spec"), "hard"), kind):
             yield f"counting {plural} for the ResourceQuota {quota.key.name}"
     if kind.resource.group:
         return
@@ -48,22 +48,22 @@ def _decided(storage: Storage, kind: Kind, obj: JsonObject) -> Iterator[str]:
             if spec.get(field):
                 yield f"{field} of a pod"
         for owner in storage.list(NAMESPACES):
-            level = map_at(owner.object["metadata"], "labels").get(_ENFORCE, "privileged")
+            level = get_object(owner.object["metadata"], "labels").get(_ENFORCE_LABEL, "privileged")
             if owner.key.name == namespace and level != "privileged":
                 yield f"the Pod Security Standard {level}, which namespace {namespace} enforces"
     if plural == "persistentvolumeclaims" and spec.get("storageClassName") is None:
         for found in storage.list(_STORAGE_CLASSES):
-            if map_at(found.object["metadata"], "annotations").get(_DEFAULT_CLASS) == "true":
+            if get_object(found.object["metadata"], "annotations").get(_DEFAULT_CLASS_ANNOTATION) == "true":
                 yield f"a claim without storageClassName beside the default StorageClass {found.key.name}"
 
 
-def _counts(hard: JsonObject, kind: Kind) -> bool:
+def _quota_applies(hard: JsonObject, kind: ServedKind) -> bool:
     plural, group = kind.resource.plural, kind.resource.group
     if plural in hard or f"count/{plural}.{group}".removesuffix(".") in hard:
         return True
     match group, plural:
         case "", "pods":
-            return any(name.partition(".")[0] in _RESOURCES_OF_PODS for name in hard if name != "requests.storage")
+            return any(name.partition(".")[0] in _POD_RESOURCES for name in hard if name != "requests.storage")
         case "", "persistentvolumeclaims":
             return any("storage" in name for name in hard)
         case "", "services":

@@ -14,29 +14,29 @@ import msgspec
 from steersman.errors import ApiError
 from steersman.meta import ApiResource
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.access.authorization import User
-from steersman_testing.apiserver.admission.answers import REVIEW, CallError, decoded_review
-from steersman_testing.apiserver.builtin.types import json_name
-from steersman_testing.apiserver.callouts import Answer, Call
+from steersman_testing.apiserver.access.authorization import RequestUser
+from steersman_testing.apiserver.admission.responses import REVIEW, CallingWebhookError, decode_review
+from steersman_testing.apiserver.builtin.types import json_type_name
 from steersman_testing.apiserver.kinds import NAMESPACES, GroupResource
-from steersman_testing.apiserver.requests.bodies import json_problem
-from steersman_testing.apiserver.requests.selectors import label_matcher, selector_text
-from steersman_testing.apiserver.storage import Stored
+from steersman_testing.apiserver.requests.bodies import go_json_error
+from steersman_testing.apiserver.requests.selectors import label_matcher, label_selector_text
+from steersman_testing.apiserver.storage import StoredObject
 from steersman_testing.apiserver.values import (
     JsonObject,
     clone,
+    get_array,
+    get_object,
     is_list,
     is_map,
-    list_at,
-    map_at,
-    write_whole_numbers,
+    normalize_numbers,
 )
+from steersman_testing.apiserver.webhook_calls import WebhookCall, WebhookResponse
 
-Operation = Literal["CREATE", "UPDATE", "DELETE"]
+AdmissionOperation = Literal["CREATE", "UPDATE", "DELETE"]
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class AdmissionAttributes:
     """An operation that webhooks are asked about.
 
     Attributes:
@@ -50,15 +50,15 @@ class Attempt:
         sent: the kind of what is written, where a subresource has one of its own, such as Scale.
     """
 
-    operation: Operation
+    operation: AdmissionOperation
     resource: ApiResource
     subresource: str
     namespace: str
     name: str
-    user: User
+    user: RequestUser
     dry_run: bool = False
     options: JsonObject = field(default_factory=dict[str, Any])
-    sent: ApiResource | None = None
+    object_kind: ApiResource | None = None
 
     @property
     def collection(self) -> GroupResource:
@@ -66,19 +66,19 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AdmissionObjects:
     """What an attempt does: objects in wire form, in the version of the request; None for one that is not there."""
 
     new: JsonObject | None
     old: JsonObject | None
 
-    def wears(self, selector: JsonObject) -> bool:
+    def matches_labels(self, selector: JsonObject) -> bool:
         """Whether the object, before or after, has the labels that ``selector`` asks for."""
-        return not selector or any(selects(selector, obj) for obj in (self.new, self.old) if obj is not None)
+        return not selector or any(selector_matches(selector, obj) for obj in (self.new, self.old) if obj is not None)
 
 
 @dataclass(frozen=True, slots=True)
-class Webhook:
+class WebhookAccessor:
     """One entry of a webhook configuration, completed.
 
     Attributes:
@@ -94,53 +94,59 @@ class Webhook:
         return self.spec["name"]
 
     @property
-    def may_fail(self) -> bool:
+    def ignores_failures(self) -> bool:
         """Whether a webhook that gives no answer is passed over."""
         return self.spec.get("failurePolicy") == "Ignore"
 
-    def covers(self, attempt: Attempt, others: list[ApiResource]) -> ApiResource | None:
+    def matching_resource(
+        self, attributes: AdmissionAttributes, equivalents: list[ApiResource]
+    ) -> ApiResource | None:
         """The resource, or one of ``others`` (its other versions), that a rule is about; None for none of them."""
-        if any(_fits(rule, attempt, attempt.resource) for rule in list_at(self.spec, "rules")):
-            return attempt.resource
+        if any(_rule_matches(rule, attributes, attributes.resource) for rule in get_array(self.spec, "rules")):
+            return attributes.resource
         if self.spec.get("matchPolicy") == "Exact":
             return None
-        for other in others:
-            if any(_fits(rule, attempt, other) for rule in list_at(self.spec, "rules")):
-                return other
+        for equivalent in equivalents:
+            if any(_rule_matches(rule, attributes, equivalent) for rule in get_array(self.spec, "rules")):
+                return equivalent
         return None
 
-    def selects_namespace(self, attempt: Attempt, change: Change, namespace: Stored | None) -> bool:
+    def matches_namespace(
+        self, attributes: AdmissionAttributes, objects: AdmissionObjects, namespace: StoredObject | None
+    ) -> bool:
         """Whether the namespace of the object has the labels that are asked for; of a Namespace, itself."""
-        selector = map_at(self.spec, "namespaceSelector")
-        if not selector or not attempt.namespace:
+        selector = get_object(self.spec, "namespaceSelector")
+        if not selector or not attributes.namespace:
             return True
-        if attempt.collection == NAMESPACES and attempt.operation != "DELETE" and change.new is not None:
-            return selects(selector, change.new)
-        return namespace is not None and selects(selector, namespace.object)
+        if attributes.collection == NAMESPACES and attributes.operation != "DELETE" and objects.new is not None:
+            return selector_matches(selector, objects.new)
+        return namespace is not None and selector_matches(selector, namespace.object)
 
-    def call(self, attempt: Attempt, matched: ApiResource, change: Change) -> Call:
+    def call(self, attributes: AdmissionAttributes, matched: ApiResource, objects: AdmissionObjects) -> WebhookCall:
         """The question."""
-        request = question(attempt, matched, change)
+        request = admission_request(attributes, matched, objects)
         review: JsonObject = {"kind": REVIEW[1], "apiVersion": REVIEW[0], "request": request}
-        return Call(self.spec["clientConfig"], review, float(self.spec.get("timeoutSeconds", 10)), self.name)
+        return WebhookCall(self.spec["clientConfig"], review, float(self.spec.get("timeoutSeconds", 10)), self.name)
 
-    def response(self, answer: Answer) -> JsonObject:
+    def decode_response(self, webhook_response: WebhookResponse) -> JsonObject:
         """What the webhook says, in wire form and of the right types.
 
         Raises:
             CallError: it is malformed.
         """
-        review = decoded_review(answer.review)
-        problem = _malformed(review, answer.uid) or self._misplaced(map_at(review, "response"))
+        review = decode_review(webhook_response.review)
+        problem = _review_error(review, webhook_response.uid) or self._patch_field_error(
+            get_object(review, "response")
+        )
         if problem:
-            raise CallError(f"received invalid webhook response: {problem}")
+            raise CallingWebhookError(f"received invalid webhook response: {problem}")
         return review["response"]
 
-    def _misplaced(self, response: JsonObject) -> str:
+    def _patch_field_error(self, response: JsonObject) -> str:
         patch, kind = response.get("patch"), response.get("patchType")
         if not self.mutating:
-            named = "patch" if patch else "patchType" if kind is not None else ""
-            return f"validating webhook may not return response.{named}" if named else ""
+            field_name = "patch" if patch else "patchType" if kind is not None else ""
+            return f"validating webhook may not return response.{field_name}" if field_name else ""
         if patch and kind is None:
             return "webhook returned response.patch but not response.patchType"
         if kind is not None and not patch:
@@ -149,7 +155,7 @@ class Webhook:
             return f'webhook returned invalid response.patchType of "{kind}"'
         return ""
 
-    def patch(self, response: JsonObject) -> list[JsonObject]:
+    def decode_patch(self, response: JsonObject) -> list[JsonObject]:
         """The operations of the JSON patch in ``response``.
 
         Raises:
@@ -161,47 +167,51 @@ class Webhook:
         try:
             operations: Any = msgspec.json.decode(base64.b64decode(text))
         except msgspec.DecodeError as error:
-            raise CallError(f"received undecodable patch in webhook response: {json_problem(error)}") from error
-        wrong = ""
+            raise CallingWebhookError(
+                f"received undecodable patch in webhook response: {go_json_error(error)}"
+            ) from error
+        type_error = ""
         if operations is not None and not is_list(operations):
-            wrong = f"{json_name(operations)} into Go value of type jsonpatch.Patch"
-        elif other := [o for o in operations or () if o is not None and not is_map(o)]:
-            wrong = f"{json_name(other[0])} into Go value of type jsonpatch.Operation"
-        if wrong:
-            raise CallError(f"received undecodable patch in webhook response: json: cannot unmarshal {wrong}")
+            type_error = f"{json_type_name(operations)} into Go value of type jsonpatch.Patch"
+        elif non_objects := [o for o in operations or () if o is not None and not is_map(o)]:
+            type_error = f"{json_type_name(non_objects[0])} into Go value of type jsonpatch.Operation"
+        if type_error:
+            raise CallingWebhookError(
+                f"received undecodable patch in webhook response: json: cannot unmarshal {type_error}"
+            )
         if operations and response.get("patchType") != "JSONPatch":
-            raise CallError(f'unsupported patch type "{response.get("patchType")}"')
+            raise CallingWebhookError(f'unsupported patch type "{response.get("patchType")}"')
         return [operation or {} for operation in operations or ()]
 
-    def denial(self, response: JsonObject) -> ApiError:
+    def denial_error(self, response: JsonObject) -> ApiError:
         """The refusal in ``response``."""
-        status = map_at(response, "status")
-        because = status.get("message") or status.get("reason")
-        told = f": {because}" if because else " without explanation"
-        return failures.denied(f'admission webhook "{self.name}" denied the request{told}', status)
+        status = get_object(response, "status")
+        reason = status.get("message") or status.get("reason")
+        explanation = f": {reason}" if reason else " without explanation"
+        return failures.webhook_denied(f'admission webhook "{self.name}" denied the request{explanation}', status)
 
 
-def question(attempt: Attempt, matched: ApiResource, change: Change) -> JsonObject:
+def admission_request(attributes: AdmissionAttributes, matched: ApiResource, objects: AdmissionObjects) -> JsonObject:
     """``AdmissionReview.request`` without its uid."""
-    request: JsonObject = {"kind": _kind(attempt.sent or matched), "resource": _resource(matched)}
-    if attempt.subresource:
-        request["subResource"] = attempt.subresource
-    request["requestKind"] = _kind(attempt.sent or attempt.resource)
-    request["requestResource"] = _resource(attempt.resource)
-    if attempt.subresource:
-        request["requestSubResource"] = attempt.subresource
-    if attempt.name:
-        request["name"] = attempt.name
-    if attempt.namespace:
-        request["namespace"] = attempt.namespace
-    kind = f"{attempt.operation.capitalize()}Options"
+    request: JsonObject = {"kind": _kind(attributes.object_kind or matched), "resource": _resource(matched)}
+    if attributes.subresource:
+        request["subResource"] = attributes.subresource
+    request["requestKind"] = _kind(attributes.object_kind or attributes.resource)
+    request["requestResource"] = _resource(attributes.resource)
+    if attributes.subresource:
+        request["requestSubResource"] = attributes.subresource
+    if attributes.name:
+        request["name"] = attributes.name
+    if attributes.namespace:
+        request["namespace"] = attributes.namespace
+    kind = f"{attributes.operation.capitalize()}Options"
     return request | {
-        "operation": attempt.operation,
-        "userInfo": attempt.user.info(),
-        "object": _in_version(change.new, attempt.sent or matched),
-        "oldObject": _in_version(change.old, attempt.sent or matched),
-        "dryRun": attempt.dry_run,
-        "options": {"kind": kind, "apiVersion": "meta.k8s.io/v1", **attempt.options},
+        "operation": attributes.operation,
+        "userInfo": attributes.user.to_user_info(),
+        "object": _with_api_version(objects.new, attributes.object_kind or matched),
+        "oldObject": _with_api_version(objects.old, attributes.object_kind or matched),
+        "dryRun": attributes.dry_run,
+        "options": {"kind": kind, "apiVersion": "meta.k8s.io/v1", **attributes.options},
     }
 
 
@@ -213,46 +223,46 @@ def _kind(resource: ApiResource) -> JsonObject:
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
 
-def _in_version(obj: JsonObject | None, resource: ApiResource) -> JsonObject | None:
+def _with_api_version(obj: JsonObject | None, resource: ApiResource) -> JsonObject | None:
     if obj is None:
         return None
-    told: JsonObject = clone(obj)
-    write_whole_numbers(told)
-    return {**told, "apiVersion": resource.api_version}
+    converted: JsonObject = clone(obj)
+    normalize_numbers(converted)
+    return {**converted, "apiVersion": resource.api_version}
 
 
-def selects(selector: JsonObject, obj: JsonObject) -> bool:
+def selector_matches(selector: JsonObject, obj: JsonObject) -> bool:
     """Whether ``obj`` has the labels that a ``LabelSelector`` asks for."""
-    matches = label_matcher(selector_text(selector))
+    matches = label_matcher(label_selector_text(selector))
     return matches is None or matches(obj)
 
 
-def _fits(rule: JsonObject, attempt: Attempt, resource: ApiResource) -> bool:
+def _rule_matches(rule: JsonObject, attributes: AdmissionAttributes, resource: ApiResource) -> bool:
     return (
-        _holds(rule, "operations", attempt.operation)
-        and _holds(rule, "apiGroups", resource.group)
-        and _holds(rule, "apiVersions", resource.version)
-        and any(_covers(r, resource.plural, attempt.subresource) for r in list_at(rule, "resources"))
-        and _in_scope(rule.get("scope", "*"), attempt)
+        _value_matches(rule, "operations", attributes.operation)
+        and _value_matches(rule, "apiGroups", resource.group)
+        and _value_matches(rule, "apiVersions", resource.version)
+        and any(_resource_matches(r, resource.plural, attributes.subresource) for r in get_array(rule, "resources"))
+        and _scope_matches(rule.get("scope", "*"), attributes)
     )
 
 
-def _holds(rule: JsonObject, name: str, value: str) -> bool:
-    values = list_at(rule, name)
+def _value_matches(rule: JsonObject, name: str, value: str) -> bool:
+    values = get_array(rule, name)
     return "*" in values or value in values
 
 
-def _covers(pattern: str, plural: str, subresource: str) -> bool:
-    resource, _, below = pattern.partition("/")
-    return resource in ("*", plural) and below in ("*", subresource)
+def _resource_matches(pattern: str, plural: str, subresource: str) -> bool:
+    resource, _, pattern_subresource = pattern.partition("/")
+    return resource in ("*", plural) and pattern_subresource in ("*", subresource)
 
 
-def _in_scope(scope: str, attempt: Attempt) -> bool:
-    in_cluster = attempt.collection == NAMESPACES or not attempt.namespace
+def _scope_matches(scope: str, attributes: AdmissionAttributes) -> bool:
+    in_cluster = attributes.collection == NAMESPACES or not attributes.namespace
     return scope == "*" or (scope == "Cluster") == in_cluster
 
 
-def _malformed(review: JsonObject, uid: str) -> str:
+def _review_error(review: JsonObject, uid: str) -> str:
     response = review.get("response")
     if response is None:
         return "webhook response was absent"
@@ -260,6 +270,6 @@ def _malformed(review: JsonObject, uid: str) -> str:
         return f'expected response.uid="{uid}", got "{response.get("uid", "")}"'
     version, kind = review.get("apiVersion") or "", review.get("kind") or ""
     if (version, kind) != REVIEW:
-        named = version if "/" in version else f"/{version}"
-        return f"expected webhook response of {REVIEW[0]}, Kind={REVIEW[1]}, got {named}, Kind={kind}"
+        group_version = version if "/" in version else f"/{version}"
+        return f"expected webhook response of {REVIEW[0]}, Kind={REVIEW[1]}, got {group_version}, Kind={kind}"
     return ""

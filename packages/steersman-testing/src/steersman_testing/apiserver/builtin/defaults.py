@@ -17,14 +17,23 @@ from collections.abc import Callable
 from typing import Any
 
 from steersman_testing.apiserver.builtin.pods import quality_of_service
-from steersman_testing.apiserver.values import JsonObject, clone, is_list, is_map, list_at, map_at, metadata, section
+from steersman_testing.apiserver.values import (
+    JsonObject,
+    clone,
+    ensure_map,
+    ensure_metadata,
+    get_array,
+    get_object,
+    is_list,
+    is_map,
+)
 
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 PVC_PROTECTION = "kubernetes.io/pvc-protection"
 PV_PROTECTION = "kubernetes.io/pv-protection"
 _NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
-_FIRST_STATUS: dict[str, JsonObject] = {
+_INITIAL_STATUS: dict[str, JsonObject] = {
     "Deployment": {},
     "ReplicaSet": {"replicas": 0},
     "StatefulSet": {"replicas": 0, "availableReplicas": 0},
@@ -43,11 +52,11 @@ _FIRST_STATUS: dict[str, JsonObject] = {
 
 def apply_defaults(kind: str, obj: JsonObject) -> None:
     """Fills in what is missing in ``obj``, on creation and on every change."""
-    if fill := _BY_KIND.get(kind):
-        fill(obj)
+    if set_kind_defaults := _DEFAULTERS.get(kind):
+        set_kind_defaults(obj)
 
 
-def complete_new(kind: str, obj: JsonObject) -> None:
+def set_creation_fields(kind: str, obj: JsonObject) -> None:
     """Fills in what is decided once, when ``obj`` is created, such as the first status."""
     match kind:
         case "Service":
@@ -56,59 +65,59 @@ def complete_new(kind: str, obj: JsonObject) -> None:
             _admit_pod(obj)
         case "PersistentVolumeClaim":
             obj["status"] = {"phase": "Pending"}
-            section(obj, "metadata")["finalizers"] = [*list_at(obj["metadata"], "finalizers"), PVC_PROTECTION]
+            ensure_map(obj, "metadata")["finalizers"] = [*get_array(obj["metadata"], "finalizers"), PVC_PROTECTION]
         case "Namespace":
-            section(obj, "spec")["finalizers"] = ["kubernetes"]
+            ensure_map(obj, "spec")["finalizers"] = ["kubernetes"]
             obj["status"] = {"phase": "Active"}
         case "PersistentVolume":
             obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": obj["metadata"]["creationTimestamp"]}
-            section(obj, "metadata")["finalizers"] = [*list_at(obj["metadata"], "finalizers"), PV_PROTECTION]
+            ensure_map(obj, "metadata")["finalizers"] = [*get_array(obj["metadata"], "finalizers"), PV_PROTECTION]
         case "Node":
-            _taint(section(obj, "spec"))
+            _taint_not_ready(ensure_map(obj, "spec"))
         case "Job":
-            _select_own_pods(obj)
+            _set_job_selector(obj)
             obj["status"] = {}
         case _:
-            if kind in _FIRST_STATUS:
-                obj["status"] = clone(_FIRST_STATUS[kind])
+            if kind in _INITIAL_STATUS:
+                obj["status"] = clone(_INITIAL_STATUS[kind])
 
 
-def carry_over(kind: str, old: JsonObject, obj: JsonObject, subresource: str = "") -> None:
+def keep_allocated_fields(kind: str, old: JsonObject, obj: JsonObject, subresource: str = "") -> None:
     """Keeps what was decided at creation where an update of the object, or of ``subresource``, leaves it out."""
     if kind == "DaemonSet":
-        _count_templates(old, obj)
+        _bump_template_generation(old, obj)
     if kind == "Namespace":
-        spec = section(obj, "spec")
+        spec = ensure_map(obj, "spec")
         if subresource != "finalize":
-            spec.update(map_at(old, "spec"))
+            spec.update(get_object(old, "spec"))
         elif not spec.get("finalizers"):
             spec.pop("finalizers", None)
     if kind != "Service":
         return
-    before, after = section(old, "spec"), section(obj, "spec")
+    before, after = ensure_map(old, "spec"), ensure_map(obj, "spec")
     if "ExternalName" not in (before.get("type"), after.get("type")):
         for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             if name in before:
                 after.setdefault(name, before[name])
 
 
-def _count_templates(old: JsonObject, obj: JsonObject) -> None:
+def _bump_template_generation(old: JsonObject, obj: JsonObject) -> None:
     """The older way to count changes of a DaemonSet's template, which nobody else writes."""
-    count = int(map_at(metadata(old), "annotations").get(_TEMPLATE_GENERATION, "1"))
-    changed = map_at(old, "spec").get("template") != map_at(obj, "spec").get("template")
-    section(metadata(obj), "annotations")[_TEMPLATE_GENERATION] = str(count + changed)
+    count = int(get_object(ensure_metadata(old), "annotations").get(_TEMPLATE_GENERATION, "1"))
+    changed = get_object(old, "spec").get("template") != get_object(obj, "spec").get("template")
+    ensure_map(ensure_metadata(obj), "annotations")[_TEMPLATE_GENERATION] = str(count + changed)
 
 
 def _secret(obj: JsonObject) -> None:
     obj.setdefault("type", "Opaque")
     texts = obj.pop("stringData", None)
     if is_map(texts):
-        data = section(obj, "data")
+        data = ensure_map(obj, "data")
         data.update({k: base64.b64encode(str(v).encode()).decode() for k, v in texts.items()})
 
 
 def _service(obj: JsonObject) -> None:
-    spec = section(obj, "spec")
+    spec = ensure_map(obj, "spec")
     spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")
     if spec["type"] != "ExternalName":
@@ -123,17 +132,17 @@ def _service(obj: JsonObject) -> None:
 
 
 def _pod(obj: JsonObject) -> None:
-    spec = section(obj, "spec")
+    spec = ensure_map(obj, "spec")
     spec.setdefault("enableServiceLinks", True)
     _pod_spec(spec)
 
 
 def _admit_pod(obj: JsonObject) -> None:
     """What the admission plugins Priority and DefaultTolerationSeconds add."""
-    spec = section(obj, "spec")
+    spec = ensure_map(obj, "spec")
     spec.setdefault("priority", 0)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
-    tolerations = list_at(spec, "tolerations")
+    tolerations = get_array(spec, "tolerations")
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(t.get("key") in (key, None) for t in tolerations):
             added = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
@@ -150,26 +159,28 @@ def _pod_spec(spec: JsonObject) -> None:
     spec.setdefault("securityContext", {})
     for container in (*_items(spec, "containers"), *_items(spec, "initContainers")):
         image = str(container.get("image", ""))
-        latest = image.endswith(":latest") or ":" not in image.rpartition("/")[2]
-        container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
+        is_latest = image.endswith(":latest") or ":" not in image.rpartition("/")[2]
+        container.setdefault("imagePullPolicy", "Always" if is_latest else "IfNotPresent")
         container.setdefault("terminationMessagePath", "/dev/termination-log")
         container.setdefault("terminationMessagePolicy", "File")
         container.setdefault("resources", {})
-        limits = map_at(container["resources"], "limits")
+        limits = get_object(container["resources"], "limits")
         if limits:
             # What is limited and not asked for is asked for up to its limit.
-            section(container["resources"], "requests").update(limits | map_at(container["resources"], "requests"))
+            ensure_map(container["resources"], "requests").update(
+                limits | get_object(container["resources"], "requests")
+            )
         for port in _items(container, "ports"):
             port.setdefault("protocol", "TCP")
         for name in ("readinessProbe", "livenessProbe", "startupProbe"):
-            _probe(container.get(name))
+            _probe_defaults(container.get(name))
     for volume in _items(spec, "volumes"):
         for source in ("configMap", "secret", "downwardAPI", "projected"):
             if is_map(volume.get(source)):
                 volume[source].setdefault("defaultMode", 0o644)
 
 
-def _probe(probe: Any) -> None:
+def _probe_defaults(probe: Any) -> None:
     if not is_map(probe):
         return
     for name, value in (
@@ -186,86 +197,86 @@ def _probe(probe: Any) -> None:
         probe["grpc"].setdefault("service", "")
 
 
-def _template(spec: JsonObject) -> None:
-    template = section(spec, "template")
-    metadata(template)
-    _pod_spec(section(template, "spec"))
+def _pod_template(spec: JsonObject) -> None:
+    template = ensure_map(spec, "template")
+    ensure_metadata(template)
+    _pod_spec(ensure_map(template, "spec"))
 
 
 def _deployment(obj: JsonObject) -> None:
-    spec = section(obj, "spec")
+    spec = ensure_map(obj, "spec")
     spec.setdefault("replicas", 1)
     spec.setdefault("revisionHistoryLimit", 10)
     spec.setdefault("progressDeadlineSeconds", 600)
-    strategy = section(spec, "strategy")
+    strategy = ensure_map(spec, "strategy")
     if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        rolling = section(strategy, "rollingUpdate")
+        rolling = ensure_map(strategy, "rollingUpdate")
         rolling.setdefault("maxUnavailable", "25%")
         rolling.setdefault("maxSurge", "25%")
-    _template(spec)
+    _pod_template(spec)
 
 
 def _stateful_set(obj: JsonObject) -> None:
-    spec = section(obj, "spec")
+    spec = ensure_map(obj, "spec")
     spec.setdefault("replicas", 1)
     spec.setdefault("revisionHistoryLimit", 10)
     spec.setdefault("podManagementPolicy", "OrderedReady")
-    strategy = section(spec, "updateStrategy")
+    strategy = ensure_map(spec, "updateStrategy")
     if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        section(strategy, "rollingUpdate").setdefault("partition", 0)
-    retention = section(spec, "persistentVolumeClaimRetentionPolicy")
+        ensure_map(strategy, "rollingUpdate").setdefault("partition", 0)
+    retention = ensure_map(spec, "persistentVolumeClaimRetentionPolicy")
     retention.setdefault("whenDeleted", "Retain")
     retention.setdefault("whenScaled", "Retain")
     for claim in _items(spec, "volumeClaimTemplates"):
         claim.setdefault("apiVersion", "v1")
         claim.setdefault("kind", "PersistentVolumeClaim")
         claim.setdefault("status", {"phase": "Pending"})
-        _claim(claim)
-    _template(spec)
+        _persistent_volume_claim(claim)
+    _pod_template(spec)
 
 
 def _replica_set(obj: JsonObject) -> None:
-    spec = section(obj, "spec")
+    spec = ensure_map(obj, "spec")
     spec.setdefault("replicas", 1)
-    _template(spec)
+    _pod_template(spec)
 
 
 def _daemon_set(obj: JsonObject) -> None:
-    spec = section(obj, "spec")
+    spec = ensure_map(obj, "spec")
     spec.setdefault("revisionHistoryLimit", 10)
-    strategy = section(spec, "updateStrategy")
+    strategy = ensure_map(spec, "updateStrategy")
     if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
-        rolling = section(strategy, "rollingUpdate")
+        rolling = ensure_map(strategy, "rollingUpdate")
         rolling.setdefault("maxUnavailable", 1)
         rolling.setdefault("maxSurge", 0)
-    section(metadata(obj), "annotations").setdefault(_TEMPLATE_GENERATION, "1")
-    _template(spec)
+    ensure_map(ensure_metadata(obj), "annotations").setdefault(_TEMPLATE_GENERATION, "1")
+    _pod_template(spec)
 
 
-def _taint(spec: JsonObject) -> None:
+def _taint_not_ready(spec: JsonObject) -> None:
     """The admission plugin TaintNodesByCondition: no pods before the node is ready."""
-    taints = list_at(spec, "taints")
+    taints = get_array(spec, "taints")
     if _NOT_READY not in taints:
         spec["taints"] = [*taints, _NOT_READY]
 
 
-def _volume(obj: JsonObject) -> None:
-    spec = section(obj, "spec")
+def _persistent_volume(obj: JsonObject) -> None:
+    spec = ensure_map(obj, "spec")
     spec.setdefault("volumeMode", "Filesystem")
     spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
     if is_map(spec.get("hostPath")):
         spec["hostPath"].setdefault("type", "")
 
 
-def _claim(obj: JsonObject) -> None:
-    section(obj, "spec").setdefault("volumeMode", "Filesystem")
+def _persistent_volume_claim(obj: JsonObject) -> None:
+    ensure_map(obj, "spec").setdefault("volumeMode", "Filesystem")
 
 
 def _job(obj: JsonObject) -> None:
-    spec = section(obj, "spec")
-    labels = map_at(metadata(section(spec, "template")), "labels")
-    if labels and not metadata(obj).get("labels"):
-        metadata(obj)["labels"] = dict(labels)
+    spec = ensure_map(obj, "spec")
+    labels = get_object(ensure_metadata(ensure_map(spec, "template")), "labels")
+    if labels and not ensure_metadata(obj).get("labels"):
+        ensure_metadata(obj)["labels"] = dict(labels)
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
     spec.setdefault("parallelism", 1)
@@ -274,44 +285,44 @@ def _job(obj: JsonObject) -> None:
     spec.setdefault("suspend", False)
     spec.setdefault("manualSelector", False)
     spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
-    _template(spec)
+    _pod_template(spec)
 
 
-def _select_own_pods(obj: JsonObject) -> None:
+def _set_job_selector(obj: JsonObject) -> None:
     uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
-    labels = section(metadata(section(section(obj, "spec"), "template")), "labels")
+    labels = ensure_map(ensure_metadata(ensure_map(ensure_map(obj, "spec"), "template")), "labels")
     own = {"controller-uid": uid, "job-name": name}
     own |= {f"batch.kubernetes.io/{k}": v for k, v in own.items()}
     labels |= own
-    section(metadata(obj), "labels").update(own)
+    ensure_map(ensure_metadata(obj), "labels").update(own)
     obj["spec"]["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
 
 
 def _cron_job(obj: JsonObject) -> None:
-    spec = section(obj, "spec")
+    spec = ensure_map(obj, "spec")
     spec.setdefault("concurrencyPolicy", "Allow")
     spec.setdefault("suspend", False)
     spec.setdefault("successfulJobsHistoryLimit", 3)
     spec.setdefault("failedJobsHistoryLimit", 1)
-    template = section(spec, "jobTemplate")
-    metadata(template)
-    _template(section(template, "spec"))
+    template = ensure_map(spec, "jobTemplate")
+    ensure_metadata(template)
+    _pod_template(ensure_map(template, "spec"))
 
 
 def _namespace(obj: JsonObject) -> None:
-    section(metadata(obj), "labels")["kubernetes.io/metadata.name"] = obj["metadata"].get("name", "")
+    ensure_map(ensure_metadata(obj), "labels")["kubernetes.io/metadata.name"] = obj["metadata"].get("name", "")
 
 
 def _network_policy(obj: JsonObject) -> None:
-    spec = section(obj, "spec")
+    spec = ensure_map(obj, "spec")
     spec.setdefault("policyTypes", ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"])
     for rule in (*_items(spec, "ingress"), *_items(spec, "egress")):
         for port in _items(rule, "ports"):
             port.setdefault("protocol", "TCP")
 
 
-def _autoscaler(obj: JsonObject) -> None:
-    spec = section(obj, "spec")
+def _horizontal_pod_autoscaler(obj: JsonObject) -> None:
+    spec = ensure_map(obj, "spec")
     spec.setdefault("minReplicas", 1)
     if not spec.get("metrics"):
         target = {"type": "Utilization", "averageUtilization": 80}
@@ -332,7 +343,7 @@ def _endpoint_slice(obj: JsonObject) -> None:
         port.setdefault("name", "")
         port.setdefault("protocol", "TCP")
     for endpoint in _items(obj, "endpoints"):
-        section(endpoint, "conditions")
+        ensure_map(endpoint, "conditions")
 
 
 def _items(parent: JsonObject, name: str) -> list[JsonObject]:
@@ -340,7 +351,7 @@ def _items(parent: JsonObject, name: str) -> list[JsonObject]:
     return [item for item in found if is_map(item)] if is_list(found) else []
 
 
-_BY_KIND: dict[str, Callable[[JsonObject], None]] = {
+_DEFAULTERS: dict[str, Callable[[JsonObject], None]] = {
     "Secret": _secret,
     "Service": _service,
     "Pod": _pod,
@@ -348,13 +359,13 @@ _BY_KIND: dict[str, Callable[[JsonObject], None]] = {
     "StatefulSet": _stateful_set,
     "ReplicaSet": _replica_set,
     "DaemonSet": _daemon_set,
-    "PersistentVolume": _volume,
-    "PersistentVolumeClaim": _claim,
+    "PersistentVolume": _persistent_volume,
+    "PersistentVolumeClaim": _persistent_volume_claim,
     "Job": _job,
     "CronJob": _cron_job,
     "Namespace": _namespace,
     "NetworkPolicy": _network_policy,
-    "HorizontalPodAutoscaler": _autoscaler,
+    "HorizontalPodAutoscaler": _horizontal_pod_autoscaler,
     "PriorityClass": _priority_class,
     "StorageClass": _storage_class,
     "EndpointSlice": _endpoint_slice,

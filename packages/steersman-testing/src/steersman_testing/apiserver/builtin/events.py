@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from steersman.meta import ApiResource
-from steersman_testing.apiserver.builtin.types import fill_blanks
+from steersman_testing.apiserver.builtin.types import set_zero_values
 from steersman_testing.apiserver.values import JsonObject
 
-NEWER = ApiResource("events.k8s.io", "v1", "Event", "events")
-_OLDER = ApiResource("", "v1", "Event", "events")
-_NAMES = {
+EVENTS_V1 = ApiResource("events.k8s.io", "v1", "Event", "events")
+_CORE_EVENTS = ApiResource("", "v1", "Event", "events")
+_EVENTS_V1_NAMES = {
     "involvedObject": "regarding",
     "source": "deprecatedSource",
     "firstTimestamp": "deprecatedFirstTimestamp",
@@ -22,23 +22,23 @@ _NAMES = {
     "message": "note",
     "reportingComponent": "reportingController",
 }
-_KEPT_NAMES = {newer: older for older, newer in _NAMES.items()}
+_CORE_NAMES = {newer: older for older, newer in _EVENTS_V1_NAMES.items()}
 # What ``v1`` writes even where it is empty.
-_TEXTS = ("reportingController", "reportingInstance")
+_OMIT_EMPTY = ("reportingController", "reportingInstance")
 
 
-def as_newer(event: JsonObject) -> JsonObject:
+def to_events_v1(event: JsonObject) -> JsonObject:
     """An event of ``v1`` as one of ``events.k8s.io/v1``."""
-    read = {_NAMES.get(name, name): value for name, value in event.items()}
-    return _of(NEWER, {n: v for n, v in read.items() if v != "" or n not in _TEXTS})
+    read = {_EVENTS_V1_NAMES.get(name, name): value for name, value in event.items()}
+    return _convert(EVENTS_V1, {n: v for n, v in read.items() if v != "" or n not in _OMIT_EMPTY})
 
 
-def as_kept(event: JsonObject) -> JsonObject:
+def to_core_v1(event: JsonObject) -> JsonObject:
     """An event of ``events.k8s.io/v1`` as one of ``v1``."""
-    return _of(_OLDER, {_KEPT_NAMES.get(name, name): value for name, value in event.items()})
+    return _convert(_CORE_EVENTS, {_CORE_NAMES.get(name, name): value for name, value in event.items()})
 
 
-def _of(resource: ApiResource, event: dict[str, Any]) -> JsonObject:
+def _convert(resource: ApiResource, event: dict[str, Any]) -> JsonObject:
     found: JsonObject = {**event, "apiVersion": resource.api_version}
-    fill_blanks(resource, found)
+    set_zero_values(resource, found)
     return found

@@ -11,51 +11,51 @@ from collections.abc import Iterator
 from steersman.meta import Quantity
 from steersman_testing.apiserver.failures import (
     FieldError,
-    duplicate,
+    duplicate_value,
     forbidden_field,
+    format_value,
     invalid_value,
-    required,
-    shown,
-    unsupported,
+    required_value,
+    unsupported_value,
 )
 from steersman_testing.apiserver.names import label_error
-from steersman_testing.apiserver.values import JsonObject, list_at, map_at, without_keys
+from steersman_testing.apiserver.values import JsonObject, get_array, get_object, without_keys
 
-_UPDATABLE_BY_PUT = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds")
-_CHANGED = (
+_MUTABLE_FIELDS = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds")
+_IMMUTABLE_ERROR = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
     "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 
 
-def check_workload(kind: str, spec: JsonObject) -> Iterator[FieldError]:
+def validate_workload(kind: str, spec: JsonObject) -> Iterator[FieldError]:
     """What is wrong with the spec of a Deployment, a StatefulSet, a ReplicaSet or a DaemonSet."""
     replicas = spec.get("replicas", 0)
     if isinstance(replicas, int) and replicas < 0:
         yield invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
     selector = spec.get("selector")
     if selector is None and kind != "DaemonSet":
-        yield required("spec.selector")
+        yield required_value("spec.selector")
     elif not selector and kind != "DaemonSet":
         yield invalid_value("spec.selector", selector, f"empty selector is invalid for {kind.lower()}")
-    template = map_at(spec, "template")
-    labels = map_at(map_at(template, "metadata"), "labels")
-    wanted = map_at(selector, "matchLabels")
+    template = get_object(spec, "template")
+    labels = get_object(get_object(template, "metadata"), "labels")
+    match_labels = get_object(selector, "matchLabels")
     if (not selector and (selector is not None or kind == "DaemonSet")) or any(
-        labels.get(k) != v for k, v in wanted.items()
+        labels.get(k) != v for k, v in match_labels.items()
     ):
-        text = f"Invalid value: {shown(labels)}: `selector` does not match template `labels`"
+        text = f"Invalid value: {format_value(labels)}: `selector` does not match template `labels`"
         yield FieldError("spec.template.metadata.labels", "FieldValueInvalid", text)
-    pod = map_at(template, "spec")
+    pod = get_object(template, "spec")
     # Of a StatefulSet, as the controller will complete it: each of its claims is a volume of the pod.
-    claims = [map_at(claim, "metadata").get("name") for claim in list_at(spec, "volumeClaimTemplates")]
-    volumes = [*list_at(pod, "volumes"), *({"name": name} for name in claims)]
-    yield from check_pod({**pod, "volumes": volumes}, "spec.template.spec")
+    claims = [get_object(claim, "metadata").get("name") for claim in get_array(spec, "volumeClaimTemplates")]
+    volumes = [*get_array(pod, "volumes"), *({"name": name} for name in claims)]
+    yield from validate_pod_spec({**pod, "volumes": volumes}, "spec.template.spec")
     if pod.get("restartPolicy") != "Always":
-        yield unsupported("spec.template.spec.restartPolicy", pod.get("restartPolicy"), ["Always"])
+        yield unsupported_value("spec.template.spec.restartPolicy", pod.get("restartPolicy"), ["Always"])
     if kind == "Deployment":
-        yield from _strategy(map_at(spec, "strategy"))
+        yield from _strategy(get_object(spec, "strategy"))
 
 
 def _strategy(strategy: JsonObject) -> Iterator[FieldError]:
@@ -64,82 +64,82 @@ def _strategy(strategy: JsonObject) -> Iterator[FieldError]:
         yield forbidden_field("spec.strategy.rollingUpdate", text)
 
 
-def check_job(spec: JsonObject, path: str = "spec") -> Iterator[FieldError]:
+def validate_job(spec: JsonObject, path: str = "spec") -> Iterator[FieldError]:
     """What is wrong with the spec of a Job."""
-    pod = map_at(map_at(spec, "template"), "spec")
-    yield from check_pod(pod, f"{path}.template.spec")
+    pod = get_object(get_object(spec, "template"), "spec")
+    yield from validate_pod_spec(pod, f"{path}.template.spec")
     if pod.get("restartPolicy") not in ("OnFailure", "Never"):
-        yield required(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
+        yield required_value(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
 
 
-def check_cron_job(spec: JsonObject) -> Iterator[FieldError]:
+def validate_cron_job(spec: JsonObject) -> Iterator[FieldError]:
     """What is wrong with the spec of a CronJob."""
     schedule = str(spec.get("schedule") or "")
     fields = schedule.split()
     if not schedule:
-        yield required("spec.schedule")
+        yield required_value("spec.schedule")
     elif len(fields) != 5 and not schedule.startswith("@"):
         text = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
         yield invalid_value("spec.schedule", schedule, text)
-    yield from check_job(map_at(map_at(spec, "jobTemplate"), "spec"), "spec.jobTemplate.spec")
+    yield from validate_job(get_object(get_object(spec, "jobTemplate"), "spec"), "spec.jobTemplate.spec")
 
 
-def check_pod(spec: JsonObject, path: str) -> Iterator[FieldError]:
+def validate_pod_spec(spec: JsonObject, path: str) -> Iterator[FieldError]:
     """What is wrong with a pod's spec, which stands at ``path``."""
-    containers = list_at(spec, "containers")
-    volumes = {v.get("name") for v in list_at(spec, "volumes")}
+    containers = get_array(spec, "containers")
+    volumes = {v.get("name") for v in get_array(spec, "volumes")}
     if not containers:
-        yield required(f"{path}.containers")
+        yield required_value(f"{path}.containers")
     seen: set[str] = set()
     for position, container in enumerate(containers):
-        place = f"{path}.containers[{position}]"
+        container_path = f"{path}.containers[{position}]"
         name = container.get("name") or ""
         if not name:
-            yield required(f"{place}.name")
-        elif wrong := label_error(f"{place}.name", name):
-            yield wrong
+            yield required_value(f"{container_path}.name")
+        elif name_error := label_error(f"{container_path}.name", name):
+            yield name_error
         if name and name in seen:
-            yield duplicate(f"{place}.name", name)
+            yield duplicate_value(f"{container_path}.name", name)
         seen.add(name)
         if not container.get("image"):
-            yield required(f"{place}.image")
-        for number, mount in enumerate(list_at(container, "volumeMounts")):
+            yield required_value(f"{container_path}.image")
+        for number, mount in enumerate(get_array(container, "volumeMounts")):
             if mount.get("name") not in volumes:
-                text = f"Not found: {shown(mount.get('name'))}"
-                yield FieldError(f"{place}.volumeMounts[{number}].name", "FieldValueNotFound", text)
-        yield from _resources(map_at(container, "resources"), f"{place}.resources.requests")
+                text = f"Not found: {format_value(mount.get('name'))}"
+                yield FieldError(f"{container_path}.volumeMounts[{number}].name", "FieldValueNotFound", text)
+        yield from _resources(get_object(container, "resources"), f"{container_path}.resources.requests")
 
 
 def _resources(resources: JsonObject, path: str) -> Iterator[FieldError]:
-    limits = map_at(resources, "limits")
-    for name, wanted in map_at(resources, "requests").items():
+    limits = get_object(resources, "limits")
+    for name, request in get_object(resources, "requests").items():
         limit = limits.get(name)
-        if limit is not None and Quantity(wanted) > Quantity(limit):
-            yield invalid_value(path, wanted, f"must be less than or equal to {name} limit of {limit}")
+        if limit is not None and Quantity(request) > Quantity(limit):
+            yield invalid_value(path, request, f"must be less than or equal to {name} limit of {limit}")
 
 
-def check_pod_update(old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
+def validate_pod_update(old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
     """A pod's spec changes in its images and very little else."""
-    if _fixed(map_at(old, "spec")) != _fixed(map_at(new, "spec")):
-        yield forbidden_field("spec", _CHANGED)
+    if _immutable_fields(get_object(old, "spec")) != _immutable_fields(get_object(new, "spec")):
+        yield forbidden_field("spec", _IMMUTABLE_ERROR)
 
 
-def _fixed(spec: JsonObject) -> JsonObject:
-    groups = ("containers", "initContainers")
-    kept = without_keys(spec, (*_UPDATABLE_BY_PUT, *groups))
-    return kept | {g: [without_keys(c, ("image",)) for c in list_at(spec, g)] for g in groups}
+def _immutable_fields(spec: JsonObject) -> JsonObject:
+    container_lists = ("containers", "initContainers")
+    unchanged = without_keys(spec, (*_MUTABLE_FIELDS, *container_lists))
+    return unchanged | {g: [without_keys(c, ("image",)) for c in get_array(spec, g)] for g in container_lists}
 
 
 def quality_of_service(spec: JsonObject) -> str:
     """``status.qosClass`` of a pod. Source: "Pod Quality of Service Classes"."""
-    found = [map_at(c, "resources") for g in ("containers", "initContainers") for c in list_at(spec, g)]
-    told = [map_at(r, n) for r in found for n in ("requests", "limits")]
-    if not any(k in ("cpu", "memory") for values in told for k in values):
+    resources = [get_object(c, "resources") for g in ("containers", "initContainers") for c in get_array(spec, g)]
+    requirements = [get_object(r, n) for r in resources for n in ("requests", "limits")]
+    if not any(k in ("cpu", "memory") for values in requirements for k in values):
         return "BestEffort"
     guaranteed = all(
-        {"cpu", "memory"} <= map_at(r, "limits").keys()
-        and all(map_at(r, "requests").get(n) == map_at(r, "limits")[n] for n in ("cpu", "memory"))
-        for r in found
+        {"cpu", "memory"} <= get_object(r, "limits").keys()
+        and all(get_object(r, "requests").get(n) == get_object(r, "limits")[n] for n in ("cpu", "memory"))
+        for r in resources
     )
     return "Guaranteed" if guaranteed else "Burstable"
 

@@ -22,19 +22,19 @@ import msgspec
 from steersman import meta
 from steersman.meta import ApiResource, Condition, FrozenDict, Object, OwnerReference
 from steersman_testing.apiserver.go_values import (
-    Spelled,
-    WrongType,
-    base64_text,
-    micro_time,
-    quantity_text,
-    time_text,
+    NumberLiteral,
+    UnmarshalTypeError,
+    canonical_base64,
+    canonical_micro_time,
+    canonical_quantity,
+    canonical_time,
 )
 from steersman_testing.apiserver.values import JsonObject, clone, is_list, is_map, without_keys, without_nulls
 
 _TYPE_META = ("apiVersion", "kind")
-_ROOT = (*_TYPE_META, "metadata")
+_ROOT_FIELDS = (*_TYPE_META, "metadata")
 # Where a text is a quantity, by type and field: the generated types have texts there.
-_RESOURCES = {
+_RESOURCE_LISTS = {
     *(("ResourceRequirements", n) for n in ("limits", "requests")),
     *(("VolumeResourceRequirements", n) for n in ("limits", "requests")),
     *(("LimitRangeItem", n) for n in ("default", "defaultRequest", "max", "min", "maxLimitRequestRatio")),
@@ -46,21 +46,21 @@ _RESOURCES = {
     *(("ResourceQuotaSpec", n) for n in ("hard",)),
     *(("ResourceQuotaStatus", n) for n in ("hard", "used")),
 }
-_FINER = {
+_PLAIN_QUANTITIES = {
     *((s, n) for s in ("MetricTarget", "MetricValueStatus") for n in ("averageValue", "value")),
     ("EmptyDirVolumeSource", "sizeLimit"),
     ("HPAScalingRules", "tolerance"),
     ("ResourceFieldSelector", "divisor"),
 }
-_QUANTITIES = _RESOURCES | _FINER
+_QUANTITIES = _RESOURCE_LISTS | _PLAIN_QUANTITIES
 _MICRO_TIMES = {"acquireTime", "eventTime", "lastObservedTime", "renewTime"}
-_LONG = {
+_INT64_FIELDS = {
     *("activeDeadlineSeconds", "deletionGracePeriodSeconds", "expirationSeconds", "fsGroup", "generation"),
     *("gracePeriodSeconds", "observedGeneration", "revision", "runAsGroup", "runAsUser", "startingDeadlineSeconds"),
     *("terminationGracePeriodSeconds", "tolerationSeconds"),
 }
 # Texts of a type of their own.
-_NAMED_TEXTS = {
+_NAMED_STRING_TYPES = {
     ("AdmissionResponse", "patchType"): "v1.PatchType",
     ("AdmissionResponse", "uid"): "types.UID",
     ("DeleteOptions", "propagationPolicy"): "v1.DeletionPropagation",
@@ -70,7 +70,14 @@ _NAMED_TEXTS = {
     ("OwnerReference", "uid"): "types.UID",
     ("Preconditions", "uid"): "types.UID",
 }
-_OPENAPI = {bool: "boolean", bytes: "string", datetime: "string", float: "number", int: "integer", str: "string"}
+_OPENAPI_TYPES = {
+    bool: "boolean",
+    bytes: "string",
+    datetime: "string",
+    float: "number",
+    int: "integer",
+    str: "string",
+}
 _GO_SCALARS = {str: "string", bool: "bool", float: "float64"}
 
 
@@ -106,7 +113,7 @@ class ObjectMeta(msgspec.Struct, rename="camel"):
     managed_fields: tuple[ManagedFieldsEntry, ...] = ()
 
 
-_METADATA = (ObjectMeta, meta.ObjectMeta)
+_METADATA_TYPES = (ObjectMeta, meta.ObjectMeta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +127,16 @@ class _Field:
     kind: Any
     nullable: bool
     default: Any
-    plain: Any
-    texts: bool
+    exact_type: Any
+    is_string_map: bool
 
     @property
-    def emptiable(self) -> bool:
+    def keeps_empty_list(self) -> bool:
         return self.nullable and self.default == ()
 
 
 @cache
-def struct_of(resource: ApiResource) -> type[msgspec.Struct] | None:
+def struct_for(resource: ApiResource) -> type[msgspec.Struct] | None:
     """The generated type of a built-in kind; None where there is none."""
     # Definitions are checked by modules of their own.
     if resource.kind == "CustomResourceDefinition":
@@ -142,21 +149,23 @@ def struct_of(resource: ApiResource) -> type[msgspec.Struct] | None:
 
 
 @cache
-def _fields(struct: type[msgspec.Struct]) -> dict[str, _Field]:
+def _struct_fields(struct: type[msgspec.Struct]) -> dict[str, _Field]:
     hints = typing.get_type_hints(struct)
     found: dict[str, _Field] = {}
-    for told in msgspec.structs.fields(struct):
-        members = _members(hints[told.name])
+    for struct_field in msgspec.structs.fields(struct):
+        members = _union_members(hints[struct_field.name])
         kinds = [m for m in members if m is not type(None)]
         kind = kinds[0] if len(kinds) == 1 else int | str
-        ordinary = (struct.__name__, told.encode_name) not in _QUANTITIES
-        plain = kind if ordinary and kind in (str, bool, int) else None
-        texts = ordinary and kind == FrozenDict[str, str]
-        found[told.encode_name] = _Field(kind, type(None) in members, told.default, plain, texts)
+        is_not_quantity = (struct.__name__, struct_field.encode_name) not in _QUANTITIES
+        exact_type = kind if is_not_quantity and kind in (str, bool, int) else None
+        is_string_map = is_not_quantity and kind == FrozenDict[str, str]
+        found[struct_field.encode_name] = _Field(
+            kind, type(None) in members, struct_field.default, exact_type, is_string_map
+        )
     return found
 
 
-def _members(hint: Any) -> tuple[Any, ...]:
+def _union_members(hint: Any) -> tuple[Any, ...]:
     return typing.get_args(hint) if isinstance(hint, types.UnionType) or _is_union(hint) else (hint,)
 
 
@@ -168,59 +177,63 @@ def _is_union(hint: Any) -> bool:
 class _Decoder:
     """One pass over a body; ``unknown`` gathers the paths of fields that the types do not have."""
 
-    unknown: list[str] = field(default_factory=list[str])
+    unknown_fields: list[str] = field(default_factory=list[str])
 
-    def struct(self, value: JsonObject, struct: type[msgspec.Struct], path: str, go_path: str) -> JsonObject:
+    def decode_struct(self, value: JsonObject, struct: type[msgspec.Struct], path: str, go_path: str) -> JsonObject:
         result: JsonObject = {}
-        fields = _fields(struct)
+        fields = _struct_fields(struct)
         for name, content in value.items():
             inner = f"{path}.{name}" if path else name
             known = fields.get(name)
             if known is None and name in _TYPE_META and issubclass(struct, Object):
                 result[name] = content
             elif known is None:
-                self.unknown.append(inner)
-            elif type(content) is known.plain:
+                self.unknown_fields.append(inner)
+            elif type(content) is known.exact_type:
                 result[name] = content
-            elif known.texts and is_map(content) and all(type(v) is str for v in content.values()):
+            elif known.is_string_map and is_map(content) and all(type(v) is str for v in content.values()):
                 if content:
                     result[name] = {**content}
             elif content is not None:
-                place = _Place(struct.__name__, name, inner, f"{go_path}.{name}" if go_path else name)
-                decoded = self.value(content, known.kind, place)
+                location = _Location(struct.__name__, name, inner, f"{go_path}.{name}" if go_path else name)
+                decoded = self.decode_value(content, known.kind, location)
                 # Go leaves out empty maps and lists.
-                if decoded or typing.get_origin(known.kind) not in (FrozenDict, tuple) or known.emptiable:
+                if decoded or typing.get_origin(known.kind) not in (FrozenDict, tuple) or known.keeps_empty_list:
                     result[name] = decoded
         return result
 
-    def value(self, value: Any, kind: Any, place: _Place) -> Any:
+    def decode_value(self, value: Any, kind: Any, location: _Location) -> Any:
         origin = typing.get_origin(kind)
         if origin is tuple:
-            return self._list(value, typing.get_args(kind)[0], place)
+            return self._decode_list(value, typing.get_args(kind)[0], location)
         if origin is FrozenDict:
-            return self._map(value, typing.get_args(kind)[1], place)
+            return self._decode_map(value, typing.get_args(kind)[1], location)
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             kind = ObjectMeta if kind is meta.ObjectMeta else kind
             if not is_map(value):
-                raise place.wrong(value, f"v1.{kind.__name__}")
-            return self.struct(value, kind, place.path, place.go_path)
-        return _scalar(value, kind, place)
+                raise location.type_error(value, f"v1.{kind.__name__}")
+            return self.decode_struct(value, kind, location.path, location.go_path)
+        return _decode_scalar(value, kind, location)
 
-    def _list(self, value: Any, item: Any, place: _Place) -> list[Any]:
+    def _decode_list(self, value: Any, item: Any, location: _Location) -> list[Any]:
         if not is_list(value):
-            raise place.wrong(value, f"[]{_go_name(item, place)}")
-        return [_nothing(item) if v is None else self.value(v, item, place.item(i)) for i, v in enumerate(value)]
+            raise location.type_error(value, f"[]{_go_type_name(item, location)}")
+        return [
+            _zero_value(item) if v is None else self.decode_value(v, item, location.at_index(i))
+            for i, v in enumerate(value)
+        ]
 
-    def _map(self, value: Any, content: Any, place: _Place) -> JsonObject:
+    def _decode_map(self, value: Any, content: Any, location: _Location) -> JsonObject:
         if not is_map(value):
-            raise place.wrong(value, f"map[string]{_go_name(content, place)}")
+            raise location.type_error(value, f"map[string]{_go_type_name(content, location)}")
         found = {
-            k: _nothing(content) if v is None else self.value(v, content, place.entry(k)) for k, v in value.items()
+            k: _zero_value(content) if v is None else self.decode_value(v, content, location.at_key(k))
+            for k, v in value.items()
         }
         return without_nulls(found) if content is Any else found
 
 
-def _nothing(kind: Any) -> Any:
+def _zero_value(kind: Any) -> Any:
     """The zero value of a type, which is what Go makes of a null within a list or a map."""
     if kind in (int, float, bool):
         return kind()
@@ -232,7 +245,7 @@ def _nothing(kind: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Location:
     """Where a value stands: the Go type and field for refusals, and the path, with and without indices."""
 
     struct: str
@@ -240,51 +253,51 @@ class _Place:
     path: str
     go_path: str
 
-    def item(self, position: int) -> _Place:
-        return _Place(self.struct, self.name, f"{self.path}[{position}]", self.go_path)
+    def at_index(self, position: int) -> _Location:
+        return _Location(self.struct, self.name, f"{self.path}[{position}]", self.go_path)
 
-    def entry(self, key: str) -> _Place:
-        return _Place(self.struct, self.name, f"{self.path}.{key}", self.go_path)
+    def at_key(self, key: str) -> _Location:
+        return _Location(self.struct, self.name, f"{self.path}.{key}", self.go_path)
 
-    def wrong(self, value: Any, wanted: str) -> WrongType:
-        found = f"number {value}" if isinstance(value, float) and wanted.startswith("int") else json_name(value)
-        return WrongType(
-            f"json: cannot unmarshal {found} into Go struct field {self.struct}.{self.go_path} of type {wanted}"
+    def type_error(self, value: Any, go_type: str) -> UnmarshalTypeError:
+        found = f"number {value}" if isinstance(value, float) and go_type.startswith("int") else json_type_name(value)
+        return UnmarshalTypeError(
+            f"json: cannot unmarshal {found} into Go struct field {self.struct}.{self.go_path} of type {go_type}"
         )
 
 
-def _scalar(value: Any, kind: Any, place: _Place) -> Any:
-    if (where := (place.struct, place.name)) in _QUANTITIES:
-        return quantity_text(value, milli=where in _RESOURCES)
+def _decode_scalar(value: Any, kind: Any, location: _Location) -> Any:
+    if (location_key := (location.struct, location.name)) in _QUANTITIES:
+        return canonical_quantity(value, milli=location_key in _RESOURCE_LISTS)
     if kind is datetime:
         if not isinstance(value, str):
-            raise place.wrong(value, "string")
-        return (micro_time if place.name in _MICRO_TIMES else time_text)(value)
+            raise location.type_error(value, "string")
+        return (canonical_micro_time if location.name in _MICRO_TIMES else canonical_time)(value)
     if kind is bytes:
         if not isinstance(value, str):
-            raise place.wrong(value, _go_name(kind, place))
-        return base64_text(value)
+            raise location.type_error(value, _go_type_name(kind, location))
+        return canonical_base64(value)
     if kind in (str, bool):
         if not isinstance(value, kind):
-            raise place.wrong(value, _go_name(kind, place))
+            raise location.type_error(value, _go_type_name(kind, location))
         return value
     if kind == int | str:
         # A number of another kind is refused as Go's IntOrString does it.
         if isinstance(value, bool) or not isinstance(value, int | str):
-            raise place.wrong(value, "int32")
+            raise location.type_error(value, "int32")
         return value
     if kind in (int, float):
         if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
-            raise place.wrong(value, _go_name(kind, place))
-        return float(value) if isinstance(value, Spelled) else value
+            raise location.type_error(value, _go_type_name(kind, location))
+        return float(value) if isinstance(value, NumberLiteral) else value
     return without_nulls(msgspec.json.decode(msgspec.json.encode(value, enc_hook=float)))
 
 
-def _go_name(kind: Any, place: _Place) -> str:
-    if (place.struct, place.name) in _NAMED_TEXTS:
-        return _NAMED_TEXTS[place.struct, place.name]
+def _go_type_name(kind: Any, location: _Location) -> str:
+    if (location.struct, location.name) in _NAMED_STRING_TYPES:
+        return _NAMED_STRING_TYPES[location.struct, location.name]
     if kind is int:
-        return "int64" if place.name in _LONG else "int32"
+        return "int64" if location.name in _INT64_FIELDS else "int32"
     if kind is bytes:
         return "[]uint8"
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
@@ -292,7 +305,7 @@ def _go_name(kind: Any, place: _Place) -> str:
     return _GO_SCALARS.get(cast("type", kind), "interface {}")
 
 
-def json_name(value: Any) -> str:
+def json_type_name(value: Any) -> str:
     """What Go calls the type of a JSON value that it cannot read."""
     if isinstance(value, bool):
         return "bool"
@@ -304,9 +317,9 @@ def json_name(value: Any) -> str:
 
 
 @cache
-def schema_of(resource: ApiResource) -> JsonObject | None:
+def openapi_schema(resource: ApiResource) -> JsonObject | None:
     """The type of a built-in kind as an OpenAPI schema, for server-side apply; None where it is unknown."""
-    struct = struct_of(resource)
+    struct = struct_for(resource)
     return None if struct is None else _schema(struct)
 
 
@@ -314,9 +327,9 @@ def schema_of(resource: ApiResource) -> JsonObject | None:
 def _schema(struct: type[msgspec.Struct]) -> JsonObject:
     if struct is meta.ObjectMeta:
         return _schema(ObjectMeta)
-    told = _fields(struct).items()
-    anything: JsonObject = {"x-kubernetes-preserve-unknown-fields": True}
-    properties = {n: anything if (struct.__name__, n) in _QUANTITIES else _value_schema(f.kind) for n, f in told}
+    fields = _struct_fields(struct).items()
+    any_value: JsonObject = {"x-kubernetes-preserve-unknown-fields": True}
+    properties = {n: any_value if (struct.__name__, n) in _QUANTITIES else _value_schema(f.kind) for n, f in fields}
     return {"type": "object", "properties": properties}
 
 
@@ -328,33 +341,33 @@ def _value_schema(kind: Any) -> JsonObject:
         return {"type": "object", "additionalProperties": _value_schema(typing.get_args(kind)[1])}
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return _schema(kind)
-    if kind in _OPENAPI:
-        return {"type": _OPENAPI[kind]}
+    if kind in _OPENAPI_TYPES:
+        return {"type": _OPENAPI_TYPES[kind]}
     return {"x-kubernetes-preserve-unknown-fields": True}
 
 
-def conform_builtin(resource: ApiResource, obj: JsonObject) -> tuple[JsonObject, list[str]]:
+def decode_builtin(resource: ApiResource, obj: JsonObject) -> tuple[JsonObject, list[str]]:
     """A copy of ``obj`` as the Go type holds it, its metadata aside, and the paths of fields that it does not have.
 
     Raises:
         WrongType: a value does not fit its field.
     """
-    struct = struct_of(resource)
+    struct = struct_for(resource)
     if struct is None:
         return without_nulls(obj), []
     decoder = _Decoder()
-    head = {n: obj[n] for n in _ROOT if n in obj}
-    body = decoder.struct({n: v for n, v in obj.items() if n not in _ROOT}, struct, "", "")
-    return {**head, **body}, decoder.unknown
+    head = {n: obj[n] for n in _ROOT_FIELDS if n in obj}
+    body = decoder.decode_struct({n: v for n, v in obj.items() if n not in _ROOT_FIELDS}, struct, "", "")
+    return {**head, **body}, decoder.unknown_fields
 
 
-def conform_struct(struct: type[msgspec.Struct], obj: JsonObject) -> tuple[JsonObject, list[str]]:
+def decode_as_struct(struct: type[msgspec.Struct], obj: JsonObject) -> tuple[JsonObject, list[str]]:
     """As ``conform_builtin``, of what is no kind of its own."""
     decoder = _Decoder()
-    return decoder.struct(without_keys(obj, _TYPE_META), struct, "", ""), decoder.unknown
+    return decoder.decode_struct(without_keys(obj, _TYPE_META), struct, "", ""), decoder.unknown_fields
 
 
-def conform_metadata(value: Any, owner: str = "") -> tuple[JsonObject, list[str]]:
+def decode_metadata(value: Any, owner: str = "") -> tuple[JsonObject, list[str]]:
     """``value`` as ``metav1.ObjectMeta`` holds it, and the paths of the fields that it does not have.
 
     Args:
@@ -364,13 +377,17 @@ def conform_metadata(value: Any, owner: str = "") -> tuple[JsonObject, list[str]
         WrongType: a value does not fit its field.
     """
     if not is_map(value):
-        where = f"struct field {owner}.metadata" if owner else "value"
-        raise WrongType(f"json: cannot unmarshal {json_name(value)} into Go {where} of type v1.ObjectMeta")
+        target = f"struct field {owner}.metadata" if owner else "value"
+        raise UnmarshalTypeError(
+            f"json: cannot unmarshal {json_type_name(value)} into Go {target} of type v1.ObjectMeta"
+        )
     decoder = _Decoder()
-    found = decoder.struct(value, ObjectMeta, "metadata", "metadata" if owner else "")
+    found = decoder.decode_struct(value, ObjectMeta, "metadata", "metadata" if owner else "")
     # An empty list of managers forgets them all, and who applies an empty map owns it.
-    empty = {n: v for n, v in value.items() if not v and (is_map(v) or is_list(v)) and n in _fields(ObjectMeta)}
-    return {**found, **empty}, decoder.unknown
+    empty = {
+        n: v for n, v in value.items() if not v and (is_map(v) or is_list(v)) and n in _struct_fields(ObjectMeta)
+    }
+    return {**found, **empty}, decoder.unknown_fields
 
 
 @cache
@@ -380,99 +397,103 @@ def metadata_schema() -> JsonObject:
 
 
 @cache
-def _blank(struct: type[msgspec.Struct]) -> Mapping[str, Any]:
+def _zero_fields(struct: type[msgspec.Struct]) -> Mapping[str, Any]:
     """What Go writes for the zero value of a type: what ``omitempty`` does not leave out."""
-    if struct in (*_METADATA, Condition):
+    if struct in (*_METADATA_TYPES, Condition):
         return {}
-    found = ((name, _zero(told)) for name, told in _fields(struct).items())
-    blank = {name: zero for name, zero in found if zero is not msgspec.UNSET}
+    found = ((name, _zero_or_unset(told)) for name, told in _struct_fields(struct).items())
+    zero_values = {name: zero for name, zero in found if zero is not msgspec.UNSET}
     # Times that are no pointers are never left out.
     if struct.__name__ == "Event" or struct.__name__.endswith("Condition"):
-        blank |= {n: None for n, told in _fields(struct).items() if told.kind is datetime}
-    return blank
+        zero_values |= {n: None for n, told in _struct_fields(struct).items() if told.kind is datetime}
+    return zero_values
 
 
-def _zero(told: _Field) -> Any:
-    default = told.default
+def _zero_or_unset(struct_field: _Field) -> Any:
+    default = struct_field.default
     if isinstance(default, msgspec.Struct):
-        return _blank(type(default))
-    if told.emptiable:
+        return _zero_fields(type(default))
+    if struct_field.keeps_empty_list:
         return None
     # Of numbers not 0.0: there are none in the types.
-    if not told.nullable and isinstance(default, str | int) and not default:
+    if not struct_field.nullable and isinstance(default, str | int) and not default:
         return default
     return msgspec.UNSET
 
 
-def blank_of(resource: ApiResource) -> JsonObject:
+def zero_values_of(resource: ApiResource) -> JsonObject:
     """What a new object has before anything is written to it: owned by nobody."""
-    struct = struct_of(resource)
+    struct = struct_for(resource)
     if struct is None:
         return {}
-    return {n: clone(v) for n, v in _blank(struct).items() if n not in _ROOT}
+    return {n: clone(v) for n, v in _zero_fields(struct).items() if n not in _ROOT_FIELDS}
 
 
-def fill_blanks(resource: ApiResource, obj: JsonObject) -> None:
+def set_zero_values(resource: ApiResource, obj: JsonObject) -> None:
     """Puts the zero values that Go writes where fields are missing, in place."""
-    struct = struct_of(resource)
+    struct = struct_for(resource)
     if struct is not None:
-        _fill(obj, struct, root=True)
+        _set_zero_values(obj, struct, root=True)
 
 
-def _fill(value: JsonObject, struct: type[msgspec.Struct], *, root: bool = False) -> None:
-    for name, zero in _blank(struct).items():
-        if name not in value and not (root and name in _ROOT):
+def _set_zero_values(value: JsonObject, struct: type[msgspec.Struct], *, root: bool = False) -> None:
+    for name, zero in _zero_fields(struct).items():
+        if name not in value and not (root and name in _ROOT_FIELDS):
             value[name] = clone(zero)
-    fields = _fields(struct)
+    fields = _struct_fields(struct)
     for name, content in value.items():
-        if name in fields and not (root and name in _ROOT):
-            for inner, kind in _structs_in(content, fields[name].kind):
-                _fill(inner, kind)
+        if name in fields and not (root and name in _ROOT_FIELDS):
+            for inner, kind in _nested_structs(content, fields[name].kind):
+                _set_zero_values(inner, kind)
 
 
-def _structs_in(value: Any, kind: Any) -> Iterator[tuple[JsonObject, type[msgspec.Struct]]]:
+def _nested_structs(value: Any, kind: Any) -> Iterator[tuple[JsonObject, type[msgspec.Struct]]]:
     if typing.get_origin(kind) is tuple and is_list(value):
         item = typing.get_args(kind)[0]
-        yield from (pair for v in value for pair in _structs_in(v, item))
+        yield from (pair for v in value for pair in _nested_structs(v, item))
     elif (
         isinstance(kind, type)
         and issubclass(kind, msgspec.Struct)
         and is_map(value)
-        and kind not in (*_METADATA, Condition)
+        and kind not in (*_METADATA_TYPES, Condition)
     ):
         yield value, kind
 
 
-def as_stored(resource: ApiResource, obj: JsonObject) -> JsonObject:
+def nulls_for_empty_lists(resource: ApiResource, obj: JsonObject) -> JsonObject:
     """``obj`` with null in place of each empty list that Go writes null for: the store cannot tell them apart.
 
     Itself, where there is none. Source: the protobuf of ``k8s.io/api``.
     """
-    struct = struct_of(resource)
-    return obj if struct is None else _nulled(obj, struct)
+    struct = struct_for(resource)
+    return obj if struct is None else _with_nulls(obj, struct)
 
 
-def _nulled(value: JsonObject, struct: type[msgspec.Struct]) -> JsonObject:
+def _with_nulls(value: JsonObject, struct: type[msgspec.Struct]) -> JsonObject:
     changes: JsonObject = {}
-    for name, (emptiable, inner) in _ways_to_lists(struct).items():
+    for name, (emptiable, inner) in _nullable_list_fields(struct).items():
         content = value.get(name)
         if content == [] and emptiable:
             changes[name] = None
         elif inner is not None and is_map(content):
-            changes[name] = _nulled(content, inner)
+            changes[name] = _with_nulls(content, inner)
         elif inner is not None and is_list(content):
-            changes[name] = [_nulled(v, inner) for v in content]
+            changes[name] = [_with_nulls(v, inner) for v in content]
     return {**value, **changes} if changes else value
 
 
 @cache
-def _ways_to_lists(struct: type[msgspec.Struct]) -> Mapping[str, tuple[bool, type[msgspec.Struct] | None]]:
+def _nullable_list_fields(struct: type[msgspec.Struct]) -> Mapping[str, tuple[bool, type[msgspec.Struct] | None]]:
     """The fields of ``struct`` that are emptiable or have such within, and of what structs they are."""
     found: dict[str, tuple[bool, type[msgspec.Struct] | None]] = {}
-    for name, told in _fields(struct).items():
-        kind = typing.get_args(told.kind)[0] if typing.get_origin(told.kind) is tuple else told.kind
+    for name, struct_field in _struct_fields(struct).items():
+        kind = (
+            typing.get_args(struct_field.kind)[0]
+            if typing.get_origin(struct_field.kind) is tuple
+            else struct_field.kind
+        )
         inner = kind if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else None
-        inner = inner if inner is not None and inner not in _METADATA and _ways_to_lists(inner) else None
-        if told.emptiable or inner is not None:
-            found[name] = told.emptiable, inner
+        inner = inner if inner is not None and inner not in _METADATA_TYPES and _nullable_list_fields(inner) else None
+        if struct_field.keeps_empty_list or inner is not None:
+            found[name] = struct_field.keeps_empty_list, inner
     return found

@@ -7,25 +7,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from steersman_testing.apiserver.definitions.acceptance import (
-    COMPLETED,
+from steersman_testing.apiserver.definitions.crds import has_true_condition, served_kinds
+from steersman_testing.apiserver.definitions.status import (
     CRD_CLEANUP,
-    IN_PROGRESS,
+    DELETION_COMPLETED,
+    DELETION_IN_PROGRESS,
     NEVER_ESTABLISHED,
-    accepted_status,
-    with_condition,
+    definition_status,
+    set_condition,
 )
-from steersman_testing.apiserver.definitions.crds import is_true, kinds_of
-from steersman_testing.apiserver.fields.ownership import FieldChange, ManagerKey, Managers, Reach, own_changes
+from steersman_testing.apiserver.fields.managed_fields import (
+    FieldChange,
+    FieldScope,
+    ManagedFields,
+    ManagerIdentifier,
+    update_ownership,
+)
 from steersman_testing.apiserver.fields.shapes import BuiltinShape
 from steersman_testing.apiserver.kinds import DEFINITIONS, GroupResource, KindRegistry
-from steersman_testing.apiserver.storage import Storage, Stored
+from steersman_testing.apiserver.storage import Storage, StoredObject
 from steersman_testing.apiserver.values import JsonObject
-from steersman_testing.apiserver.writes import Writer
+from steersman_testing.apiserver.writes import StorageWriter
 
-_STATUS = ManagerKey("kube-apiserver", "Update", "status", "apiextensions.k8s.io/v1")
+_STATUS_MANAGER = ManagerIdentifier("kube-apiserver", "Update", "status", "apiextensions.k8s.io/v1")
 _SHAPE = BuiltinShape(("CustomResourceDefinition",))
-_REACH = Reach(roots=frozenset({("f:status",), ("f:metadata",)}))
+_STATUS_SCOPE = FieldScope(roots=frozenset({("f:status",), ("f:metadata",)}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,67 +39,69 @@ class DefinitionController:
     """Serves kinds as definitions tell, and carries the deletion of definitions through."""
 
     storage: Storage
-    writer: Writer
+    writer: StorageWriter
     kinds: KindRegistry
 
-    def serve(self, definition: Stored) -> None:
+    def serve(self, definition: StoredObject) -> None:
         """Serves what ``definition`` says now, after it was written."""
         obj = definition.object
         group = obj["spec"]["group"]
-        others = [s.object for s in self._group(group) if s.key != definition.key]
-        status = accepted_status(obj, others, self.writer.timestamp())
+        others = [s.object for s in self._definitions_in_group(group) if s.key != definition.key]
+        status = definition_status(obj, others, self.writer.timestamp())
         self.kinds.remove(GroupResource(group, obj["spec"]["names"]["plural"]))
-        for kind in kinds_of({**obj, "status": status}):
+        for kind in served_kinds({**obj, "status": status}):
             self.kinds.add(kind)
         if status != obj.get("status"):
             # Comes here again by itself, and finds nothing to do.
             self._write_status(definition, status)
-            self._reconsider(group)
+            self._retry_name_conflicts(group)
 
-    def _group(self, group: str) -> list[Stored]:
+    def _definitions_in_group(self, group: str) -> list[StoredObject]:
         return [s for s in self.storage.list(DEFINITIONS) if s.object["spec"]["group"] == group]
 
-    def _reconsider(self, group: str) -> None:
+    def _retry_name_conflicts(self, group: str) -> None:
         """Lets the definitions of ``group`` have names that others do not have any more."""
-        for stored in self._group(group):
+        for stored in self._definitions_in_group(group):
             if stored.object["spec"]["names"] != stored.object.get("status", {}).get("acceptedNames"):
                 self.serve(stored)
 
-    def _write_status(self, stored: Stored, status: JsonObject) -> Stored:
+    def _write_status(self, stored: StoredObject, status: JsonObject) -> StoredObject:
         return self._write(stored, {**stored.object, "status": status})
 
-    def _write(self, stored: Stored, obj: JsonObject) -> Stored:
-        return self.writer.replace(stored, obj, self._owned(stored, obj))
+    def _write(self, stored: StoredObject, obj: JsonObject) -> StoredObject:
+        return self.writer.replace(stored, obj, self._update_managed_fields(stored, obj))
 
-    def _owned(self, stored: Stored, obj: JsonObject) -> Managers:
+    def _update_managed_fields(self, stored: StoredObject, obj: JsonObject) -> ManagedFields:
         if not stored.managers:
             return stored.managers
-        change = FieldChange(stored.object, obj, _SHAPE, _STATUS.api_version)
-        return own_changes(stored.managers, _STATUS, change, time=self.writer.timestamp(), reach=_REACH)
+        change = FieldChange(stored.object, obj, _SHAPE, _STATUS_MANAGER.api_version)
+        return update_ownership(
+            stored.managers, _STATUS_MANAGER, change, time=self.writer.timestamp(), scope=_STATUS_SCOPE
+        )
 
-    def settle(self) -> None:
+    def reconcile_deletions(self) -> None:
         """Goes on with the definitions that are being deleted: their objects go first."""
         for uid in self.storage.deleting():
             stored = self.storage.by_uid(uid)
             if stored is not None and stored.collection == DEFINITIONS and CRD_CLEANUP in stored.finalizers:
-                self._delete(stored)
+                self._finalize(stored)
 
-    def _delete(self, definition: Stored) -> None:
+    def _finalize(self, definition: StoredObject) -> None:
         spec, now = definition.object["spec"], self.writer.timestamp()
         collection = GroupResource(spec["group"], spec["names"]["plural"])
         status: JsonObject = definition.object.get("status", {})
-        if not is_true(definition.object, "Established"):
-            self._release(definition, with_condition(status, NEVER_ESTABLISHED, now))
+        if not has_true_condition(definition.object, "Established"):
+            self._remove_finalizer(definition, set_condition(status, NEVER_ESTABLISHED, now))
             return
-        status = with_condition(status, IN_PROGRESS, now)
+        status = set_condition(status, DELETION_IN_PROGRESS, now)
         definition = self._write_status(definition, status)
         for stored in self.storage.list(collection):
             if not stored.is_deleting:
                 self.writer.delete(stored)
         if not self.storage.list(collection):
-            self._release(definition, with_condition(status, COMPLETED, now))
+            self._remove_finalizer(definition, set_condition(status, DELETION_COMPLETED, now))
 
-    def _release(self, definition: Stored, status: JsonObject) -> None:
+    def _remove_finalizer(self, definition: StoredObject, status: JsonObject) -> None:
         meta: JsonObject = dict(definition.object["metadata"])
         meta["finalizers"] = [f for f in definition.finalizers if f != CRD_CLEANUP]
         if not meta["finalizers"]:
@@ -102,4 +110,4 @@ class DefinitionController:
         spec = definition.object["spec"]
         if self.storage.get(DEFINITIONS, definition.key) is None:
             self.kinds.remove(GroupResource(spec["group"], spec["names"]["plural"]))
-            self._reconsider(spec["group"])
+            self._retry_name_conflicts(spec["group"])

@@ -15,28 +15,28 @@ from typing import Any
 
 from steersman.errors import ApiError
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.builtin.events import NEWER, as_kept, as_newer
-from steersman_testing.apiserver.callouts import Call, CallFailed, Callouts, NeedsCall
+from steersman_testing.apiserver.builtin.events import EVENTS_V1, to_core_v1, to_events_v1
 from steersman_testing.apiserver.failures import FieldError
-from steersman_testing.apiserver.fields import ownership
-from steersman_testing.apiserver.fields.ownership import Managers
-from steersman_testing.apiserver.kinds import Kind, Versions
-from steersman_testing.apiserver.names import check_annotations, check_labels
-from steersman_testing.apiserver.schemas.embedded import tidy_metadata
+from steersman_testing.apiserver.fields import managed_fields
+from steersman_testing.apiserver.fields.managed_fields import ManagedFields
+from steersman_testing.apiserver.kinds import CustomResourceVersions, ServedKind
+from steersman_testing.apiserver.names import validate_annotations, validate_labels
+from steersman_testing.apiserver.schemas.embedded import prune_embedded_metadata
 from steersman_testing.apiserver.schemas.schema import fill_defaults, prune
-from steersman_testing.apiserver.storage import Stored
-from steersman_testing.apiserver.values import JsonObject, clone, is_list, is_map, list_at, map_at, type_of
+from steersman_testing.apiserver.storage import StoredObject
+from steersman_testing.apiserver.values import JsonObject, clone, get_array, get_object, is_list, is_map, type_of
+from steersman_testing.apiserver.webhook_calls import PendingWebhook, WebhookCall, WebhookCaller, WebhookCallFailed
 
 _REVIEW_VERSIONS = ("v1", "v1beta1")
 
 
 @dataclass(frozen=True, slots=True)
-class Conversion:
+class VersionConverter:
     """Takes custom resources from their stored version to others, and back."""
 
-    callouts: Callouts
+    webhook_caller: WebhookCaller
 
-    def read(self, kind: Kind, stored: Stored) -> Stored:
+    def from_storage(self, kind: ServedKind, stored: StoredObject) -> StoredObject:
         """``stored`` as it is read in the version of ``kind``; itself where that is how it is kept.
 
         Raises:
@@ -45,155 +45,167 @@ class Conversion:
         """
         versions = kind.versions
         if versions is None:
-            return _event(stored) if kind.resource == NEWER else stored
-        view = stored.view(kind.resource.version, versions)
-        if view is None:
-            obj = self._read(kind, versions, stored.object, stored.managers)
-            view = stored.keep_view(kind.resource.version, versions, obj)
-        return view
+            return _event_in_events_v1(stored) if kind.resource == EVENTS_V1 else stored
+        converted = stored.cached_conversion(kind.resource.version, versions)
+        if converted is None:
+            obj = self._from_storage(kind, versions, stored.object, stored.managers)
+            converted = stored.cache_conversion(kind.resource.version, versions, obj)
+        return converted
 
-    def read_all(self, kind: Kind, stored: Sequence[Stored]) -> list[Stored]:
+    def list_from_storage(self, kind: ServedKind, stored: Sequence[StoredObject]) -> list[StoredObject]:
         """``read`` for each; a webhook is asked about all of them at the same time."""
         if kind.versions is None:
-            return [self.read(kind, one) for one in stored] if kind.resource == NEWER else list(stored)
-        found: list[Stored] = []
-        missing: list[Call] = []
+            return [self.from_storage(kind, one) for one in stored] if kind.resource == EVENTS_V1 else list(stored)
+        found: list[StoredObject] = []
+        missing: list[WebhookCall] = []
         for one in stored:
             try:
-                found.append(self.read(kind, one))
-            except NeedsCall as needed:
-                missing += needed.calls
+                found.append(self.from_storage(kind, one))
+            except PendingWebhook as pending:
+                missing += pending.calls
         if missing:
-            raise NeedsCall(missing)
+            raise PendingWebhook(missing)
         return found
 
-    def _read(self, kind: Kind, versions: Versions, kept: JsonObject, managers: Managers) -> JsonObject:
-        kept_in = kept["apiVersion"].rpartition("/")[2]
-        schema = versions.schemas.get(kept_in)
+    def _from_storage(
+        self, kind: ServedKind, versions: CustomResourceVersions, stored: JsonObject, managers: ManagedFields
+    ) -> JsonObject:
+        stored_version = stored["apiVersion"].rpartition("/")[2]
+        schema = versions.schemas.get(stored_version)
         if schema is None:
             group = kind.resource.group
-            raise failures.untyped(f"request to convert CR from an invalid group/version: {group}/{kept_in}")
-        obj, _ = conform(kept, schema)
+            raise failures.unclassified_error(
+                f"request to convert CR from an invalid group/version: {group}/{stored_version}"
+            )
+        obj, _ = prune_to_schema(stored, schema)
         fill_defaults(obj, schema)
         return self._convert(versions, obj, managers, kind.resource.group, kind.resource.version)
 
-    def write(self, kind: Kind, obj: JsonObject, managers: Managers) -> JsonObject:
+    def to_storage(self, kind: ServedKind, obj: JsonObject, managers: ManagedFields) -> JsonObject:
         """``obj``, in the version of ``kind``, as it is to be kept; itself where that is the same.
 
         What is asked to read it back is asked now, before anything is stored. Raises as ``read``.
         """
         versions = kind.versions
         if versions is None:
-            return as_kept(obj) if kind.resource == NEWER else obj
-        kept = self._convert(versions, obj, managers, kind.resource.group, versions.storage)
-        if kept is not obj and versions.conversion.get("strategy") == "Webhook":
-            self._read(kind, versions, kept, managers)
-        return kept
+            return to_core_v1(obj) if kind.resource == EVENTS_V1 else obj
+        stored = self._convert(versions, obj, managers, kind.resource.group, versions.storage_version)
+        if stored is not obj and versions.conversion.get("strategy") == "Webhook":
+            self._from_storage(kind, versions, stored, managers)
+        return stored
 
-    def read_back(self, kind: Kind, stored: Stored, *, converted: bool) -> Stored:
+    def from_storage_after_write(self, kind: ServedKind, stored: StoredObject, *, converted: bool) -> StoredObject:
         """``read`` for what was just written; ``converted``: whether ``write`` changed it."""
         if converted or kind.versions is None:
-            return self.read(kind, stored)
-        return stored.keep_view(kind.resource.version, kind.versions, stored.object)
+            return self.from_storage(kind, stored)
+        return stored.cache_conversion(kind.resource.version, kind.versions, stored.object)
 
     def _convert(
-        self, versions: Versions, obj: JsonObject, managers: Managers, group: str, version: str
+        self, versions: CustomResourceVersions, obj: JsonObject, managers: ManagedFields, group: str, version: str
     ) -> JsonObject:
-        wanted = f"{group}/{version}"
-        if obj["apiVersion"] == wanted:
+        api_version = f"{group}/{version}"
+        if obj["apiVersion"] == api_version:
             return obj
-        return conform(self.convert(versions, obj, wanted, managers), versions.schemas[version])[0]
+        return prune_to_schema(self.convert(versions, obj, api_version, managers), versions.schemas[version])[0]
 
     def convert(
-        self, versions: Versions, obj: JsonObject, wanted: str, managers: Managers | None = None
+        self,
+        versions: CustomResourceVersions,
+        obj: JsonObject,
+        api_version: str,
+        managers: ManagedFields | None = None,
     ) -> JsonObject:
         """``obj`` in the API version ``wanted``, with what that does not know, too. Raises as ``read``."""
-        if versions.conversion.get("strategy") == "Webhook" and obj["apiVersion"] != wanted:
-            return self._ask(versions, obj, managers or {}, wanted)
-        return {**obj, "apiVersion": wanted}
+        if versions.conversion.get("strategy") == "Webhook" and obj["apiVersion"] != api_version:
+            return self._call_webhook(versions, obj, managers or {}, api_version)
+        return {**obj, "apiVersion": api_version}
 
-    def _ask(self, versions: Versions, obj: JsonObject, managers: Managers, wanted: str) -> JsonObject:
+    def _call_webhook(
+        self, versions: CustomResourceVersions, obj: JsonObject, managers: ManagedFields, api_version: str
+    ) -> JsonObject:
         # Objects are converted on their way to the store and back, where they have no version.
         meta = {k: v for k, v in obj["metadata"].items() if k != "resourceVersion"}
         if managers:
-            meta["managedFields"] = ownership.render(managers)
+            meta["managedFields"] = managed_fields.encode_managed_fields(managers)
         webhook: JsonObject = versions.conversion["webhook"]
-        named = next((v for v in webhook["conversionReviewVersions"] if v in _REVIEW_VERSIONS), "")
-        question: JsonObject = {
+        review_version = next((v for v in webhook["conversionReviewVersions"] if v in _REVIEW_VERSIONS), "")
+        review: JsonObject = {
             "kind": "ConversionReview",
-            "apiVersion": f"apiextensions.k8s.io/{named}",
-            "request": {"desiredAPIVersion": wanted, "objects": [{**obj, "metadata": meta}]},
+            "apiVersion": f"apiextensions.k8s.io/{review_version}",
+            "request": {"desiredAPIVersion": api_version, "objects": [{**obj, "metadata": meta}]},
         }
         try:
-            answer = self.callouts.answer(webhook["clientConfig"], question)
-            converted = _converted(answer.review, answer.uid, question["apiVersion"])
-        except CallFailed as error:
-            raise _failed(obj, f" failed: {error}") from error
-        except _Wrong as error:
-            raise _failed(obj, f" failed: {error}") from error
-        return _accepted(obj, converted, wanted)
+            response = self.webhook_caller.call(webhook["clientConfig"], review)
+            converted = _converted_objects(response.review, response.uid, review["apiVersion"])
+        except WebhookCallFailed as error:
+            raise _webhook_error(obj, f" failed: {error}") from error
+        except _InvalidReviewResponse as error:
+            raise _webhook_error(obj, f" failed: {error}") from error
+        return _checked_object(obj, converted, api_version)
 
 
-def _event(stored: Stored) -> Stored:
+def _event_in_events_v1(stored: StoredObject) -> StoredObject:
     """An event as it is read in the newer group; made anew each time, since few read them so."""
-    if stored.object["apiVersion"] == NEWER.api_version:
+    if stored.object["apiVersion"] == EVENTS_V1.api_version:
         return stored
-    return Stored(stored.collection, stored.key, as_newer(stored.object), stored.managers, stored.version, stored)
+    return StoredObject(
+        stored.collection, stored.key, to_events_v1(stored.object), stored.managers, stored.version, stored
+    )
 
 
-class _Wrong(Exception):
+class _InvalidReviewResponse(Exception):
     """The answer is no answer to the question."""
 
 
-def conform(obj: JsonObject, schema: JsonObject, *, keep_nulls: bool = False) -> tuple[JsonObject, list[str]]:
+def prune_to_schema(obj: JsonObject, schema: JsonObject, *, keep_nulls: bool = False) -> tuple[JsonObject, list[str]]:
     """A copy of ``obj`` without what ``schema`` does not know, of which it tells the paths, and unless ``keep_nulls``
     without wrong nulls."""
     result, unknown = prune(obj, schema, keep_nulls=keep_nulls)
-    return result, [*unknown, *tidy_metadata(result, schema)]
+    return result, [*unknown, *prune_embedded_metadata(result, schema)]
 
 
-def _failed(obj: JsonObject, text: str) -> ApiError:
-    return failures.untyped(f"conversion webhook for {obj['apiVersion']}, Kind={obj['kind']}{text}")
+def _webhook_error(obj: JsonObject, text: str) -> ApiError:
+    return failures.unclassified_error(f"conversion webhook for {obj['apiVersion']}, Kind={obj['kind']}{text}")
 
 
-def _converted(review: JsonObject, uid: str, api_version: str) -> Sequence[Any]:
+def _converted_objects(review: JsonObject, uid: str, api_version: str) -> Sequence[Any]:
     response = review.get("response")
     if api_version.endswith("/v1"):
         found = f"{review.get('apiVersion', '')}, Kind={review.get('kind', '')}"
         if (expected := f"{api_version}, Kind=ConversionReview") != found:
-            raise _Wrong(f"expected webhook response of {expected}, got {found}")
+            raise _InvalidReviewResponse(f"expected webhook response of {expected}, got {found}")
     if not is_map(response):
-        raise _Wrong("no response provided")
+        raise _InvalidReviewResponse("no response provided")
     if api_version.endswith("/v1") and response.get("uid") != uid:
-        raise _Wrong(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
-    result = map_at(response, "result")
+        raise _InvalidReviewResponse(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
+    result = get_object(response, "result")
     if result.get("status") != "Success":
-        told = f"response.result.status was '{result.get('status', '')}', not 'Success'"
-        raise _Wrong(result.get("message") or told)
-    return list_at(response, "convertedObjects")
+        status_error = f"response.result.status was '{result.get('status', '')}', not 'Success'"
+        raise _InvalidReviewResponse(result.get("message") or status_error)
+    return get_array(response, "convertedObjects")
 
 
-def _accepted(original: JsonObject, converted: Sequence[Any], wanted: str) -> JsonObject:
+def _checked_object(original: JsonObject, converted: Sequence[Any], api_version: str) -> JsonObject:
     """The converted object, with the metadata that a webhook cannot change."""
     if len(converted) != 1:
-        raise _failed(original, f" returned {len(converted)} objects, expected 1")
+        raise _webhook_error(original, f" returned {len(converted)} objects, expected 1")
     obj: JsonObject = converted[0]
-    odd = " returned invalid object at index 0: invalid "
-    if (found := obj.get("apiVersion", "")) != wanted:
-        raise _failed(original, f"{odd}groupVersion (expected {wanted}, received {found})")
+    prefix = " returned invalid object at index 0: invalid "
+    if (found := obj.get("apiVersion", "")) != api_version:
+        raise _webhook_error(original, f"{prefix}groupVersion (expected {api_version}, received {found})")
     if (found := obj.get("kind", "")) != original["kind"]:
-        raise _failed(original, f"{odd}kind (expected {original['kind']}, received {found})")
-    before, after = original["metadata"], map_at(obj, "metadata")
+        raise _webhook_error(original, f"{prefix}kind (expected {original['kind']}, received {found})")
+    before, after = original["metadata"], get_object(obj, "metadata")
     for field, name in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
         if before.get(field, "") != after.get(field, ""):
-            differs = f"must have the same {name}: {before.get(field, '')} != {after.get(field, '')}"
-            raise _failed(original, f" returned invalid object: {differs}")
+            mismatch = f"must have the same {name}: {before.get(field, '')} != {after.get(field, '')}"
+            raise _webhook_error(original, f" returned invalid object: {mismatch}")
     if "metadata" not in obj:
-        raise _failed(original, " returned invalid metadata: missing metadata in converted object")
-    return {**clone(obj), "metadata": _restored(original, after)}
+        raise _webhook_error(original, " returned invalid metadata: missing metadata in converted object")
+    return {**clone(obj), "metadata": _restored_metadata(original, after)}
 
 
-def _restored(original: JsonObject, converted: JsonObject) -> JsonObject:
+def _restored_metadata(original: JsonObject, converted: JsonObject) -> JsonObject:
     """The metadata of ``original`` with the labels and annotations of ``converted``."""
     result: JsonObject = clone(original["metadata"])
     for field in ("labels", "annotations"):
@@ -201,27 +213,27 @@ def _restored(original: JsonObject, converted: JsonObject) -> JsonObject:
         if values is None:
             result.pop(field, None)
             continue
-        problem = _text_map_problem(field, values, result.get(field) or {})
+        problem = _string_map_error(field, values, result.get(field) or {})
         if problem:
-            raise _failed(original, f" returned invalid metadata: {problem}")
+            raise _webhook_error(original, f" returned invalid metadata: {problem}")
         result[field] = clone(values)
     return result
 
 
-def _text_map_problem(field: str, values: Any, before: JsonObject) -> str:
+def _string_map_error(field: str, values: Any, before: JsonObject) -> str:
     if not is_map(values):
-        return f"invalid metadata.{field} of type {_go_type(values)} in converted object"
+        return f"invalid metadata.{field} of type {_go_type_name(values)} in converted object"
     for key, value in values.items():
         if not isinstance(value, str):
-            return f"metadata.{field}[{key}] must be a string, but is {_go_type(value)} in converted object"
+            return f"metadata.{field}[{key}] must be a string, but is {_go_type_name(value)} in converted object"
     if values == before:
         return ""
-    errors: list[FieldError] = [*(check_labels(values) if field == "labels" else check_annotations(values))]
-    listed = list(dict.fromkeys(f"{e.path}: {e.text}" for e in errors))
-    return listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]" if listed else ""
+    errors: list[FieldError] = [*(validate_labels(values) if field == "labels" else validate_annotations(values))]
+    messages = list(dict.fromkeys(f"{e.path}: {e.text}" for e in errors))
+    return messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]" if messages else ""
 
 
-def _go_type(value: Any) -> str:
+def _go_type_name(value: Any) -> str:
     if is_list(value):
         return "[]interface {}"
     names = {bool: "bool", int: "int64", float: "float64", str: "string", dict: "map[string]interface {}"}

@@ -10,20 +10,20 @@ import msgspec
 
 from steersman.meta import ApiResource
 from steersman.meta.formats import known_format
-from steersman_cel.evaluation import has_rules
+from steersman_cel.validation import has_rules
 from steersman_testing.apiserver.definitions.approval import approval_errors
-from steersman_testing.apiserver.definitions.forms import normal_spec
-from steersman_testing.apiserver.definitions.specification import spec_errors
+from steersman_testing.apiserver.definitions.decoding import decode_spec
+from steersman_testing.apiserver.definitions.spec_validation import spec_errors
 from steersman_testing.apiserver.definitions.structural import subschemas
-from steersman_testing.apiserver.failures import FieldError, invalid_value, shown
+from steersman_testing.apiserver.failures import FieldError, format_value, invalid_value
 from steersman_testing.apiserver.fields.shapes import SchemaShape
-from steersman_testing.apiserver.kinds import Column, Kind, ScalePaths, Versions, version_rank
-from steersman_testing.apiserver.schemas.budgets import may_cost_too_much
-from steersman_testing.apiserver.values import JsonObject, clone, list_at, map_at, without_nulls
+from steersman_testing.apiserver.kinds import Column, CustomResourceVersions, ScalePaths, ServedKind, version_sort_key
+from steersman_testing.apiserver.schemas.cost_budget import may_exceed_budget
+from steersman_testing.apiserver.values import JsonObject, clone, get_array, get_object, without_nulls
 
 CRD = ApiResource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)
-_HTTPS = 443
-_AGE = {
+_HTTPS_PORT = 443
+_AGE_COLUMN = {
     "name": "Age",
     "type": "date",
     "jsonPath": ".metadata.creationTimestamp",
@@ -34,7 +34,7 @@ _AGE = {
 }
 
 
-def complete_definition(obj: JsonObject, *, keep_nulls: bool = True) -> list[str]:
+def decode_definition(obj: JsonObject, *, keep_nulls: bool = True) -> list[str]:
     """Drops what the types do not have, and fills in what the real server does; returns the paths of unknown fields.
 
     Args:
@@ -45,29 +45,29 @@ def complete_definition(obj: JsonObject, *, keep_nulls: bool = True) -> list[str
     """
     if obj.get("spec") is None:
         return []
-    completed, unknown = _completed(msgspec.json.encode(obj["spec"]), keep_nulls)
-    obj["spec"] = msgspec.json.decode(completed)
+    spec_json, unknown = _decode_spec(msgspec.json.encode(obj["spec"]), keep_nulls)
+    obj["spec"] = msgspec.json.decode(spec_json)
     return list(unknown)
 
 
 @lru_cache(maxsize=128)
-def _completed(spec: bytes, keep_nulls: bool) -> tuple[bytes, tuple[str, ...]]:
+def _decode_spec(spec: bytes, keep_nulls: bool) -> tuple[bytes, tuple[str, ...]]:
     # Test after test writes the same definitions.
-    completed, unknown = normal_spec(msgspec.json.decode(spec))
-    _fill_in(completed)
+    completed, unknown = decode_spec(msgspec.json.decode(spec))
+    _set_defaults(completed)
     return msgspec.json.encode(completed if keep_nulls else without_nulls(completed)), tuple(unknown)
 
 
-def _fill_in(spec: JsonObject) -> None:
+def _set_defaults(spec: JsonObject) -> None:
     names = spec.setdefault("names", {})
     kind = str(names.get("kind", ""))
     if kind:
         names.setdefault("singular", kind.lower())
         names.setdefault("listKind", f"{kind}List")
     conversion = spec.setdefault("conversion", {"strategy": "None"})
-    service = map_at(map_at(map_at(conversion, "webhook"), "clientConfig"), "service")
+    service = get_object(get_object(get_object(conversion, "webhook"), "clientConfig"), "service")
     if service:
-        service.setdefault("port", _HTTPS)
+        service.setdefault("port", _HTTPS_PORT)
 
 
 def definition_errors(obj: JsonObject, old: JsonObject | None = None) -> Iterator[FieldError]:
@@ -76,14 +76,16 @@ def definition_errors(obj: JsonObject, old: JsonObject | None = None) -> Iterato
     Raises:
         ApiError: 501, a rule cannot be evaluated here.
     """
-    name, spec = obj["metadata"].get("name", ""), map_at(obj, "spec")
-    names = map_at(spec, "names")
+    name, spec = obj["metadata"].get("name", ""), get_object(obj, "spec")
+    names = get_object(spec, "names")
     if old is None and name != f"{names.get('plural', '')}.{spec.get('group', '')}":
         yield invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
     yield from spec_errors(spec)
     if old is not None:
-        yield from _immutable(map_at(old, "spec"), spec, established=is_true(old, "Established"))
-    yield from _stored_versions(stored_versions(obj, old), list_at(spec, "versions"))
+        yield from _immutable_errors(
+            get_object(old, "spec"), spec, established=has_true_condition(old, "Established")
+        )
+    yield from _stored_version_errors(stored_versions(obj, old), get_array(spec, "versions"))
     yield from approval_errors(obj, old)
     if spec.get("preserveUnknownFields"):
         text = (
@@ -92,30 +94,30 @@ def definition_errors(obj: JsonObject, old: JsonObject | None = None) -> Iterato
         yield FieldError("spec.preserveUnknownFields", "FieldValueInvalid", f"Invalid value: true: {text}")
 
 
-def _immutable(old: JsonObject, new: JsonObject, *, established: bool) -> Iterator[FieldError]:
-    before, after = map_at(old, "names"), map_at(new, "names")
+def _immutable_errors(old: JsonObject, new: JsonObject, *, established: bool) -> Iterator[FieldError]:
+    before, after = get_object(old, "names"), get_object(new, "names")
     if established:
-        yield from _unchanged("spec.scope", old.get("scope"), new.get("scope"))
-        yield from _unchanged("spec.names.kind", before.get("kind"), after.get("kind"))
-    yield from _unchanged("spec.group", old.get("group"), new.get("group"))
-    yield from _unchanged("spec.names.plural", before.get("plural"), after.get("plural"))
+        yield from _unchanged_error("spec.scope", old.get("scope"), new.get("scope"))
+        yield from _unchanged_error("spec.names.kind", before.get("kind"), after.get("kind"))
+    yield from _unchanged_error("spec.group", old.get("group"), new.get("group"))
+    yield from _unchanged_error("spec.names.plural", before.get("plural"), after.get("plural"))
 
 
-def _unchanged(path: str, old: Any, new: Any) -> Iterator[FieldError]:
+def _unchanged_error(path: str, old: Any, new: Any) -> Iterator[FieldError]:
     if old != new:
         yield invalid_value(path, new or "", "field is immutable")
 
 
-def _stored_versions(stored: list[str], versions: list[JsonObject]) -> Iterator[FieldError]:
-    place = "status.storedVersions"
+def _stored_version_errors(stored: list[str], versions: list[JsonObject]) -> Iterator[FieldError]:
+    path = "status.storedVersions"
     if not stored:
-        yield FieldError(place, "FieldValueInvalid", "Invalid value: null: must have at least one stored version")
+        yield FieldError(path, "FieldValueInvalid", "Invalid value: null: must have at least one stored version")
         return
     names = [v.get("name") for v in versions]
     for version in versions:
         if version.get("storage") and version.get("name") not in stored:
-            text = f"Invalid value: {shown(stored)}: must have the storage version {version.get('name')}"
-            yield FieldError(place, "FieldValueInvalid", text)
+            text = f"Invalid value: {format_value(stored)}: must have the storage version {version.get('name')}"
+            yield FieldError(path, "FieldValueInvalid", text)
     for position, version in enumerate(stored):
         if version not in names:
             text = (
@@ -123,80 +125,86 @@ def _stored_versions(stored: list[str], versions: list[JsonObject]) -> Iterator[
                 f"spec.versions until a storage migration ensures no data remains persisted in {version} and removes "
                 f"{version} from status.storedVersions"
             )
-            yield FieldError(f"{place}[{position}]", "FieldValueInvalid", f"Invalid value: {shown(version)}: {text}")
+            yield FieldError(
+                f"{path}[{position}]", "FieldValueInvalid", f"Invalid value: {format_value(version)}: {text}"
+            )
 
 
 def stored_versions(obj: JsonObject, old: JsonObject | None) -> list[str]:
     """The versions that objects may be kept in: those of before, and the one that ``obj`` keeps them in."""
-    before: list[str] = list_at(map_at(old, "status") if old is not None else {}, "storedVersions")
-    storage = next((v.get("name", "") for v in list_at(obj.get("spec"), "versions") if v.get("storage")), "")
+    before: list[str] = get_array(get_object(old, "status") if old is not None else {}, "storedVersions")
+    storage = next((v.get("name", "") for v in get_array(obj.get("spec"), "versions") if v.get("storage")), "")
     return before if not storage or storage in before else [*before, storage]
 
 
-def first_status(obj: JsonObject) -> JsonObject:
+def initial_status(obj: JsonObject) -> JsonObject:
     """The status of the new definition ``obj``, before its names are accepted."""
     no_names = {"plural": "", "kind": ""}
     return {"conditions": None, "acceptedNames": no_names, "storedVersions": stored_versions(obj, None)}
 
 
-def kept_status(obj: JsonObject, old: JsonObject) -> JsonObject:
+def status_after_update(obj: JsonObject, old: JsonObject) -> JsonObject:
     """The status that ``old`` has when ``obj`` comes in its place."""
-    return {**clone(map_at(old, "status")), "storedVersions": stored_versions(obj, old)}
+    return {**clone(get_object(old, "status")), "storedVersions": stored_versions(obj, old)}
 
 
-def is_true(definition: JsonObject, condition: str) -> bool:
+def has_true_condition(definition: JsonObject, condition: str) -> bool:
     """Whether the condition of this type is True."""
-    conditions = list_at(map_at(definition, "status"), "conditions")
+    conditions = get_array(get_object(definition, "status"), "conditions")
     return any(c.get("type") == condition and c.get("status") == "True" for c in conditions)
 
 
-def kinds_of(definition: JsonObject) -> list[Kind]:
+def served_kinds(definition: JsonObject) -> list[ServedKind]:
     """The kinds that ``definition`` serves, one a version; none before its names are accepted."""
-    if not (is_true(definition, "NamesAccepted") or is_true(definition, "Established")):
+    if not (has_true_condition(definition, "NamesAccepted") or has_true_condition(definition, "Established")):
         return []
-    names: JsonObject = map_at(map_at(definition, "status"), "acceptedNames")
-    terminating = is_true(definition, "Terminating")
-    return _kinds(msgspec.json.encode((definition["metadata"]["name"], definition["spec"], names, terminating)))
+    names: JsonObject = get_object(get_object(definition, "status"), "acceptedNames")
+    terminating = has_true_condition(definition, "Terminating")
+    return _served_kinds(
+        msgspec.json.encode((definition["metadata"]["name"], definition["spec"], names, terminating))
+    )
 
 
 @lru_cache(maxsize=128)
-def _kinds(encoded: bytes) -> list[Kind]:
+def _served_kinds(encoded: bytes) -> list[ServedKind]:
     """The kinds of a definition, in JSON. Each test has a server of its own, and all install the same definitions."""
     name, spec, names, terminating = msgspec.json.decode(encoded)
-    versions = Versions(
+    versions = CustomResourceVersions(
         definition=name,
-        storage=next(v["name"] for v in spec["versions"] if v.get("storage")),
+        storage_version=next(v["name"] for v in spec["versions"] if v.get("storage")),
         schemas={v["name"]: v["schema"]["openAPIV3Schema"] for v in spec["versions"]},
         conversion=spec["conversion"],
         terminating=terminating,
     )
-    return [_kind(spec, names, v, versions) for v in spec["versions"] if v.get("served")]
+    return [_served_kind(spec, names, v, versions) for v in spec["versions"] if v.get("served")]
 
 
-def _kind(spec: JsonObject, names: JsonObject, version: JsonObject, versions: Versions) -> Kind:
+def _served_kind(
+    spec: JsonObject, names: JsonObject, version: JsonObject, versions: CustomResourceVersions
+) -> ServedKind:
     schema: JsonObject = version["schema"]["openAPIV3Schema"]
     selectable: list[JsonObject] = version.get("selectableFields") or []
     namespaced = spec["scope"] == "Namespaced"
-    return Kind(
+    return ServedKind(
         resource=ApiResource(spec["group"], version["name"], names["kind"], names["plural"], namespaced),
         shape=SchemaShape(schema, root=True),
-        has_status="status" in map_at(version, "subresources"),
-        scale=_scale_paths(map_at(version, "subresources").get("scale")),
+        has_status="status" in get_object(version, "subresources"),
+        scale=_scale_paths(get_object(version, "subresources").get("scale")),
         has_generation=True,
         unconditional_update=False,
         schema=schema,
         has_rules=has_rules(schema),
-        dear_rules=has_rules(schema) and may_cost_too_much(schema),
-        storage_version=versions.storage,
-        fields=tuple(f["jsonPath"].lstrip(".") for f in selectable),
-        custom=True,
+        has_expensive_rules=has_rules(schema) and may_exceed_budget(schema),
+        storage_version=versions.storage_version,
+        selectable_fields=tuple(f["jsonPath"].lstrip(".") for f in selectable),
+        is_custom=True,
         list_kind=names.get("listKind", ""),
         singular=names.get("singular", ""),
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
         columns=_columns(version),
         versions=versions,
-        deprecation=_deprecation(spec, version),
+        deprecation_warning=_deprecation_warning(spec, version),
     )
 
 
@@ -207,7 +215,7 @@ def _scale_paths(scale: JsonObject | None) -> ScalePaths | None:
 
 
 def _columns(version: JsonObject) -> tuple[Column, ...]:
-    told = list_at(version, "additionalPrinterColumns") or [_AGE]
+    columns = get_array(version, "additionalPrinterColumns") or [_AGE_COLUMN]
     return tuple(
         Column(
             name=c["name"],
@@ -217,11 +225,11 @@ def _columns(version: JsonObject) -> tuple[Column, ...]:
             description=c.get("description", ""),
             priority=c.get("priority", 0),
         )
-        for c in told
+        for c in columns
     )
 
 
-def _deprecation(spec: JsonObject, version: JsonObject) -> str:
+def _deprecation_warning(spec: JsonObject, version: JsonObject) -> str:
     """What the server warns of in answers to requests for ``version``; empty where it does not."""
     if not version.get("deprecated"):
         return ""
@@ -229,27 +237,31 @@ def _deprecation(spec: JsonObject, version: JsonObject) -> str:
         return warning
     group, kind, name = spec["group"], spec["names"]["kind"], version["name"]
     others = [v["name"] for v in spec["versions"] if v.get("served") and not v.get("deprecated")]
-    newer = sorted((n for n in others if version_rank(n) < version_rank(name)), key=version_rank)
+    newer = sorted((n for n in others if version_sort_key(n) < version_sort_key(name)), key=version_sort_key)
     advice = f"; use {group}/{newer[0]} {kind}" if newer else ""
     return f"{group}/{name} {kind} is deprecated{advice}"
 
 
 def definition_warnings(obj: JsonObject, old: JsonObject | None) -> list[str]:
     """What the server warns of when ``obj`` is written in place of ``old``: formats that it does not know."""
-    before = set(_odd_formats(old)) if old is not None else set[str]()
-    return [f'unrecognized format "{form}"' for form in _odd_formats(obj) if form not in before]
+    before = set(_unrecognized_formats(old)) if old is not None else set[str]()
+    return [f'unrecognized format "{form}"' for form in _unrecognized_formats(obj) if form not in before]
 
 
-def _odd_formats(definition: JsonObject) -> list[str]:
-    versions = list_at(definition.get("spec"), "versions")
+def _unrecognized_formats(definition: JsonObject) -> list[str]:
+    versions = get_array(definition.get("spec"), "versions")
     schemas = [v.get("schema") for v in versions]
     # Where all versions have the same schema, it is looked at once.
-    looked_at = schemas[:1] if all(s == schemas[0] for s in schemas) else schemas
-    return [f for s in looked_at for f in _encoded_formats(msgspec.json.encode(map_at(s, "openAPIV3Schema")))]
+    distinct_schemas = schemas[:1] if all(s == schemas[0] for s in schemas) else schemas
+    return [
+        f
+        for s in distinct_schemas
+        for f in _unrecognized_formats_of(msgspec.json.encode(get_object(s, "openAPIV3Schema")))
+    ]
 
 
 @lru_cache(maxsize=1024)
-def _encoded_formats(schema: bytes) -> tuple[str, ...]:
+def _unrecognized_formats_of(schema: bytes) -> tuple[str, ...]:
     # Test after test, and change after change, writes the same schemas.
     return tuple(_formats_in(msgspec.json.decode(schema)))
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from steersman_cel.patterns import PatternError, compiled
-from steersman_testing.apiserver.failures import FieldError, forbidden_field, invalid_value, required
-from steersman_testing.apiserver.values import JsonObject, is_list, is_map, list_at, map_at
+from steersman_cel.patterns import PatternError, compile_pattern
+from steersman_testing.apiserver.failures import FieldError, forbidden_field, invalid_value, required_value
+from steersman_testing.apiserver.values import JsonObject, get_array, get_object, is_list, is_map
 
 _Level = Literal["root", "item", "field"]
 
-_UNTYPED = {
+_MISSING_TYPE = {
     "root": "must not be empty at the root",
     "item": "must not be empty for specified array items",
     "field": "must not be empty for specified object fields",
 }
 # What a nested schema (below allOf and the like) may not say, with the reason.
-_NOT_NESTED = {
+_FORBIDDEN_WHEN_NESTED = {
     "type": "must be empty to be structural",
     "default": "must be undefined to be structural",
     "title": "must be empty to be structural",
@@ -40,46 +40,46 @@ _INT_OR_STRING: list[JsonObject] = [{"type": "integer"}, {"type": "string"}]
 
 def structural_errors(schema: JsonObject, path: str) -> list[FieldError]:
     """Why ``schema`` is not structural, sorted as the real server sorts."""
-    found = [*_invariants(schema, "root", path), *_completeness(schema, path)]
+    found = [*_invariant_errors(schema, "root", path), *_completeness_errors(schema, path)]
     return sorted(found, key=lambda e: f"{e.path}: {e.text}")
 
 
-def _invariants(schema: JsonObject, level: _Level, path: str) -> Iterator[FieldError]:
+def _invariant_errors(schema: JsonObject, level: _Level, path: str) -> Iterator[FieldError]:
     kind, items = schema.get("type", ""), schema.get("items")
     if kind == "array" and not is_map(items):
-        yield required(f"{path}.items", "must be specified")
+        yield required_value(f"{path}.items", "must be specified")
     if is_map(items):
-        yield from _invariants(items, "item", f"{path}.items")
-    for name, inner in map_at(schema, "properties").items():
-        yield from _invariants(inner, "field", f"{path}.properties[{name}]")
+        yield from _invariant_errors(items, "item", f"{path}.items")
+    for name, inner in get_object(schema, "properties").items():
+        yield from _invariant_errors(inner, "field", f"{path}.properties[{name}]")
     if "additionalProperties" in schema:
         if level == "root":
             yield forbidden_field(f"{path}.additionalProperties", "must not be used at the root")
         if is_map(additional := schema["additionalProperties"]):
-            yield from _invariants(additional, "field", f"{path}.additionalProperties")
+            yield from _invariant_errors(additional, "field", f"{path}.additionalProperties")
     if schema.get("x-kubernetes-int-or-string"):
         for extension in ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"):
             if schema.get(extension):
                 text = "must be false if x-kubernetes-int-or-string is true"
                 yield FieldError(f"{path}.{extension}", "FieldValueInvalid", f"Invalid value: true: {text}")
     skipped = schema.get("anyOf") == _INT_OR_STRING
-    first = list_at(schema, "allOf")[:1]
-    yield from _value_validation(
+    first = get_array(schema, "allOf")[:1]
+    yield from _value_validation_errors(
         schema, path, skip_any=skipped, skip_first=bool(first) and first[0].get("anyOf") == _INT_OR_STRING
     )
-    yield from _typed(schema, level, path)
-    yield from _metadata(schema, level, path)
+    yield from _type_errors(schema, level, path)
+    yield from _metadata_errors(schema, level, path)
 
 
-def _typed(schema: JsonObject, level: _Level, path: str) -> Iterator[FieldError]:
+def _type_errors(schema: JsonObject, level: _Level, path: str) -> Iterator[FieldError]:
     kind: str = schema.get("type", "")
     embedded = bool(schema.get("x-kubernetes-embedded-resource"))
-    free = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
+    allows_any_type = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
     if embedded and kind != "object":
         text = "must be object if x-kubernetes-embedded-resource is true"
-        yield invalid_value(f"{path}.type", kind, text) if kind else required(f"{path}.type", text)
-    elif not kind and not free:
-        yield required(f"{path}.type", _UNTYPED[level])
+        yield invalid_value(f"{path}.type", kind, text) if kind else required_value(f"{path}.type", text)
+    elif not kind and not allows_any_type:
+        yield required_value(f"{path}.type", _MISSING_TYPE[level])
     if embedded and "additionalProperties" in schema:
         yield forbidden_field(
             f"{path}.additionalProperties", "must not be used if x-kubernetes-embedded-resource is set"
@@ -88,42 +88,44 @@ def _typed(schema: JsonObject, level: _Level, path: str) -> Iterator[FieldError]
         yield invalid_value(f"{path}.type", kind, "must be object at the root")
 
 
-def _metadata(schema: JsonObject, level: _Level, path: str) -> Iterator[FieldError]:
-    properties = map_at(schema, "properties")
+def _metadata_errors(schema: JsonObject, level: _Level, path: str) -> Iterator[FieldError]:
+    properties = get_object(schema, "properties")
     embedded = bool(schema.get("x-kubernetes-embedded-resource"))
     checked = level == "root" or embedded
     for name in ("kind", "apiVersion"):
         if checked and name in properties and (found := properties[name].get("type", "")) != "string":
             yield invalid_value(f"{path}.properties[{name}].type", found, "must be string")
     if "metadata" in properties:
-        place, meta = f"{path}.properties[metadata]", properties["metadata"]
+        field_path, meta = f"{path}.properties[metadata]", properties["metadata"]
         if checked and meta.get("type") != "object":
-            yield invalid_value(f"{place}.type", meta.get("type", ""), "must be object")
-        if level == "root" and not _names_only(meta):
+            yield invalid_value(f"{field_path}.type", meta.get("type", ""), "must be object")
+        if level == "root" and not _restricts_names_only(meta):
             text = "must not specify anything other than name and generateName, but metadata is implicitly specified"
-            yield forbidden_field(place, text)
+            yield forbidden_field(field_path, text)
     if embedded and not schema.get("x-kubernetes-preserve-unknown-fields") and not properties:
         text = (
             "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
         )
-        yield required(f"{path}.properties", text)
+        yield required_value(f"{path}.properties", text)
 
 
-def _names_only(meta: JsonObject) -> bool:
-    told = {k for k in meta if k not in ("type", "default")}
-    return told <= {"properties"} and set(map_at(meta, "properties")) <= {"name", "generateName"}
+def _restricts_names_only(meta: JsonObject) -> bool:
+    keywords = {k for k in meta if k not in ("type", "default")}
+    return keywords <= {"properties"} and set(get_object(meta, "properties")) <= {"name", "generateName"}
 
 
-def _value_validation(
+def _value_validation_errors(
     schema: JsonObject, path: str, *, skip_any: bool = False, skip_first: bool = False
 ) -> Iterator[FieldError]:
-    for field, nested, place in nested_schemas(schema, path):
+    for field, nested, field_path in nested_schemas(schema, path):
         if not (field == "anyOf" and skip_any):
-            yield from _nested(nested, place, skip_any=skip_first and place.endswith("allOf[0]") and field == "allOf")
+            yield from _nested_errors(
+                nested, field_path, skip_any=skip_first and field_path.endswith("allOf[0]") and field == "allOf"
+            )
     pattern = schema.get("pattern")
     if pattern:
         try:
-            compiled(pattern)
+            compile_pattern(pattern)
         except PatternError as error:
             text = f"must be a valid regular expression, but isn't: {error}"
             yield invalid_value(f"{path}.pattern", pattern, text)
@@ -132,47 +134,49 @@ def _value_validation(
 def nested_schemas(schema: JsonObject, path: str) -> Iterator[tuple[str, JsonObject, str]]:
     """The schemas below anyOf, allOf, oneOf and not: the field, the schema, its path."""
     for field in ("anyOf", "allOf", "oneOf"):
-        for position, nested in enumerate(list_at(schema, field)):
+        for position, nested in enumerate(get_array(schema, field)):
             yield field, nested, f"{path}.{field}[{position}]"
     if is_map(negated := schema.get("not")):
         yield "not", negated, f"{path}.not"
 
 
-def _nested(schema: JsonObject, path: str, *, skip_any: bool = False) -> Iterator[FieldError]:
-    yield from _value_validation(schema, path, skip_any=skip_any)
+def _nested_errors(schema: JsonObject, path: str, *, skip_any: bool = False) -> Iterator[FieldError]:
+    yield from _value_validation_errors(schema, path, skip_any=skip_any)
     if is_map(items := schema.get("items")):
-        yield from _nested(items, f"{path}.items")
-    for name, inner in map_at(schema, "properties").items():
-        yield from _nested(inner, f"{path}.properties[{name}]")
+        yield from _nested_errors(items, f"{path}.items")
+    for name, inner in get_object(schema, "properties").items():
+        yield from _nested_errors(inner, f"{path}.properties[{name}]")
     if schema.get("additionalProperties", False) is not False:
         yield forbidden_field(f"{path}.additionalProperties", "must be undefined to be structural")
-    for field, text in _NOT_NESTED.items():
+    for field, text in _FORBIDDEN_WHEN_NESTED.items():
         if field in schema:
             yield forbidden_field(f"{path}.{field}", text)
-    if "metadata" in map_at(schema, "properties"):
+    if "metadata" in get_object(schema, "properties"):
         yield forbidden_field(f"{path}.properties[metadata]", "must not be specified in a nested context")
 
 
-def _completeness(schema: JsonObject, path: str) -> Iterator[FieldError]:
+def _completeness_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
     """Each field and item that the root's nested schemas speak of is told by the shape, too."""
-    for field, nested, place in nested_schemas(schema, path):
+    for field, nested, field_path in nested_schemas(schema, path):
         # The real server looks twice at oneOf.
         for _ in range(2 if field == "oneOf" else 1):
-            yield from _told(nested, schema, place, path)
+            yield from _specified_errors(nested, schema, field_path, path)
 
 
-def _told(nested: JsonObject, shape: Any, place: str, path: str) -> Iterator[FieldError]:
-    if not is_map(shape):
-        yield required(path, f"because it is defined in {place}")
+def _specified_errors(nested: JsonObject, structure: Any, field_path: str, path: str) -> Iterator[FieldError]:
+    if not is_map(structure):
+        yield required_value(path, f"because it is defined in {field_path}")
         return
-    for field, inner, inner_place in nested_schemas(nested, place):
+    for field, inner, inner_path in nested_schemas(nested, field_path):
         for _ in range(2 if field == "oneOf" else 1):
-            yield from _told(inner, shape, inner_place, path)
+            yield from _specified_errors(inner, structure, inner_path, path)
     if is_map(items := nested.get("items")):
-        yield from _told(items, shape.get("items"), f"{place}.items", f"{path}.items")
-    for name, inner in map_at(nested, "properties").items():
-        inner_shape = map_at(shape, "properties").get(name)
-        yield from _told(inner, inner_shape, f"{place}.properties[{name}]", f"{path}.properties[{name}]")
+        yield from _specified_errors(items, structure.get("items"), f"{field_path}.items", f"{path}.items")
+    for name, inner in get_object(nested, "properties").items():
+        inner_structure = get_object(structure, "properties").get(name)
+        yield from _specified_errors(
+            inner, inner_structure, f"{field_path}.properties[{name}]", f"{path}.properties[{name}]"
+        )
 
 
 def unsupported_field(schema: Any) -> str:
@@ -203,7 +207,7 @@ def subschemas(schema: JsonObject) -> Iterator[JsonObject]:
     items = schema.get("items")
     yield from (s for s in (items if is_list(items) else [items]) if is_map(s))
     for field in ("properties", "patternProperties", "definitions", "dependencies"):
-        yield from (s for s in map_at(schema, field).values() if is_map(s))
+        yield from (s for s in get_object(schema, field).values() if is_map(s))
     for field in ("additionalProperties", "additionalItems"):
         if is_map(inner := schema.get(field)):
             yield inner

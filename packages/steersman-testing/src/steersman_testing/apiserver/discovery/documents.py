@@ -9,22 +9,22 @@ import msgspec
 
 from steersman.client.transport import HttpRequest
 from steersman.meta import ApiResource
-from steersman_testing.apiserver.discovery.openapi import publish
+from steersman_testing.apiserver.discovery.openapi import openapi_document
 from steersman_testing.apiserver.fields.shapes import BuiltinShape
-from steersman_testing.apiserver.kinds import Kind, KindRegistry, version_rank
+from steersman_testing.apiserver.kinds import KindRegistry, ServedKind, version_sort_key
 from steersman_testing.apiserver.values import JsonObject
 
-_CHANGED = ["get", "patch", "update"]
+_SUBRESOURCE_VERBS = ["get", "patch", "update"]
 # Subresources that belong to one kind alone: name, kind where it is another, verbs.
-_BELOW: dict[tuple[str, str], list[tuple[str, tuple[str, str, str] | None, list[str]]]] = {
+_SUBRESOURCES: dict[tuple[str, str], list[tuple[str, tuple[str, str, str] | None, list[str]]]] = {
     ("", "pods"): [("eviction", ("policy", "v1", "Eviction"), ["create"]), ("log", None, ["get"])],
     ("", "serviceaccounts"): [("token", ("authentication.k8s.io", "v1", "TokenRequest"), ["create"])],
 }
-_CHANGES = ("create", "patch", "update")
+_WRITE_VERBS = ("create", "patch", "update")
 _VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
 _VERSION = {"major": "1", "minor": "36", "gitVersion": "v1.36.3", "platform": "in-memory"}
-_AGGREGATED_TYPE = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-_AGGREGATED = re.compile(re.escape(_AGGREGATED_TYPE) + r"\b")
+_AGGREGATED_MEDIA_TYPE = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_AGGREGATED_PATTERN = re.compile(re.escape(_AGGREGATED_MEDIA_TYPE) + r"\b")
 _SHORT_NAMES = {
     "configmaps": ("cm",),
     "cronjobs": ("cj",),
@@ -51,7 +51,7 @@ _SHORT_NAMES = {
     "statefulsets": ("sts",),
     "storageclasses": ("sc",),
 }
-_CATEGORY_ALL = {
+_IN_CATEGORY_ALL = {
     "cronjobs",
     "daemonsets",
     "deployments",
@@ -66,29 +66,29 @@ _CATEGORY_ALL = {
 
 def discover(path: str, accept: str, kinds: KindRegistry) -> bytes | None:
     """The answer to a GET of ``path``; None where it is no discovery path."""
-    aggregated = _AGGREGATED.search(accept) is not None
+    aggregated = _AGGREGATED_PATTERN.search(accept) is not None
     match path.strip("/").split("/"):
         case ["version"]:
             return msgspec.json.encode(_VERSION)
         case ["healthz" | "livez" | "readyz"]:
             return b"ok"
         case ["api"] if aggregated:
-            return _aggregated([""], kinds)
+            return _aggregated_document([""], kinds)
         case ["apis"] if aggregated:
-            return _aggregated(_groups(kinds), kinds)
+            return _aggregated_document(_groups(kinds), kinds)
         case ["api"]:
             return msgspec.json.encode({"kind": "APIVersions", "versions": ["v1"]})
         case ["apis"]:
-            listed = [_group(g, kinds) for g in _groups(kinds)]
+            listed = [_group_document(g, kinds) for g in _groups(kinds)]
             return msgspec.json.encode({"kind": "APIGroupList", "apiVersion": "v1", "groups": listed})
         case ["api", "v1"]:
-            return _resources("", "v1", kinds)
+            return _resource_list("", "v1", kinds)
         case ["apis", group] if any(k.resource.group == group for k in kinds):
-            return msgspec.json.encode({"kind": "APIGroup", "apiVersion": "v1", **_group(group, kinds)})
+            return msgspec.json.encode({"kind": "APIGroup", "apiVersion": "v1", **_group_document(group, kinds)})
         case ["apis", group, version]:
-            return _resources(group, version, kinds)
+            return _resource_list(group, version, kinds)
         case ["openapi", *_]:
-            return publish(path, kinds)
+            return openapi_document(path, kinds)
         case _:
             return None
 
@@ -97,33 +97,35 @@ def content_type(request: HttpRequest, body: bytes) -> str:
     """What the answer ``body`` to ``request`` is. Clients know the form of a discovery document by it alone."""
     if not body.startswith(b"{") or request.path.endswith("/log"):
         return "text/plain; charset=utf-8"
-    described = request.path.strip("/") in ("api", "apis") and _AGGREGATED.search(request.accept) is not None
-    return f"application/json;{_AGGREGATED_TYPE}" if described else "application/json"
+    is_aggregated = (
+        request.path.strip("/") in ("api", "apis") and _AGGREGATED_PATTERN.search(request.accept) is not None
+    )
+    return f"application/json;{_AGGREGATED_MEDIA_TYPE}" if is_aggregated else "application/json"
 
 
 def _groups(kinds: KindRegistry) -> list[str]:
     """Built-in groups come first."""
-    custom = {k.resource.group: k.custom for k in kinds if k.resource.group}
+    custom = {k.resource.group: k.is_custom for k in kinds if k.resource.group}
     return sorted(custom, key=lambda group: (custom[group], group))
 
 
-def _versions(group: str, kinds: KindRegistry) -> list[str]:
+def _versions_of(group: str, kinds: KindRegistry) -> list[str]:
     """The most stable and newest version first, whichever is stored."""
-    return sorted({k.resource.version for k in kinds if k.resource.group == group}, key=version_rank)
+    return sorted({k.resource.version for k in kinds if k.resource.group == group}, key=version_sort_key)
 
 
-def _group(group: str, kinds: KindRegistry) -> JsonObject:
-    versions = [{"groupVersion": f"{group}/{v}", "version": v} for v in _versions(group, kinds)]
+def _group_document(group: str, kinds: KindRegistry) -> JsonObject:
+    versions = [{"groupVersion": f"{group}/{v}", "version": v} for v in _versions_of(group, kinds)]
     return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _aggregated(groups: Sequence[str], kinds: KindRegistry) -> bytes:
+def _aggregated_document(groups: Sequence[str], kinds: KindRegistry) -> bytes:
     items: list[JsonObject] = [
         {
             "metadata": {"name": group} if group else {},
             "versions": [
                 {"version": v, "resources": _aggregated_resources(group, v, kinds), "freshness": "Current"}
-                for v in _versions(group, kinds)
+                for v in _versions_of(group, kinds)
             ],
         }
         for group in groups
@@ -135,87 +137,87 @@ def _aggregated(groups: Sequence[str], kinds: KindRegistry) -> bytes:
 def _aggregated_resources(group: str, version: str, kinds: KindRegistry) -> list[JsonObject]:
     """The same as ``_resources`` tells, in the other form."""
     found: list[JsonObject] = []
-    for kind in _served(group, version, kinds):
-        entry, *below = _entries(kind)
-        told: JsonObject = {
+    for kind in _served_kinds(group, version, kinds):
+        entry, *subresources = _resource_entries(kind)
+        document: JsonObject = {
             "resource": entry["name"],
             "responseKind": {"group": "", "version": "", "kind": entry["kind"]},
             "scope": "Namespaced" if entry["namespaced"] else "Cluster",
             "singularResource": entry["singularName"],
             "verbs": entry["verbs"],
         }
-        told |= {name: entry[name] for name in ("shortNames", "categories") if name in entry}
-        if below:
-            told["subresources"] = [
+        document |= {name: entry[name] for name in ("shortNames", "categories") if name in entry}
+        if subresources:
+            document["subresources"] = [
                 {
                     "subresource": b["name"].partition("/")[2],
                     "responseKind": {"group": b.get("group", ""), "version": b.get("version", ""), "kind": b["kind"]},
                     "verbs": b["verbs"],
                 }
-                for b in below
+                for b in subresources
             ]
-        found.append(told)
+        found.append(document)
     return found
 
 
-def _served(group: str, version: str, kinds: KindRegistry) -> list[Kind]:
+def _served_kinds(group: str, version: str, kinds: KindRegistry) -> list[ServedKind]:
     found = [k for k in kinds if (k.resource.group, k.resource.version) == (group, version)]
     return sorted(found, key=lambda k: k.resource.plural)
 
 
-def _resources(group: str, version: str, kinds: KindRegistry) -> bytes | None:
-    served = _served(group, version, kinds)
+def _resource_list(group: str, version: str, kinds: KindRegistry) -> bytes | None:
+    served = _served_kinds(group, version, kinds)
     if not served:
         return None
-    resources = [r for k in served for r in _entries(k)]
+    resources = [r for k in served for r in _resource_entries(k)]
     name = f"{group}/{version}" if group else version
     listed = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": resources}
     return msgspec.json.encode(listed)
 
 
-def verbs_of(kind: Kind) -> list[str]:
+def supported_verbs(kind: ServedKind) -> list[str]:
     """What can be done with a kind."""
     if kind.versions is not None and kind.versions.terminating:
-        return [v for v in _VERBS if v not in _CHANGES]
+        return [v for v in _VERBS if v not in _WRITE_VERBS]
     # Each namespace is deleted by itself.
     return [v for v in _VERBS if (v, kind.resource.plural) != ("deletecollection", "namespaces")]
 
 
-def _entries(kind: Kind) -> list[JsonObject]:
+def _resource_entries(kind: ServedKind) -> list[JsonObject]:
     resource = kind.resource
     entry: JsonObject = {
         "name": resource.plural,
         "singularName": kind.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": verbs_of(kind),
+        "verbs": supported_verbs(kind),
     }
-    if names := kind.short_names or (() if kind.custom else _SHORT_NAMES.get(resource.plural, ())):
+    if names := kind.short_names or (() if kind.is_custom else _SHORT_NAMES.get(resource.plural, ())):
         entry["shortNames"] = list(names)
-    if groups := _categories(kind):
-        entry["categories"] = list(groups)
-    below = [
-        *([("scale", ("autoscaling", "v1", "Scale"), _CHANGED)] if kind.scale is not None else ()),
-        *([("status", None, _CHANGED)] if kind.has_status else ()),
-        *(_BELOW.get((resource.group, resource.plural), ())),
+    if categories := _categories(kind):
+        entry["categories"] = list(categories)
+    subresources = [
+        *([("scale", ("autoscaling", "v1", "Scale"), _SUBRESOURCE_VERBS)] if kind.scale is not None else ()),
+        *([("status", None, _SUBRESOURCE_VERBS)] if kind.has_status else ()),
+        *(_SUBRESOURCES.get((resource.group, resource.plural), ())),
     ]
-    return [entry, *(_subresource(resource, *b) for b in below)]
+    return [entry, *(_subresource_entry(resource, *b) for b in subresources)]
 
 
-def _categories(kind: Kind) -> tuple[str, ...]:
-    if kind.custom:
+def _categories(kind: ServedKind) -> tuple[str, ...]:
+    if kind.is_custom:
         return kind.categories
-    return ("all",) if isinstance(kind.shape, BuiltinShape) and kind.resource.plural in _CATEGORY_ALL else ()
+    return ("all",) if isinstance(kind.shape, BuiltinShape) and kind.resource.plural in _IN_CATEGORY_ALL else ()
 
 
-def _subresource(
-    resource: ApiResource, name: str, other: tuple[str, str, str] | None, verbs: list[str]
+def _subresource_entry(
+    resource: ApiResource, name: str, other_kind: tuple[str, str, str] | None, verbs: list[str]
 ) -> JsonObject:
-    told: JsonObject = {
+    entry: JsonObject = {
         "name": f"{resource.plural}/{name}",
         "singularName": "",
         "namespaced": resource.namespaced,
         "kind": resource.kind,
         "verbs": verbs,
     }
-    return told if other is None else told | dict(zip(("group", "version", "kind"), other, strict=True))
+    return entry if other_kind is None else entry | dict(zip(("group", "version", "kind"), other_kind, strict=True))

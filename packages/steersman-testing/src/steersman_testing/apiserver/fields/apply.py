@@ -7,64 +7,62 @@ from __future__ import annotations
 
 from typing import Any
 
-from steersman_testing.apiserver.fields.ownership import (
-    NOBODYS,
-    FieldChange,
-    ManagerKey,
-    Managers,
-    Reach,
-    Translate,
-    own_applied,
-    resolve_conflicts,
-)
-from steersman_testing.apiserver.fields.sets import (
+from steersman_testing.apiserver.fields.field_paths import (
+    FieldPath,
     FieldSet,
-    Path,
-    below,
+    contains_or_below,
     field_set,
     is_associative,
     list_elements,
-    with_containers,
+    with_parents,
+)
+from steersman_testing.apiserver.fields.managed_fields import (
+    UNOWNED_FIELDS,
+    ConvertFunc,
+    FieldChange,
+    FieldScope,
+    ManagedFields,
+    ManagerIdentifier,
+    apply_ownership,
+    resolve_conflicts,
 )
 from steersman_testing.apiserver.fields.shapes import Shape
-from steersman_testing.apiserver.values import MISSING, JsonObject, clone, is_map, same
+from steersman_testing.apiserver.values import MISSING, JsonObject, clone, is_map, json_equal
 
 
 def apply_configuration(
     live: JsonObject,
     config: JsonObject,
-    managers: Managers,
-    key: ManagerKey,
+    managers: ManagedFields,
+    key: ManagerIdentifier,
     shape: Shape,
     *,
     force: bool,
     api_version: str,
     time: str,
-    reach: Reach,
-    translate: Translate | None = None,
-) -> tuple[JsonObject, Managers]:
+    scope: FieldScope,
+    convert: ConvertFunc | None = None,
+) -> tuple[JsonObject, ManagedFields]:
     """The object and its managers after ``key`` applied ``config`` to ``live`` (empty, where there is none yet).
 
     Raises:
         ApiError: 409, another manager owns a field that would change; 500, a list item lacks its key.
     """
-    declared = frozenset(reach.of(field_set(config, shape)))
+    applied_fields = frozenset(scope.filter(field_set(config, shape)))
     merged = merge(live, config, shape)
-    former = managers[key].fields if key in managers else frozenset[Path]()
-    if same(merged, live) and former <= declared:
+    previous_fields = managers[key].fields if key in managers else frozenset[FieldPath]()
+    if json_equal(merged, live) and previous_fields <= applied_fields:
         # Where nothing changes, the time of the last change stays.
         time = managers[key].time if key in managers else ""
-    after = own_applied(managers, key, declared, api_version=api_version, time=time)
+    after = apply_ownership(managers, key, applied_fields, api_version=api_version, time=time)
     version = managers[key].api_version if key in managers else api_version
-    if translate is None or version == api_version:
-        _prune(merged, former, after, shape)
-    elif there := translate(version, merged):
-        _prune(there[0], former, after, there[1])
-        back = translate(api_version, there[0])
-        merged = merged if back is None else back[0]
-    return merged, resolve_conflicts(
-        after, key, FieldChange(live, merged, shape, api_version, translate), force=force
-    )
+    if convert is None or version == api_version:
+        _remove_unowned(merged, previous_fields, after, shape)
+    elif in_applied_version := convert(version, merged):
+        _remove_unowned(in_applied_version[0], previous_fields, after, in_applied_version[1])
+        converted_back = convert(api_version, in_applied_version[0])
+        merged = merged if converted_back is None else converted_back[0]
+    return merged, resolve_conflicts(after, key, FieldChange(live, merged, shape, api_version, convert), force=force)
 
 
 def merge(live: Any, config: Any, shape: Shape) -> Any:
@@ -83,42 +81,42 @@ def merge(live: Any, config: Any, shape: Shape) -> Any:
 
 def _merge_lists(live: Any, config: Any, shape: Shape) -> list[Any]:
     """Shared items in the order of ``config``, with those of ``live`` alone left at their places."""
-    left, right = list_elements(live, shape), list_elements(config, shape)
+    live_items, config_items = list_elements(live, shape), list_elements(config, shape)
     inner = shape.item()
-    before, wanted = list(left), list(right)
-    shared = [element for element in wanted if element in left]
+    before, remaining = list(live_items), list(config_items)
+    shared = [element for element in remaining if element in live_items]
     result: list[Any] = []
     merged: set[str] = set()
-    while before or wanted:
-        if before and before[0] not in right:
-            result.append(clone(left[before.pop(0)]))
-        elif before and (before[0] in merged or (wanted and shared and shared[0] != before[0])):
+    while before or remaining:
+        if before and before[0] not in config_items:
+            result.append(clone(live_items[before.pop(0)]))
+        elif before and (before[0] in merged or (remaining and shared and shared[0] != before[0])):
             # It comes, or has come, at its place in the configuration.
             before.pop(0)
-        elif wanted:
-            element = wanted.pop(0)
+        elif remaining:
+            element = remaining.pop(0)
             merged.add(element)
             shared = [other for other in shared if other != element]
-            result.append(merge(left.get(element, MISSING), right[element], inner))
+            result.append(merge(live_items.get(element, MISSING), config_items[element], inner))
             if before and before[0] == element:
                 before.pop(0)
     return result
 
 
-def _prune(merged: JsonObject, former: FieldSet, after: Managers, shape: Shape) -> None:
+def _remove_unowned(merged: JsonObject, previous_fields: FieldSet, after: ManagedFields, shape: Shape) -> None:
     """Removes from ``merged`` what ``former`` had and nobody owns any more."""
-    if any(former <= entry.fields for entry in after.values()):
+    if any(previous_fields <= entry.fields for entry in after.values()):
         # Mostly its manager declares all of it again.
         return
-    owned = with_containers(path for entry in after.values() for path in entry.fields)
-    dropped = with_containers(former) - owned - NOBODYS
+    versioned_set = with_parents(path for entry in after.values() for path in entry.fields)
+    removed = with_parents(previous_fields) - versioned_set - UNOWNED_FIELDS
     # A dropped container takes its content with it, defaulted fields included: outermost first.
-    for path in sorted(dropped, key=len):
-        if not below(path, owned):
+    for path in sorted(removed, key=len):
+        if not contains_or_below(path, versioned_set):
             _remove(merged, path, shape)
 
 
-def _remove(value: Any, path: Path, shape: Shape) -> Any:
+def _remove(value: Any, path: FieldPath, shape: Shape) -> Any:
     """``value`` without what is at ``path``, changed in place; null, as in the real one, where nothing is left."""
     element, *rest = path
     if element.startswith("f:"):

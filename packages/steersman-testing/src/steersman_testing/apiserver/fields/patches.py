@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.builtin.types import json_name
-from steersman_testing.apiserver.fields.sets import is_associative, list_elements
+from steersman_testing.apiserver.builtin.types import json_type_name
+from steersman_testing.apiserver.fields.field_paths import is_associative, list_elements
 from steersman_testing.apiserver.fields.shapes import Shape
-from steersman_testing.apiserver.values import JsonObject, clone, is_list, is_map, map_at, same
+from steersman_testing.apiserver.values import JsonObject, clone, get_object, is_list, is_map, json_equal
 
-_ORDER = "$setElementOrder/"
+_SET_ELEMENT_ORDER = "$setElementOrder/"
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -56,12 +56,12 @@ def strategic_merge_patch(target: Any, patch: Any, shape: Shape) -> Any:
         else:
             result[name] = strategic_merge_patch(result.get(name), value, shape.field(name))
     for name, order in patch.items():
-        field = name.removeprefix(_ORDER)
+        field = name.removeprefix(_SET_ELEMENT_ORDER)
         if field != name and is_list(merged := result.get(field)):
             inner = shape.field(field)
             _check_order(patch.get(field), order, inner)
-            present = list(list_elements(map_at({"target": target}, "target").get(field), inner))
-            result[field] = _ordered(list_elements(merged, inner), list(list_elements(order, inner)), present)
+            present = list(list_elements(get_object({"target": target}, "target").get(field), inner))
+            result[field] = _reorder(list_elements(merged, inner), list(list_elements(order, inner)), present)
     return result
 
 
@@ -77,17 +77,17 @@ def _strategic_list(target: Any, patch: list[Any], shape: Shape) -> list[Any]:
             items[element] = strategic_merge_patch(items[element], change, inner)
         else:
             items[element] = clone(change)
-    return _ordered(items, list(list_elements(patch, shape)), present)
+    return _reorder(items, list(list_elements(patch, shape)), present)
 
 
-def _ordered(items: dict[str, Any], wanted: list[str], present: list[str]) -> list[Any]:
+def _reorder(items: dict[str, Any], order: list[str], present: list[str]) -> list[Any]:
     """``items`` in the order of ``wanted``; the others, in their order, before what they were in front of."""
-    told = [element for element in wanted if element in items]
-    others = [element for element in items if element not in told]
+    ordered = [element for element in order if element in items]
+    others = [element for element in items if element not in ordered]
     result: list[str] = []
-    for element in told:
-        place = present.index(element) if element in present else -1
-        while others and others[0] in present and present.index(others[0]) < place:
+    for element in ordered:
+        target_position = present.index(element) if element in present else -1
+        while others and others[0] in present and present.index(others[0]) < target_position:
             result.append(others.pop(0))
         result.append(element)
     return [items[element] for element in (*result, *others)]
@@ -97,11 +97,11 @@ def _check_order(patch: Any, order: Any, shape: Shape) -> None:
     """Refuses a patch of a list in another order than it asks for. Raises ApiError, 500."""
     if not patch or not order:
         return
-    kept = [i for i in patch if not (is_map(i) and "$patch" in i)]
-    wanted = iter(list_elements(order, shape))
-    if not all(element in wanted for element in list_elements(kept, shape)):
-        shown = f"{_go_text(patch)}\n doesn't match $setElementOrder list:\n{_go_text(order)}\n"
-        raise failures.untyped(f"The order in patch list:\n{shown}")
+    patched_items = [i for i in patch if not (is_map(i) and "$patch" in i)]
+    expected = iter(list_elements(order, shape))
+    if not all(element in expected for element in list_elements(patched_items, shape)):
+        formatted = f"{_go_text(patch)}\n doesn't match $setElementOrder list:\n{_go_text(order)}\n"
+        raise failures.unclassified_error(f"The order in patch list:\n{formatted}")
 
 
 def _go_text(value: Any) -> str:
@@ -121,45 +121,45 @@ def json_patch(target: Any, operations: Any) -> Any:
     """
     if not is_list(operations):
         raise failures.bad_request("error decoding patch: json: cannot unmarshal object into Go value")
-    for wrong in _misread(operations):
+    for wrong in _type_errors(operations):
         raise failures.bad_request(f"error decoding patch: json: cannot unmarshal {wrong}")
     document = [clone(target)]
     for operation in operations:
         try:
-            _operate(document, operation)
+            _apply_operation(document, operation)
         except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
-            raise failures.rejected_patch() from error
+            raise failures.inapplicable_patch() from error
     return document[0]
 
 
-def _misread(operations: list[Any]) -> Iterator[str]:
+def _type_errors(operations: list[Any]) -> Iterator[str]:
     """What of a patch is of another type than Go reads."""
     for operation in operations:
         if not is_map(operation):
             if operation is not None:
-                yield f"{json_name(operation)} into Go value of type handlers.jsonPatchOp"
+                yield f"{json_type_name(operation)} into Go value of type handlers.jsonPatchOp"
             continue
         for name in ("op", "path", "from"):
             if not isinstance(operation.get(name), str | None):
-                yield f"{json_name(operation[name])} into Go struct field jsonPatchOp.{name} of type string"
+                yield f"{json_type_name(operation[name])} into Go struct field jsonPatchOp.{name} of type string"
 
 
-def _operate(document: list[Any], operation: Any) -> None:
+def _apply_operation(document: list[Any], operation: Any) -> None:
     path = ["0", *_pointer(operation["path"])]
     match operation["op"]:
         case "add":
             _add(document, path, clone(operation["value"]))
         case "remove":
-            _take(document, path)
+            _remove(document, path)
         case "replace":
             _replace(document, path, clone(operation["value"]))
         case "move":
-            _add(document, path, _take(document, ["0", *_pointer(operation["from"])]))
+            _add(document, path, _remove(document, ["0", *_pointer(operation["from"])]))
         case "copy":
-            _add(document, path, clone(_found(document, ["0", *_pointer(operation["from"])])))
+            _add(document, path, clone(_find_or_null(document, ["0", *_pointer(operation["from"])])))
         case "test":
             # What is not there is null.
-            if not same(_found(document, path), operation.get("value")):
+            if not json_equal(_find_or_null(document, path), operation.get("value")):
                 raise ValueError("the test failed")
         case other:
             raise ValueError(f"unexpected kind: {other}")
@@ -177,9 +177,9 @@ def _find(value: Any, path: list[str]) -> Any:
     return value
 
 
-def _index(items: list[Any], part: str, *, end: int | None = None) -> int:
+def _index(items: list[Any], part: str, *, upper_bound: int | None = None) -> int:
     position = int(part)
-    limit = len(items) if end is None else end
+    limit = len(items) if upper_bound is None else upper_bound
     if position < 0 or position >= limit:
         raise IndexError(part)
     return position
@@ -190,19 +190,19 @@ def _add(document: list[Any], path: list[str], value: Any) -> None:
     if parent is document:
         document[0] = value
     elif is_list(parent):
-        parent.insert(len(parent) if last == "-" else _index(parent, last, end=len(parent) + 1), value)
+        parent.insert(len(parent) if last == "-" else _index(parent, last, upper_bound=len(parent) + 1), value)
     else:
         parent[last] = value
 
 
-def _take(document: list[Any], path: list[str]) -> Any:
+def _remove(document: list[Any], path: list[str]) -> Any:
     if len(path) == 1:
         raise KeyError("the whole document")
     parent, last = _find(document, path[:-1]), path[-1]
     return parent.pop(_index(parent, last)) if is_list(parent) else parent.pop(last)
 
 
-def _found(document: list[Any], path: list[str]) -> Any:
+def _find_or_null(document: list[Any], path: list[str]) -> Any:
     """As ``_find``; of an object, a field that it does not have is null: so the real server's library reads it."""
     parent, last = _find(document, path[:-1]), path[-1]
     return parent.get(last) if is_map(parent) else _find(document, path)

@@ -17,7 +17,7 @@ from steersman_testing.apiserver.values import JsonObject, is_map
 Relation = Literal["granular", "atomic", "set", "map"]
 
 
-class Key(NamedTuple):
+class ListMapKey(NamedTuple):
     """A key field of an associative list, and what stands for it where an item leaves it out."""
 
     name: str
@@ -36,7 +36,7 @@ class Shape(Protocol):
     def relation(self) -> Relation: ...
 
     @property
-    def keys(self) -> tuple[Key, ...]: ...
+    def keys(self) -> tuple[ListMapKey, ...]: ...
 
     def field(self, name: str) -> Shape:
         """Of the field or key ``name``."""
@@ -56,7 +56,7 @@ class DeducedShape:
     """Nothing is known: maps are merged, lists replaced."""
 
     relation: Relation = "granular"
-    keys: tuple[Key, ...] = ()
+    keys: tuple[ListMapKey, ...] = ()
 
     def field(self, name: str) -> Shape:
         return self
@@ -70,13 +70,13 @@ class DeducedShape:
 
 DEDUCED = DeducedShape()
 
-_PORT = (Key("containerPort"), Key("protocol", "TCP"))
-_NAME = (Key("name"),)
+_PORT = (ListMapKey("containerPort"), ListMapKey("protocol", "TCP"))
+_NAME = (ListMapKey("name"),)
 
 # The longest suffix of a path that is found decides; the path begins with the kind and leaves list items out.
-_ASSOCIATIVE: Mapping[tuple[str, ...], tuple[Key, ...]] = {
-    ("metadata", "ownerReferences"): (Key("uid"),),
-    ("conditions",): (Key("type"),),
+_LIST_MAP_KEYS: Mapping[tuple[str, ...], tuple[ListMapKey, ...]] = {
+    ("metadata", "ownerReferences"): (ListMapKey("uid"),),
+    ("conditions",): (ListMapKey("type"),),
     ("containers",): _NAME,
     ("initContainers",): _NAME,
     ("ephemeralContainers",): _NAME,
@@ -85,18 +85,18 @@ _ASSOCIATIVE: Mapping[tuple[str, ...], tuple[Key, ...]] = {
     ("ephemeralContainers", "ports"): _PORT,
     ("env",): _NAME,
     ("volumes",): _NAME,
-    ("volumeMounts",): (Key("mountPath"),),
-    ("volumeDevices",): (Key("devicePath"),),
+    ("volumeMounts",): (ListMapKey("mountPath"),),
+    ("volumeDevices",): (ListMapKey("devicePath"),),
     ("spec", "imagePullSecrets"): _NAME,
-    ("hostAliases",): (Key("ip"),),
-    ("topologySpreadConstraints",): (Key("topologyKey"), Key("whenUnsatisfiable")),
+    ("hostAliases",): (ListMapKey("ip"),),
+    ("topologySpreadConstraints",): (ListMapKey("topologyKey"), ListMapKey("whenUnsatisfiable")),
     ("spec", "resourceClaims"): _NAME,
     ("resources", "claims"): _NAME,
     ("schedulingGates",): _NAME,
-    ("podIPs",): (Key("ip"),),
+    ("podIPs",): (ListMapKey("ip"),),
     ("ServiceAccount", "secrets"): _NAME,
-    ("Service", "spec", "ports"): (Key("port"), Key("protocol", "TCP")),
-    ("Node", "status", "addresses"): (Key("type"),),
+    ("Service", "spec", "ports"): (ListMapKey("port"), ListMapKey("protocol", "TCP")),
+    ("Node", "status", "addresses"): (ListMapKey("type"),),
     ("webhooks",): _NAME,
     ("matchConditions",): _NAME,
     ("validations",): _NAME,
@@ -137,8 +137,8 @@ class BuiltinShape:
         return _relation(self.path)
 
     @property
-    def keys(self) -> tuple[Key, ...]:
-        return _lookup(_ASSOCIATIVE, self.path) or ()
+    def keys(self) -> tuple[ListMapKey, ...]:
+        return _lookup(_LIST_MAP_KEYS, self.path) or ()
 
     def field(self, name: str) -> Shape:
         return BuiltinShape((*self.path, name))
@@ -156,7 +156,7 @@ class _ItemShape:
 
     path: tuple[str, ...]
     relation: Relation = "granular"
-    keys: tuple[Key, ...] = ()
+    keys: tuple[ListMapKey, ...] = ()
 
     def field(self, name: str) -> Shape:
         return BuiltinShape((*self.path, name))
@@ -179,7 +179,7 @@ def _relation(path: tuple[str, ...]) -> Relation:
         return "atomic"
     if suffixes & _SETS:
         return "set"
-    return "map" if _lookup(_ASSOCIATIVE, path) else "granular"
+    return "map" if _lookup(_LIST_MAP_KEYS, path) else "granular"
 
 
 _METADATA = BuiltinShape(("Object", "metadata"))
@@ -194,20 +194,20 @@ class SchemaShape:
         self._schema = schema
         self._root = root
         self._fields: dict[str, Shape] = {}
-        self.keys: tuple[Key, ...] = ()
+        self.keys: tuple[ListMapKey, ...] = ()
         self.relation: Relation = "granular"
         if schema.get("x-kubernetes-map-type") == "atomic":
             self.relation = "atomic"
-        listed = schema.get("x-kubernetes-list-type")
-        if listed in ("set", "map"):
-            self.relation = listed
-        if listed == "map":
+        list_type = schema.get("x-kubernetes-list-type")
+        if list_type in ("set", "map"):
+            self.relation = list_type
+        if list_type == "map":
             properties = _schema_at(_schema_at(schema, "items"), "properties")
             names: list[str] = schema.get("x-kubernetes-list-map-keys") or []
-            self.keys = tuple(Key(n, _schema_at(properties, n).get("default")) for n in names)
+            self.keys = tuple(ListMapKey(n, _schema_at(properties, n).get("default")) for n in names)
 
     def field(self, name: str) -> Shape:
-        if name == "metadata" and self._whole:
+        if name == "metadata" and self._is_object_root:
             return _METADATA
         if (known := self._fields.get(name)) is not None:
             return known
@@ -219,13 +219,13 @@ class SchemaShape:
         return SchemaShape(additional) if is_map(additional) else DEDUCED
 
     @property
-    def _whole(self) -> bool:
+    def _is_object_root(self) -> bool:
         """Whether this is an object with metadata."""
         return self._root or bool(self._schema.get("x-kubernetes-embedded-resource"))
 
     def declares(self, name: str) -> bool:
-        told = name in _schema_at(self._schema, "properties")
-        return told or (self._whole and name in ("apiVersion", "kind", "metadata"))
+        declared = name in _schema_at(self._schema, "properties")
+        return declared or (self._is_object_root and name in ("apiVersion", "kind", "metadata"))
 
     def item(self) -> Shape:
         items = self._schema.get("items")

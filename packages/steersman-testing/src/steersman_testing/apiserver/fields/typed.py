@@ -10,11 +10,11 @@ from typing import Any
 
 from steersman.errors import ApiError
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.builtin.types import metadata_schema, schema_of
-from steersman_testing.apiserver.fields.sets import list_elements, path_text
+from steersman_testing.apiserver.builtin.types import metadata_schema, openapi_schema
+from steersman_testing.apiserver.fields.field_paths import list_elements, path_text
 from steersman_testing.apiserver.fields.shapes import Shape
-from steersman_testing.apiserver.kinds import Kind
-from steersman_testing.apiserver.values import MISSING, JsonObject, child, is_list, is_map, map_at
+from steersman_testing.apiserver.kinds import ServedKind
+from steersman_testing.apiserver.values import MISSING, JsonObject, get_field, get_object, is_list, is_map
 
 _ROOT_FIELDS = ("apiVersion", "kind")
 _ANYTHING: JsonObject = {"x-kubernetes-preserve-unknown-fields": True}
@@ -29,7 +29,7 @@ _EXPECTED: dict[str, tuple[tuple[type[Any], ...], str]] = {
 }
 
 
-def check_typed(kind: Kind, config: JsonObject, odd: JsonObject) -> None:
+def validate_applied(kind: ServedKind, config: JsonObject, invalid_times: JsonObject) -> None:
     """Refuses a configuration of unknown fields, wrong types, or list items without their keys.
 
     Args:
@@ -38,46 +38,50 @@ def check_typed(kind: Kind, config: JsonObject, odd: JsonObject) -> None:
     Raises:
         ApiError: 500 without a reason, as the real server answers.
     """
-    schema = schema_of(kind.resource) if kind.schema is None else kind.schema
+    schema = openapi_schema(kind.resource) if kind.schema is None else kind.schema
     found = [
-        f".metadata.{name}: expected any scalar, got &{{{_go_value(value)}}}"
-        for name, value in odd.items()
+        f".metadata.{name}: expected any scalar, got &{{{_go_value_text(value)}}}"
+        for name, value in invalid_times.items()
         if is_map(value) or is_list(value)
     ]
     found += _errors(config, schema or _ANYTHING, kind.shape, "", root=True)
     if not found:
         return
     text = found[0] if len(found) == 1 else "errors:" + "".join(f"\n  {line}" for line in found)
-    raise failures.untyped(f"failed to create typed patch object ({named(kind, config)}): {text}")
+    raise failures.unclassified_error(
+        f"failed to create typed patch object ({describe_object(kind, config)}): {text}"
+    )
 
 
-def named(kind: Kind, obj: JsonObject) -> str:
+def describe_object(kind: ServedKind, obj: JsonObject) -> str:
     """``obj`` as errors of server-side apply name it."""
-    resource, meta = kind.resource, map_at(obj, "metadata")
+    resource, meta = kind.resource, get_object(obj, "metadata")
     version = f"{resource.group}/{resource.version}"
     return f"{meta.get('namespace', '')}/{meta.get('name', '')}; {version}, Kind={resource.kind}"
 
 
-def check_fits(obj: JsonObject, schema: JsonObject, shape: Shape) -> None:
+def validate_object(obj: JsonObject, schema: JsonObject, shape: Shape) -> None:
     """Refuses an object of a custom resource that ``schema`` does not describe. Raises ApiError: 500."""
     found = list(_errors(obj, schema, shape, "", root=True))
     if found:
-        raise failures.untyped(found[0] if len(found) == 1 else "errors:" + "".join(f"\n  {e}" for e in found))
+        raise failures.unclassified_error(
+            found[0] if len(found) == 1 else "errors:" + "".join(f"\n  {e}" for e in found)
+        )
 
 
 def _errors(value: Any, schema: JsonObject, shape: Shape, path: str, *, root: bool = False) -> Iterator[str]:
     if value is None:
         return
-    wrong = _wrong_type(value, schema)
+    wrong = _expected_type(value, schema)
     if wrong:
-        yield f"{path}: expected {wrong}, got {_go_type(value)}"
+        yield f"{path}: expected {wrong}, got {_go_type_name(value)}"
     elif is_list(value):
         yield from _list_errors(value, schema, shape, path)
     elif is_map(value):
         for name, content in value.items():
             if root and name in _ROOT_FIELDS:
                 continue
-            inner = metadata_schema() if root and name == "metadata" else child(schema.get("properties"), name)
+            inner = metadata_schema() if root and name == "metadata" else get_field(schema.get("properties"), name)
             if inner is MISSING:
                 inner = schema.get("additionalProperties")
             if is_map(inner):
@@ -87,50 +91,50 @@ def _errors(value: Any, schema: JsonObject, shape: Shape, path: str, *, root: bo
 
 
 def _list_errors(value: list[Any], schema: JsonObject, shape: Shape, path: str) -> Iterator[str]:
-    items = map_at(schema, "items")
+    items = get_object(schema, "items")
     if shape.relation == "map":
         for position, item in enumerate(value):
             if not is_map(item):
-                what = "a null element" if item is None else "non-map elements"
-                yield f"{path}: element {position}: associative list with keys may not have {what}"
+                element_kind = "a null element" if item is None else "non-map elements"
+                yield f"{path}: element {position}: associative list with keys may not have {element_kind}"
                 return
     if shape.relation == "set" and None in value:
-        told = "associative list without keys has an element that's an explicit null"
-        yield f"{path}: element {value.index(None)}: {told}"
+        text = "associative list without keys has an element that's an explicit null"
+        yield f"{path}: element {value.index(None)}: {text}"
         return
-    places = [f"[{position}]" for position in range(len(value))]
+    item_paths = [f"[{position}]" for position in range(len(value))]
     if shape.relation in ("map", "set"):
         try:
-            places = [path_text((element,)) for element in list_elements(value, shape)]
+            item_paths = [path_text((element,)) for element in list_elements(value, shape)]
         except ApiError as error:
             yield f"{path}: {error}"
             return
-    for place, item in zip(places, value, strict=True):
-        yield from _errors(item, items, shape.item(), f"{path}{place}")
+    for item_path, item in zip(item_paths, value, strict=True):
+        yield from _errors(item, items, shape.item(), f"{path}{item_path}")
 
 
-def _wrong_type(value: Any, schema: JsonObject) -> str:
+def _expected_type(value: Any, schema: JsonObject) -> str:
     """What was expected instead; empty where the type fits."""
     declared = schema.get("type")
     if schema.get("x-kubernetes-int-or-string") or declared not in _EXPECTED:
         return ""
-    types, words = _EXPECTED[declared]
-    truth = isinstance(value, bool) and declared != "boolean"
-    return "" if isinstance(value, types) and not truth else words
+    types, description = _EXPECTED[declared]
+    is_bool = isinstance(value, bool) and declared != "boolean"
+    return "" if isinstance(value, types) and not is_bool else description
 
 
-def _go_value(value: Any) -> str:
+def _go_value_text(value: Any) -> str:
     """``value`` as Go prints it."""
     if is_map(value):
-        return f"map[{' '.join(f'{name}:{_go_value(value[name])}' for name in sorted(value))}]"
+        return f"map[{' '.join(f'{name}:{_go_value_text(value[name])}' for name in sorted(value))}]"
     if is_list(value):
-        return f"[{' '.join(map(_go_value, value))}]"
+        return f"[{' '.join(map(_go_value_text, value))}]"
     if isinstance(value, bool):
         return str(value).lower()
     return "<nil>" if value is None else str(value)
 
 
-def _go_type(value: Any) -> str:
+def _go_type_name(value: Any) -> str:
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, str):

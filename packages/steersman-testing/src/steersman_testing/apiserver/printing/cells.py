@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from steersman_testing.apiserver.values import JsonObject, list_at, map_at
+from steersman_testing.apiserver.values import JsonObject, get_array, get_object
 
 _NODE_ROLE = "node-role.kubernetes.io/"
 
 
-def shown_labels(labels: JsonObject) -> str:
+def format_labels(labels: JsonObject) -> str:
     """``a=1,b=2``."""
     return ",".join(f"{k}={labels[k]}" for k in sorted(labels)) or "<none>"
 
 
-def shown_selector(selector: Any) -> str:
+def format_selector(selector: Any) -> str:
     """A ``LabelSelector`` as ``kubectl get --selector`` takes it; empty where it selects everything, or nothing."""
-    parts = [(k, f"{k}={v}") for k, v in map_at(selector, "matchLabels").items()]
-    for expression in list_at(selector, "matchExpressions"):
-        key, values = expression.get("key", ""), ",".join(sorted(list_at(expression, "values")))
+    parts = [(k, f"{k}={v}") for k, v in get_object(selector, "matchLabels").items()]
+    for expression in get_array(selector, "matchExpressions"):
+        key, values = expression.get("key", ""), ",".join(sorted(get_array(expression, "values")))
         match expression.get("operator"):
             case "Exists":
                 parts.append((key, key))
@@ -35,46 +35,46 @@ def shown_selector(selector: Any) -> str:
 
 def container_cells(pod_spec: JsonObject) -> list[str]:
     """Names and images of a pod's containers."""
-    containers = list_at(pod_spec, "containers")
+    containers = get_array(pod_spec, "containers")
     return [",".join(c.get(field, "") for c in containers) for field in ("name", "image")]
 
 
-def with_more(values: Sequence[str], most: int, separator: str = ",") -> str:
+def truncated_list(values: Sequence[str], limit: int, separator: str = ",") -> str:
     """The first ``most`` of ``values``, and how many follow."""
-    shown = separator.join(values[:most])
-    return f"{shown} + {len(values) - most} more..." if len(values) > most else shown
+    formatted = separator.join(values[:limit])
+    return f"{formatted} + {len(values) - limit} more..." if len(values) > limit else formatted
 
 
 def node_cells(node: JsonObject) -> list[str]:
     """Status, roles, addresses, operating system, kernel, container runtime."""
-    status, labels = map_at(node, "status"), map_at(map_at(node, "metadata"), "labels")
-    ready = {c.get("type"): c.get("status") for c in list_at(status, "conditions")}.get("Ready")
+    status, labels = get_object(node, "status"), get_object(get_object(node, "metadata"), "labels")
+    ready = {c.get("type"): c.get("status") for c in get_array(status, "conditions")}.get("Ready")
     state = "Unknown" if ready is None else "Ready" if ready == "True" else "NotReady"
-    if map_at(node, "spec").get("unschedulable"):
+    if get_object(node, "spec").get("unschedulable"):
         state += ",SchedulingDisabled"
     roles = {k.removeprefix(_NODE_ROLE) for k in labels if k.startswith(_NODE_ROLE)} | {
         labels.get("kubernetes.io/role")
     }
-    information = map_at(status, "nodeInfo")
+    node_info = get_object(status, "nodeInfo")
     image, kernel, runtime = (
-        information.get(n) or "<unknown>" for n in ("osImage", "kernelVersion", "containerRuntimeVersion")
+        node_info.get(n) or "<unknown>" for n in ("osImage", "kernelVersion", "containerRuntimeVersion")
     )
-    if architecture := information.get("architecture"):
+    if architecture := node_info.get("architecture"):
         kernel += f" ({architecture})"
-    shown = ",".join(sorted(r for r in roles if r)) or "<none>"
-    return [state, shown, _address(status, "InternalIP"), _address(status, "ExternalIP"), image, kernel, runtime]
+    formatted = ",".join(sorted(r for r in roles if r)) or "<none>"
+    return [state, formatted, _address(status, "InternalIP"), _address(status, "ExternalIP"), image, kernel, runtime]
 
 
 def _address(status: JsonObject, kind: str) -> str:
-    return next((a.get("address", "") for a in list_at(status, "addresses") if a.get("type") == kind), "<none>")
+    return next((a.get("address", "") for a in get_array(status, "addresses") if a.get("type") == kind), "<none>")
 
 
 def service_cells(spec: JsonObject, status: JsonObject) -> list[str]:
     """Type, cluster IP, external IP, ports."""
     kind = spec.get("type", "")
-    internal = next(iter(list_at(spec, "clusterIPs")), "<none>")
-    ports = [_port(p) for p in list_at(spec, "ports")]
-    return [kind, internal, _external(kind, spec, status), ",".join(ports) or "<none>"]
+    internal = next(iter(get_array(spec, "clusterIPs")), "<none>")
+    ports = [_port(p) for p in get_array(spec, "ports")]
+    return [kind, internal, _external_ip(kind, spec, status), ",".join(ports) or "<none>"]
 
 
 def _port(port: JsonObject) -> str:
@@ -82,22 +82,22 @@ def _port(port: JsonObject) -> str:
     return f"{number}:{node}/{protocol}" if node else f"{number}/{protocol}"
 
 
-def _external(kind: str, spec: JsonObject, status: JsonObject) -> str:
-    extra: list[str] = list_at(spec, "externalIPs")
+def _external_ip(kind: str, spec: JsonObject, status: JsonObject) -> str:
+    extra: list[str] = get_array(spec, "externalIPs")
     match kind:
         case "ClusterIP" | "NodePort":
             return ",".join(extra) or "<none>"
         case "LoadBalancer":
-            return ",".join([*balancer_addresses(status), *extra]) or "<pending>"
+            return ",".join([*load_balancer_addresses(status), *extra]) or "<pending>"
         case "ExternalName":
             return spec.get("externalName", "")
         case _:
             return "<unknown>"
 
 
-def balancer_addresses(status: JsonObject) -> list[str]:
+def load_balancer_addresses(status: JsonObject) -> list[str]:
     """Where a load balancer is reached, of a Service's or an Ingress's status."""
-    ingress = list_at(map_at(status, "loadBalancer"), "ingress")
+    ingress = get_array(get_object(status, "loadBalancer"), "ingress")
     return sorted({i.get("ip") or i.get("hostname", "") for i in ingress} - {""})
 
 
@@ -115,23 +115,23 @@ def host_cell(rules: list[JsonObject]) -> str:
 def endpoint_cell(endpoints: JsonObject) -> str:
     """Addresses with their ports, of Endpoints."""
     found: list[str] = []
-    for subset in list_at(endpoints, "subsets"):
-        addresses = [a.get("ip", "") for a in list_at(subset, "addresses")]
-        ports = [p.get("port", 0) for p in list_at(subset, "ports")]
-        found += [f"{_bracketed(a)}:{p}" for p in ports for a in addresses] if ports else addresses
-    return with_more(found, 3) or "<none>"
+    for subset in get_array(endpoints, "subsets"):
+        addresses = [a.get("ip", "") for a in get_array(subset, "addresses")]
+        ports = [p.get("port", 0) for p in get_array(subset, "ports")]
+        found += [f"{_bracket_ipv6(a)}:{p}" for p in ports for a in addresses] if ports else addresses
+    return truncated_list(found, 3) or "<none>"
 
 
-def _bracketed(address: str) -> str:
+def _bracket_ipv6(address: str) -> str:
     return f"[{address}]" if ":" in address else address
 
 
 def quota_cells(status: JsonObject) -> list[str]:
     """Requests and limits of a ResourceQuota: what is used of what there is."""
-    hard, used = map_at(status, "hard"), map_at(status, "used")
-    shown = [(name, f"{name}: {used.get(name, '0')}/{hard[name]}") for name in sorted(hard)]
-    requests = [text for name, text in shown if not name.startswith("limits.")]
-    limits = [text for name, text in shown if name.startswith("limits.")]
+    hard, used = get_object(status, "hard"), get_object(status, "used")
+    formatted = [(name, f"{name}: {used.get(name, '0')}/{hard[name]}") for name in sorted(hard)]
+    requests = [text for name, text in formatted if not name.startswith("limits.")]
+    limits = [text for name, text in formatted if name.startswith("limits.")]
     return [", ".join(requests), ", ".join(limits)]
 
 
@@ -148,15 +148,15 @@ def subject_cells(subjects: list[JsonObject]) -> list[str]:
 
 def metric_cell(specs: list[JsonObject], statuses: list[JsonObject]) -> str:
     """Present and wanted values of a HorizontalPodAutoscaler's metrics."""
-    shown: list[str] = []
+    formatted: list[str] = []
     for position, spec in enumerate(specs):
         name = spec.get("type", "")
-        place = name[:1].lower() + name[1:]
+        source_field = name[:1].lower() + name[1:]
         status = statuses[position] if position < len(statuses) else {}
-        target = map_at(map_at(spec, place), "target")
-        current = map_at(map_at(status, place), "current")
-        shown.append(_metric(name, map_at(spec, place), target, current))
-    return with_more(shown, 2, ", ") or "<none>"
+        target = get_object(get_object(spec, source_field), "target")
+        current = get_object(get_object(status, source_field), "current")
+        formatted.append(_metric(name, get_object(spec, source_field), target, current))
+    return truncated_list(formatted, 2, ", ") or "<none>"
 
 
 def _metric(name: str, spec: JsonObject, target: JsonObject, current: JsonObject) -> str:
@@ -166,8 +166,8 @@ def _metric(name: str, spec: JsonObject, target: JsonObject, current: JsonObject
             if "averageValue" in target:
                 return f"{spec.get('name', '')}: {average}"
             now, wanted = current.get("averageUtilization"), target.get("averageUtilization")
-            shown = "<unknown>" if now is None else f"{now}%"
-            return f"{spec.get('name', '')}: {shown}/{'<auto>' if wanted is None else f'{wanted}%'}"
+            formatted = "<unknown>" if now is None else f"{now}%"
+            return f"{spec.get('name', '')}: {formatted}/{'<auto>' if wanted is None else f'{wanted}%'}"
         case "Pods":
             return average
         case "External" | "Object":
@@ -178,28 +178,28 @@ def _metric(name: str, spec: JsonObject, target: JsonObject, current: JsonObject
             return "<unknown type>"
 
 
-def event_cells(event: JsonObject, since: Callable[[str | None], str]) -> list[Any]:
+def event_cells(event: JsonObject, format_age: Callable[[str | None], str]) -> list[Any]:
     """All columns of an Event, of either group, but its name."""
-    series = map_at(event, "series")
-    about = map_at(event, "involvedObject") or map_at(event, "regarding")
-    source = map_at(event, "source") or map_at(event, "deprecatedSource")
+    series = get_object(event, "series")
+    involved_object = get_object(event, "involvedObject") or get_object(event, "regarding")
+    source = get_object(event, "source") or get_object(event, "deprecatedSource")
 
-    def either(name: str) -> Any:
+    def legacy_or_current(name: str) -> Any:
         return event.get(name) or event.get(f"deprecated{name[0].upper()}{name[1:]}")
 
-    first = since(either("firstTimestamp") or event.get("eventTime"))
-    last = since(either("lastTimestamp")) if either("lastTimestamp") else first
-    target = about.get("kind", "").lower()
+    first = format_age(legacy_or_current("firstTimestamp") or event.get("eventTime"))
+    last = format_age(legacy_or_current("lastTimestamp")) if legacy_or_current("lastTimestamp") else first
+    target = involved_object.get("kind", "").lower()
     return [
-        since(series.get("lastObservedTime")) if series else last,
+        format_age(series.get("lastObservedTime")) if series else last,
         event.get("type", ""),
         event.get("reason", ""),
-        f"{target}/{about['name']}" if about.get("name") else target,
-        about.get("fieldPath", ""),
+        f"{target}/{involved_object['name']}" if involved_object.get("name") else target,
+        involved_object.get("fieldPath", ""),
         _source(event, source),
         (event.get("message") or event.get("note") or "").strip(),
         first,
-        series.get("count", 0) if series else either("count") or 1,
+        series.get("count", 0) if series else legacy_or_current("count") or 1,
     ]
 
 

@@ -16,27 +16,27 @@ _SCALES = (
     (2 * _YEAR, _DAY, 0),
     (8 * _YEAR, _YEAR, _DAY),
 )
-_NAMES = {1: "s", _MINUTE: "m", _HOUR: "h", _DAY: "d", _YEAR: "y"}
+_UNIT_SUFFIXES = {1: "s", _MINUTE: "m", _HOUR: "h", _DAY: "d", _YEAR: "y"}
 
 
-def shown_duration(duration: timedelta) -> str:
+def human_duration(duration: timedelta) -> str:
     """Such as ``5m10s``: two units while the second one matters."""
     exact = duration.total_seconds()
     if exact <= -2:
         return "<invalid>"
     seconds = max(0, int(exact))
     unit, rest = next(((u, r) for limit, u, r in _SCALES if seconds < limit), (_YEAR, 0))
-    text = f"{seconds // unit}{_NAMES[unit]}"
+    text = f"{seconds // unit}{_UNIT_SUFFIXES[unit]}"
     remainder = seconds % unit // rest if rest else 0
-    return f"{text}{remainder}{_NAMES[rest]}" if remainder else text
+    return f"{text}{remainder}{_UNIT_SUFFIXES[rest]}" if remainder else text
 
 
-def shown_age(timestamp: str | None, now: datetime, *, invalid: str = "<unknown>") -> str:
+def human_age(timestamp: str | None, now: datetime, *, invalid: str = "<unknown>") -> str:
     """How long ago ``timestamp``, in the API's form, was at ``now``."""
     if not timestamp:
         return "<unknown>"
     try:
-        moment = datetime.fromisoformat(timestamp)
+        parsed_time = datetime.fromisoformat(timestamp)
     except ValueError:
         return invalid
-    return invalid if moment.tzinfo is None else shown_duration(now - moment)
+    return invalid if parsed_time.tzinfo is None else human_duration(now - parsed_time)

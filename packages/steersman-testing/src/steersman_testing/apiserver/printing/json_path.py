@@ -12,7 +12,7 @@ import msgspec
 
 from steersman_testing.apiserver.values import is_list, is_map
 
-Step = Callable[[Any], Iterator[Any]]
+PathStep = Callable[[Any], Iterator[Any]]
 
 _TOKEN = re.compile(
     r"""(?P<descend>\.\.(?=[\w\[*]))
@@ -26,7 +26,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _COMPARISON = re.compile(r"@(?P<path>.*?)\s*(?:(?P<sign>==|!=|<=|>=|<|>)\s*(?P<value>.+))?")
-_SIGNS: dict[str, Callable[[Any, Any], bool]] = {
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -36,39 +36,39 @@ _SIGNS: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def find(path: str, value: Any) -> Iterator[Any]:
+def find_results(path: str, value: Any) -> Iterator[Any]:
     """What ``path``, such as ``.status.conditions[?(@.type=="Ready")].status``, finds in ``value``.
 
     Raises:
         ValueError: it is not a JSONPath of this kind.
     """
     found = iter((value,))
-    for step in _steps(path):
-        found = _followed(step, found)
+    for step in _parse_steps(path):
+        found = _apply_step(step, found)
     return found
 
 
-def _followed(step: Step, values: Iterator[Any]) -> Iterator[Any]:
+def _apply_step(step: PathStep, values: Iterator[Any]) -> Iterator[Any]:
     return (result for value in values for result in step(value))
 
 
 @lru_cache(maxsize=256)
-def _steps(path: str) -> tuple[Step, ...]:
+def _parse_steps(path: str) -> tuple[PathStep, ...]:
     text = path.removeprefix("$")
     if text and text[0] not in ".[":
         raise ValueError(f"{path!r} is not a JSONPath: it begins with a dot")
-    steps: list[Step] = []
-    place = 0
-    while place < len(text):
-        token = _TOKEN.match(text, place)
+    steps: list[PathStep] = []
+    position = 0
+    while position < len(text):
+        token = _TOKEN.match(text, position)
         if token is None:
-            raise ValueError(f"{path!r} is not a JSONPath: {text[place:]!r} is not understood")
-        steps.append(_step(token))
-        place = token.end()
+            raise ValueError(f"{path!r} is not a JSONPath: {text[position:]!r} is not understood")
+        steps.append(_step_of_token(token))
+        position = token.end()
     return tuple(steps)
 
 
-def _step(token: re.Match[str]) -> Step:
+def _step_of_token(token: re.Match[str]) -> PathStep:
     text = token[token.lastgroup or 0]
     match token.lastgroup:
         case "descend":
@@ -100,7 +100,7 @@ def _descend(value: Any) -> Iterator[Any]:
         yield from _descend(child)
 
 
-def _fields(names: list[str]) -> Step:
+def _fields(names: list[str]) -> PathStep:
     def step(value: Any) -> Iterator[Any]:
         if is_map(value):
             yield from (value[name] for name in names if name in value)
@@ -108,7 +108,7 @@ def _fields(names: list[str]) -> Step:
     return step
 
 
-def _items(indices: list[int]) -> Step:
+def _items(indices: list[int]) -> PathStep:
     def step(value: Any) -> Iterator[Any]:
         if is_list(value):
             yield from (value[i] for i in indices if -len(value) <= i < len(value))
@@ -116,7 +116,7 @@ def _items(indices: list[int]) -> Step:
     return step
 
 
-def _slice(*bounds: int | None) -> Step:
+def _slice(*bounds: int | None) -> PathStep:
     def step(value: Any) -> Iterator[Any]:
         if is_list(value):
             yield from value[slice(*bounds)]
@@ -124,26 +124,26 @@ def _slice(*bounds: int | None) -> Step:
     return step
 
 
-def _filter(text: str) -> Step:
+def _filter(text: str) -> PathStep:
     found = _COMPARISON.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is not a filter of JSONPath")
-    path, sign, value = found["path"], found["sign"], _literal(found["value"])
-    _steps(path)
+    path, operator_text, value = found["path"], found["sign"], _literal(found["value"])
+    _parse_steps(path)
 
-    def holds(item: Any) -> bool:
-        results = find(path, item)
-        if sign is None:
+    def item_matches(item: Any) -> bool:
+        results = find_results(path, item)
+        if operator_text is None:
             return next(results, None) is not None
-        return any(_is_like(r, value) and _SIGNS[sign](r, value) for r in results)
+        return any(_is_comparable(r, value) and _OPERATORS[operator_text](r, value) for r in results)
 
     def step(items: Any) -> Iterator[Any]:
-        yield from (item for item in _children(items) if holds(item))
+        yield from (item for item in _children(items) if item_matches(item))
 
     return step
 
 
-def _is_like(left: Any, right: Any) -> bool:
+def _is_comparable(left: Any, right: Any) -> bool:
     numbers = (int, float)
     return type(left) is type(right) or (type(left) in numbers and type(right) in numbers)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from steersman_testing.apiserver.values import JsonObject, list_at, map_at
+from steersman_testing.apiserver.values import JsonObject, get_array, get_object
 
 _TERMINAL = ("Succeeded", "Failed")
 
 
-class _Progress(NamedTuple):
+class _ContainerSummary(NamedTuple):
     """How far the containers of one sort are. ``reason`` is empty where the pod's phase says it all."""
 
     reason: str = ""
@@ -19,42 +19,46 @@ class _Progress(NamedTuple):
     last_restart: str = ""
 
 
-def pod_cells(pod: JsonObject, since: Callable[[str | None], str]) -> list[Any]:
+def pod_cells(pod: JsonObject, format_age: Callable[[str | None], str]) -> list[Any]:
     """Name, ready, status, restarts, age, IP, node, nominated node, readiness gates."""
-    meta, spec, status = (map_at(pod, part) for part in ("metadata", "spec", "status"))
-    sidecars = {c.get("name") for c in list_at(spec, "initContainers") if c.get("restartPolicy") == "Always"}
-    begun = _initial(list_at(status, "initContainerStatuses"), sidecars, len(list_at(spec, "initContainers")))
-    progress = begun
-    if not begun.reason or _has(status, "Initialized"):
-        beside = _restarts(s for s in list_at(status, "initContainerStatuses") if s.get("name") in sidecars)
-        progress = _running(status, begun, beside)
-    total = len(list_at(spec, "containers")) + len(sidecars)
-    restarts = str(progress.restarts)
-    if progress.restarts and progress.last_restart:
-        restarts += f" ({since(progress.last_restart)} ago)"
+    meta, spec, status = (get_object(pod, part) for part in ("metadata", "spec", "status"))
+    sidecars = {c.get("name") for c in get_array(spec, "initContainers") if c.get("restartPolicy") == "Always"}
+    init_summary = _init_summary(
+        get_array(status, "initContainerStatuses"), sidecars, len(get_array(spec, "initContainers"))
+    )
+    summary = init_summary
+    if not init_summary.reason or _has_condition(status, "Initialized"):
+        sidecar_restarts = _restart_summary(
+            s for s in get_array(status, "initContainerStatuses") if s.get("name") in sidecars
+        )
+        summary = _container_summary(status, init_summary, sidecar_restarts)
+    total = len(get_array(spec, "containers")) + len(sidecars)
+    restarts = str(summary.restarts)
+    if summary.restarts and summary.last_restart:
+        restarts += f" ({format_age(summary.last_restart)} ago)"
     return [
         meta.get("name", ""),
-        f"{progress.ready}/{total}",
-        _state(meta, status, progress.reason),
+        f"{summary.ready}/{total}",
+        _pod_status(meta, status, summary.reason),
         restarts,
-        since(meta.get("creationTimestamp")),
-        next((i.get("ip", "") for i in list_at(status, "podIPs")), "") or "<none>",
+        format_age(meta.get("creationTimestamp")),
+        next((i.get("ip", "") for i in get_array(status, "podIPs")), "") or "<none>",
         spec.get("nodeName") or "<none>",
         status.get("nominatedNodeName") or "<none>",
-        _gates(list_at(spec, "readinessGates"), status),
+        _readiness_gates(get_array(spec, "readinessGates"), status),
     ]
 
 
-def pod_conditions(pod: JsonObject) -> list[JsonObject]:
+def row_conditions(pod: JsonObject) -> list[JsonObject]:
     """Of the row: whether the pod has come to its end."""
-    ends = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
-    phase = map_at(pod, "status").get("phase")
-    if phase not in ends:
+    messages = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
+    phase = get_object(pod, "status").get("phase")
+    if phase not in messages:
         return []
-    return [{"type": "Completed", "status": "True", "reason": phase, "message": ends[phase]}]
+    return [{"type": "Completed", "status": "True", "reason": phase, "message": messages[phase]}]
 
 
-def _state(meta: JsonObject, status: JsonObject, reason: str) -> str:
+def _pod_status(meta: JsonObject, status: JsonObject, reason: str) -> str:
     phase = status.get("phase", "")
     if "deletionTimestamp" in meta:
         if status.get("reason") == "NodeLost":
@@ -65,76 +69,80 @@ def _state(meta: JsonObject, status: JsonObject, reason: str) -> str:
         return reason
     gated = any(
         c.get("type") == "PodScheduled" and c.get("reason") == "SchedulingGated"
-        for c in list_at(status, "conditions")
+        for c in get_array(status, "conditions")
     )
     return "SchedulingGated" if gated else status.get("reason") or phase
 
 
-def _has(status: JsonObject, condition: str) -> bool:
-    return any(c.get("type") == condition and c.get("status") == "True" for c in list_at(status, "conditions"))
+def _has_condition(status: JsonObject, condition: str) -> bool:
+    return any(c.get("type") == condition and c.get("status") == "True" for c in get_array(status, "conditions"))
 
 
-def _restarts(statuses: Iterable[JsonObject]) -> _Progress:
+def _restart_summary(statuses: Iterable[JsonObject]) -> _ContainerSummary:
     """How often they were restarted, and when last."""
     found = list(statuses)
-    ends = [map_at(map_at(s, "lastState"), "terminated").get("finishedAt") or "" for s in found]
-    return _Progress(restarts=sum(s.get("restartCount", 0) for s in found), last_restart=max(ends, default=""))
+    ends = [get_object(get_object(s, "lastState"), "terminated").get("finishedAt") or "" for s in found]
+    return _ContainerSummary(
+        restarts=sum(s.get("restartCount", 0) for s in found), last_restart=max(ends, default="")
+    )
 
 
-def _initial(statuses: list[JsonObject], sidecars: set[Any], total: int) -> _Progress:
+def _init_summary(statuses: list[JsonObject], sidecars: set[Any], total: int) -> _ContainerSummary:
     """Up to the first container that holds the others up."""
     ready = 0
     for position, status in enumerate(statuses):
-        state = map_at(status, "state")
-        terminated, waiting = state.get("terminated"), map_at(state, "waiting").get("reason", "")
+        state = get_object(status, "state")
+        terminated, waiting = state.get("terminated"), get_object(state, "waiting").get("reason", "")
         if terminated is not None and not terminated.get("exitCode"):
             continue
         if status.get("name") in sidecars and status.get("started"):
             ready += bool(status.get("ready"))
             continue
         if terminated is not None:
-            reason = f"Init:{_end(terminated)}"
+            reason = f"Init:{_termination_reason(terminated)}"
         elif waiting not in ("", "PodInitializing"):
             reason = f"Init:{waiting}"
         else:
             reason = f"Init:{position}/{total}"
-        return _restarts(statuses[: position + 1])._replace(reason=reason, ready=ready)
-    return _restarts(statuses)._replace(ready=ready)
+        return _restart_summary(statuses[: position + 1])._replace(reason=reason, ready=ready)
+    return _restart_summary(statuses)._replace(ready=ready)
 
 
-def _running(status: JsonObject, begun: _Progress, beside: _Progress) -> _Progress:
+def _container_summary(
+    status: JsonObject, init_summary: _ContainerSummary, sidecar_restarts: _ContainerSummary
+) -> _ContainerSummary:
     """The containers proper; the first of them that has something to say says it."""
-    statuses = list_at(status, "containerStatuses")
-    reason, error, ready, is_running = begun.reason, "", begun.ready, False
+    statuses = get_array(status, "containerStatuses")
+    reason, error, ready, is_running = init_summary.reason, "", init_summary.ready, False
     for found in reversed(statuses):
-        state = map_at(found, "state")
-        terminated, waiting = state.get("terminated"), map_at(state, "waiting").get("reason")
+        state = get_object(found, "state")
+        terminated, waiting = state.get("terminated"), get_object(state, "waiting").get("reason")
         if waiting:
             reason = waiting
         elif terminated is not None:
-            reason = _end(terminated)
+            reason = _termination_reason(terminated)
             error = reason if terminated.get("exitCode") else error
         elif found.get("ready") and "running" in state:
             is_running = True
             ready += 1
     if reason == "Completed":
-        if is_running and _has(status, "Ready"):
+        if is_running and _has_condition(status, "Ready"):
             reason = "Running"
         else:
             reason = error or ("NotReady" if is_running else reason)
-    own = _restarts(statuses)
-    last = max(own.last_restart, beside.last_restart)
-    return _Progress(reason, ready, own.restarts + beside.restarts, last)
+    container_restarts = _restart_summary(statuses)
+    last_restart = max(container_restarts.last_restart, sidecar_restarts.last_restart)
+    return _ContainerSummary(reason, ready, container_restarts.restarts + sidecar_restarts.restarts, last_restart)
 
 
-def _end(terminated: JsonObject) -> str:
+def _termination_reason(terminated: JsonObject) -> str:
     if terminated.get("reason"):
         return terminated["reason"]
     signal = terminated.get("signal")
     return f"Signal:{signal}" if signal else f"ExitCode:{terminated.get('exitCode', 0)}"
 
 
-def _gates(gates: list[JsonObject], status: JsonObject) -> str:
+def _readiness_gates(gates: list[JsonObject], status: JsonObject) -> str:
     if not gates:
         return "<none>"
-    return f"{sum(_has(status, g.get('conditionType', '')) for g in gates)}/{len(gates)}"
+    return f"{sum(_has_condition(status, g.get('conditionType', '')) for g in gates)}/{len(gates)}"

@@ -16,13 +16,13 @@ import msgspec
 from steersman.client.transport import HttpRequest
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.fields.shapes import BuiltinShape
-from steersman_testing.apiserver.kinds import Column, Kind
+from steersman_testing.apiserver.kinds import Column, ServedKind
 from steersman_testing.apiserver.printing import json_path
-from steersman_testing.apiserver.printing.columns import cells_of, columns_of
-from steersman_testing.apiserver.printing.durations import shown_age
-from steersman_testing.apiserver.printing.pod_cells import pod_conditions
+from steersman_testing.apiserver.printing.columns import builtin_cells, builtin_columns
+from steersman_testing.apiserver.printing.durations import human_age
+from steersman_testing.apiserver.printing.pod_cells import row_conditions
 from steersman_testing.apiserver.requests.negotiation import TABLE
-from steersman_testing.apiserver.storage import Stored
+from steersman_testing.apiserver.storage import StoredObject
 from steersman_testing.apiserver.values import JsonObject
 
 _NAME = Column("Name", "string", ".metadata.name", format="name")
@@ -30,77 +30,79 @@ _AGE = Column("Age", "date", ".metadata.creationTimestamp")
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class TableConverter:
     """Makes tables of objects of one kind.
 
     Attributes:
         include: what of the object goes with each row: ``Metadata``, ``Object`` or ``None``.
     """
 
-    kind: Kind
-    include: str
+    kind: ServedKind
+    include_object: str
 
     @staticmethod
-    def of(kind: Kind, request: HttpRequest) -> Tables:
+    def of(kind: ServedKind, request: HttpRequest) -> TableConverter:
         """The tables that ``request`` asks for. Raises ApiError: 400, ``includeObject`` is unknown."""
         include = request.query.get("includeObject") or "Metadata"
         if include not in ("Metadata", "Object", "None"):
             raise failures.bad_request(f'unrecognized includeObject value: "{include}"')
-        return Tables(kind, include)
+        return TableConverter(kind, include)
 
-    def encode(self, items: Iterable[Stored], meta: JsonObject, now: datetime, *, headers: bool = True) -> bytes:
+    def encode(
+        self, items: Iterable[StoredObject], meta: JsonObject, now: datetime, *, headers: bool = True
+    ) -> bytes:
         """A table of ``items`` as JSON; ``meta`` is that of the list, and ages are counted up to ``now``."""
         table = {
             "kind": TABLE,
             "apiVersion": "meta.k8s.io/v1",
             "metadata": meta,
-            "columnDefinitions": [_header(c) for c in self._columns] if headers else None,
+            "columnDefinitions": [_column_definition(c) for c in self._table_columns] if headers else None,
             "rows": [self._row(stored, now) for stored in items],
         }
         return msgspec.json.encode(table)
 
     @property
-    def _columns(self) -> tuple[Column, ...]:
+    def _table_columns(self) -> tuple[Column, ...]:
         if _is_builtin(self.kind):
-            return columns_of(self.kind.resource.kind)
+            return builtin_columns(self.kind.resource.kind)
         return (_NAME, *(self.kind.columns or (_AGE,)))
 
-    def _row(self, stored: Stored, now: datetime) -> JsonObject:
+    def _row(self, stored: StoredObject, now: datetime) -> JsonObject:
         row: JsonObject = {"cells": self._cells(stored.object, now)}
         is_pod = _is_builtin(self.kind) and self.kind.resource.kind == "Pod"
-        if is_pod and (conditions := pod_conditions(stored.object)):
+        if is_pod and (conditions := row_conditions(stored.object)):
             row["conditions"] = conditions
         return row | {"object": self._object(stored)}
 
     def _cells(self, obj: JsonObject, now: datetime) -> list[Any]:
         if _is_builtin(self.kind):
-            return cells_of(self.kind.resource.kind, obj, lambda timestamp: shown_age(timestamp, now))
-        return [_cell(column, obj, now) for column in self._columns]
+            return builtin_cells(self.kind.resource.kind, obj, lambda timestamp: human_age(timestamp, now))
+        return [_custom_cell(column, obj, now) for column in self._table_columns]
 
-    def _object(self, stored: Stored) -> msgspec.Raw | None:
-        if self.include == "None":
+    def _object(self, stored: StoredObject) -> msgspec.Raw | None:
+        if self.include_object == "None":
             return None
         version = self.kind.resource.api_version
-        return msgspec.Raw(stored.encoded(version, partial=self.include == "Metadata"))
+        return msgspec.Raw(stored.to_json(version, partial=self.include_object == "Metadata"))
 
 
-def _is_builtin(kind: Kind) -> bool:
+def _is_builtin(kind: ServedKind) -> bool:
     return isinstance(kind.shape, BuiltinShape)
 
 
-def _header(column: Column) -> JsonObject:
-    told = f"Custom resource definition column (in JSONPath format): {column.json_path}"
+def _column_definition(column: Column) -> JsonObject:
+    default_description = f"Custom resource definition column (in JSONPath format): {column.json_path}"
     return {
         "name": column.name,
         "type": column.type,
         "format": column.format,
-        "description": column.description or (told if column.json_path else ""),
+        "description": column.description or (default_description if column.json_path else ""),
         "priority": column.priority,
     }
 
 
-def _cell(column: Column, obj: JsonObject, now: datetime) -> Any:
-    value = next(json_path.find(column.json_path, obj), None)
+def _custom_cell(column: Column, obj: JsonObject, now: datetime) -> Any:
+    value = next(json_path.find_results(column.json_path, obj), None)
     match column.type, value:
         case _, None:
             return None
@@ -109,7 +111,7 @@ def _cell(column: Column, obj: JsonObject, now: datetime) -> Any:
         case "string", _:
             return msgspec.json.encode(value).decode()
         case "date", str():
-            return shown_age(value, now, invalid="<invalid>")
+            return human_age(value, now, invalid="<invalid>")
         case "boolean", bool():
             return value
         case "integer", int() | float() if not isinstance(value, bool):

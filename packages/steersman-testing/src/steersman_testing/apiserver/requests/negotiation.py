@@ -10,37 +10,37 @@ from typing import Literal
 from steersman.client.transport import HttpRequest
 from steersman_testing.apiserver import failures
 
-PARTIAL = "PartialObjectMetadata"
+PARTIAL_OBJECT_METADATA = "PartialObjectMetadata"
 TABLE = "Table"
 
-Form = Literal["object", "metadata", "table"]
+Representation = Literal["object", "metadata", "table"]
 
-_JSON = ("application/json", "application/*", "*/*")
-_GROUP = {"g": "meta.k8s.io", "v": "v1"}
+_JSON_MEDIA_TYPES = ("application/json", "application/*", "*/*")
+_META_V1 = {"g": "meta.k8s.io", "v": "v1"}
 
 
-def negotiate(request: HttpRequest, *, listed: bool = False) -> Form:
+def negotiate(request: HttpRequest, *, is_list: bool = False) -> Representation:
     """The form of the answer to ``request``: the first that it accepts and that can be had.
 
     Raises:
         ApiError: 406, there is none.
     """
-    wanted = request.accept
-    if wanted == "application/json":
+    accept = request.accept
+    if accept == "application/json":
         return "object"
-    for clause in wanted.split(","):
+    for clause in accept.split(","):
         media_type, *options = (part.strip() for part in clause.split(";"))
-        if media_type not in _JSON:
+        if media_type not in _JSON_MEDIA_TYPES:
             continue
         parameters = dict(o.split("=", 1) for o in options if "=" in o)
         match parameters.pop("as", ""):
             case "":
                 return "object"
-            case "Table" if parameters.items() >= _GROUP.items():
+            case "Table" if parameters.items() >= _META_V1.items():
                 return "table"
-            case ("PartialObjectMetadata" | "PartialObjectMetadataList") as named:
+            case ("PartialObjectMetadata" | "PartialObjectMetadataList") as requested_kind:
                 # The first of these is taken, even where it does not fit the answer's shape.
-                if named != (f"{PARTIAL}List" if listed else PARTIAL):
+                if requested_kind != (f"{PARTIAL_OBJECT_METADATA}List" if is_list else PARTIAL_OBJECT_METADATA):
                     break
                 return "metadata"
             case _:
@@ -48,13 +48,13 @@ def negotiate(request: HttpRequest, *, listed: bool = False) -> Form:
     raise failures.not_acceptable()
 
 
-def wants_metadata(request: HttpRequest, *, listed: bool = False) -> bool:
+def negotiate_metadata(request: HttpRequest, *, is_list: bool = False) -> bool:
     """Whether the answer is to be metadata alone, where a table cannot be had.
 
     Raises:
         ApiError: 406, there is no form that is accepted; 501, that form is a table.
     """
-    form = negotiate(request, listed=listed)
-    if form == "table":
-        raise failures.refused_here("a Table of what was deleted")
-    return form == "metadata"
+    representation = negotiate(request, is_list=is_list)
+    if representation == "table":
+        raise failures.not_implemented("a Table of what was deleted")
+    return representation == "metadata"

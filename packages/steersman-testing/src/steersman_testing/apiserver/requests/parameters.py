@@ -7,16 +7,16 @@ from collections.abc import Mapping
 
 from steersman_testing.apiserver import failures
 
-_LARGEST = 2**63
-_MOST_DIGITS = 20
+_INT64_LIMIT = 2**63
+_MAX_DIGITS = 20
 
 
-def flag(query: Mapping[str, str], name: str) -> bool:
+def bool_parameter(query: Mapping[str, str], name: str) -> bool:
     """Whether a parameter is there, and neither ``false`` nor ``0``; all else counts as true, ``?watch=no`` too."""
     return name in query and query[name].lower() not in ("false", "0")
 
 
-def number(query: Mapping[str, str], name: str) -> int | None:
+def int_parameter(query: Mapping[str, str], name: str) -> int | None:
     """A parameter's number; None where it is absent.
 
     Raises:
@@ -27,13 +27,13 @@ def number(query: Mapping[str, str], name: str) -> int | None:
         return None
     if not re.fullmatch(r"[+-]?[0-9]+", text):
         raise failures.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
-    found = _number(text)
-    if found is None or not -_LARGEST <= found < _LARGEST:
+    found = _parse_digits(text)
+    if found is None or not -_INT64_LIMIT <= found < _INT64_LIMIT:
         raise failures.bad_request(f'strconv.ParseInt: parsing "{text}": value out of range')
     return found
 
 
-def parse_version(text: str) -> int:
+def parse_resource_version(text: str) -> int:
     """The number of a ``resourceVersion``; 0 where it is empty.
 
     Raises:
@@ -41,13 +41,13 @@ def parse_version(text: str) -> int:
     """
     if not re.fullmatch("[0-9]*", text):
         raise ValueError(f'strconv.ParseUint: parsing "{text}": invalid syntax')
-    found = _number(text or "0")
-    if found is None or found >= 2 * _LARGEST:
+    found = _parse_digits(text or "0")
+    if found is None or found >= 2 * _INT64_LIMIT:
         raise ValueError(f'strconv.ParseUint: parsing "{text}": value out of range')
     return found
 
 
-def _number(text: str) -> int | None:
+def _parse_digits(text: str) -> int | None:
     """The number that ``text``, of digits, is; None where it has so many that Python would not read them."""
     sign, digits = ("-" if text.startswith("-") else ""), text.lstrip("+-").lstrip("0") or "0"
-    return int(sign + digits) if len(digits) <= _MOST_DIGITS else None
+    return int(sign + digits) if len(digits) <= _MAX_DIGITS else None

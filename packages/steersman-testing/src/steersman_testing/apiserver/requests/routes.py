@@ -8,12 +8,12 @@ from urllib.parse import unquote
 from steersman.errors import ApiError
 from steersman.meta import ObjectKey
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.kinds import Kind, KindRegistry
+from steersman_testing.apiserver.kinds import KindRegistry, ServedKind
 
-_OF_QUESTIONS = ("authentication.k8s.io", "authorization.k8s.io")
-_ADMISSION = "admissionregistration.k8s.io"
+_REVIEW_GROUPS = ("authentication.k8s.io", "authorization.k8s.io")
+_ADMISSION_GROUP = "admissionregistration.k8s.io"
 # Stored and not obeyed, they would make a test pass that the real server would refuse.
-_POLICIES = frozenset(
+_ADMISSION_POLICIES = frozenset(
     {
         "mutatingadmissionpolicies",
         "mutatingadmissionpolicybindings",
@@ -27,13 +27,13 @@ _POLICIES = frozenset(
 class Route:
     """What a path names. ``name`` is empty for a collection, ``namespace`` for all of them."""
 
-    kind: Kind
+    kind: ServedKind
     namespace: str
     name: str
     subresource: str
 
     @property
-    def is_bounded(self) -> bool:
+    def is_single_scope(self) -> bool:
         """Whether it is of one namespace, or of a kind that has none: no other collection is deleted at once."""
         return bool(self.namespace) or not self.kind.resource.namespaced
 
@@ -42,23 +42,23 @@ class Route:
         return ObjectKey(self.namespace, self.name)
 
 
-def no_status(kinds: KindRegistry, route: Route) -> ApiError:
+def status_not_found(kinds: KindRegistry, route: Route) -> ApiError:
     """The status of a kind without that subresource is not found."""
     resource = route.kind.resource
-    if route.kind.custom:
+    if route.kind.is_custom:
         return failures.not_found(resource, route.name)
-    return unserved(kinds, resource.group, resource.version)
+    return not_served_error(kinds, resource.group, resource.version)
 
 
-def unserved(kinds: KindRegistry, group: str, version: str) -> ApiError:
+def not_served_error(kinds: KindRegistry, group: str, version: str) -> ApiError:
     """The refusal of a path below ``group`` and ``version``: built-in groups word it as a Status."""
-    ours = group in _OF_QUESTIONS or any(
-        (k.resource.group, k.resource.version) == (group, version) and not k.custom for k in kinds
+    is_builtin = group in _REVIEW_GROUPS or any(
+        (k.resource.group, k.resource.version) == (group, version) and not k.is_custom for k in kinds
     )
-    return failures.unknown_resource() if ours else failures.unknown_path()
+    return failures.unknown_resource() if is_builtin else failures.unknown_path()
 
 
-def parts_of(path: str) -> list[str]:
+def path_segments(path: str) -> list[str]:
     """What stands between the slashes of ``path``."""
     parts = path.strip("/").split("/")
     return [unquote(p) for p in parts] if "%" in path else parts
@@ -70,7 +70,7 @@ def find_route(path: str, kinds: KindRegistry) -> Route:
     Raises:
         ApiError: 404, nothing is served there; or 501, it is not imitated.
     """
-    match parts_of(path):
+    match path_segments(path):
         case ["api", version, *rest]:
             group = ""
         case ["apis", group, version, *rest]:
@@ -78,7 +78,7 @@ def find_route(path: str, kinds: KindRegistry) -> Route:
         case _:
             raise failures.unknown_path()
     if rest[:1] == ["watch"]:
-        raise failures.refused_here("paths below /watch, which the query watch=true has replaced")
+        raise failures.not_implemented("paths below /watch, which the query watch=true has replaced")
     namespace = ""
     # /namespaces/x/status is the namespace's own status, /namespaces/x/pods the pods in it.
     if len(rest) > 2 and rest[0] == "namespaces" and not (len(rest) == 3 and rest[2] in ("status", "finalize")):
@@ -90,8 +90,8 @@ def find_route(path: str, kinds: KindRegistry) -> Route:
         raise failures.unknown_path()
     plural, name, subresource = (*rest, "", "")[:3]
     kind = kinds.find(group, version, plural)
-    if group == _ADMISSION and plural in _POLICIES:
-        raise failures.refused_here(f"admission policies ({plural}.{group})")
+    if group == _ADMISSION_GROUP and plural in _ADMISSION_POLICIES:
+        raise failures.not_implemented(f"admission policies ({plural}.{group})")
     if kind is None or (namespace and not kind.resource.namespaced):
-        raise unserved(kinds, group, version)
+        raise not_served_error(kinds, group, version)
     return Route(kind, namespace, name, subresource)

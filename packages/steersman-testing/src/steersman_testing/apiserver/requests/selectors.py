@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 
 from steersman.meta import selectors
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.values import JsonObject, child, is_map, list_at, map_at
+from steersman_testing.apiserver.values import JsonObject, get_array, get_field, get_object, is_map
 
-Matcher = Callable[[JsonObject], bool]
+ObjectMatcher = Callable[[JsonObject], bool]
 
 
-def label_matcher(text: str) -> Matcher | None:
+def label_matcher(text: str) -> ObjectMatcher | None:
     """Whether an object's labels fit the selector ``text``; None for an empty one.
 
     Raises:
@@ -27,11 +27,11 @@ def label_matcher(text: str) -> Matcher | None:
 
 
 def _labels(obj: JsonObject) -> dict[str, str]:
-    found = child(child(obj, "metadata"), "labels")
+    found = get_field(get_field(obj, "metadata"), "labels")
     return found if is_map(found) else {}
 
 
-def field_matcher(text: str, supported: Iterable[str], *, custom: bool) -> Matcher | None:
+def field_matcher(text: str, supported: Iterable[str], *, custom: bool) -> ObjectMatcher | None:
     """Whether an object's fields fit the selector ``text``; None for an empty one.
 
     Raises:
@@ -51,19 +51,19 @@ def field_matcher(text: str, supported: Iterable[str], *, custom: bool) -> Match
             only = '"metadata.name", "metadata.namespace"'
             raise failures.bad_request(f'"{requirement.field}" is not a known field selector: only {only}')
     if not custom and any(requirement.field == "source" for requirement in requirements):
-        return lambda obj: selectors.fields_fit(requirements, {**obj, "source": _source(obj)})
-    return lambda obj: selectors.fields_fit(requirements, obj)
+        return lambda obj: selectors.matches_fields(requirements, {**obj, "source": _event_source(obj)})
+    return lambda obj: selectors.matches_fields(requirements, obj)
 
 
-def _source(event: JsonObject) -> str:
-    return map_at(event, "source").get("component") or event.get("reportingComponent") or ""
+def _event_source(event: JsonObject) -> str:
+    return get_object(event, "source").get("component") or event.get("reportingComponent") or ""
 
 
-def selector_text(selector: JsonObject) -> str:
+def label_selector_text(selector: JsonObject) -> str:
     """A ``metav1.LabelSelector`` as one writes it on a command line."""
-    terms = [(k, f"{k}={v}") for k, v in map_at(selector, "matchLabels").items()]
-    for expression in list_at(selector, "matchExpressions"):
+    terms = [(k, f"{k}={v}") for k, v in get_object(selector, "matchLabels").items()]
+    for expression in get_array(selector, "matchExpressions"):
         key, values = expression["key"], ",".join(sorted(expression.get("values") or ()))
-        forms = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
-        terms.append((key, forms.get(expression["operator"], f"!{key}")))
+        texts = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
+        terms.append((key, texts.get(expression["operator"], f"!{key}")))
     return ",".join(text for _, text in sorted(terms, key=lambda t: t[0]))

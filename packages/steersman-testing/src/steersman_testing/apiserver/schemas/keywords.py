@@ -6,24 +6,24 @@ from typing import Any
 
 from steersman_testing.apiserver.values import JsonObject, is_list, is_map
 
-_MOST = 10_000
+_MAX_CACHED_SCHEMAS = 10_000
 
 
-class Mentions:
+class HasKeyword:
     """Tells whether a schema has ``keyword`` at any depth. Each is searched once, since schemas never change."""
 
     def __init__(self, keyword: str) -> None:
         self._keyword = keyword
         # A schema that is kept here lends its id to no other.
-        self._known: dict[int, tuple[JsonObject, bool]] = {}
+        self._cache: dict[int, tuple[JsonObject, bool]] = {}
 
     def __call__(self, schema: JsonObject) -> bool:
-        known = self._known.get(id(schema))
-        if known is None:
-            if len(self._known) == _MOST:
-                self._known.clear()
-            known = self._known[id(schema)] = schema, self._search(schema)
-        return known[1]
+        cached = self._cache.get(id(schema))
+        if cached is None:
+            if len(self._cache) == _MAX_CACHED_SCHEMAS:
+                self._cache.clear()
+            cached = self._cache[id(schema)] = schema, self._search(schema)
+        return cached[1]
 
     def _search(self, value: Any) -> bool:
         if is_map(value):

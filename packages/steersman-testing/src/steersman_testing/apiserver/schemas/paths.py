@@ -15,11 +15,11 @@ _TOKEN = re.compile(r"'(?:[^'\\]|\\.)*'|[.\[\]]|[^.\[\]]+")
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}
 
 
-class PathError(Exception):
+class InvalidFieldPath(Exception):
     """A path leads nowhere in the schema; the text says why."""
 
 
-class Place(NamedTuple):
+class ResolvedPath(NamedTuple):
     """Where a path leads: the path as errors name it, its first field, and the schema there."""
 
     path: str
@@ -27,58 +27,58 @@ class Place(NamedTuple):
     schema: JsonObject | None
 
 
-def find_place(path: str, schema: JsonObject, *, brackets: bool = True) -> Place:
+def resolve_path(path: str, schema: JsonObject, *, brackets: bool = True) -> ResolvedPath:
     """Follows ``path`` (``.spec.a['b']``) through ``schema``.
 
     Raises:
         PathError: the path is malformed, or the schema does not have such a field.
     """
-    found = Place("", "", schema)
+    found = ResolvedPath("", "", schema)
     steps: Iterator[str] = iter(_TOKEN.findall(path))
     for step in steps:
         if step == "[":
             if not brackets:
-                raise PathError("array notation is not allowed")
-            quoted = _next(steps)
+                raise InvalidFieldPath("array notation is not allowed")
+            quoted = _next_token(steps)
             if len(quoted) < 2 or quoted[0] != "'" or quoted[-1] != "'":
-                raise PathError(f"expected single quoted string but got {quoted}")
-            name = _unquoted(quoted)
-            found = _step(found, name)
-            if (closing := _next(steps)) != "]":
-                raise PathError(f"expected ] but got {closing}")
+                raise InvalidFieldPath(f"expected single quoted string but got {quoted}")
+            name = _unquote(quoted)
+            found = _resolve_step(found, name)
+            if (closing := _next_token(steps)) != "]":
+                raise InvalidFieldPath(f"expected ] but got {closing}")
         elif step == ".":
-            found = _step(found, _next(steps))
+            found = _resolve_step(found, _next_token(steps))
         else:
-            raise PathError(f"expected [ or . but got: {step}")
+            raise InvalidFieldPath(f"expected [ or . but got: {step}")
     return found
 
 
-def _next(steps: Iterator[str]) -> str:
+def _next_token(steps: Iterator[str]) -> str:
     found = next(steps, None)
     if found is None:
-        raise PathError("unexpected end of JSON path")
+        raise InvalidFieldPath("unexpected end of JSON path")
     return found
 
 
-def _unquoted(quoted: str) -> str:
+def _unquote(quoted: str) -> str:
     def replace(match: re.Match[str]) -> str:
         escaped = _ESCAPES.get(match[0][1])
         if escaped is None:
-            raise PathError(f"invalid string literal: invalid escape char {match[0]}")
+            raise InvalidFieldPath(f"invalid string literal: invalid escape char {match[0]}")
         return escaped
 
     return re.sub(r"\\.", replace, quoted[1:-1])
 
 
-def _step(found: Place, name: str) -> Place:
+def _resolve_step(found: ResolvedPath, name: str) -> ResolvedPath:
     schema = found.schema or {}
     properties = schema.get("properties")
     if is_map(properties):
         inner = properties.get(name)
         if not is_map(inner):
-            raise PathError("does not refer to a valid field")
-        return Place(f"{found.path}.{name}" if found.path else name, found.root or name, inner)
+            raise InvalidFieldPath("does not refer to a valid field")
+        return ResolvedPath(f"{found.path}.{name}" if found.path else name, found.root or name, inner)
     if "additionalProperties" not in schema:
-        raise PathError("does not refer to a valid field")
+        raise InvalidFieldPath("does not refer to a valid field")
     inner = schema["additionalProperties"]
-    return Place(f"{found.path}[{name}]", found.root or name, inner if is_map(inner) else None)
+    return ResolvedPath(f"{found.path}[{name}]", found.root or name, inner if is_map(inner) else None)

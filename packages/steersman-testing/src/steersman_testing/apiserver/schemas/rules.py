@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from steersman_cel.evaluation import Broken, broken_by_default, broken_rules
+from steersman_cel.validation import RuleViolation, find_default_violations, find_violations
 from steersman_testing.apiserver.failures import FieldError
-from steersman_testing.apiserver.schemas.paths import PathError, find_place
-from steersman_testing.apiserver.schemas.validation import shown_value
+from steersman_testing.apiserver.schemas.paths import InvalidFieldPath, resolve_path
+from steersman_testing.apiserver.schemas.validation import format_schema_value
 from steersman_testing.apiserver.values import JsonObject
 
-NOT_CHECKED = FieldError(
+RULES_NOT_CHECKED = FieldError(
     "<nil>",
     "FieldValueInvalid",
     "Invalid value: null: some validation rules were not checked because the object was invalid; correct the "
     "existing errors to complete validation",
 )
 # With one of these, the rules are not evaluated at all.
-BLOCKING = {
+BLOCKING_REASONS = {
     "FieldValueNotSupported",
     "FieldValueRequired",
     "FieldValueTooLong",
@@ -30,50 +30,50 @@ BLOCKING = {
 }
 
 
-def check_rules(obj: Any, old: Any, schema: JsonObject) -> list[FieldError]:
+def rule_errors(obj: Any, old: Any, schema: JsonObject) -> list[FieldError]:
     """The rules that ``obj`` breaks; ``old`` is what it replaces, or MISSING."""
-    return [_error(b) for b in broken_rules(obj, old, schema, root=True)]
+    return [_rule_error(b) for b in find_violations(obj, old, schema, root=True)]
 
 
-def check_default(default: Any, schema: JsonObject, path: str) -> list[FieldError]:
+def default_rule_errors(default: Any, schema: JsonObject, path: str) -> list[FieldError]:
     """The rules that the default at ``path`` in a definition breaks."""
-    return [_error(b) for b in broken_by_default(default, schema, path=path)]
+    return [_rule_error(b) for b in find_default_violations(default, schema, path=path)]
 
 
-def _error(broken: Broken) -> FieldError:
-    return _failed(broken) if broken.error else _refused(broken)
+def _rule_error(broken: RuleViolation) -> FieldError:
+    return _evaluation_error(broken) if broken.error else _validation_error(broken)
 
 
-def _failed(broken: Broken) -> FieldError:
+def _evaluation_error(broken: RuleViolation) -> FieldError:
     """The refusal of a value that a rule cannot be evaluated on."""
     rule = broken.rule
     subject = (rule.get("message") or rule["rule"]).strip()
-    told = f"{broken.error} evaluating rule: {subject}"
+    description = f"{broken.error} evaluating rule: {subject}"
     if broken.error.startswith("no such overload"):
         takes = "call arguments did not match a supported operator, function or macro signature"
-        told = f"'{broken.error}': {takes} for rule: {subject}"
-    text = f'Invalid value: "{broken.schema.get("type", "")}": {told}'
+        description = f"'{broken.error}': {takes} for rule: {subject}"
+    text = f'Invalid value: "{broken.schema.get("type", "")}": {description}'
     return FieldError(broken.path or "<nil>", "FieldValueInvalid", text)
 
 
-def _refused(broken: Broken) -> FieldError:
+def _validation_error(broken: RuleViolation) -> FieldError:
     reason = broken.rule.get("reason") or "FieldValueInvalid"
     # Objects and lists are not shown, scalars are.
-    subject = "" if broken.schema.get("type") in ("object", "array") else f": {shown_value(broken.value)}"
-    texts = {
+    subject = "" if broken.schema.get("type") in ("object", "array") else f": {format_schema_value(broken.value)}"
+    messages = {
         "FieldValueForbidden": f"Forbidden: {broken.message}",
         "FieldValueRequired": f"Required value: {broken.message}",
         "FieldValueDuplicate": f"Duplicate value{subject}",
     }
-    return FieldError(_place(broken), reason, texts.get(reason, f"Invalid value{subject}: {broken.message}"))
+    return FieldError(_error_path(broken), reason, messages.get(reason, f"Invalid value{subject}: {broken.message}"))
 
 
-def _place(broken: Broken) -> str:
+def _error_path(broken: RuleViolation) -> str:
     path = broken.path
     if not broken.rule.get("fieldPath"):
         return path or "<nil>"
     try:
-        found = find_place(broken.rule["fieldPath"], broken.schema).path
-    except PathError:
+        found = resolve_path(broken.rule["fieldPath"], broken.schema).path
+    except InvalidFieldPath:
         return path or "<nil>"
     return f"{path}.{found}" if path else found

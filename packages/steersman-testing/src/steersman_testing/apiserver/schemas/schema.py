@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from steersman_testing.apiserver.failures import FieldError
-from steersman_testing.apiserver.schemas.fitting import surely_fits
-from steersman_testing.apiserver.schemas.keywords import Mentions
-from steersman_testing.apiserver.schemas.validation import Found, check
-from steersman_testing.apiserver.values import MISSING, JsonObject, child, clone, is_list, is_map, map_at
+from steersman_testing.apiserver.schemas.fast_validation import is_certainly_valid
+from steersman_testing.apiserver.schemas.keywords import HasKeyword
+from steersman_testing.apiserver.schemas.validation import ValidationResult, check_value
+from steersman_testing.apiserver.values import MISSING, JsonObject, clone, get_field, get_object, is_list, is_map
 
 _META_FIELDS = frozenset({"apiVersion", "kind", "metadata"})
-_NESTED = (dict, list)
-_has_defaults = Mentions("default")
+_CONTAINER_TYPES = (dict, list)
+_has_defaults = HasKeyword("default")
 
 
 def prune(value: Any, schema: JsonObject, *, root: bool = True, keep_nulls: bool = False) -> tuple[Any, list[str]]:
@@ -33,30 +33,35 @@ def prune(value: Any, schema: JsonObject, *, root: bool = True, keep_nulls: bool
     return pruned, sorted(unknown)
 
 
-def _prune(value: Any, schema: Any, path: str, unknown: list[str], *, root: bool = False, free: bool = False) -> Any:
+def _prune(
+    value: Any, schema: Any, path: str, unknown: list[str], *, root: bool = False, preserves_unknown: bool = False
+) -> Any:
     """``free``: whether unknown fields stay here. A ``schema`` that is no object knows no fields at all."""
     known: JsonObject = schema if is_map(schema) else {}
-    free = free or bool(known.get("x-kubernetes-preserve-unknown-fields"))
+    preserves_unknown = preserves_unknown or bool(known.get("x-kubernetes-preserve-unknown-fields"))
     if is_list(value):
         # Below a list that keeps everything, items without a schema keep everything, too.
         items = known.get("items")
-        if free and not is_map(items):
+        if preserves_unknown and not is_map(items):
             return clone(value)
-        return [_prune(v, items, f"{path}[{i}]", unknown, free=free) for i, v in enumerate(value)]
+        return [
+            _prune(v, items, f"{path}[{i}]", unknown, preserves_unknown=preserves_unknown)
+            for i, v in enumerate(value)
+        ]
     if not is_map(value):
         return value
-    exempt = _META_FIELDS if root or known.get("x-kubernetes-embedded-resource") else frozenset[str]()
-    properties = map_at(known, "properties")
+    kept_fields = _META_FIELDS if root or known.get("x-kubernetes-embedded-resource") else frozenset[str]()
+    properties = get_object(known, "properties")
     result: JsonObject = {}
     for name, content in value.items():
-        if name in exempt:
+        if name in kept_fields:
             result[name] = clone(content)
         elif name in properties or "additionalProperties" in known:
-            if isinstance(content, _NESTED):
+            if isinstance(content, _CONTAINER_TYPES):
                 inner = properties.get(name, known.get("additionalProperties"))
                 content = _prune(content, inner, f"{path}.{name}" if path else name, unknown)
             result[name] = content
-        elif free:
+        elif preserves_unknown:
             result[name] = clone(content)
         elif name not in _META_FIELDS or path:
             unknown.append(f"{path}.{name}" if path else name)
@@ -65,7 +70,7 @@ def _prune(value: Any, schema: Any, path: str, unknown: list[str], *, root: bool
 
 def property_schema(schema: JsonObject, name: str) -> JsonObject | None:
     """The schema of the field or key ``name``; None where there is none."""
-    found = child(schema.get("properties"), name)
+    found = get_field(schema.get("properties"), name)
     found = schema.get("additionalProperties") if found is MISSING else found
     return found if is_map(found) else None
 
@@ -73,7 +78,7 @@ def property_schema(schema: JsonObject, name: str) -> JsonObject | None:
 def _has_null(value: Any) -> bool:
     # Every write of a custom resource is looked through: loops take half the time of generators.
     for content in value.values() if is_map(value) else value if is_list(value) else ():
-        if content is None or (isinstance(content, _NESTED) and _has_null(content)):
+        if content is None or (isinstance(content, _CONTAINER_TYPES) and _has_null(content)):
             return True
     return False
 
@@ -92,48 +97,48 @@ def _drop_nulls(value: Any, schema: JsonObject | None) -> None:
             _drop_nulls(item, items)
 
 
-def _lacks(value: Any, schema: JsonObject) -> bool:
+def _is_wrongly_null(value: Any, schema: JsonObject) -> bool:
     return value is None and not schema.get("nullable")
 
 
 def fill_defaults(value: Any, schema: JsonObject) -> None:
     """Puts the schema's defaults where fields are missing or wrongly null, in place."""
-    if not isinstance(value, _NESTED) or not _has_defaults(schema):
+    if not isinstance(value, _CONTAINER_TYPES) or not _has_defaults(schema):
         return
     if is_list(value):
         items = schema.get("items")
         if is_map(items):
             for position, item in enumerate(value):
-                if _lacks(item, items):
+                if _is_wrongly_null(item, items):
                     value[position] = clone(items.get("default"))
                 fill_defaults(value[position], items)
     elif is_map(value):
-        for name, inner in map_at(schema, "properties").items():
-            if inner.get("default") is not None and (name not in value or _lacks(value[name], inner)):
+        for name, inner in get_object(schema, "properties").items():
+            if inner.get("default") is not None and (name not in value or _is_wrongly_null(value[name], inner)):
                 value[name] = clone(inner["default"])
         for name, content in value.items():
             inner = property_schema(schema, name)
             if inner is None:
                 continue
-            if _lacks(content, inner):
+            if _is_wrongly_null(content, inner):
                 value[name] = clone(inner.get("default"))
             fill_defaults(value[name], inner)
 
 
 def validate(value: Any, old: Any, schema: JsonObject) -> list[FieldError]:
     """What ``schema`` forbids in the object ``value``. What is unchanged from ``old`` is let through (KEP-4008)."""
-    return [] if surely_fits(value, schema) else check(value, old, schema, "").errors
+    return [] if is_certainly_valid(value, schema) else check_value(value, old, schema, "").errors
 
 
 def validate_status(obj: JsonObject, old: JsonObject, schema: JsonObject) -> list[FieldError]:
     """As ``validate`` for a write to the status subresource: its texts name fields relative to the status."""
-    inner = map_at(map_at(schema, "properties"), "status")
+    inner = get_object(get_object(schema, "properties"), "status")
     if "status" not in obj or not inner:
         return []
-    return validate_value(obj["status"], inner, "status", child(old, "status"))
+    return validate_value(obj["status"], inner, "status", get_field(old, "status"))
 
 
 def validate_value(value: Any, schema: JsonObject, path: str, old: Any = MISSING) -> list[FieldError]:
     """What ``schema`` forbids in ``value``, which stands at ``path``; the texts name fields relative to it."""
-    found: Found = check(value, old, schema, "")
+    found: ValidationResult = check_value(value, old, schema, "")
     return [e._replace(path=path if e.path == "<nil>" else f"{path}.{e.path}") for e in found.errors]

@@ -13,56 +13,56 @@ from typing import Any
 import msgspec
 
 from steersman.meta.formats import has_format, known_format
-from steersman_cel.evaluation import items_by_key, key_of
-from steersman_cel.numbers import number_text
-from steersman_cel.patterns import compiled
-from steersman_testing.apiserver.failures import FieldError, shown
+from steersman_cel.numbers import format_go_float
+from steersman_cel.patterns import compile_pattern
+from steersman_cel.validation import items_by_key, list_item_key
+from steersman_testing.apiserver.failures import FieldError, format_value
 from steersman_testing.apiserver.values import (
     MISSING,
     JsonObject,
-    child,
+    get_array,
+    get_field,
+    get_object,
     is_list,
     is_map,
-    list_at,
-    map_at,
-    same,
+    json_equal,
     type_of,
 )
 
-_NOWHERE = "<nil>"
+_NO_FIELD = "<nil>"
 _INT64 = range(-(2**63), 2**63)
 _INT32 = range(-(2**31), 2**31)
-_COMBINING = frozenset({"anyOf", "oneOf", "allOf", "not"})
-_LARGEST_FLOAT = 3.4028235677973366e38
+_COMBINATORS = frozenset({"anyOf", "oneOf", "allOf", "not"})
+_MAX_FLOAT32 = 3.4028235677973366e38
 
 
 @dataclass(slots=True)
-class Found:
+class ValidationResult:
     """What a check found: errors, and how many respects were looked at without an early end."""
 
     errors: list[FieldError] = field(default_factory=list[FieldError])
-    count: int = 0
+    match_count: int = 0
 
     def add(self, *errors: FieldError) -> None:
         """Adds errors, each but once."""
         if errors:
             self.errors += [e for e in dict.fromkeys(errors) if e not in self.errors]
 
-    def merge(self, other: Found) -> None:
+    def merge(self, other: ValidationResult) -> None:
         """Takes over what another check found."""
         if other.errors:
             self.add(*other.errors)
-        self.count += other.count
+        self.match_count += other.match_count
 
 
 def _error(path: str, value: Any, text: str, reason: str = "FieldValueInvalid") -> FieldError:
-    return FieldError(path.lstrip(".") or _NOWHERE, reason, f"Invalid value: {shown_value(value)}: {text}")
+    return FieldError(path.lstrip(".") or _NO_FIELD, reason, f"Invalid value: {format_schema_value(value)}: {text}")
 
 
-def shown_value(value: Any) -> str:
+def format_schema_value(value: Any) -> str:
     """A value as Go prints it in an error: numbers by ``%v``, maps by key."""
     if isinstance(value, float):
-        return number_text(value)
+        return format_go_float(value)
     return msgspec.json.encode(value, order="sorted").decode()
 
 
@@ -71,135 +71,137 @@ def _type_name(value: Any) -> str:
     return names.get(type_of(value), "object")
 
 
-def check(value: Any, old: Any, schema: JsonObject, path: str, *, fresh: bool = False) -> Found:
+def check_value(
+    value: Any, old: Any, schema: JsonObject, path: str, *, ignore_equal_root: bool = False
+) -> ValidationResult:
     """Holds ``value`` at ``path`` to ``schema``; what equals ``old`` (or MISSING) passes.
 
     Args:
         fresh: whether ``value`` itself does not pass where it equals ``old``, only what is within it.
     """
-    found = Found()
-    if not fresh and old is not MISSING and same(value, old):
-        return found
+    result = ValidationResult()
+    if not ignore_equal_root and old is not MISSING and json_equal(value, old):
+        return result
     if type(value) is int and value not in _INT64:
         # So does Go read it.
         value = float(value)
-    form = known_format(schema)
+    format_name = known_format(schema)
     if value is None:
-        found.merge(_check_type(value, schema, form, path))
-        found.merge(_check_enumeration(value, schema, path))
-        return found
-    if schema.get("type") or form or schema.get("x-kubernetes-int-or-string"):
-        found.merge(_check_type(value, schema, form, path))
-        found.count += 1
-    found.merge(_check_combinations(value, old, schema, path))
-    found.count += 1
+        result.merge(_check_type(value, schema, format_name, path))
+        result.merge(_check_enumeration(value, schema, path))
+        return result
+    if schema.get("type") or format_name or schema.get("x-kubernetes-int-or-string"):
+        result.merge(_check_type(value, schema, format_name, path))
+        result.match_count += 1
+    result.merge(_check_combinations(value, old, schema, path))
+    result.match_count += 1
     if isinstance(value, str):
-        _check_text(found, value, schema, form, path)
+        _check_string(result, value, schema, format_name, path)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        found.merge(_check_number(value, schema, form, path))
-        found.count += 1
+        result.merge(_check_number(value, schema, format_name, path))
+        result.match_count += 1
     elif is_list(value):
-        found.merge(_check_list(value, old, schema, path))
-        found.count += 1
-    found.merge(_check_enumeration(value, schema, path))
-    found.count += 1
+        result.merge(_check_list(value, old, schema, path))
+        result.match_count += 1
+    result.merge(_check_enumeration(value, schema, path))
+    result.match_count += 1
     if is_map(value):
-        found.merge(_check_object(value, old, schema, path))
-        found.count += 1
-    found.count += 1
-    return found
+        result.merge(_check_object(value, old, schema, path))
+        result.match_count += 1
+    result.match_count += 1
+    return result
 
 
-def _check_type(value: Any, schema: JsonObject, form: str, path: str) -> Found:
-    either = bool(schema.get("x-kubernetes-int-or-string"))
-    wanted: list[str] = ["integer", "string"] if either else [t for t in [schema.get("type")] if t]
-    found, kind = Found(count=1), _type_name(value)
+def _check_type(value: Any, schema: JsonObject, format_name: str, path: str) -> ValidationResult:
+    is_int_or_string = bool(schema.get("x-kubernetes-int-or-string"))
+    expected: list[str] = ["integer", "string"] if is_int_or_string else [t for t in [schema.get("type")] if t]
+    found, kind = ValidationResult(match_count=1), _type_name(value)
     if value is None:
-        if wanted and not schema.get("nullable"):
-            found = Found([_wrong_type(path, ",".join(wanted), "null")])
+        if expected and not schema.get("nullable"):
+            found = ValidationResult([_type_error(path, ",".join(expected), "null")])
         return found
-    number = (kind == "number" and value.is_integer() and abs(value) < 2**53 and "integer" in wanted) or (
-        kind == "integer" and "number" in wanted
+    number = (kind == "number" and value.is_integer() and abs(value) < 2**53 and "integer" in expected) or (
+        kind == "integer" and "number" in expected
     )
-    if form and kind not in ("string", "array") and kind not in wanted and not number:
-        native = {"integer": "int64", "number": "float64"}.get(kind, "")
-        return Found([_wrong_type(path, form, native)])
+    if format_name and kind not in ("string", "array") and kind not in expected and not number:
+        go_type = {"integer": "int64", "number": "float64"}.get(kind, "")
+        return ValidationResult([_type_error(path, format_name, go_type)])
     # Of what is no number, the format decides.
-    decided = bool(form) and kind in ("string", "array") and not {"integer", "number"} & set(wanted)
-    if wanted and not decided and kind not in wanted and not number:
-        return Found([_wrong_type(path, ",".join(wanted), kind)])
+    format_decides = bool(format_name) and kind in ("string", "array") and not {"integer", "number"} & set(expected)
+    if expected and not format_decides and kind not in expected and not number:
+        return ValidationResult([_type_error(path, ",".join(expected), kind)])
     return found
 
 
-def _wrong_type(path: str, wanted: str, kind: str) -> FieldError:
-    return _error(path, kind, f'{path} in body must be of type {wanted}: "{kind}"', "FieldValueTypeInvalid")
+def _type_error(path: str, expected: str, kind: str) -> FieldError:
+    return _error(path, kind, f'{path} in body must be of type {expected}: "{kind}"', "FieldValueTypeInvalid")
 
 
-def _check_enumeration(value: Any, schema: JsonObject, path: str) -> Found:
-    allowed = list_at(schema, "enum")
-    if not allowed or any(a is not None and _convertible(value, a) for a in allowed):
-        return Found()
-    listed = ", ".join(f'"{a}"' if isinstance(a, str) else shown(shown_value(a)) for a in allowed)
-    text = f"Unsupported value: {shown_value(value)}: supported values: {listed}"
-    return Found([FieldError(path.lstrip(".") or _NOWHERE, "FieldValueNotSupported", text)])
+def _check_enumeration(value: Any, schema: JsonObject, path: str) -> ValidationResult:
+    allowed = get_array(schema, "enum")
+    if not allowed or any(a is not None and _enum_value_equals(value, a) for a in allowed):
+        return ValidationResult()
+    listed = ", ".join(f'"{a}"' if isinstance(a, str) else format_value(format_schema_value(a)) for a in allowed)
+    text = f"Unsupported value: {format_schema_value(value)}: supported values: {listed}"
+    return ValidationResult([FieldError(path.lstrip(".") or _NO_FIELD, "FieldValueNotSupported", text)])
 
 
-def _convertible(value: Any, allowed: Any) -> bool:
+def _enum_value_equals(value: Any, allowed: Any) -> bool:
     numbers = isinstance(value, int | float) and isinstance(allowed, int | float)
     if numbers and bool not in (type(value), type(allowed)):
         return value == allowed
-    return same(value, allowed)
+    return json_equal(value, allowed)
 
 
-def _check_text(found: Found, value: str, schema: JsonObject, form: str, path: str) -> None:
-    errors = list(_text_errors(value, schema, path))[:1]
-    found.merge(Found(errors))
-    found.count += 1
-    if form:
-        if not has_format(value, form):
-            text = f"{path} in body must be of type {form}: {shown(value)}"
-            found.add(_error(path, value, text, "FieldValueTypeInvalid"))
-        found.count += 1
+def _check_string(result: ValidationResult, value: str, schema: JsonObject, format_name: str, path: str) -> None:
+    errors = list(_string_errors(value, schema, path))[:1]
+    result.merge(ValidationResult(errors))
+    result.match_count += 1
+    if format_name:
+        if not has_format(value, format_name):
+            text = f"{path} in body must be of type {format_name}: {format_value(value)}"
+            result.add(_error(path, value, text, "FieldValueTypeInvalid"))
+        result.match_count += 1
 
 
-def _text_errors(value: str, schema: JsonObject, path: str) -> Iterator[FieldError]:
-    longest, shortest, pattern = (schema.get(k) for k in ("maxLength", "minLength", "pattern"))
-    if longest is not None and len(value) > longest:
-        text = f"Too long: may not be more than {longest} {'byte' if longest == 1 else 'bytes'}"
-        yield FieldError(path.lstrip(".") or _NOWHERE, "FieldValueTooLong", text)
-    if shortest is not None and len(value) < shortest:
-        yield _error(path, value, f"{path} in body should be at least {shortest} chars long")
-    if pattern and not compiled(pattern).search(value):
+def _string_errors(value: str, schema: JsonObject, path: str) -> Iterator[FieldError]:
+    max_length, min_length, pattern = (schema.get(k) for k in ("maxLength", "minLength", "pattern"))
+    if max_length is not None and len(value) > max_length:
+        text = f"Too long: may not be more than {max_length} {'byte' if max_length == 1 else 'bytes'}"
+        yield FieldError(path.lstrip(".") or _NO_FIELD, "FieldValueTooLong", text)
+    if min_length is not None and len(value) < min_length:
+        yield _error(path, value, f"{path} in body should be at least {min_length} chars long")
+    if pattern and not compile_pattern(pattern).search(value):
         yield _error(path, value, f"{path} in body should match '{pattern}'")
 
 
-def _check_number(value: float, schema: JsonObject, form: str, path: str) -> Found:
+def _check_number(value: float, schema: JsonObject, format_name: str, path: str) -> ValidationResult:
     kind = "" if schema.get("x-kubernetes-int-or-string") else schema.get("type", "")
-    found = Found(count=1)
-    found.add(*_range_errors(value, kind, form, "Checked", path))
-    whole = isinstance(value, int)
-    least, most, step = (schema.get(k) for k in ("minimum", "maximum", "multipleOf"))
-    if step is not None:
-        found.add(*_range_errors(step, kind, form, "MultipleOf", path))
-        divisor = int(step) if whole else step
+    result = ValidationResult(match_count=1)
+    result.add(*_range_errors(value, kind, format_name, "Checked", path))
+    is_integer = isinstance(value, int)
+    minimum, maximum, multiple_of = (schema.get(k) for k in ("minimum", "maximum", "multipleOf"))
+    if multiple_of is not None:
+        result.add(*_range_errors(multiple_of, kind, format_name, "MultipleOf", path))
+        divisor = int(multiple_of) if is_integer else multiple_of
         if divisor <= 0:
-            text = f"factor MultipleOf declared for {path} must be positive: {number_text(divisor)}"
-            found.add(_error(path, divisor, text))
-        elif value % divisor if whole else not _is_multiple(value, divisor):
-            found.add(_error(path, value, f"{path} in body should be a multiple of {number_text(divisor)}"))
-    if least is not None:
-        found.add(*_range_errors(least, kind, form, "Minimum boundary", path))
-        bound, exclusive = int(least) if whole else least, bool(schema.get("exclusiveMinimum"))
+            text = f"factor MultipleOf declared for {path} must be positive: {format_go_float(divisor)}"
+            result.add(_error(path, divisor, text))
+        elif value % divisor if is_integer else not _is_multiple(value, divisor):
+            result.add(_error(path, value, f"{path} in body should be a multiple of {format_go_float(divisor)}"))
+    if minimum is not None:
+        result.add(*_range_errors(minimum, kind, format_name, "Minimum boundary", path))
+        bound, exclusive = int(minimum) if is_integer else minimum, bool(schema.get("exclusiveMinimum"))
         if value < bound or (exclusive and value == bound):
             relation = "greater than" if exclusive else "greater than or equal to"
-            found.add(_error(path, value, f"{path} in body should be {relation} {number_text(bound)}"))
-    if most is not None:
-        found.add(*_range_errors(most, kind, form, "Maximum boundary", path))
-        bound, exclusive = int(most) if whole else most, bool(schema.get("exclusiveMaximum"))
+            result.add(_error(path, value, f"{path} in body should be {relation} {format_go_float(bound)}"))
+    if maximum is not None:
+        result.add(*_range_errors(maximum, kind, format_name, "Maximum boundary", path))
+        bound, exclusive = int(maximum) if is_integer else maximum, bool(schema.get("exclusiveMaximum"))
         if value > bound or (exclusive and value == bound):
             relation = "less than" if exclusive else "less than or equal to"
-            found.add(_error(path, value, f"{path} in body should be {relation} {number_text(bound)}"))
-    return found
+            result.add(_error(path, value, f"{path} in body should be {relation} {format_go_float(bound)}"))
+    return result
 
 
 def _is_multiple(value: float, step: float) -> bool:
@@ -207,111 +209,111 @@ def _is_multiple(value: float, step: float) -> bool:
     return abs(quotient - round(quotient)) < 1e-9 * max(1.0, abs(quotient))
 
 
-def _range_errors(value: float, kind: str, form: str, subject: str, path: str) -> Iterator[FieldError]:
+def _range_errors(value: float, kind: str, format_name: str, subject: str, path: str) -> Iterator[FieldError]:
     """Whether the number fits its type. The real server names no field here."""
     if kind == "integer":
-        fits = float(value).is_integer() and int(value) in (_INT32 if form == "int32" else _INT64)
+        in_range = float(value).is_integer() and int(value) in (_INT32 if format_name == "int32" else _INT64)
     else:
-        fits = form != "float" or abs(value) < _LARGEST_FLOAT
-    if not fits:
-        told = f"with format {form}" if form else "(default format)"
-        text = f"{subject} value must be of type {kind or ''} {told} in {path}"
-        yield FieldError(_NOWHERE, "FieldValueInvalid", f'Invalid value: "": {text}')
+        in_range = format_name != "float" or abs(value) < _MAX_FLOAT32
+    if not in_range:
+        format_text = f"with format {format_name}" if format_name else "(default format)"
+        text = f"{subject} value must be of type {kind or ''} {format_text} in {path}"
+        yield FieldError(_NO_FIELD, "FieldValueInvalid", f'Invalid value: "": {text}')
 
 
-def _check_list(value: list[Any], old: Any, schema: JsonObject, path: str) -> Found:
-    found = Found(count=1)
+def _check_list(value: list[Any], old: Any, schema: JsonObject, path: str) -> ValidationResult:
+    result = ValidationResult(match_count=1)
     items = schema.get("items")
     if is_map(items):
         before = items_by_key(old, schema)
         for position, item in enumerate(value):
-            former = before.get(key_of(item, schema), MISSING)
-            found.merge(check(item, former, items, f"{path}[{position}]"))
-    found.add(*_count_errors(len(value), schema, path, "Items", "items"))
-    return found
+            previous = before.get(list_item_key(item, schema), MISSING)
+            result.merge(check_value(item, previous, items, f"{path}[{position}]"))
+    result.add(*_count_errors(len(value), schema, path, "Items", "items"))
+    return result
 
 
 def _count_errors(length: int, schema: JsonObject, path: str, suffix: str, noun: str) -> Iterator[FieldError]:
-    most, least = schema.get(f"max{suffix}"), schema.get(f"min{suffix}")
-    if least is not None and length < least:
-        yield _error(path, length, f"{path} in body should have at least {least} {noun}")
-    if most is not None and length > most:
-        text = f"Too many: {length}: must have at most {most} {'item' if most == 1 else 'items'}"
-        yield FieldError(path.lstrip(".") or _NOWHERE, "FieldValueTooMany", text)
+    maximum, minimum = schema.get(f"max{suffix}"), schema.get(f"min{suffix}")
+    if minimum is not None and length < minimum:
+        yield _error(path, length, f"{path} in body should have at least {minimum} {noun}")
+    if maximum is not None and length > maximum:
+        text = f"Too many: {length}: must have at most {maximum} {'item' if maximum == 1 else 'items'}"
+        yield FieldError(path.lstrip(".") or _NO_FIELD, "FieldValueTooMany", text)
 
 
-def _check_object(value: JsonObject, old: Any, schema: JsonObject, path: str) -> Found:
-    found = Found()
-    found.add(*_count_errors(len(value), schema, path, "Properties", "properties"))
-    properties, additional = map_at(schema, "properties"), schema.get("additionalProperties")
+def _check_object(value: JsonObject, old: Any, schema: JsonObject, path: str) -> ValidationResult:
+    result = ValidationResult()
+    result.add(*_count_errors(len(value), schema, path, "Properties", "properties"))
+    properties, additional = get_object(schema, "properties"), schema.get("additionalProperties")
     for name, content in value.items():
         if name in properties:
             # What the version says is converted before anybody looks, so it is never the same.
-            former = MISSING if not path and name in ("apiVersion", "kind") else child(old, name)
-            found.merge(check(content, former, properties[name], f"{path}.{name}" if path else name))
+            previous = MISSING if not path and name in ("apiVersion", "kind") else get_field(old, name)
+            result.merge(check_value(content, previous, properties[name], f"{path}.{name}" if path else name))
         elif is_map(additional):
-            found.merge(check(content, child(old, name), additional, f"{path}.{name}"))
+            result.merge(check_value(content, get_field(old, name), additional, f"{path}.{name}"))
         elif additional is False:
-            found.add(_error(path, name, f"{path}.{name} in body is a forbidden property"))
-    for name in list_at(schema, "required"):
+            result.add(_error(path, name, f"{path}.{name} in body is a forbidden property"))
+    for name in get_array(schema, "required"):
         if name not in value:
-            found.add(FieldError(f"{path}.{name}".lstrip("."), "FieldValueRequired", "Required value"))
-    return found
+            result.add(FieldError(f"{path}.{name}".lstrip("."), "FieldValueRequired", "Required value"))
+    return result
 
 
-def _check_combinations(value: Any, old: Any, schema: JsonObject, path: str) -> Found:
-    found = Found()
-    if _COMBINING.isdisjoint(schema):
-        found.count += 1
-        return found
-    if anyof := list_at(schema, "anyOf"):
-        _check_any(found, [_nested(value, old, s, path) for s in anyof], path)
-    if oneof := list_at(schema, "oneOf"):
-        _check_one(found, [_nested(value, old, s, path) for s in oneof], path)
-    if allof := list_at(schema, "allOf"):
-        results = [_nested(value, old, s, path) for s in allof]
+def _check_combinations(value: Any, old: Any, schema: JsonObject, path: str) -> ValidationResult:
+    combined = ValidationResult()
+    if _COMBINATORS.isdisjoint(schema):
+        combined.match_count += 1
+        return combined
+    if anyof := get_array(schema, "anyOf"):
+        _check_any_of(combined, [_validate_nested(value, old, s, path) for s in anyof], path)
+    if oneof := get_array(schema, "oneOf"):
+        _check_one_of(combined, [_validate_nested(value, old, s, path) for s in oneof], path)
+    if allof := get_array(schema, "allOf"):
+        results = [_validate_nested(value, old, s, path) for s in allof]
         for result in results:
-            found.merge(result)
+            combined.merge(result)
         valid = sum(not r.errors for r in results)
         if valid != len(results):
-            none = "" if valid else ". None validated"
-            found.add(_combination(path, f"must validate all the schemas (allOf){none}"))
+            suffix = "" if valid else ". None validated"
+            combined.add(_combinator_error(path, f"must validate all the schemas (allOf){suffix}"))
     negated = schema.get("not")
-    if is_map(negated) and not _nested(value, old, negated, path).errors:
-        found.add(_combination(path, "must not validate the schema (not)"))
-    found.count += 1
-    return found
+    if is_map(negated) and not _validate_nested(value, old, negated, path).errors:
+        combined.add(_combinator_error(path, "must not validate the schema (not)"))
+    combined.match_count += 1
+    return combined
 
 
-def _nested(value: Any, old: Any, schema: JsonObject, path: str) -> Found:
+def _validate_nested(value: Any, old: Any, schema: JsonObject, path: str) -> ValidationResult:
     # The value itself is looked at anew; what is unchanged within it passes.
-    return check(value, old, schema, path, fresh=True)
+    return check_value(value, old, schema, path, ignore_equal_root=True)
 
 
-def _best(results: list[Found]) -> Found | None:
-    return max(results, key=lambda r: r.count, default=None)
+def _best_match(results: list[ValidationResult]) -> ValidationResult | None:
+    return max(results, key=lambda r: r.match_count, default=None)
 
 
-def _check_any(found: Found, results: list[Found], path: str) -> None:
+def _check_any_of(result: ValidationResult, results: list[ValidationResult], path: str) -> None:
     first = next((r for r in results if not r.errors), None)
     if first is None:
-        found.add(_combination(path, "must validate at least one schema (anyOf)"))
-        first = _best(results)
+        result.add(_combinator_error(path, "must validate at least one schema (anyOf)"))
+        first = _best_match(results)
     if first is not None:
-        found.merge(first)
+        result.merge(first)
 
 
-def _check_one(found: Found, results: list[Found], path: str) -> None:
+def _check_one_of(result: ValidationResult, results: list[ValidationResult], path: str) -> None:
     valid = [r for r in results if not r.errors]
     if len(valid) == 1:
-        found.merge(valid[0])
+        result.merge(valid[0])
         return
-    told = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
-    found.add(_combination(path, f"must validate one and only one schema (oneOf). {told}"))
-    if not valid and (best := _best(results)) is not None:
-        found.merge(best)
+    summary = f"Found {len(valid)} valid alternatives" if valid else "Found none valid"
+    result.add(_combinator_error(path, f"must validate one and only one schema (oneOf). {summary}"))
+    if not valid and (best := _best_match(results)) is not None:
+        result.merge(best)
 
 
-def _combination(path: str, text: str) -> FieldError:
+def _combinator_error(path: str, text: str) -> FieldError:
     # These are no errors of a field to the real server: the field and the value are left out.
-    return FieldError(_NOWHERE, "FieldValueInvalid", f'Invalid value: "": "{path}" {text}')
+    return FieldError(_NO_FIELD, "FieldValueInvalid", f'Invalid value: "": "{path}" {text}')

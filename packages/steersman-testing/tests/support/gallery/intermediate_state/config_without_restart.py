@@ -17,8 +17,8 @@ import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from gallery.exhibit import Exhibit, Nothing
-from gallery.parts import declared, key, meta, pod, set_spec
+from gallery.bug_case import BugCase, NoExternalSystem
+from gallery.helpers import key, object_meta, owned_metadata, pod, set_spec
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.client import MergePatch
@@ -48,16 +48,16 @@ class Flow(Resource[FlowSpec, FlowStatus]):
 class FaultyFlowReconciler(Reconciler[Flow]):
     async def reconcile(self, request: Request) -> Result:
         flow = await self.client.get(Flow, request)
-        written = await self.client.find(ConfigMap, request)
+        written = await self.client.get_or_none(ConfigMap, request)
         if written is None or written.data != config_map(flow).data:
             await self.client.apply(config_map(flow), owner=flow)
             if written is not None:
                 flow = await self.client.apply_status(flow, FlowStatus(config_in_sync=False))
-        running = await self.client.find(Pod, request)
+        running = await self.client.get_or_none(Pod, request)
         in_sync = flow.status is None or flow.status.config_in_sync
         if running is not None and not in_sync:
             await self.client.delete(Pod, request, uid=running.metadata.uid)
-        await self.client.apply(pod(declared(flow)), owner=flow)
+        await self.client.apply(pod(owned_metadata(flow)), owner=flow)
         await self.client.apply_status(flow, FlowStatus(config_in_sync=True))
         return Result()
 
@@ -67,17 +67,17 @@ class FlowReconciler(Reconciler[Flow]):
         flow = await self.client.get(Flow, request)
         await self.client.apply(config_map(flow), owner=flow)
         wanted = hashlib.sha256(flow.spec.banner.encode()).hexdigest()[:16]
-        running = await self.client.find(Pod, request)
+        running = await self.client.get_or_none(Pod, request)
         if running is not None and running.metadata.annotations.get(CONFIG) != wanted:
             await self.client.delete(Pod, request, uid=running.metadata.uid)
-        await self.client.apply(pod(declared(flow, annotations={CONFIG: wanted})), owner=flow)
+        await self.client.apply(pod(owned_metadata(flow, annotations={CONFIG: wanted})), owner=flow)
         await self.client.apply_status(flow, FlowStatus(config_in_sync=True))
         return Result()
 
 
 def config_map(flow: Flow) -> ConfigMapApply:
     """The configuration as the pod reads it."""
-    return ConfigMapApply(metadata=declared(flow), data={"banner": flow.spec.banner})
+    return ConfigMapApply(metadata=owned_metadata(flow), data={"banner": flow.spec.banner})
 
 
 def setup(reconciler: type[Reconciler[Flow]]) -> Callable[[Manager, Any], None]:
@@ -88,15 +88,15 @@ def setup(reconciler: type[Reconciler[Flow]]) -> Callable[[Manager, Any], None]:
             manager.controller(Flow)
             .owns(ConfigMap)
             .owns(Pod)
-            .permits(ConfigMap, "create", "patch")
-            .permits(Pod, "create", "patch", "delete")
+            .rbac(ConfigMap, "create", "patch")
+            .rbac(Pod, "create", "patch", "delete")
             .complete(reconciler)
         )
 
     return configure
 
 
-async def node(world: World[Nothing]) -> None:
+async def node(world: World[NoExternalSystem]) -> None:
     """An actor: starts pods, which read their configuration then and tell in their status what they read."""
     while True:
         for found in world.read_all(Pod):
@@ -107,30 +107,30 @@ async def node(world: World[Nothing]) -> None:
         await world.sleep(1)
 
 
-async def scenario(world: World[Nothing]) -> None:
+async def scenario(world: World[NoExternalSystem]) -> None:
     """The user changes the banner."""
-    await world.client.create(Flow(metadata=meta("nifi"), spec=FlowSpec(banner="test")))
+    await world.client.create(Flow(metadata=object_meta("nifi"), spec=FlowSpec(banner="test")))
     await world.settle()
     await set_spec(world, Flow, "nifi", banner="production")
     await world.settle()
 
 
-def check(world: World[Nothing]) -> None:
+def check(world: World[NoExternalSystem]) -> None:
     """The pod runs with the new banner."""
     running = world.read(Pod, key("nifi"))
     assert running is not None
     assert running.status.message == "started with production"
 
 
-EXHIBIT = Exhibit(
+BUG_CASE = BugCase(
     faulty=setup(FaultyFlowReconciler),
     corrected=setup(FlowReconciler),
     kinds=(Flow,),
     scenario=scenario,
     check=check,
-    outside=Nothing,
-    found_by="simulation",
-    story=(
+    outside=NoExternalSystem,
+    detector="simulation",
+    report_excerpts=(
         "the process is killed after call 4",
         "APPLY configmaps default/nifi  200, then killed",
         "the operator is started anew",

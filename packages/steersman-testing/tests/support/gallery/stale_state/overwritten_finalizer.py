@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gallery.exhibit import Exhibit, Nothing
-from gallery.parts import BELONGS, NAMESPACE, key, meta, owner_of
+from gallery.bug_case import BugCase, NoExternalSystem
+from gallery.helpers import NAMESPACE, OWNER_LABEL, key, object_meta, requests_for_owner
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import JsonPatch, MergePatch
@@ -50,7 +50,7 @@ class FaultyAccountReconciler(Reconciler[Account]):
         if account.metadata.deletion_timestamp is not None:
             await remove_finalizer(self.client, account, OURS)
             return Result()
-        settings = await self.client.find(ConfigMap, request)
+        settings = await self.client.get_or_none(ConfigMap, request)
         if settings is None:
             return Result()
         account = await self.protect(account)
@@ -73,43 +73,43 @@ def setup(reconciler: type[Reconciler[Account]]) -> Callable[[Manager, Any], Non
     """Gives a manager the operator."""
 
     def configure(manager: Manager, _: object) -> None:
-        manager.controller(Account).watches(ConfigMap, owner_of).complete(reconciler)
+        manager.controller(Account).watches(ConfigMap, requests_for_owner).complete(reconciler)
 
     return configure
 
 
-async def scenario(world: World[Nothing]) -> None:
+async def scenario(world: World[NoExternalSystem]) -> None:
     """An account is made, a backup controller adds its finalizer, then the settings come."""
-    await world.client.create(Account(metadata=meta("ada"), spec=AccountSpec()))
+    await world.client.create(Account(metadata=object_meta("ada"), spec=AccountSpec()))
     await world.settle()
     add = {"op": "add", "path": "/metadata/finalizers", "value": [OTHERS]}
     await world.client.patch(Account, key("ada"), JsonPatch([add]))
     await world.settle()
-    metadata = ObjectMetaApply(name="ada", namespace=NAMESPACE, labels={BELONGS: "ada"})
+    metadata = ObjectMetaApply(name="ada", namespace=NAMESPACE, labels={OWNER_LABEL: "ada"})
     await world.client.create(ConfigMapApply(metadata=metadata, data={"plan": "large"}))
     await world.settle()
 
 
-def check(world: World[Nothing]) -> None:
+def check(world: World[NoExternalSystem]) -> None:
     """Both finalizers are there."""
     account = world.read(Account, key("ada"))
     assert account is not None and account.status is not None and account.status.plan == "large"
     assert set(account.metadata.finalizers) == {OURS, OTHERS}, "somebody's finalizer is lost"
 
 
-EXHIBIT = Exhibit(
+BUG_CASE = BugCase(
     faulty=setup(FaultyAccountReconciler),
     corrected=setup(AccountReconciler),
     kinds=(Account,),
     scenario=scenario,
     check=check,
-    outside=Nothing,
-    found_by="simulation",
-    story=(
+    outside=NoExternalSystem,
+    detector="simulation",
+    report_excerpts=(
         "the watch of accounts.gallery.example.com is held back before its event 2, for 300 s",
         "user           PATCH accounts.gallery.example.com default/ada  200",
         "operator    1  PATCH accounts.gallery.example.com default/ada  200",
         "wrong      Account.gallery.example.com default/ada .metadata.finalizers: ['gallery.example.com/account'],",
-        "replay='hold:accounts.gallery.example.com:2+300'",
+        "replay='delay-watch:accounts.gallery.example.com:2+300'",
     ),
 )

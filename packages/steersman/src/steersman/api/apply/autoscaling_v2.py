@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 from steersman.api.apply.meta_v1 import LabelSelectorApply
 from steersman.api.autoscaling_v2 import HorizontalPodAutoscaler
 from steersman.meta import ApplyConfiguration, FrozenStruct
-from steersman.meta.wire import QuantityLike
+from steersman.meta.go_json import QuantityLike
 
 
 class ContainerResourceMetricSourceApply(FrozenStruct):

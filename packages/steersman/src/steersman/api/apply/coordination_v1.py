@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from steersman.api.coordination_v1 import Lease
 from steersman.meta import ApplyConfiguration, FrozenStruct
-from steersman.meta.wire import with_microseconds
+from steersman.meta.go_json import with_microseconds
 
 
 class LeaseApply(ApplyConfiguration[Lease]):

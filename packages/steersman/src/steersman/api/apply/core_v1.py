@@ -30,7 +30,7 @@ from steersman.api.core_v1 import (
     ServiceAccount,
 )
 from steersman.meta import ApplyConfiguration, FrozenStruct, TemplateMetaApply
-from steersman.meta.wire import QuantityLike, repr_without, with_microseconds
+from steersman.meta.go_json import QuantityLike, repr_without, with_microseconds
 
 
 class AWSElasticBlockStoreVolumeSourceApply(FrozenStruct):

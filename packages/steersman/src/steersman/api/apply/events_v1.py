@@ -12,7 +12,7 @@ from msgspec import UNSET, UnsetType
 from steersman.api.apply.core_v1 import EventSourceApply, ObjectReferenceApply
 from steersman.api.events_v1 import Event
 from steersman.meta import ApplyConfiguration, FrozenStruct
-from steersman.meta.wire import with_microseconds
+from steersman.meta.go_json import with_microseconds
 
 
 class EventApply(ApplyConfiguration[Event]):

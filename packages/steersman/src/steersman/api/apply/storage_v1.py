@@ -22,7 +22,7 @@ from steersman.api.storage_v1 import (
     VolumeAttributesClass,
 )
 from steersman.meta import ApplyConfiguration, FrozenStruct
-from steersman.meta.wire import QuantityLike
+from steersman.meta.go_json import QuantityLike
 
 
 class CSIDriverApply(ApplyConfiguration[CSIDriver]):

@@ -8,21 +8,21 @@ from typing import Any
 
 import msgspec
 
-REFERENCE = "#/components/schemas/"
+REFERENCE_PREFIX = "#/components/schemas/"
 
-_MACHINERY = "io.k8s.apimachinery.pkg.apis.meta.v1"
-_EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
-_PACKAGES = {"meta_v1": _MACHINERY, "apiextensions_v1": _EXTENSIONS}
+_APIMACHINERY_PACKAGE = "io.k8s.apimachinery.pkg.apis.meta.v1"
+_APIEXTENSIONS_PACKAGE = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
+_PACKAGES = {"meta_v1": _APIMACHINERY_PACKAGE, "apiextensions_v1": _APIEXTENSIONS_PACKAGE}
 
 
 @cache
-def published() -> dict[str, dict[str, Any]]:
+def published_schemas() -> dict[str, dict[str, Any]]:
     """The schemas of Kubernetes, such as ``io.k8s.api.core.v1.Pod``. Shared: not to be changed."""
     found = msgspec.json.decode((resources.files("steersman.api.openapi") / "published.json").read_bytes())
     return {name: schema for name, schema in found.items() if name}
 
 
-def published_name(kind: type) -> str | None:
+def published_schema_name(kind: type) -> str | None:
     """The name of the schema of a class in ``steersman.api``; None for any other class.
 
     The schema need not be among the published ones, which are those of kinds that are kept in etcd, and their parts.

@@ -1,0 +1,84 @@
+"""YAML with template actions in it: Helm's templates are text, manifests are not."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from steersman.meta.manifests import Manifest
+from steersman.meta.yaml_codec import dump_yaml
+
+# A word that YAML writes as it is, wherever it stands.
+_PLACEHOLDER = "steersmanaction{}mark"
+_PLACEHOLDER_LINE = re.compile(r"^(?P<indent> *)(?:- )?(?P<mark>steersmanaction\d+mark)(?:: null)?$")
+_PLACEHOLDER_VALUE = re.compile(r"^(?P<head> *(?:- )*(?:\S+: )?)(?P<mark>steersmanaction\d+mark)$")
+_PLACEHOLDER_ANYWHERE = re.compile(r"steersmanaction\d+mark")
+_INDENT_PATTERN = re.compile(r"<(\d+)>")
+
+
+class HelmTemplate:
+    """Notes template actions, gives marks that stand for them in manifests, and writes both together.
+
+    What is no action is literal: where the text of a manifest looks like one, it is escaped.
+    """
+
+    def __init__(self) -> None:
+        self._actions: dict[str, str] = {}
+        self._numbers: set[str] = set()
+
+    def inline(self, action: str) -> str:
+        """What stands for ``action`` within a text; one that looks like a number stays a text."""
+        placeholder = _PLACEHOLDER.format(len(self._actions))
+        self._actions[placeholder] = action
+        return placeholder
+
+    def number(self, action: str) -> str:
+        """What stands for an ``action`` that gives a number."""
+        placeholder = self.inline(action)
+        self._numbers.add(placeholder)
+        return placeholder
+
+    def block(self, lines: str) -> dict[str, None]:
+        """What stands for whole lines among the keys of a mapping.
+
+        Args:
+            lines: indented as if they began at the margin; ``<2>`` is the number of columns two to the right of where
+                they come to stand, for ``nindent``.
+        """
+        return {self.inline(lines): None}
+
+    def item(self, lines: str) -> str:
+        """What stands for whole lines among the items of a list; they begin with ``-``."""
+        return self.inline(lines)
+
+    def render(self, manifest: Manifest | list[Any]) -> str:
+        """The template of ``manifest``."""
+        return "\n".join(self._render_line(line) for line in dump_yaml(manifest).splitlines()) + "\n"
+
+    def _render_line(self, line: str) -> str:
+        if (line_match := _PLACEHOLDER_LINE.match(line)) and "\n" in (action := self._actions[line_match["mark"]]):
+            return self._substitute(self._indent(action, line_match["indent"]))
+        if (value_match := _PLACEHOLDER_VALUE.match(line)) and (
+            placeholder := value_match["mark"]
+        ) not in self._numbers:
+            return (
+                f"{escape_template(value_match['head'])}{self._actions[placeholder].removesuffix(' }}')} | quote }}}}"
+            )
+        return self._substitute(escape_template(line))
+
+    def _substitute(self, text: str) -> str:
+        return _PLACEHOLDER_ANYWHERE.sub(lambda found: self._actions[found[0]], text)
+
+    def _indent(self, lines: str, indent: str) -> str:
+        columns = _INDENT_PATTERN.sub(lambda found: str(len(indent) + int(found[1])), lines.rstrip("\n"))
+        return "\n".join(f"{indent}{line}" if line else line for line in columns.split("\n"))
+
+
+def escape_template(text: str) -> str:
+    """``text`` such that a template gives it as it is."""
+    return text.replace("{{", '{{ "{{" }}')
+
+
+def conditional(condition: str, text: str) -> str:
+    """``text`` where ``condition`` holds."""
+    return f"{{{{- if {condition} }}}}\n{text}{{{{- end }}}}\n" if condition else text

@@ -1,0 +1,96 @@
+"""Entries at the comments ``+steersman:scaffold:…``, by which commands add to files that are the user's."""
+
+from __future__ import annotations
+
+import typer
+
+from steersman.errors import ConfigurationError
+from steersman_cli.project import Project
+
+_MARKER_PREFIX = "+steersman:scaffold:"
+
+
+class FileEdits:
+    """Changes of files that a project has, made one after the other and written at the end.
+
+    Methods raise ConfigurationError where a file cannot be read.
+    """
+
+    def __init__(self, project: Project) -> None:
+        self._project = project
+        self._texts: dict[str, str] = {}
+
+    @property
+    def changes(self) -> dict[str, str]:
+        """The texts of the files that differ from what is there."""
+        return {name: text for name, text in self._texts.items() if text != self._read(name)}
+
+    def exists(self, name: str) -> bool:
+        """Whether the project has this file."""
+        return (self._project.root / name).exists()
+
+    def text(self, name: str) -> str:
+        """The file as it is to be, so far."""
+        return self._texts[name] if name in self._texts else self._read(name)
+
+    def set_text(self, name: str, text: str) -> None:
+        """Has the file be ``text``."""
+        self._texts[name] = text
+
+    def add_to_main(self, import_line: str, call: str) -> None:
+        """Enters a line of imports, and one of ``setup``, in the project's main module."""
+        name = f"src/{self._project.package}/main.py"
+        text = insert_at_marker(self.text(name), "imports", [import_line], file_name=name)
+        self.set_text(name, insert_at_marker(text, "setup", [call], file_name=name))
+
+    def add_to_kustomization(self, directory: str, marker: str, *entries: str) -> None:
+        """Enters resources in a kustomization of ``config``."""
+        name = f"config/{directory}/kustomization.yaml"
+        self.set_text(name, insert_at_marker(self.text(name), marker, [f"  - {e}" for e in entries], file_name=name))
+
+    def _read(self, name: str) -> str:
+        path = self._project.root / name
+        try:
+            return path.read_text()
+        except OSError as error:
+            raise ConfigurationError(f"cannot read {path}: {error.strerror}") from error
+
+
+def insert_at_marker(text: str, marker: str, lines: list[str], *, file_name: str) -> str:
+    """``text`` with ``lines`` above the comment of ``marker``, indented as it is; those that are there are left out.
+
+    Lines of imports are kept in order. Where somebody removed the comment, they are told what to enter by hand.
+
+    Args:
+        where: the file's name, for that message.
+    """
+    present = text.splitlines()
+    missing = [line for line in lines if line.strip() not in {p.strip() for p in present}]
+    if not missing:
+        return text
+    marker_line = next((i for i, p in enumerate(present) if p.strip() == f"# {_MARKER_PREFIX}{marker}"), None)
+    if marker_line is None:
+        entry = "\n".join(f"    {line}" for line in missing)
+        typer.echo(
+            f"steersman: {file_name} has no comment `# {_MARKER_PREFIX}{marker}` any more. Enter by hand:\n{entry}",
+            err=True,
+        )
+        return text
+    indent = present[marker_line][: len(present[marker_line]) - len(present[marker_line].lstrip())]
+    if marker == "imports":
+        return _insert_import(present, marker_line, missing)
+    return "\n".join([*present[:marker_line], *(f"{indent}{line}" for line in missing), *present[marker_line:], ""])
+
+
+def _insert_import(present: list[str], marker_line: int, lines: list[str]) -> str:
+    """With ``lines`` in the block of imports above ``place``: the project's own, in order."""
+    end = marker_line
+    while end and not present[end - 1].strip():
+        end -= 1
+    package = lines[0].split()[1].partition(".")[0]
+    begin = end
+    while begin and present[begin - 1].startswith(f"from {package}."):
+        begin -= 1
+    project_imports = sorted([*present[begin:end], *lines])
+    separator = [] if begin < end else [""]
+    return "\n".join([*present[:end][:begin], *separator, *project_imports, "", *present[marker_line:], ""])

@@ -1,0 +1,113 @@
+"""What a definition forbids in its custom resources, in the order of the real server.
+
+Source: ``pkg/registry/customresource`` of ``k8s.io/apiextensions-apiserver``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from steersman_testing.apiserver.failures import FieldError, invalid_value
+from steersman_testing.apiserver.kinds import ScalePaths, ServedKind
+from steersman_testing.apiserver.schemas.cost_budget import check_budget
+from steersman_testing.apiserver.schemas.embedded import metadata_errors
+from steersman_testing.apiserver.schemas.list_types import list_type_errors
+from steersman_testing.apiserver.schemas.rules import BLOCKING_REASONS, RULES_NOT_CHECKED, rule_errors
+from steersman_testing.apiserver.schemas.schema import validate, validate_status
+from steersman_testing.apiserver.values import MISSING, JsonObject, is_map, type_of
+
+_MAX_INT32 = 2**31 - 1
+
+
+def custom_resource_errors(
+    kind: ServedKind, obj: JsonObject, old: Any, subresource: str, previous_errors: Sequence[FieldError] = ()
+) -> list[FieldError]:
+    """What is wrong with ``obj``, written to ``subresource`` in place of ``old`` (or MISSING).
+
+    Args:
+        before: what was wrong before anybody looked at the schema; with it, rules are not evaluated either.
+    """
+    schema = kind.schema
+    if schema is None:
+        return []
+    if subresource == "status":
+        found = validate_status(obj, old, schema)
+        found += _scale_status_errors(obj, kind.scale)
+    else:
+        found = validate(obj, old, schema)
+        found += [
+            *_scale_spec_errors(obj, kind.scale),
+            *_scale_status_errors(obj, kind.scale),
+            *metadata_errors(obj, schema),
+        ]
+    if old is MISSING or not list_type_errors(old, schema):
+        # Where the old object had duplicates, the new one may have them.
+        found += list_type_errors(obj, schema)
+    if kind.has_rules:
+        blocked = any(e.reason in BLOCKING_REASONS for e in (*previous_errors, *found))
+        if kind.has_expensive_rules and not blocked:
+            check_budget(obj, old, schema)
+        found += [RULES_NOT_CHECKED] if blocked else rule_errors(obj, old, schema)
+    return found
+
+
+def _scale_spec_errors(obj: JsonObject, paths: ScalePaths | None) -> Iterator[FieldError]:
+    if paths is not None:
+        yield from _replicas_errors(obj, paths.spec_replicas_path)
+
+
+def _scale_status_errors(obj: JsonObject, paths: ScalePaths | None) -> Iterator[FieldError]:
+    if paths is None:
+        return
+    yield from _replicas_errors(obj, paths.status_replicas_path)
+    if paths.label_selector_path:
+        found, problem = nested_field(obj, paths.label_selector_path, str)
+        if problem:
+            yield invalid_value(paths.label_selector_path, "" if found is None else found, problem)
+
+
+def _replicas_errors(obj: JsonObject, path: str) -> Iterator[FieldError]:
+    count, problem = nested_field(obj, path, int)
+    if problem:
+        yield invalid_value(path, 0, problem)
+    elif count is not None and count < 0:
+        yield invalid_value(path, count, "should be a non-negative integer")
+    elif count is not None and count > _MAX_INT32:
+        yield invalid_value(path, count, f"should be less than or equal to {_MAX_INT32}")
+
+
+def nested_field(obj: JsonObject, path: str, expected_type: type[Any]) -> tuple[Any, str]:
+    """What ``obj`` has at ``path`` (``.spec.replicas``), and why that is not of the type ``wanted`` (str or int).
+
+    Both are empty where there is nothing.
+    """
+    current: Any = obj
+    prefix = f".{path.lstrip('.')} accessor error:"
+    for name in path.lstrip(".").split("."):
+        if not is_map(current):
+            return (
+                None,
+                f"{prefix} {_go_value_text(current)} is of the type {_go_type_name(current)}, expected map[string]interface{{}}",
+            )
+        if name not in current:
+            return None, ""
+        current = current[name]
+    if type(current) is not expected_type:
+        expected = "int64" if expected_type is int else "string"
+        return (
+            None,
+            f"{prefix} {_go_value_text(current)} is of the type {_go_type_name(current)}, expected {expected}",
+        )
+    return current, ""
+
+
+def _go_value_text(value: Any) -> str:
+    if value is None:
+        return "<nil>"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _go_type_name(value: Any) -> str:
+    names = {bool: "bool", int: "int64", float: "float64", str: "string", list: "[]interface {}"}
+    return "<nil>" if value is None else names.get(type_of(value), "map[string]interface {}")

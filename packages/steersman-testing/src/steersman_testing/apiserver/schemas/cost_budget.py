@@ -1,0 +1,136 @@
+"""Whether rules may cost more than the real server lets them, when they are evaluated.
+
+The engine does not tell what it did, so costs are bounded as they are for definitions, with the sizes of the object
+at hand in place of those that the schema allows. Beyond that, nobody here knows what the real server says.
+
+Source: ``pkg/apis/cel/config.go`` of ``k8s.io/apiserver``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from steersman.crd.costs import rule_costs
+from steersman_cel.types import MAX_KEY_LENGTH, MAX_REQUEST_BYTES
+from steersman_cel.validation import VALIDATIONS_KEY
+from steersman_testing.apiserver.failures import not_implemented
+from steersman_testing.apiserver.schemas.keywords import HasKeyword
+from steersman_testing.apiserver.values import JsonObject, get_object, is_list, is_map
+
+_CALL_BUDGET = 1_000_000
+_OBJECT_BUDGET = 10_000_000
+_SUBSCHEMA_KEYWORDS = ("additionalProperties", "items")
+_MIN_ROUNDED_LENGTH = 16
+_STRING_SCHEMA: JsonObject = {"type": "string"}
+_METADATA_SCHEMA: JsonObject = {
+    "type": "object",
+    "properties": {"name": _STRING_SCHEMA, "generateName": _STRING_SCHEMA},
+}
+_has_rules = HasKeyword(VALIDATIONS_KEY)
+
+SizeFunc = Callable[[int], int]
+"""What a length counts as."""
+
+
+def may_exceed_budget(schema: JsonObject) -> bool:
+    """Whether objects of ``schema`` can exceed the budget at all."""
+    return _exceeds_budget(_with_max_key_length(schema))
+
+
+def _exceeds_budget(schema: JsonObject) -> bool:
+    return _encoded_exceeds_budget(msgspec.json.encode(schema))
+
+
+@lru_cache(maxsize=1024)
+def _encoded_exceeds_budget(schema: bytes) -> bool:
+    costs = rule_costs(msgspec.json.decode(schema))
+    return any(c.cost_per_value > _CALL_BUDGET for c in costs) or sum(c.cost for c in costs) > _OBJECT_BUDGET
+
+
+def check_budget(obj: JsonObject, old: Any, schema: JsonObject) -> None:
+    """Refuses what the real server may refuse because its rules cost too much.
+
+    Args:
+        obj: a whole object.
+        old: what it replaces, or MISSING.
+        schema: of a kind with rules that may cost too much.
+
+    Raises:
+        ApiError: 501, they may.
+    """
+    full_schema, values = _with_type_meta(schema), [v for v in (obj, old) if is_map(v)]
+    # Objects change their sizes all the time, and to estimate takes long: first by sizes that many objects share.
+    if all(_exceeds_budget(_with_size_bounds(full_schema, values, size)) for size in (_rounded_size, _exact_size)):
+        raise not_implemented("CEL rules on an object so large that they may cost more than the real server allows")
+
+
+def _with_type_meta(schema: JsonObject) -> JsonObject:
+    """``schema`` with the fields that rules see of every object, which it need not declare."""
+    root_properties = {"apiVersion": _STRING_SCHEMA, "kind": _STRING_SCHEMA, "metadata": _METADATA_SCHEMA}
+    return {**schema, "properties": {**get_object(schema, "properties"), **root_properties}}
+
+
+def _with_max_key_length(schema: JsonObject) -> JsonObject:
+    """``schema`` with the longest keys of maps that there can be."""
+    found = {n: _with_max_key_length(v) if n in _SUBSCHEMA_KEYWORDS and is_map(v) else v for n, v in schema.items()}
+    if is_map(schema.get("additionalProperties")):
+        found[MAX_KEY_LENGTH] = MAX_REQUEST_BYTES
+    if properties := get_object(schema, "properties"):
+        found["properties"] = {n: _with_max_key_length(s) for n, s in properties.items()}
+    return found
+
+
+def _exact_size(length: int) -> int:
+    return length
+
+
+def _rounded_size(length: int) -> int:
+    """The next number of three binary digits and zeros: what costs grow by is less than a quarter a factor."""
+    if length <= _MIN_ROUNDED_LENGTH:
+        return _MIN_ROUNDED_LENGTH
+    step = 1 << ((length - 1).bit_length() - 3)
+    return -(-length // step) * step
+
+
+def _with_size_bounds(
+    schema: JsonObject, values: Sequence[Any], size: SizeFunc, *, has_outer_rule: bool = False
+) -> JsonObject:
+    """``schema`` with bounds that ``size`` makes of what ``values`` need, as far as a rule can see them.
+
+    Args:
+        ruled: whether a rule stands further out.
+    """
+    has_outer_rule = has_outer_rule or VALIDATIONS_KEY in schema
+
+    def bounded_subschema(inner: JsonObject, values: Sequence[Any]) -> JsonObject:
+        return (
+            _with_size_bounds(inner, values, size, has_outer_rule=has_outer_rule)
+            if has_outer_rule or _has_rules(inner)
+            else inner
+        )
+
+    kind = "text" if schema.get("x-kubernetes-int-or-string") else schema.get("type", "")
+    found = dict(schema)
+    if kind in ("string", "text"):
+        max_length = size(max((len(v) for v in values if isinstance(v, str)), default=1))
+        # A character counts as four bytes, but for those of bytes.
+        found["maxLength"] = max_length if schema.get("format") == "byte" else (max_length + 3) // 4
+    elif kind == "array":
+        lists = [v for v in values if is_list(v)]
+        found["maxItems"] = size(max(map(len, lists), default=0))
+        found["items"] = bounded_subschema(get_object(schema, "items"), [item for v in lists for item in v])
+    elif kind == "object":
+        maps = [v for v in values if is_map(v)]
+        if is_map(additional := schema.get("additionalProperties")):
+            found[MAX_KEY_LENGTH] = size(max((len(key) for v in maps for key in v), default=0))
+            found["maxProperties"] = size(max(map(len, maps), default=0))
+            found["additionalProperties"] = bounded_subschema(additional, [item for v in maps for item in v.values()])
+        if properties := get_object(schema, "properties"):
+            found["properties"] = {
+                n: bounded_subschema(s, [v[n] for v in maps if n in v]) for n, s in properties.items()
+            }
+    return found

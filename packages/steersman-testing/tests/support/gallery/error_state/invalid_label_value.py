@@ -1,0 +1,126 @@
+"""A label that cannot be is asked for, and all that ran is gone.
+
+After Altinity/clickhouse-operator#1420: what changed was deleted and made again. A label of which the API server
+says that it is none stopped the operator between the two, for one StatefulSet after another, until none was left.
+(xlab-uiuc/acto#213, mongodb/mongodb-kubernetes-operator#1269 and pravega/zookeeper-operator#549 tell of many more
+values by which an operator brings down what it is to look after.)
+
+Shown by: ``team: search`` becomes ``team: search & find``.
+
+The twin applies to what is there. What the API server refuses changes nothing; the user is told, and all runs on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from msgspec.structs import replace
+
+from gallery.bug_case import BugCase, NoExternalSystem
+from gallery.helpers import key, object_meta, owned_metadata, set_spec, with_ready_condition
+from gallery.stateful_sets import stateful_set
+from steersman.api.apply.apps_v1 import StatefulSetApply
+from steersman.api.apps_v1 import StatefulSet
+from steersman.controller import ReconcileOutcome, Reconciler, Request, Result
+from steersman.errors import Invalid, TerminalError
+from steersman.manager import Manager
+from steersman.meta import Field, Resource, Spec, Status, find_condition, resource
+from steersman_testing.simulation import World
+
+TEAM = "gallery.example.com/team"
+
+
+class WatcherSpec(Spec):
+    team: Annotated[str, Field(min_length=1)] = "search"
+    """Goes into a label, which not every text can."""
+
+
+@resource(group="gallery.example.com", version="v1")
+class Watcher(Resource[WatcherSpec, Status]):
+    """A StatefulSet."""
+
+
+class WatcherReconciler(Reconciler[Watcher]):
+    async def reconcile(self, request: Request) -> Result:
+        watcher = await self.client.get(Watcher, request)
+        try:
+            await self.apply_children(watcher)
+        except Invalid as refused:
+            raise TerminalError(f"spec.team: {refused}") from refused
+        return Result()
+
+    async def apply_children(self, watcher: Watcher) -> None:
+        await self.client.apply(labelled(watcher), owner=watcher)
+
+    async def update_status(self, request: Request, outcome: ReconcileOutcome) -> None:
+        watcher = await self.client.get(Watcher, request)
+        done = outcome.error is None
+        reason, message = ("Running", "all is as declared") if done else ("TeamIsNoLabel", str(outcome.error))
+        status = Status(
+            observed_generation=watcher.metadata.generation,
+            conditions=with_ready_condition(watcher, done, reason, message, self.runtime.clock.now()),
+        )
+        await self.client.apply_status(watcher, status)
+
+
+class FaultyWatcherReconciler(WatcherReconciler):
+    async def apply_children(self, watcher: Watcher) -> None:
+        present = await self.client.get_or_none(StatefulSet, watcher.key)
+        if present is not None and present.metadata.labels.get(TEAM) != watcher.spec.team:
+            await self.client.delete(StatefulSet, watcher.key, uid=present.metadata.uid)
+        await super().apply_children(watcher)
+
+
+def labelled(watcher: Watcher) -> StatefulSetApply:
+    """What runs, with the label of its team."""
+    return replace(stateful_set(watcher, 2), metadata=owned_metadata(watcher, labels={TEAM: watcher.spec.team}))
+
+
+def setup(reconciler: type[Reconciler[Watcher]]) -> Callable[[Manager, Any], None]:
+    """Gives a manager the operator."""
+
+    def configure(manager: Manager, _: object) -> None:
+        owning = manager.controller(Watcher).owns(StatefulSet)
+        owning.rbac(StatefulSet, "create", "patch", "delete").complete(reconciler)
+
+    return configure
+
+
+async def scenario(world: World[NoExternalSystem]) -> None:
+    """The team gets a name that is no label."""
+    await world.client.create(Watcher(metadata=object_meta("logs"), spec=WatcherSpec()))
+    # What follows depends on what was there: nobody goes on before it is.
+    await world.settle_after_faults()
+    await set_spec(world, Watcher, "logs", team="search & find")
+    await world.settle_after_faults()
+    assert world.read(StatefulSet, key("logs")) is not None, "nothing runs any more"
+
+
+def check(world: World[NoExternalSystem]) -> None:
+    """What ran runs on, and the user is told."""
+    assert world.read(StatefulSet, key("logs")) is not None
+    watcher = world.read(Watcher, key("logs"))
+    assert watcher is not None and watcher.status is not None
+    ready_condition = find_condition(watcher.status.conditions, "Ready")
+    assert ready_condition is not None and (ready_condition.status, ready_condition.reason) == (
+        "False",
+        "TeamIsNoLabel",
+    )
+
+
+BUG_CASE = BugCase(
+    faulty=setup(FaultyWatcherReconciler),
+    corrected=setup(WatcherReconciler),
+    kinds=(Watcher,),
+    scenario=scenario,
+    check=check,
+    outside=NoExternalSystem,
+    detector="simulation",
+    report_excerpts=(
+        "the scenario goes wrong without any fault",
+        "DELETE statefulsets.apps default/logs  200",
+        "APPLY statefulsets.apps default/logs  422 Invalid",
+        "wrong      nothing runs any more",
+    ),
+)

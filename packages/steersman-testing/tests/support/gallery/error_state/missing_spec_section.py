@@ -1,0 +1,112 @@
+"""A section of the spec is left out, and from then on the operator fails before it comes to say anything.
+
+After OT-CONTAINER-KIT/redis-operator#921, and the same in percona/percona-postgresql-operator#699 and
+kaasops/vector-operator#52: the schema lets a section be absent, and the code read it without asking. Each reconcile
+ended in a panic; nothing was made any more, and what had failed was in the operator's log alone.
+
+Shown by: ``persistence`` is taken out of the spec.
+
+The twin takes what is absent for what it means: nothing is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from gallery.bug_case import BugCase, NoExternalSystem
+from gallery.helpers import key, object_meta, owned_metadata, set_spec, with_ready_condition
+from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.core_v1 import ConfigMap
+from steersman.controller import Reconciler, Request, Result
+from steersman.manager import Manager
+from steersman.meta import Field, FrozenStruct, Resource, Spec, Status, resource
+from steersman_testing.simulation import World
+from steersman_testing.transitions import Hints
+
+
+class Persistence(FrozenStruct):
+    """How the data outlives the process."""
+
+    seconds: Annotated[int, Field(ge=1, le=3600)] = 60
+    """How often it is written down."""
+
+
+class MemoryStoreSpec(Spec):
+    persistence: Persistence | None = None
+    """Absent: nothing is kept."""
+
+
+@resource(group="gallery.example.com", version="v1")
+class MemoryStore(Resource[MemoryStoreSpec, Status]):
+    """A configuration."""
+
+
+class FaultyMemoryStoreReconciler(Reconciler[MemoryStore]):
+    async def reconcile(self, request: Request) -> Result:
+        store = await self.client.get(MemoryStore, request)
+        await self.client.apply(
+            ConfigMapApply(metadata=owned_metadata(store), data={"save": self.render_persistence(store)}), owner=store
+        )
+        status = Status(
+            observed_generation=store.metadata.generation,
+            conditions=with_ready_condition(
+                store, True, "Configured", "the configuration is as declared", self.runtime.clock.now()
+            ),
+        )
+        await self.client.apply_status(store, status)
+        return Result()
+
+    def render_persistence(self, store: MemoryStore) -> str:
+        persistence = store.spec.persistence
+        assert persistence is not None
+        return f"{persistence.seconds} 1"
+
+
+class MemoryStoreReconciler(FaultyMemoryStoreReconciler):
+    def render_persistence(self, store: MemoryStore) -> str:
+        persistence = store.spec.persistence
+        return "" if persistence is None else f"{persistence.seconds} 1"
+
+
+def setup(reconciler: type[Reconciler[MemoryStore]]) -> Callable[[Manager, Any], None]:
+    """Gives a manager the operator."""
+
+    def configure(manager: Manager, _: object) -> None:
+        manager.controller(MemoryStore).owns(ConfigMap).rbac(ConfigMap, "create", "patch").complete(reconciler)
+
+    return configure
+
+
+async def scenario(world: World[NoExternalSystem]) -> None:
+    """What was to be kept is to be kept no more."""
+    spec = MemoryStoreSpec(persistence=Persistence())
+    await world.client.create(MemoryStore(metadata=object_meta("sessions"), spec=spec))
+    await world.settle()
+    await set_spec(world, MemoryStore, "sessions", persistence=None)
+    await world.settle()
+
+
+def check(world: World[NoExternalSystem]) -> None:
+    """Nothing is kept, and the status is of the present spec."""
+    store, config = world.read(MemoryStore, key("sessions")), world.read(ConfigMap, key("sessions"))
+    assert config is not None and config.data["save"] == ""
+    assert store is not None and store.status is not None
+    assert store.status.observed_generation == store.metadata.generation
+
+
+BUG_CASE = BugCase(
+    faulty=setup(FaultyMemoryStoreReconciler),
+    corrected=setup(MemoryStoreReconciler),
+    kinds=(MemoryStore,),
+    scenario=scenario,
+    check=check,
+    outside=NoExternalSystem,
+    detector="transitions",
+    hints=Hints(start={"spec": {"persistence": {"seconds": 60}}}),
+    report_excerpts=(
+        "silence: the user cannot see an error: memorystore fails on default/trial with AssertionError",
+        "1. create with spec={}",
+        '"changes":[]',
+    ),
+)

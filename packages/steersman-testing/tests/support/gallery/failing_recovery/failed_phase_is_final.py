@@ -1,0 +1,124 @@
+"""An object that failed once is never looked at again, whatever its user does to mend it.
+
+After operator-framework/operator-marketplace#84 and #85: on any error the phase became ``Failed``, and to reconcile
+an object in that phase was to do nothing. The user had to delete it and make it anew.
+
+Shown by: ``source`` becomes something that is no URL, and then the former one again.
+
+The twin has no state of its own to be caught in. It judges the spec that is there now; what it finds is the outcome
+of a reconcile and never the reason for leaving one out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gallery.bug_case import BugCase, NoExternalSystem
+from gallery.helpers import key, object_meta, owned_metadata, set_spec, with_ready_condition
+from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.core_v1 import ConfigMap
+from steersman.controller import Reconciler, Request, Result
+from steersman.errors import TerminalError
+from steersman.manager import Manager
+from steersman.meta import Resource, Spec, Status, resource
+from steersman_testing.simulation import World
+from steersman_testing.transitions import Hints
+
+
+class CatalogSpec(Spec):
+    source: str = "https://example.com/"
+    """Where the packages are."""
+
+
+class CatalogStatus(Status):
+    phase: str = ""
+    """``Configured`` or ``Failed``."""
+
+
+@resource(group="gallery.example.com", version="v1")
+class Catalog(Resource[CatalogSpec, CatalogStatus]):
+    """A source of packages."""
+
+
+class CatalogReconciler(Reconciler[Catalog]):
+    async def reconcile(self, request: Request) -> Result:
+        catalog = await self.client.get(Catalog, request)
+        source = catalog.spec.source
+        if not source.startswith("https://"):
+            message = f"spec.source: {source!r} is no URL: write https://..."
+            await self.report(catalog, "Failed", "InvalidSource", message)
+            self.events.warning(catalog, "InvalidSource", message)
+            raise TerminalError(message)
+        await self.client.apply(
+            ConfigMapApply(metadata=owned_metadata(catalog), data={"source": source}), owner=catalog
+        )
+        await self.report(catalog, "Configured", "Configured", "packages can be had")
+        return Result()
+
+    async def report(self, catalog: Catalog, phase: str, reason: str, message: str) -> None:
+        status = CatalogStatus(
+            observed_generation=catalog.metadata.generation,
+            conditions=with_ready_condition(
+                catalog, phase == "Configured", reason, message, self.runtime.clock.now()
+            ),
+            phase=phase,
+        )
+        await self.client.apply_status(catalog, status)
+
+
+class FaultyCatalogReconciler(CatalogReconciler):
+    async def reconcile(self, request: Request) -> Result:
+        catalog = await self.client.get(Catalog, request)
+        if catalog.status is not None and catalog.status.phase == "Failed":
+            return Result()
+        return await super().reconcile(request)
+
+
+def setup(reconciler: type[Reconciler[Catalog]]) -> Callable[[Manager, Any], None]:
+    """Gives a manager the operator."""
+
+    def configure(manager: Manager, _: object) -> None:
+        manager.controller(Catalog).owns(ConfigMap).rbac(ConfigMap, "create", "patch").complete(reconciler)
+
+    return configure
+
+
+async def scenario(world: World[NoExternalSystem]) -> None:
+    """A wrong source is written, and mended."""
+    await world.client.create(Catalog(metadata=object_meta("tools"), spec=CatalogSpec()))
+    await world.settle()
+    await set_spec(world, Catalog, "tools", source="example.com")
+    await world.settle()
+    await set_spec(world, Catalog, "tools", source="https://example.com/")
+    await world.settle()
+
+
+def check(world: World[NoExternalSystem]) -> None:
+    """The catalog is configured, and says so of its present spec."""
+    catalog = world.read(Catalog, key("tools"))
+    assert catalog is not None and catalog.status is not None
+    assert catalog.status.phase == "Configured"
+    assert catalog.status.observed_generation == catalog.metadata.generation
+
+
+BUG_CASE = BugCase(
+    faulty=setup(FaultyCatalogReconciler),
+    corrected=setup(CatalogReconciler),
+    kinds=(Catalog,),
+    scenario=scenario,
+    check=check,
+    outside=NoExternalSystem,
+    detector="transitions",
+    report_excerpts=(
+        "generation: the status is behind: status.observedGeneration is 2",
+        "metadata.generation is 3",
+        '2. set what cannot work: spec.source="example.com"',
+        "3. go back to the last good spec",
+        "replay=",
+    ),
+    hints=Hints(
+        examples={"spec.source": ["https://example.com/", "https://example.org/"]},
+        bad={"spec.source": ["example.com"]},
+    ),
+)

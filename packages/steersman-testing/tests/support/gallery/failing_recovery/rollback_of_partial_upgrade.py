@@ -1,0 +1,128 @@
+"""An upgrade gets stuck half-way. To go back is taken for no change, and the half that was done stays.
+
+After pingcap/tidb-operator#5204: when a change was reverted while some members had it already, the revision to reach
+was the one that had been reached last, so the operator saw nothing to do and left the members as they were.
+
+Shown by: ``version`` becomes one that the second of two steps refuses, and then the former one again.
+
+The twin keeps no record of what it did last. Each step is applied at every reconcile; what is as declared costs
+nothing, since ``apply`` sends no request where nothing would change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gallery.bug_case import BugCase, NoExternalSystem
+from gallery.helpers import key, object_meta, owned_metadata, set_spec, with_ready_condition
+from steersman.api.apply.core_v1 import ConfigMapApply, ServiceApply, ServicePortApply, ServiceSpecApply
+from steersman.api.core_v1 import ConfigMap, Service
+from steersman.controller import ReconcileOutcome, Reconciler, Request, Result
+from steersman.manager import Manager
+from steersman.meta import Resource, Spec, Status, resource
+from steersman_testing.simulation import World
+from steersman_testing.transitions import Hints
+
+VERSION = "app.kubernetes.io/version"
+
+
+class ProxySpec(Spec):
+    version: str = "1.0"
+    """Goes into the configuration, and into a label, which not every text can."""
+
+
+class ProxyStatus(Status):
+    version: str = ""
+    """The version that was rolled out last."""
+
+
+@resource(group="gallery.example.com", version="v1", plural="proxies")
+class Proxy(Resource[ProxySpec, ProxyStatus]):
+    """A configuration and a Service, in this order."""
+
+
+class ProxyReconciler(Reconciler[Proxy]):
+    async def reconcile(self, request: Request) -> Result:
+        proxy = await self.client.get(Proxy, request)
+        version = proxy.spec.version
+        await self.client.apply(
+            ConfigMapApply(metadata=owned_metadata(proxy), data={"version": version}), owner=proxy
+        )
+        spec = ServiceSpecApply(cluster_ip="None", ports=[ServicePortApply(port=80)])
+        await self.client.apply(
+            ServiceApply(metadata=owned_metadata(proxy, labels={VERSION: version}), spec=spec), owner=proxy
+        )
+        return Result()
+
+    async def update_status(self, request: Request, outcome: ReconcileOutcome) -> None:
+        proxy = await self.client.get(Proxy, request)
+        done = outcome.error is None
+        reason, message = ("RolledOut", proxy.spec.version) if done else ("RollingOutFails", str(outcome.error))
+        former = proxy.status.version if proxy.status is not None else ""
+        status = ProxyStatus(
+            observed_generation=proxy.metadata.generation,
+            conditions=with_ready_condition(proxy, done, reason, message, self.runtime.clock.now()),
+            version=proxy.spec.version if done else former,
+        )
+        await self.client.apply_status(proxy, status)
+
+
+class FaultyProxyReconciler(ProxyReconciler):
+    async def reconcile(self, request: Request) -> Result:
+        proxy = await self.client.get(Proxy, request)
+        if proxy.status is not None and proxy.status.version == proxy.spec.version:
+            return Result()
+        return await super().reconcile(request)
+
+
+def setup(reconciler: type[Reconciler[Proxy]]) -> Callable[[Manager, Any], None]:
+    """Gives a manager the operator."""
+
+    def configure(manager: Manager, _: object) -> None:
+        (
+            manager.controller(Proxy)
+            .owns(ConfigMap)
+            .owns(Service)
+            .rbac(ConfigMap, "create", "patch")
+            .rbac(Service, "create", "patch")
+            .complete(reconciler)
+        )
+
+    return configure
+
+
+async def scenario(world: World[NoExternalSystem]) -> None:
+    """A version that cannot be is tried, and given up."""
+    await world.client.create(Proxy(metadata=object_meta("edge"), spec=ProxySpec()))
+    await world.settle()
+    await set_spec(world, Proxy, "edge", version="2.0 (beta)")
+    await world.sleep(60)
+    await set_spec(world, Proxy, "edge", version="1.0")
+    await world.settle()
+
+
+def check(world: World[NoExternalSystem]) -> None:
+    """Everything is of the former version."""
+    config, service = world.read(ConfigMap, key("edge")), world.read(Service, key("edge"))
+    assert config is not None and service is not None
+    assert (config.data["version"], service.metadata.labels[VERSION]) == ("1.0", "1.0")
+
+
+BUG_CASE = BugCase(
+    faulty=setup(FaultyProxyReconciler),
+    corrected=setup(ProxyReconciler),
+    kinds=(Proxy,),
+    scenario=scenario,
+    check=check,
+    outside=NoExternalSystem,
+    detector="transitions",
+    report_excerpts=(
+        "rollback: back at the last good spec the state is not what it was",
+        '2. set what cannot work: spec.version="2.0 (beta)"',
+        "3. go back to the last good spec",
+        'ConfigMap default/trial data.version: "1.0" / "2.0 (beta)"',
+        "replay=",
+    ),
+    hints=Hints(bad={"spec.version": ["2.0 (beta)"]}),
+)

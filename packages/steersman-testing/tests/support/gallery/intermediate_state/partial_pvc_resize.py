@@ -1,0 +1,123 @@
+"""Claims are to grow by four steps, and a crash after the second makes the others never happen.
+
+After rabbitmq/cluster-operator#782: a StatefulSet's claim template cannot change, so to expand volumes the operator
+compared the template with the spec, deleted the StatefulSet, resized the claims and made the StatefulSet again. After
+a crash between the second and the third step there was no template to compare with: the StatefulSet was made anew,
+with the new size, and from then on all seemed well. The claims kept their size.
+
+Shown by: a crash after the StatefulSet is deleted, or before a claim is resized.
+
+The twin asks each claim for its size, whatever became of the StatefulSet, and deletes the StatefulSet last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gallery.bug_case import BugCase, NoExternalSystem
+from gallery.helpers import has_owner_label, kubelet, object_meta, requests_for_owner, set_spec
+from gallery.stateful_sets import requested_storage, stateful_set, stateful_set_controller
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import PersistentVolumeClaim
+from steersman.client import MergePatch
+from steersman.controller import Reconciler, Request, Result
+from steersman.manager import Manager
+from steersman.meta import Resource, Spec, Status, resource
+from steersman_testing.simulation import World
+
+REPLICAS = 2
+
+
+class BrokerSpec(Spec):
+    storage: str = "10Gi"
+    """How much each of the two members can keep."""
+
+
+@resource(group="gallery.example.com", version="v1")
+class Broker(Resource[BrokerSpec, Status]):
+    """A message broker with two members."""
+
+
+class FaultyBrokerReconciler(Reconciler[Broker]):
+    async def reconcile(self, request: Request) -> Result:
+        broker = await self.client.get(Broker, request)
+        current = await self.client.get_or_none(StatefulSet, request)
+        if current is not None and has_other_size(current, broker):
+            await self.client.delete(StatefulSet, request, uid=current.metadata.uid, propagation="Orphan")
+            for claim in await self.client.list(PersistentVolumeClaim, where=has_owner_label(broker)):
+                await self.resize(claim, broker)
+        await self.client.apply(stateful_set(broker, REPLICAS, broker.spec.storage), owner=broker)
+        return Result()
+
+    async def resize(self, claim: PersistentVolumeClaim, broker: Broker) -> None:
+        patch = MergePatch({"spec": {"resources": {"requests": {"storage": broker.spec.storage}}}})
+        await self.client.patch(PersistentVolumeClaim, claim.key, patch)
+
+
+class BrokerReconciler(FaultyBrokerReconciler):
+    async def reconcile(self, request: Request) -> Result:
+        broker = await self.client.get(Broker, request)
+        for claim in await self.client.list(PersistentVolumeClaim, where=has_owner_label(broker)):
+            if requested_storage(claim) != broker.spec.storage:
+                await self.resize(claim, broker)
+        current = await self.client.get_or_none(StatefulSet, request)
+        if current is not None and has_other_size(current, broker):
+            await self.client.delete(StatefulSet, request, uid=current.metadata.uid, propagation="Orphan")
+        await self.client.apply(stateful_set(broker, REPLICAS, broker.spec.storage), owner=broker)
+        return Result()
+
+
+def has_other_size(current: StatefulSet, broker: Broker) -> bool:
+    """Whether new members would get claims of another size than the user wants."""
+    return requested_storage(current.spec.volume_claim_templates[0]) != broker.spec.storage
+
+
+def setup(reconciler: type[Reconciler[Broker]]) -> Callable[[Manager, Any], None]:
+    """Gives a manager the operator."""
+
+    def configure(manager: Manager, _: object) -> None:
+        (
+            manager.controller(Broker)
+            .owns(StatefulSet)
+            .watches(PersistentVolumeClaim, requests_for_owner)
+            .rbac(StatefulSet, "create", "patch", "delete")
+            .rbac(PersistentVolumeClaim, "patch")
+            .complete(reconciler)
+        )
+
+    return configure
+
+
+async def scenario(world: World[NoExternalSystem]) -> None:
+    """The volumes are to be half as large again."""
+    await world.client.create(Broker(metadata=object_meta("queue"), spec=BrokerSpec()))
+    await world.settle()
+    await set_spec(world, Broker, "queue", storage="15Gi")
+    await world.settle()
+
+
+def check(world: World[NoExternalSystem]) -> None:
+    """All claims are as large as the user wants."""
+    claims = world.read_all(PersistentVolumeClaim)
+    assert [requested_storage(claim) for claim in claims] == ["15Gi"] * REPLICAS
+
+
+BUG_CASE = BugCase(
+    faulty=setup(FaultyBrokerReconciler),
+    corrected=setup(BrokerReconciler),
+    kinds=(Broker,),
+    scenario=scenario,
+    check=check,
+    outside=NoExternalSystem,
+    detector="simulation",
+    report_excerpts=(
+        "the process is killed after call 3",
+        "DELETE statefulsets.apps default/queue  200, then killed",
+        "the operator is started anew",
+        "APPLY statefulsets.apps default/queue  201",
+        "wrong      PersistentVolumeClaim default/data-queue-0 .spec.resources.requests.storage: '10Gi', not '15Gi'",
+        "replay='crash-after:3'",
+    ),
+    actors=(stateful_set_controller, kubelet()),
+)

@@ -1,0 +1,104 @@
+"""Two Secrets are made when the first is missing. A crash between them leaves one for ever.
+
+After percona/percona-server-mongodb-operator#797 (K8SPSMDB-578), which Sieve found: a MongoDB operator made the
+certificates for clients and those for members together, and took it that both are there if the first is. After a
+crash between the two, the Secret for members was never made.
+
+Shown by: a crash after the first Secret is made, or the second being refused.
+
+The twin asks for each Secret by itself, and makes the one that is missing. ``create`` never replaces one that is
+there, so a certificate that is in use stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gallery.bug_case import BugCase, NoExternalSystem
+from gallery.helpers import object_meta, owned_metadata
+from steersman.api.apply.core_v1 import SecretApply
+from steersman.api.core_v1 import Secret
+from steersman.controller import Reconciler, Request, Result
+from steersman.errors import AlreadyExists
+from steersman.manager import Manager
+from steersman.meta import Resource, Spec, Status, resource
+from steersman_testing.simulation import World
+
+CLIENTS, MEMBERS = "-tls", "-tls-internal"
+
+
+class ReplicaSetSpec(Spec):
+    """Nothing that matters here."""
+
+
+@resource(group="gallery.example.com", version="v1", plural="mongodbs")
+class MongoDB(Resource[ReplicaSetSpec, Status]):
+    """A database whose clients and members know each other by certificates."""
+
+
+class FaultyMongoDBReconciler(Reconciler[MongoDB]):
+    async def reconcile(self, request: Request) -> Result:
+        database = await self.client.get(MongoDB, request)
+        if await self.client.get_or_none(Secret, Request(request.namespace, request.name + CLIENTS)) is None:
+            await self.make(database, CLIENTS)
+            await self.make(database, MEMBERS)
+        return Result()
+
+    async def make(self, database: MongoDB, suffix: str) -> None:
+        # It stands for a certificate: what matters is that it is another one each time.
+        content = f"{self.runtime.random.getrandbits(128):032x}"
+        try:
+            await self.client.create(
+                SecretApply(metadata=owned_metadata(database, suffix), string_data={"tls.key": content})
+            )
+        except AlreadyExists:
+            return
+
+
+class MongoDBReconciler(FaultyMongoDBReconciler):
+    async def reconcile(self, request: Request) -> Result:
+        database = await self.client.get(MongoDB, request)
+        for suffix in (CLIENTS, MEMBERS):
+            if await self.client.get_or_none(Secret, Request(request.namespace, request.name + suffix)) is None:
+                await self.make(database, suffix)
+        return Result()
+
+
+def setup(reconciler: type[Reconciler[MongoDB]]) -> Callable[[Manager, Any], None]:
+    """Gives a manager the operator."""
+
+    def configure(manager: Manager, _: object) -> None:
+        manager.controller(MongoDB).rbac(Secret, "get", "create").complete(reconciler)
+
+    return configure
+
+
+async def scenario(world: World[NoExternalSystem]) -> None:
+    """A database is made."""
+    await world.client.create(MongoDB(metadata=object_meta("orders"), spec=ReplicaSetSpec()))
+    await world.settle()
+
+
+def check(world: World[NoExternalSystem]) -> None:
+    """Both Secrets are there."""
+    assert {secret.metadata.name for secret in world.read_all(Secret)} == {"orders-tls", "orders-tls-internal"}
+
+
+BUG_CASE = BugCase(
+    faulty=setup(FaultyMongoDBReconciler),
+    corrected=setup(MongoDBReconciler),
+    kinds=(MongoDB,),
+    scenario=scenario,
+    check=check,
+    outside=NoExternalSystem,
+    detector="simulation",
+    report_excerpts=(
+        "the process is killed after call 2",
+        "CREATE secrets default/orders-tls  201, then killed",
+        "the operator is started anew",
+        "GET secrets default/orders-tls  200",
+        "wrong      Secret default/orders-tls-internal is missing",
+        "replay='crash-after:2'",
+    ),
+)

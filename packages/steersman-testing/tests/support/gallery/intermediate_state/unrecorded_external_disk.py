@@ -1,0 +1,150 @@
+"""A disk is bought in a cloud, the operator dies before it has written down which, and buys another.
+
+After crossplane/crossplane-runtime#277 (what was done about it is in #279 and #283): some clouds choose the name of
+what they make and tell it in the answer. A provider that ended between that answer and the record of it in its object
+made the thing again; the first was paid for and known to nobody.
+
+Shown by: a crash after the disk is made, or the answer or the record of it being lost.
+
+The twin says for whom it buys: a token that follows from the object's UID, by which the cloud gives the same disk
+again. (Where a cloud has no such token, tag what is made with the UID, and look for the tag first.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gallery.bug_case import BugCase
+from gallery.helpers import key, object_meta
+from steersman.controller import Reconciler, ReconcilerContext, Request, Result, add_finalizer, remove_finalizer
+from steersman.manager import Manager
+from steersman.meta import Resource, Spec, Status, resource
+from steersman_testing.simulation import World, fault_point
+
+FINALIZER = "gallery.example.com/disk"
+
+
+class Cloud:
+    """Where disks are bought; it chooses their names.
+
+    Attributes:
+        disks: the token that each was made with, by name.
+    """
+
+    def __init__(self) -> None:
+        self.disks: dict[str, str] = {}
+        self._made = 0
+
+    async def create_disk(self, token: str = "") -> str:
+        """The name of a new disk, or of the one that was made with the same token."""
+        async with fault_point("cloud: create a disk", ConnectionError("the cloud does not answer")):
+            known = [name for name, former in self.disks.items() if token and former == token]
+            if known:
+                return known[0]
+            self._made += 1
+            name = f"disk-{self._made}"
+            self.disks[name] = token
+        return name
+
+    async def delete_disk(self, name: str) -> None:
+        """Nothing happens if it is gone."""
+        async with fault_point(f"cloud: delete {name}", ConnectionError("the cloud does not answer")):
+            self.disks.pop(name, None)
+
+
+class VolumeSpec(Spec):
+    """Nothing that matters here."""
+
+
+class VolumeStatus(Status):
+    disk: str | None = None
+    """What the cloud calls it."""
+
+
+@resource(group="gallery.example.com", version="v1")
+class Volume(Resource[VolumeSpec, VolumeStatus]):
+    """A disk in the cloud."""
+
+
+class FaultyVolumeReconciler(Reconciler[Volume]):
+    def __init__(self, context: ReconcilerContext, cloud: Cloud) -> None:
+        super().__init__(context)
+        self.cloud = cloud
+
+    async def reconcile(self, request: Request) -> Result:
+        volume = await self.client.get(Volume, request)
+        disk = volume.status.disk if volume.status is not None else None
+        if volume.metadata.deletion_timestamp is not None:
+            await self.delete_disk(volume, disk)
+            return Result()
+        volume = await add_finalizer(self.client, volume, FINALIZER)
+        if disk is None:
+            disk = await self.create_disk(volume)
+            await self.client.apply_status(volume, VolumeStatus(disk=disk))
+        return Result()
+
+    async def create_disk(self, volume: Volume) -> str:
+        return await self.cloud.create_disk()
+
+    async def delete_disk(self, volume: Volume, disk: str | None) -> None:
+        if disk is not None:
+            await self.cloud.delete_disk(disk)
+        await remove_finalizer(self.client, volume, FINALIZER)
+
+
+class VolumeReconciler(FaultyVolumeReconciler):
+    async def create_disk(self, volume: Volume) -> str:
+        return await self.cloud.create_disk(token=volume.metadata.uid)
+
+    async def delete_disk(self, volume: Volume, disk: str | None) -> None:
+        if disk is None and FINALIZER in volume.metadata.finalizers:
+            # Nobody knows whether it was bought: the token tells.
+            disk = await self.create_disk(volume)
+        await super().delete_disk(volume, disk)
+
+
+def setup(reconciler: type[FaultyVolumeReconciler]) -> Callable[[Manager, Cloud], None]:
+    """Gives a manager the operator."""
+
+    def configure(manager: Manager, cloud: Cloud) -> None:
+        manager.controller(Volume).complete(lambda context: reconciler(context, cloud))
+
+    return configure
+
+
+async def scenario(world: World[Cloud]) -> None:
+    """A volume is made, and deleted later."""
+    await world.client.create(Volume(metadata=object_meta("data"), spec=VolumeSpec()))
+    await world.settle()
+    await world.client.delete(Volume, key("data"))
+    await world.settle()
+
+
+def check(world: World[Cloud]) -> None:
+    """Nothing is left to be paid for."""
+    assert not world.outside.disks
+
+
+def every_disk_has_an_owner(world: World[Cloud]) -> None:
+    """There are never more disks than volumes."""
+    assert len(world.outside.disks) <= len(world.read_all(Volume)), f"paid for: {', '.join(world.outside.disks)}"
+
+
+BUG_CASE = BugCase(
+    faulty=setup(FaultyVolumeReconciler),
+    corrected=setup(VolumeReconciler),
+    kinds=(Volume,),
+    scenario=scenario,
+    check=check,
+    outside=Cloud,
+    detector="simulation",
+    report_excerpts=(
+        "the process is killed after call 2",
+        "cloud: create a disk  done, then killed",
+        "the operator is started anew",
+        "cloud: create a disk  done",
+        "wrong      every_disk_has_an_owner does not hold: paid for: disk-1, disk-2",
+        "replay='crash-after:2'",
+    ),
+    invariants=(every_disk_has_an_owner,),
+)

@@ -1,0 +1,122 @@
+"""A user asks for no replicas, and that is taken for no wish.
+
+After GreptimeTeam/greptimedb-operator#120, and the same in pingcap/tidb-operator#6911: where nothing was said of
+replicas a default was meant to step in, and zero was taken for nothing said. Nobody could scale to zero: there were
+as many as by default, or as before.
+
+Shown by: ``replicas: 2`` becomes ``replicas: 0``.
+
+The twin has the default in the schema, where the API server tells what was not said from what was said to be zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from gallery.bug_case import BugCase, NoExternalSystem
+from gallery.helpers import OWNER_LABEL, key, object_meta, owned_metadata, set_spec, with_ready_condition
+from steersman.api.apply.apps_v1 import DeploymentApply, DeploymentSpecApply
+from steersman.api.apply.core_v1 import ContainerApply, PodSpecApply, PodTemplateSpecApply
+from steersman.api.apply.meta_v1 import LabelSelectorApply
+from steersman.api.apps_v1 import Deployment
+from steersman.client import MergePatch
+from steersman.controller import Reconciler, Request, Result
+from steersman.manager import Manager
+from steersman.meta import Field, Resource, Spec, Status, TemplateMetaApply, resource
+from steersman_testing.simulation import World
+
+DEFAULT = 3
+
+
+class FrontendSpec(Spec):
+    replicas: Annotated[int, Field(ge=0, le=9)] = DEFAULT
+    """How many; 0 to pause."""
+
+
+@resource(group="gallery.example.com", version="v1")
+class Frontend(Resource[FrontendSpec, Status]):
+    """A Deployment."""
+
+
+class FaultyFrontendReconciler(Reconciler[Frontend]):
+    async def reconcile(self, request: Request) -> Result:
+        frontend = await self.client.get(Frontend, request)
+        await self.apply_deployment(frontend)
+        conditions = with_ready_condition(
+            frontend, True, "Scaled", "the Deployment is as declared", self.runtime.clock.now()
+        )
+        status = Status(observed_generation=frontend.metadata.generation, conditions=conditions)
+        await self.client.apply_status(frontend, status)
+        return Result()
+
+    async def apply_deployment(self, frontend: Frontend) -> None:
+        wanted = frontend.spec.replicas
+        present = await self.client.get_or_none(Deployment, frontend.key)
+        if present is None:
+            await self.client.apply(deployment(frontend, wanted or DEFAULT), owner=frontend)
+        elif wanted and wanted != present.spec.replicas:
+            await self.client.patch(Deployment, present.key, MergePatch({"spec": {"replicas": wanted}}))
+
+
+class FrontendReconciler(FaultyFrontendReconciler):
+    async def apply_deployment(self, frontend: Frontend) -> None:
+        await self.client.apply(deployment(frontend, frontend.spec.replicas), owner=frontend)
+
+
+def deployment(frontend: Frontend, replicas: int) -> DeploymentApply:
+    """What runs the frontend."""
+    labels = {OWNER_LABEL: frontend.metadata.name}
+    containers = [ContainerApply(name="main", image="example.com/frontend")]
+    return DeploymentApply(
+        metadata=owned_metadata(frontend),
+        spec=DeploymentSpecApply(
+            replicas=replicas,
+            selector=LabelSelectorApply(match_labels=labels),
+            template=PodTemplateSpecApply(
+                metadata=TemplateMetaApply(labels=labels), spec=PodSpecApply(containers=containers)
+            ),
+        ),
+    )
+
+
+def setup(reconciler: type[Reconciler[Frontend]]) -> Callable[[Manager, Any], None]:
+    """Gives a manager the operator."""
+
+    def configure(manager: Manager, _: object) -> None:
+        manager.controller(Frontend).owns(Deployment).rbac(Deployment, "create", "patch").complete(reconciler)
+
+    return configure
+
+
+async def scenario(world: World[NoExternalSystem]) -> None:
+    """The frontend is paused."""
+    await world.client.create(Frontend(metadata=object_meta("shop"), spec=FrontendSpec(replicas=2)))
+    await world.settle()
+    await set_spec(world, Frontend, "shop", replicas=0)
+    await world.settle()
+
+
+def check(world: World[NoExternalSystem]) -> None:
+    """Nothing runs."""
+    found = world.read(Deployment, key("shop"))
+    assert found is not None
+    assert found.spec.replicas == 0
+
+
+BUG_CASE = BugCase(
+    faulty=setup(FaultyFrontendReconciler),
+    corrected=setup(FrontendReconciler),
+    kinds=(Frontend,),
+    scenario=scenario,
+    check=check,
+    outside=NoExternalSystem,
+    detector="transitions",
+    report_excerpts=(
+        "convergence: after these changes the state is not that of a new object",
+        "1. create with spec.replicas=1",
+        "2. alter spec.replicas=0",
+        "Deployment default/trial spec.replicas: 1 / 3",
+        "replay=",
+    ),
+)

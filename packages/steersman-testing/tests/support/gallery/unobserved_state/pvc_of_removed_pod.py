@@ -1,0 +1,118 @@
+"""Claims are deleted when their pod is *seen* being deleted. Who blinks keeps them for ever.
+
+After instaclustr/cassandra-operator#398: with ``deletePVCs``, the operator looked for pods with a deletion timestamp
+and deleted their claims. A pod that was gone before the next reconcile had been seen by nobody, and its claim stayed.
+
+Shown by: the watch of pods is held back, or the process is away, from before the pod is marked until it is gone.
+
+The twin does not ask what happened. It compares the claims that are there with the nodes that are wanted, so it is
+right whenever it looks. It waits until no pod uses a claim, and deletes the claim that it looked at, not its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from gallery.bug_case import BugCase, NoExternalSystem
+from gallery.helpers import has_owner_label, kubelet, object_meta, ordinal, requests_for_owner, set_spec
+from gallery.stateful_sets import stateful_set, stateful_set_controller
+from steersman.api.apps_v1 import StatefulSet
+from steersman.api.core_v1 import PersistentVolumeClaim, Pod
+from steersman.controller import CachedClient, Reconciler, Request, Result
+from steersman.manager import Manager
+from steersman.meta import Field, Resource, Spec, Status, resource
+from steersman_testing.simulation import World
+
+
+class CassandraSpec(Spec):
+    nodes: Annotated[int, Field(ge=0, le=9)] = 1
+    """How many nodes; the claims of others are deleted."""
+
+
+@resource(group="gallery.example.com", version="v1")
+class Cassandra(Resource[CassandraSpec, Status]):
+    """A database whose nodes keep their data in claims."""
+
+
+class FaultyCassandraReconciler(Reconciler[Cassandra]):
+    async def reconcile(self, request: Request) -> Result:
+        cassandra = await self.client.get(Cassandra, request)
+        await self.client.apply(stateful_set(cassandra, cassandra.spec.nodes), owner=cassandra)
+        for pod in await self.client.list(Pod, namespace=request.namespace, where=has_owner_label(cassandra)):
+            if pod.metadata.deletion_timestamp is not None:
+                await delete_pvc_of_pod(pod, self.client)
+        return Result()
+
+
+async def delete_pvc_of_pod(pod: Pod, client: CachedClient) -> None:
+    """Deletes the claim that bears the pod's name."""
+    key = Request(pod.metadata.namespace, f"data-{pod.metadata.name}")
+    claim = await client.get_or_none(PersistentVolumeClaim, key)
+    if claim is not None and claim.metadata.deletion_timestamp is None:
+        await client.delete(PersistentVolumeClaim, key)
+
+
+class CassandraReconciler(Reconciler[Cassandra]):
+    async def reconcile(self, request: Request) -> Result:
+        cassandra = await self.client.get(Cassandra, request)
+        await self.client.apply(stateful_set(cassandra, cassandra.spec.nodes), owner=cassandra)
+        owned_pods, namespace = has_owner_label(cassandra), request.namespace
+        used = {
+            f"data-{pod.metadata.name}" for pod in await self.client.list(Pod, namespace=namespace, where=owned_pods)
+        }
+        for pvc in await self.client.list(PersistentVolumeClaim, namespace=namespace, where=owned_pods):
+            wanted = ordinal(pvc) < cassandra.spec.nodes or pvc.metadata.name in used
+            if not wanted and pvc.metadata.deletion_timestamp is None:
+                await self.client.delete(PersistentVolumeClaim, pvc.key, uid=pvc.metadata.uid)
+        return Result()
+
+
+def setup(reconciler: type[Reconciler[Cassandra]]) -> Callable[[Manager, Any], None]:
+    """Gives a manager the operator."""
+
+    def configure(manager: Manager, _: object) -> None:
+        (
+            manager.controller(Cassandra)
+            .owns(StatefulSet)
+            .watches(Pod, requests_for_owner)
+            .watches(PersistentVolumeClaim, requests_for_owner)
+            .rbac(StatefulSet, "create", "patch")
+            .rbac(PersistentVolumeClaim, "delete")
+            .complete(reconciler)
+        )
+
+    return configure
+
+
+async def scenario(world: World[NoExternalSystem]) -> None:
+    """Two nodes, then one."""
+    await world.client.create(Cassandra(metadata=object_meta("ring"), spec=CassandraSpec(nodes=2)))
+    await world.settle()
+    await set_spec(world, Cassandra, "ring", nodes=1)
+    await world.settle()
+
+
+def check(world: World[NoExternalSystem]) -> None:
+    """The claim of the node that stays is there, the other is not."""
+    assert {claim.metadata.name for claim in world.read_all(PersistentVolumeClaim)} == {"data-ring-0"}
+
+
+BUG_CASE = BugCase(
+    faulty=setup(FaultyCassandraReconciler),
+    corrected=setup(CassandraReconciler),
+    kinds=(Cassandra,),
+    scenario=scenario,
+    check=check,
+    outside=NoExternalSystem,
+    detector="simulation",
+    report_excerpts=(
+        "another replica takes the lease while call 3 is under way",
+        "operator    3  APPLY statefulsets.apps default/ring  200",
+        "user           DELETE pods default/ring-1  200",
+        "the operator is started anew",
+        "wrong      PersistentVolumeClaim default/data-ring-1 is there, and should not be",
+        "replay='lease:3'",
+    ),
+    actors=(stateful_set_controller, kubelet()),
+)

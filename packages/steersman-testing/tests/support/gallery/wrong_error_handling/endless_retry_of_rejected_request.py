@@ -1,0 +1,115 @@
+"""The API server refuses what the operator asks for, it asks again and again, and only its log knows.
+
+After noobaa/noobaa-operator#52, and the same in dragonflydb/dragonfly-operator#555 and fluxcd/helm-controller#1559: a
+change of the spec led to an update of a StatefulSet that the API server forbids. No retry could help, nothing but a
+retry was done, and the user saw neither a condition nor an Event.
+
+Shown by: ``storage`` is changed, which is part of the claim template.
+
+The twin reads the refusal as what it is: ``Invalid`` is the answer to what was declared and will not change with
+time. It is reported, and not tried again until the user changes the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from gallery.bug_case import BugCase, NoExternalSystem
+from gallery.helpers import key, object_meta, set_spec, with_ready_condition
+from gallery.stateful_sets import stateful_set
+from steersman.api.apps_v1 import StatefulSet
+from steersman.controller import ReconcileOutcome, Reconciler, Request, Result
+from steersman.errors import Invalid, TerminalError
+from steersman.manager import Manager
+from steersman.meta import Field, Resource, Spec, Status, find_condition, resource
+from steersman_testing.simulation import World
+from steersman_testing.transitions import Hints
+
+
+class WarehouseSpec(Spec):
+    storage: Annotated[str, Field(pattern="^[1-9][0-9]{0,3}Gi$")] = "10Gi"
+    """How much each of two pods can keep."""
+
+
+@resource(group="gallery.example.com", version="v1")
+class Warehouse(Resource[WarehouseSpec, Status]):
+    """A StatefulSet."""
+
+
+class FaultyWarehouseReconciler(Reconciler[Warehouse]):
+    async def reconcile(self, request: Request) -> Result:
+        warehouse = await self.client.get(Warehouse, request)
+        await self.client.apply(stateful_set(warehouse, 2, warehouse.spec.storage), owner=warehouse)
+        status = Status(
+            observed_generation=warehouse.metadata.generation,
+            conditions=with_ready_condition(warehouse, True, "Declared", "", self.runtime.clock.now()),
+        )
+        await self.client.apply_status(warehouse, status)
+        return Result()
+
+
+class WarehouseReconciler(Reconciler[Warehouse]):
+    async def reconcile(self, request: Request) -> Result:
+        warehouse = await self.client.get(Warehouse, request)
+        try:
+            await self.client.apply(stateful_set(warehouse, 2, warehouse.spec.storage), owner=warehouse)
+        except Invalid as refused:
+            raise TerminalError(f"spec.storage: {refused}") from refused
+        return Result()
+
+    async def update_status(self, request: Request, outcome: ReconcileOutcome) -> None:
+        warehouse = await self.client.get(Warehouse, request)
+        done = outcome.error is None
+        reason, message = ("Declared", "") if done else (type(outcome.error).__name__, str(outcome.error))
+        status = Status(
+            observed_generation=warehouse.metadata.generation,
+            conditions=with_ready_condition(warehouse, done, reason, message, self.runtime.clock.now()),
+        )
+        await self.client.apply_status(warehouse, status)
+
+
+def setup(reconciler: type[Reconciler[Warehouse]]) -> Callable[[Manager, Any], None]:
+    """Gives a manager the operator."""
+
+    def configure(manager: Manager, _: object) -> None:
+        manager.controller(Warehouse).owns(StatefulSet).rbac(StatefulSet, "create", "patch").complete(reconciler)
+
+    return configure
+
+
+async def scenario(world: World[NoExternalSystem]) -> None:
+    """More storage is asked for than was at first."""
+    await world.client.create(Warehouse(metadata=object_meta("goods"), spec=WarehouseSpec()))
+    # What follows depends on what was there: nobody goes on before it is.
+    await world.settle_after_faults()
+    await set_spec(world, Warehouse, "goods", storage="20Gi")
+    await world.sleep(60)
+
+
+def check(world: World[NoExternalSystem]) -> None:
+    """The user is told, and of the present spec."""
+    warehouse = world.read(Warehouse, key("goods"))
+    assert warehouse is not None and warehouse.status is not None
+    ready_condition = find_condition(warehouse.status.conditions, "Ready")
+    assert (
+        ready_condition is not None and ready_condition.status == "False" and "forbidden" in ready_condition.message
+    )
+    assert warehouse.status.observed_generation == warehouse.metadata.generation
+
+
+BUG_CASE = BugCase(
+    faulty=setup(FaultyWarehouseReconciler),
+    corrected=setup(WarehouseReconciler),
+    kinds=(Warehouse,),
+    scenario=scenario,
+    check=check,
+    outside=NoExternalSystem,
+    detector="transitions",
+    report_excerpts=(
+        "silence: the user cannot see an error: warehouse fails on default/trial with Invalid",
+        '2. set spec.storage="1Gi"',
+        "replay=",
+    ),
+    hints=Hints(rejection_reasons=["TerminalError"]),
+)

@@ -1,0 +1,117 @@
+"""A value that nobody knows is taken for the default, and the user believes that it is in force.
+
+After pingcap/tidb-operator#4650, which xlab-uiuc/acto#181 counts among the bugs that Acto found: where a field has
+two valid values, whatever was not the one was taken for the other. A misspelt value changed what ran, and no error
+told.
+
+Shown by: ``consistency: strnog``.
+
+The twin refuses the value: it says so in a condition and leaves what runs as it is. (Better still, where all values
+are known: ``Literal`` in the spec. Then the API server refuses it, before it is stored.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gallery.bug_case import BugCase, NoExternalSystem
+from gallery.helpers import key, object_meta, owned_metadata, set_spec, with_ready_condition
+from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.core_v1 import ConfigMap
+from steersman.controller import Reconciler, Request, Result
+from steersman.errors import TerminalError
+from steersman.manager import Manager
+from steersman.meta import Resource, Spec, Status, find_condition, resource
+from steersman_testing.simulation import World
+from steersman_testing.transitions import Hints
+
+KNOWN = ("strong", "eventual")
+
+
+class StoreSpec(Spec):
+    consistency: str = "strong"
+    """``strong`` or ``eventual``."""
+
+
+@resource(group="gallery.example.com", version="v1")
+class Store(Resource[StoreSpec, Status]):
+    """A configuration."""
+
+
+class FaultyStoreReconciler(Reconciler[Store]):
+    async def reconcile(self, request: Request) -> Result:
+        store = await self.client.get(Store, request)
+        consistency = "strong" if store.spec.consistency == "strong" else "eventual"
+        await self.client.apply(config_map(store, consistency), owner=store)
+        await self.report(store, True, "Configured", "the configuration is as declared")
+        return Result()
+
+    async def report(self, store: Store, is_ready: bool, reason: str, message: str) -> None:
+        status = Status(
+            observed_generation=store.metadata.generation,
+            conditions=with_ready_condition(store, is_ready, reason, message, self.runtime.clock.now()),
+        )
+        await self.client.apply_status(store, status)
+
+
+class StoreReconciler(FaultyStoreReconciler):
+    async def reconcile(self, request: Request) -> Result:
+        store = await self.client.get(Store, request)
+        if store.spec.consistency not in KNOWN:
+            message = f"spec.consistency: {store.spec.consistency!r} is not one of {', '.join(KNOWN)}"
+            await self.report(store, False, "UnknownConsistency", message)
+            raise TerminalError(message)
+        return await super().reconcile(request)
+
+
+def config_map(store: Store, consistency: str) -> ConfigMapApply:
+    """The configuration as the store reads it."""
+    return ConfigMapApply(metadata=owned_metadata(store), data={"consistency": consistency})
+
+
+def setup(reconciler: type[Reconciler[Store]]) -> Callable[[Manager, Any], None]:
+    """Gives a manager the operator."""
+
+    def configure(manager: Manager, _: object) -> None:
+        manager.controller(Store).owns(ConfigMap).rbac(ConfigMap, "create", "patch").complete(reconciler)
+
+    return configure
+
+
+async def scenario(world: World[NoExternalSystem]) -> None:
+    """The user writes the same value as before, and misspells it."""
+    await world.client.create(Store(metadata=object_meta("ledger"), spec=StoreSpec()))
+    # What follows depends on what was there: nobody goes on before it is.
+    await world.settle_after_faults()
+    await set_spec(world, Store, "ledger", consistency="strnog")
+    await world.settle()
+
+
+def check(world: World[NoExternalSystem]) -> None:
+    """What runs is what was valid last, and the user is told."""
+    store, config = world.read(Store, key("ledger")), world.read(ConfigMap, key("ledger"))
+    assert config is not None and config.data["consistency"] == "strong"
+    assert store is not None and store.status is not None
+    ready_condition = find_condition(store.status.conditions, "Ready")
+    assert ready_condition is not None and (ready_condition.status, ready_condition.reason) == (
+        "False",
+        "UnknownConsistency",
+    )
+
+
+BUG_CASE = BugCase(
+    faulty=setup(FaultyStoreReconciler),
+    corrected=setup(StoreReconciler),
+    kinds=(Store,),
+    scenario=scenario,
+    check=check,
+    outside=NoExternalSystem,
+    detector="transitions",
+    report_excerpts=(
+        "silence: a spec that cannot work is met with silence",
+        '2. set what cannot work: spec.consistency="strnog"',
+        "replay=",
+    ),
+    hints=Hints(examples={"spec.consistency": KNOWN}, bad={"spec.consistency": ["strnog"]}),
+)

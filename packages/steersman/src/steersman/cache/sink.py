@@ -1,0 +1,369 @@
+"""What one reflector, and our own writes, bring into an informer: the objects of one scope."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from steersman.cache.opaque_versions import OpaqueVersions
+from steersman.cache.options import WatchScope
+from steersman.cache.reflector import Reflector, ResourceVersionRegression
+from steersman.cache.resource_version import parse_resource_version
+from steersman.cache.watch_errors import WatchErrorLogger
+from steersman.cache.write_through import ComparableVersions, WriteThrough
+from steersman.client import Client
+from steersman.meta import Object, ObjectKey
+from steersman.meta.selectors import label_matcher, matches_fields, parse_field_selector
+from steersman.observability.logging import get_logger
+from steersman.observability.runtime import Runtime
+
+if TYPE_CHECKING:
+    from steersman.cache.informer import Informer
+
+T = TypeVar("T", bound=Object)
+
+_RESOURCE_VERSION_PATTERN = re.compile(rb'"resourceVersion":"([^"\\]+)"')
+_MAX_CONCURRENT_READS = 16
+_IDENTITY_FIELDS = frozenset(("metadata.name", "metadata.namespace"))
+
+log = get_logger("cache")
+
+
+class InformerSink(Generic[T]):
+    """The objects of one scope, in the store of their informer. ``overlay`` says what of all news is news."""
+
+    def __init__(
+        self,
+        informer: Informer[T],
+        client: Client,
+        scope: WatchScope,
+        *,
+        runtime: Runtime,
+        watch_errors: WatchErrorLogger | None = None,
+        semaphore: asyncio.Semaphore | None = None,
+    ) -> None:
+        selection = scope.selection
+        self.kind = informer.kind
+        self.scope = scope
+        self.has_synced = False
+        self.reflector = Reflector(
+            client, informer.kind, self, runtime=runtime, scope=scope, watch_errors=watch_errors, semaphore=semaphore
+        )
+        self.write_through: WriteThrough = ComparableVersions(runtime.clock, has_selector=selection.has_selector)
+        self.uncertain_keys: dict[ObjectKey, int] = {}
+        self._uncertain_until_list: set[ObjectKey] = set()
+        self._client = client
+        self.informer = informer
+        self._store = informer.store
+        self._matches_labels = label_matcher(selection.label_selector)
+        self._field_selector = parse_field_selector(selection.field_selector)
+        self._transform = selection.transform
+        self._listed_keys: set[ObjectKey] = set()
+        self._listing = False
+        self._replace_all = False
+        self._skipped_version = ""
+        self._has_opaque_versions = False
+
+    def has_observed(self, version: str) -> bool:
+        """Whether the watch has told everything up to ``version``."""
+        number = parse_resource_version(version)
+        return (
+            isinstance(self.write_through, ComparableVersions)
+            and number is not None
+            and self.write_through.observed_version >= number
+        )
+
+    def covers(self, key: ObjectKey) -> bool:
+        """Whether ``key`` is in its namespace."""
+        return not self.scope.namespace or key.namespace == self.scope.namespace
+
+    # Lists. See ``Sink``.
+
+    def init(self, *, replace_all: bool) -> None:
+        self._listing = True
+        self._replace_all = replace_all
+        self._listed_keys = set()
+        if replace_all:
+            self.write_through.clear()
+            self.uncertain_keys.clear()
+            self._uncertain_until_list.clear()
+        self.write_through.begin_list()
+
+    def init_apply(self, obj: T, size: int) -> None:
+        key = obj.key
+        self._listed_keys.add(key)
+        cached = self._store.get(key)
+        if self._replace_all or self._is_newer_event(obj, key, cached):
+            self.informer.put(key, self._apply_transform(obj), size, cached, is_initial_list=True)
+
+    def decode_failed(self, key: ObjectKey) -> None:
+        # It exists: what was held of it before is the best that is known.
+        if self._listing:
+            self._listed_keys.add(key)
+
+    def init_done(self, version: str) -> bool:
+        try:
+            is_regression = self.write_through.is_regression(version)
+        except ValueError:
+            is_regression = self._use_opaque_versions().is_regression(version)
+        if is_regression and not self._replace_all:
+            return False
+        for cached in self._store:
+            key = cached.key
+            if key not in self._listed_keys and self.covers(key) and self._is_missing(cached, version):
+                self.informer.remove(key)
+        self._listed_keys = set()
+        self._listing = self._replace_all = False
+        self.write_through.end_list(version)
+        self.uncertain_keys = {
+            key: tick for key, tick in self.uncertain_keys.items() if tick > self.write_through.list_tick
+        }
+        self._uncertain_until_list &= set(self.uncertain_keys)
+        self.has_synced = True
+        self.informer.on_list_complete()
+        return True
+
+    # The watch. See ``Sink``.
+
+    def apply(self, obj: T, size: int) -> None:
+        meta = obj.metadata
+        self._advance(meta.resource_version)
+        key = ObjectKey(meta.namespace, meta.name)
+        cached = self._store.get(key)
+        if self._is_newer_event(obj, key, cached):
+            self.informer.put(key, self._apply_transform(obj), size, cached)
+        self._on_watch_event()
+
+    def delete(self, key: ObjectKey, uid: str, version: str) -> None:
+        self._advance(version)
+        if self.write_through.is_newer_delete(key, uid, version, self._store.get(key)):
+            self.informer.remove(key)
+        self._on_watch_event()
+
+    def bookmark(self, version: str) -> None:
+        skipped_version, self._skipped_version = self._skipped_version, ""
+        if skipped_version and skipped_version != version:
+            # An annotation of that name came before the version. The event went by unread.
+            self.reflector.relist()
+            return
+        self._advance(version)
+        if not skipped_version and isinstance(self.write_through, ComparableVersions):
+            self.write_through.prune()
+        self._on_watch_event()
+
+    def skip_decode(self, raw: bytes | msgspec.Raw) -> bool:
+        write_through = self.write_through
+        if self._listing or not (
+            isinstance(write_through, ComparableVersions) and write_through.has_unconfirmed_writes
+        ):
+            return False
+        found = _RESOURCE_VERSION_PATTERN.search(memoryview(raw))
+        version = found[1].decode() if found is not None else ""
+        if not write_through.is_own_write(version):
+            return False
+        self._skipped_version = version
+        return True
+
+    # Our own writes. See ``WriteObserver``.
+
+    def on_write_started(self, key: ObjectKey) -> None:
+        """A write of ``key`` is about to be sent."""
+        self.write_through.on_write_started(key, self._store.get(key))
+
+    def on_write_finished(self, key: ObjectKey) -> None:
+        """It was refused, or its outcome is known."""
+        self.write_through.on_write_finished(key)
+
+    def on_write_succeeded(self, obj: T, size: int, content: Callable[[], Mapping[str, Any]]) -> None:
+        """It was answered by ``obj``, of ``size`` bytes of JSON; ``content`` gives the wire form."""
+        key, version = obj.key, obj.metadata.resource_version
+        cached = self._store.get(key)
+        if isinstance(self.write_through, OpaqueVersions) and self.write_through.is_ambiguous(key):
+            self.mark_uncertain(key, until_list=True)
+        elif self._is_newer_response(obj, key, cached):
+            self.informer.write_throughs.inc()
+            if self.matches_selector(obj, content):
+                self.informer.put(key, self._apply_transform(obj), size, cached, from_own_write=True)
+            else:
+                self.write_through.left_selection(key, version)
+                self.informer.remove(key)
+        self.on_write_finished(key)
+
+    def on_deleted(self, key: ObjectKey, uid: str) -> None:
+        """It was answered by: the object ``uid`` (empty: not said) is gone for good."""
+        cached = self._store.get(key)
+        write_through = self.write_through
+        # Of an object that was held, or whose end was seen, nothing older can come. If it never was, others that bore
+        # the name before it may still be told of.
+        certain = write_through.observed_delete(key, uid) or (cached is not None and cached.metadata.uid == uid)
+        if isinstance(write_through, OpaqueVersions):
+            certain = certain and not self._listing and key not in write_through.unconfirmed_writes
+        if uid:
+            write_through.add_tombstone(key, uid)
+        if cached is not None and write_through.was_deleted_by(key, cached, uid):
+            write_through.add_tombstone(key, cached.metadata.uid)
+            if isinstance(write_through, ComparableVersions):
+                write_through.left_selection(key, cached.metadata.resource_version)
+            self.informer.remove(key)
+        if not certain:
+            self.mark_uncertain(key, until_list=isinstance(write_through, OpaqueVersions))
+        self.on_write_finished(key)
+
+    def mark_uncertain(self, key: ObjectKey, *, until_list: bool = False) -> None:
+        """Nobody knows what became of ``key``: it has to be read before it is believed.
+
+        Args:
+            until_list: one read does not settle it, since older news may still come that nobody can tell from newer.
+        """
+        self.write_through.ticks += 1
+        self.uncertain_keys[key] = self.write_through.ticks
+        if until_list:
+            self._uncertain_until_list.add(key)
+            self.reflector.relist()
+
+    def matches_selector(self, obj: Object, content: Callable[[], Mapping[str, Any]]) -> bool:
+        """Whether ``obj`` is of the informer's selection."""
+        if not self._matches_labels(obj.metadata.labels):
+            return False
+        if not self._field_selector:
+            return True
+        if all(f.field in _IDENTITY_FIELDS for f in self._field_selector):
+            meta = obj.metadata
+            return matches_fields(
+                self._field_selector, {"metadata": {"name": meta.name, "namespace": meta.namespace}}
+            )
+        return matches_fields(self._field_selector, content())
+
+    # Reads that settle a doubt
+
+    async def resolve(self, key: ObjectKey) -> None:
+        """Reads ``key`` from the server, and brings the store to that.
+
+        Raises:
+            ApiError, ConnectionFailed: it could not be read; the doubt stays.
+        """
+        tick = self.write_through.ticks
+        selection = self.scope.selection
+        field_selector = ",".join(s for s in (selection.field_selector, f"metadata.name={key.name}") if s)
+        cached = self._store.get(key)
+        undecodable: list[ObjectKey] = []
+        self.on_write_started(key)
+        try:
+            # A list of one, since the server then also says whether it belongs to the selection, and as of when.
+            found = await self._client.list(
+                self.kind,
+                namespace=key.namespace,
+                label_selector=selection.label_selector,
+                field_selector=field_selector,
+                on_decode_error=lambda key, error: undecodable.append(key),
+            )
+            if (
+                isinstance(self.write_through, ComparableVersions)
+                and parse_resource_version(found.resource_version) is None
+            ):
+                self._use_opaque_versions()
+            if isinstance(self.write_through, OpaqueVersions) and self.write_through.is_ambiguous(key):
+                self.mark_uncertain(key, until_list=True)
+                return
+            if found.items:
+                self._store_read(found.items[0], key)
+            elif not undecodable:
+                self._store_absence(key, cached, found.resource_version)
+        finally:
+            self.on_write_finished(key)
+        if self.uncertain_keys.get(key, 0) <= tick and key not in self._uncertain_until_list:
+            self.uncertain_keys.pop(key, None)
+
+    async def resolve_all(self, keys: Iterable[ObjectKey]) -> None:
+        """``settle`` for each of ``keys``, some at a time."""
+        semaphore = asyncio.Semaphore(_MAX_CONCURRENT_READS)
+
+        async def resolve(key: ObjectKey) -> None:
+            async with semaphore:
+                await self.resolve(key)
+
+        await asyncio.gather(*map(resolve, keys))
+
+    def _store_read(self, obj: T, key: ObjectKey) -> None:
+        cached = self._store.get(key)
+        if self._is_newer_response(obj, key, cached):
+            self.informer.put(key, self._apply_transform(obj), 0, cached)
+
+    def _store_absence(self, key: ObjectKey, previous: T | None, version: str) -> None:
+        cached = self._store.get(key)
+        if isinstance(self.write_through, ComparableVersions):
+            if cached is not None and not self.write_through.missing_from_list(cached, version):
+                return
+            self.write_through.left_selection(key, version)
+            self.informer.remove(key)
+        elif cached is not None and previous is not None and cached.metadata.uid == previous.metadata.uid:
+            self.informer.remove(key)
+            self.mark_uncertain(key, until_list=True)
+
+    # Inside
+
+    def _is_missing(self, cached: T, version: str) -> bool:
+        """Whether ``held`` is gone, given that a list at ``version`` is complete without it."""
+        if self._replace_all:
+            return not self.write_through.is_own_write(cached.metadata.resource_version)
+        return self.write_through.missing_from_list(cached, version)
+
+    def _is_newer_event(self, obj: T, key: ObjectKey, cached: T | None) -> bool:
+        meta = obj.metadata
+        try:
+            is_newer = self.write_through.is_newer_event(key, meta.uid, meta.resource_version, cached)
+        except ValueError:
+            is_newer = self._use_opaque_versions().is_newer_event(key, meta.uid, meta.resource_version, cached)
+        if not is_newer and (cached is None or cached.metadata.resource_version != meta.resource_version):
+            self.informer.stale_events_dropped.inc()
+        return is_newer
+
+    def _is_newer_response(self, obj: T, key: ObjectKey, cached: T | None) -> bool:
+        meta = obj.metadata
+        try:
+            return self.write_through.is_newer_response(key, meta.uid, meta.resource_version, cached)
+        except ValueError:
+            return self._use_opaque_versions().is_newer_response(key, meta.uid, meta.resource_version, cached)
+
+    def _advance(self, version: str) -> None:
+        try:
+            advanced = self.write_through.advance(version)
+        except ValueError:
+            advanced = self._use_opaque_versions().advance(version)
+        if not advanced:
+            raise ResourceVersionRegression(f"the watch told of version {version}, which it had passed")
+
+    def _use_opaque_versions(self) -> OpaqueVersions:
+        opaque = OpaqueVersions(self.write_through.clock, has_selector=self.write_through.has_selector)
+        opaque.copy_state_from(self.write_through)
+        self.write_through = opaque
+        self._has_opaque_versions = True
+        return opaque
+
+    def _on_watch_event(self) -> None:
+        """Something came from the watch."""
+        if (
+            self._has_opaque_versions
+            and isinstance(self.write_through, OpaqueVersions)
+            and self.write_through.expire()
+        ):
+            # A version never came: it was no news, or the watch was told before we asked. A list will tell.
+            self.reflector.relist()
+        if self.informer.has_progress_waiters:
+            self.informer.notify_progress()
+
+    def _apply_transform(self, obj: T) -> T:
+        if self._transform is None:
+            return obj
+        try:
+            return self._transform(obj)
+        except Exception:
+            # To leave it out, or to end the watch, would take it for absent, or cost all others their news.
+            log.exception(
+                "transform failed: the object is cached untransformed", kind=self.informer.name, object=str(obj.key)
+            )
+            return obj

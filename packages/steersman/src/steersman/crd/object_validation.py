@@ -1,0 +1,72 @@
+"""Objects held to the schema of their class, without a server."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from steersman.crd.defaults import with_defaults
+from steersman.crd.definition import object_schema
+from steersman.crd.rules import Schema
+from steersman.crd.schema import schema_of
+from steersman.crd.validation import has_rules, rule_violations
+from steersman.crd.value_validation import value_violations as violations_of
+from steersman.meta import FrozenStruct, Object, Resource, to_builtins
+
+_OBJECT_FIELDS = ("apiVersion", "kind", "metadata")
+
+
+def violations(value: FrozenStruct, old_value: FrozenStruct | None = None) -> tuple[str, ...]:
+    """What the API server would refuse in ``value``, a custom resource or a part of one; empty where it fits.
+
+    Bounds, patterns, formats, enums, lists and required fields come first, and CEL rules where nothing else is wrong:
+    these need ``steersman[cel]``, without which one warning says that they are left to the API server, as is a rule
+    with a function that the engine lacks. Each text names the path: ``.spec.replicas must be at most 9, but is 10``.
+
+    Args:
+        value: what is to be written.
+        former: what is there now, of the same class: rules compare with it, and what it breaks already may stay.
+
+    Raises:
+        SchemaError: its class has no structural schema.
+    """
+    kind, schema = type(value), _schema(type(value))
+    document = _to_document(value)
+    fields = {
+        name: part for name, part in document.items() if not issubclass(kind, Object) or name not in _OBJECT_FIELDS
+    }
+    if found := tuple(violations_of(_fields_schema(kind), fields, "")):
+        return found
+    if not _has_rules(kind):
+        return ()
+    old_document = None if old_value is None else with_defaults(schema, _to_document(old_value))
+    return rule_violations(schema, with_defaults(schema, document), old_document, root=issubclass(kind, Object))
+
+
+def _to_document(value: FrozenStruct) -> dict[str, Any]:
+    # A spec or a status that an object does not have is not looked at.
+    return {name: part for name, part in to_builtins(value).items() if part is not None}
+
+
+@cache
+def _schema(kind: type[Any]) -> Schema:
+    return object_schema(kind, builtin_descriptions=False) if issubclass(kind, Object) else schema_of(kind)
+
+
+@cache
+def _has_rules(kind: type[Any]) -> bool:
+    # The schema of a pod alone has thousands of parts.
+    return has_rules(_schema(kind))
+
+
+@cache
+def _fields_schema(kind: type[Any]) -> Schema:
+    """The schema of ``kind`` without what every object has."""
+    schema = _schema(kind)
+    if not issubclass(kind, Object):
+        return schema
+    properties = {name: part for name, part in schema["properties"].items() if name not in _OBJECT_FIELDS}
+    required = [
+        name for name in schema.get("required", ()) if name not in _OBJECT_FIELDS and Resource not in kind.__mro__
+    ]
+    return {"type": "object", "properties": properties, "required": required}

@@ -1,0 +1,176 @@
+"""Runs an elector beside the work: in a thread of its own, or on the same event loop.
+
+The lease is renewed by a thread with an event loop and a connection of its own, so that a moment's computation, or a
+queue of requests before it, costs no leadership. It listens to the heartbeat of the loop that works, so that it does
+not hold the lease for a loop that is dead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol, runtime_checkable
+
+from steersman.client import Transport
+from steersman.manager.fence import Fence
+from steersman.manager.leader_election import LeaderElection, LeaderElector
+from steersman.observability.heartbeat import Heartbeat
+from steersman.observability.runtime import Runtime
+
+OnStoppedLeading = Callable[[BaseException], None]
+
+
+@runtime_checkable
+class CloneableTransport(Protocol):
+    """A transport that others can be made from: of the same server and identity, with connections of their own."""
+
+    def clone(self) -> Transport:
+        """Must be called, and its result used and closed, on the event loop that is to use it."""
+        ...
+
+
+@runtime_checkable
+class _TransportWrapper(Protocol):
+    @property
+    def inner(self) -> Transport: ...
+
+
+class ElectionRunner(Protocol):
+    """An elector at work.
+
+    Attributes:
+        fence: open while this process leads.
+        elected: set once this process leads; it stays set.
+    """
+
+    fence: Fence
+    elected: asyncio.Event
+
+    def start(self, on_stopped_leading: OnStoppedLeading) -> None:
+        """Begins; ``on_end`` is called on the running loop with what ended it, LeadershipLost above all."""
+        ...
+
+    async def stop(self) -> None:
+        """Gives the lease up if it is held, and ends."""
+        ...
+
+
+def new_election_runner(
+    transport: Transport, options: LeaderElection, heartbeat: Heartbeat, runtime: Runtime
+) -> ElectionRunner:
+    """A campaign in a thread of its own, or on the running loop for transports that are not made of sockets."""
+    base_transport = transport
+    # Past retries and rate limits: an election tries again by its own rules, and must wait for nobody.
+    while isinstance(base_transport, _TransportWrapper):
+        base_transport = base_transport.inner
+    if isinstance(base_transport, CloneableTransport):
+        return InThreadElectionRunner(base_transport, options, heartbeat, runtime)
+    return InLoopElectionRunner(base_transport, options, runtime)
+
+
+class InLoopElectionRunner(ElectionRunner):
+    """On the event loop of the work, whose clock it follows: for tests in virtual time."""
+
+    def __init__(self, transport: Transport, options: LeaderElection, runtime: Runtime) -> None:
+        self._transport, self._options, self._runtime = transport, options, runtime
+        self.fence = Fence(runtime.clock.monotonic)
+        self.elected = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._elector: LeaderElector | None = None
+
+    def start(self, on_stopped_leading: OnStoppedLeading) -> None:
+        clock = self._runtime.clock.monotonic
+        self._elector = LeaderElector(self._transport, self._options, self.fence, runtime=self._runtime, clock=clock)
+        self._task = self._runtime.spawn(self._run(self._elector, on_stopped_leading), "leader election")
+
+    async def stop(self) -> None:
+        if self._task is None or self._elector is None:
+            return
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self._elector.release()
+
+    async def _run(self, elector: LeaderElector, on_stopped_leading: OnStoppedLeading) -> None:
+        try:
+            await elector.acquire()
+            self.elected.set()
+            await elector.renew()
+        except Exception as error:
+            self.fence.close()
+            on_stopped_leading(error)
+
+
+class InThreadElectionRunner(ElectionRunner):
+    """In a thread, with an event loop and a transport of its own."""
+
+    def __init__(
+        self, transport: CloneableTransport, options: LeaderElection, heartbeat: Heartbeat, runtime: Runtime
+    ) -> None:
+        self._transport, self._options, self._heartbeat, self._runtime = transport, options, heartbeat, runtime
+        self.fence = Fence()
+        self.elected = asyncio.Event()
+        self._stopped = asyncio.Event()
+        self._stop_requested = asyncio.Event()
+        self._manager_loop: asyncio.AbstractEventLoop | None = None
+        self._election_loop: asyncio.AbstractEventLoop | None = None
+
+    def start(self, on_stopped_leading: OnStoppedLeading) -> None:
+        self._manager_loop = asyncio.get_running_loop()
+        self._election_loop = asyncio.new_event_loop()
+        threading.Thread(
+            target=self._run, args=(self._election_loop, on_stopped_leading), name="leader election", daemon=True
+        ).start()
+
+    async def stop(self) -> None:
+        if self._election_loop is None:
+            return
+        # The loop is closed where the campaign has already ended.
+        with suppress(RuntimeError):
+            self._election_loop.call_soon_threadsafe(self._stop_requested.set)
+        await self._stopped.wait()
+
+    def _run(self, loop: asyncio.AbstractEventLoop, on_stopped_leading: OnStoppedLeading) -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                runner.run(self._run_election())
+        except Exception as error:
+            self._call_on_manager_loop(on_stopped_leading, error)
+        finally:
+            self.fence.close()
+            self._call_on_manager_loop(self._stopped.set)
+
+    def _call_on_manager_loop(self, call: Callable[..., object], *arguments: object) -> None:
+        assert self._manager_loop is not None
+        # The loop is closed where nobody waited for this campaign's end.
+        with suppress(RuntimeError):
+            self._manager_loop.call_soon_threadsafe(call, *arguments)
+
+    async def _run_election(self) -> None:
+        transport = self._transport.clone()
+        try:
+            heartbeat_timeout = self._options.heartbeat_timeout
+            elector = LeaderElector(
+                transport,
+                self._options,
+                self.fence,
+                runtime=self._runtime,
+                is_alive=lambda: self._heartbeat.age() < heartbeat_timeout,
+            )
+            lead_task = asyncio.create_task(self._lead(elector))
+            stop_task = asyncio.create_task(self._stop_requested.wait())
+            await asyncio.wait((lead_task, stop_task), return_when=asyncio.FIRST_COMPLETED)
+            stop_task.cancel()
+            if lead_task.done():
+                return lead_task.result()
+            lead_task.cancel()
+            await asyncio.gather(lead_task, return_exceptions=True)
+            await elector.release()
+        finally:
+            await transport.close()
+
+    async def _lead(self, elector: LeaderElector) -> None:
+        await elector.acquire()
+        self._call_on_manager_loop(self.elected.set)
+        await elector.renew()

@@ -1,0 +1,68 @@
+"""What makes one JSON document of another. Source: RFC 6902."""
+
+from __future__ import annotations
+
+from difflib import SequenceMatcher
+from typing import Any, cast
+
+from steersman.meta.codec import encode
+
+
+def diff(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:
+    """Operations (RFC 6902) that make ``new`` of ``old``, both in wire form, and touch what differs alone.
+
+    Items of lists are recognised by their names, or else by their places, so that fields which our types do not know
+    survive in those that stay. One that changes places with others is made anew.
+    """
+    if old is new:
+        return []
+    if isinstance(old, dict) and isinstance(new, dict):
+        return _diff_objects(cast("dict[str, Any]", old), cast("dict[str, Any]", new), path)
+    if isinstance(old, list) and isinstance(new, list):
+        return _diff_lists(cast("list[Any]", old), cast("list[Any]", new), path)
+    # As JSON, since to Python 1 equals True.
+    return [] if encode(old) == encode(new) else [{"op": "replace", "path": path, "value": new}]
+
+
+def _diff_objects(old: dict[str, Any], new: dict[str, Any], path: str) -> list[dict[str, Any]]:
+    operations: list[dict[str, Any]] = []
+    for name in sorted(old.keys() | new.keys()):
+        pointer = f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
+        if name not in new:
+            operations.append({"op": "remove", "path": pointer})
+        elif name not in old:
+            operations.append({"op": "add", "path": pointer, "value": new[name]})
+        else:
+            operations += diff(old[name], new[name], pointer)
+    return operations
+
+
+def _diff_lists(old: list[Any], new: list[Any], path: str) -> list[dict[str, Any]]:
+    operations: list[dict[str, Any]] = []
+    matcher = SequenceMatcher(
+        None, [_item_identity(item) for item in old], [_item_identity(item) for item in new], autojunk=False
+    )
+    # From the end, so that the places before stay what they are.
+    for _, begin, end, first, last in reversed(matcher.get_opcodes()):
+        matched = min(end - begin, last - first)
+        operations += [
+            {"op": "remove", "path": f"{path}/{pointer}"} for pointer in range(end - 1, begin + matched - 1, -1)
+        ]
+        for number in range(matched, last - first):
+            operations.append({"op": "add", "path": f"{path}/{begin + number}", "value": new[first + number]})
+        for number in range(matched):
+            old_item, new_item, place = old[begin + number], new[first + number], f"{path}/{begin + number}"
+            if _item_name(old_item) == _item_name(new_item):
+                operations += diff(old_item, new_item, place)
+            else:
+                operations.append({"op": "replace", "path": place, "value": new_item})
+    return operations
+
+
+def _item_identity(item: Any) -> object:
+    return encode(item) if (name := _item_name(item)) is None else name
+
+
+def _item_name(item: Any) -> str | None:
+    name = cast("dict[str, Any]", item).get("name") if isinstance(item, dict) else None
+    return name if isinstance(name, str) else None

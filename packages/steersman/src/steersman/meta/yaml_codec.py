@@ -1,0 +1,98 @@
+"""YAML as Kubernetes reads it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TAG = "tag:yaml.org,2002:"
+# A lone = and dates are texts to Go; words and numbers it reads by rules of its own.
+_REPLACED_TAGS = tuple(_TAG + name for name in ("value", "timestamp", "bool", "int", "float"))
+_TRUE_WORDS = ("y", "yes", "true", "on")
+_BOOL = re.compile(r"y|Y|n|N|(?:yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)")
+_INT = re.compile(r"[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)")
+_FLOAT = re.compile(
+    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+)
+_INT64_LIMIT = 2.0**63
+
+
+class _KubernetesLoader(_Loader):
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        first: [(tag, pattern) for tag, pattern in found if tag not in _REPLACED_TAGS]
+        for first, found in _Loader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_go_bool(self, node: Any) -> bool:
+        return self.construct_scalar(node).lower() in _TRUE_WORDS
+
+    def construct_go_number(self, node: Any) -> float | str:
+        text: str = self.construct_scalar(node)
+        found = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        if math.isinf(found) and text[-1].isdigit():
+            # Go reads no number that is too large for it.
+            return text
+        return int(found) if found.is_integer() and abs(found) < _INT64_LIMIT else found
+
+    def construct_json_object(self, node: Any) -> Iterator[Any]:
+        found: dict[Any, Any] = {}
+        yield found
+        self.flatten_mapping(node)
+        # One by one: to Python, 1 and true are the same key.
+        for key, value in node.value:
+            found[_json_key(self.construct_object(key, deep=True))] = self.construct_object(value)
+
+
+def _json_key(key: Any) -> Any:
+    """A key as JSON has it: a text."""
+    if isinstance(key, bool):
+        return str(key).lower()
+    return str(key) if isinstance(key, int) else key
+
+
+for _tag_name, _pattern, _first_characters in (
+    ("bool", _BOOL, "yYnNtTfFoO"),
+    ("int", _INT, "-+0123456789"),
+    ("float", _FLOAT, "-+0123456789."),
+):
+    _KubernetesLoader.add_implicit_resolver(
+        _TAG + _tag_name, re.compile(f"(?:{_pattern.pattern})\\Z"), list(_first_characters)
+    )
+_KubernetesLoader.add_constructor(f"{_TAG}bool", _KubernetesLoader.construct_go_bool)
+_KubernetesLoader.add_constructor(f"{_TAG}float", _KubernetesLoader.construct_go_number)
+_KubernetesLoader.add_constructor(f"{_TAG}map", _KubernetesLoader.construct_json_object)
+
+
+def load_yaml_documents(text: str | bytes) -> Iterator[Any]:
+    """The documents in ``text``, YAML or JSON.
+
+    Raises:
+        yaml.YAMLError: it is neither.
+    """
+    return yaml.load_all(text, Loader=_KubernetesLoader)
+
+
+def load_yaml(text: str | bytes) -> Any:
+    """The one document in ``text``, YAML or JSON; None where there is none. Raises as ``documents``."""
+    return yaml.load(text, Loader=_KubernetesLoader)  # noqa: S506 (a safe loader)
+
+
+def dump_yaml(document: Any) -> str:
+    """``document`` as YAML, its keys in their order."""
+    return yaml.dump(document, Dumper=_PlainDumper, sort_keys=False, width=118)
+
+
+class _PlainDumper(yaml.SafeDumper):
+    """Writes what occurs twice twice, since nobody reads anchors of YAML, and texts of several lines as such."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def represent_scalar(self, tag: str, value: Any, style: str | None = None) -> Any:
+        has_lines = isinstance(value, str) and "\n" in value
+        return super().represent_scalar(tag, value, style="|" if has_lines else style)  # pyright: ignore[reportUnknownMemberType]

@@ -1,0 +1,77 @@
+"""The garbage collector's policy: what survives a long collection is scanned no more; afterwards all is as before."""
+
+# pyright: reportPrivateUsage=false
+from __future__ import annotations
+
+import gc
+from collections.abc import Generator
+
+import pytest
+
+from steersman.observability import gc_tuning
+from steersman.observability.gc_tuning import GCTuner
+from steersman.observability.metrics import registry
+
+
+@pytest.fixture
+def policy(monkeypatch: pytest.MonkeyPatch) -> Generator[GCTuner]:
+    former = gc.get_threshold()
+    policy = GCTuner()
+    policy.start()
+    yield policy
+    policy.stop()
+    assert gc.get_threshold() == former
+    assert gc.get_freeze_count() == 0
+    assert policy._on_gc_event not in gc.callbacks
+
+
+def pauses() -> float:
+    return registry.get_sample_value("steersman_gc_pause_seconds_count") or 0.0
+
+
+def test_gc_freezes_objects_at_start(policy: GCTuner) -> None:
+    assert gc.get_freeze_count() > 1000
+    before = pauses()
+    gc.collect()
+    assert pauses() == before + 1
+
+
+def test_survivors_of_a_long_collection_are_frozen(policy: GCTuner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc_tuning, "_LONG", 0.0)
+    held: list[list[object]] = [[] for _ in range(1000)]
+    frozen = gc.get_freeze_count()
+    gc.collect()
+    assert gc.get_freeze_count() >= frozen + len(held)
+    assert len(gc.get_objects()) < 1000
+
+
+def test_survivors_of_a_short_one_are_not(policy: GCTuner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc_tuning, "_LONG", 1e9)
+    frozen = gc.get_freeze_count()
+    gc.collect()
+    assert gc.get_freeze_count() <= frozen
+
+
+def test_gc_frozen_cycles_are_collected_eventually(policy: GCTuner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gc_tuning, "_LONG", 0.0)
+    monkeypatch.setattr(gc_tuning, "_FREEZES_BEFORE_THAW", 3)
+
+    freed: list[int] = []
+
+    class Cycle:
+        """Refers to itself, so that only a collection can free it."""
+
+        itself: object = None
+
+        def __del__(self) -> None:
+            freed.append(1)
+
+    cycle = Cycle()
+    cycle.itself = cycle
+    gc.collect()
+    del cycle
+    gc.collect()
+    assert not freed, "frozen"
+    for _ in range(4):
+        gc.collect()
+    assert freed

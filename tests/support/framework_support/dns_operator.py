@@ -1,0 +1,86 @@
+"""An operator with a world outside Kubernetes, for simulations: each widget has a lamp at the harbour master's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from framework_support.widget import Widget, WidgetSpec
+from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.core_v1 import ConfigMap
+from steersman.client import MergePatch
+from steersman.controller import Reconciler, ReconcilerContext, Request, Result, add_finalizer, remove_finalizer
+from steersman.manager import Manager
+from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
+from steersman_testing.simulation import World, fault_point
+
+FINALIZER = "shop.example.com/dns-record"
+KEY = ObjectKey("default", "a")
+
+
+@dataclass
+class DnsZone:
+    """Lamps by the name of their widget; each has been lit at some depth."""
+
+    records: dict[str, int] = field(default_factory=dict[str, int])
+
+    async def upsert_record(self, name: str, depth: int) -> None:
+        async with fault_point(f"upsert record {name}", ConnectionError("nobody answers")):
+            self.records[name] = depth
+
+    async def delete_record(self, name: str) -> None:
+        async with fault_point(f"delete record {name}", ConnectionError("nobody answers")):
+            self.records.pop(name, None)
+
+
+class WidgetReconciler(Reconciler[Widget]):
+    """Does it right: a lamp and a chart for each widget, whatever happened before."""
+
+    zone: DnsZone
+
+    async def reconcile(self, request: Request) -> Result:
+        widget = await self.client.get(Widget, request)
+        if widget.metadata.deletion_timestamp is not None:
+            await self.zone.delete_record(request.name)
+            await remove_finalizer(self.client, widget, FINALIZER)
+            return Result()
+        await add_finalizer(self.client, widget, FINALIZER)
+        await self.zone.upsert_record(request.name, widget.spec.depth)
+        await self.apply_config_map(widget)
+        return Result()
+
+    async def apply_config_map(self, widget: Widget) -> None:
+        metadata = ObjectMetaApply(name=widget.metadata.name, namespace=widget.metadata.namespace)
+        await self.client.apply(
+            ConfigMapApply(metadata=metadata, data={"depth": str(widget.spec.depth)}), owner=widget
+        )
+
+
+def setup_for(reconciler: type[WidgetReconciler]) -> Callable[[Manager, DnsZone], None]:
+    """The setup function of an operator with this reconciler."""
+
+    def setup(manager: Manager, zone: DnsZone) -> None:
+        def create_reconciler(context: ReconcilerContext) -> WidgetReconciler:
+            made = reconciler(context)
+            made.zone = zone
+            return made
+
+        manager.controller(Widget).owns(ConfigMap).complete(create_reconciler)
+
+    return setup
+
+
+def new_widget() -> Widget:
+    """The widget of the scenario."""
+    return Widget(metadata=ObjectMeta(name=KEY.name, namespace=KEY.namespace), spec=WidgetSpec(depth=1))
+
+
+async def scenario(world: World[DnsZone]) -> None:
+    """A widget comes, sinks deeper, and goes."""
+    await world.client.create(
+        Widget(metadata=ObjectMeta(name=KEY.name, namespace=KEY.namespace), spec=WidgetSpec(depth=1))
+    )
+    await world.settle()
+    await world.client.patch(Widget, KEY, MergePatch({"spec": {"depth": 2}}))
+    await world.settle()
+    await world.client.delete(Widget, KEY)
