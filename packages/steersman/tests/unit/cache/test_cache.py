@@ -82,7 +82,7 @@ async def test_wait_for_sync_without_response_is_reported() -> None:
     cache = new_cache(ScriptedTransport())
     cache.informer(Widget)
     cache.start()
-    with pytest.raises(CacheNotSynced, match=r"widgets\.orders\.example\.com \(no answer yet\)"):
+    with pytest.raises(CacheNotSynced, match=r"widgets\.shop\.example\.com \(no answer yet\)"):
         await cache.wait_for_sync(timeout=1)
     await cache.stop()
 
