@@ -14,7 +14,7 @@ from steersman.client.write_options import Propagation
 from steersman.controller.apply_cache import ApplyCache
 from steersman.errors import ApiError, ConnectionFailed, NotFound, StatusDetails
 from steersman.errors import ApiStatus as ApiStatus
-from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status, Unstructured
+from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status, Unstructured, encode
 
 T = TypeVar("T", bound=Object)
 UnstructuredT = TypeVar("UnstructuredT", bound=Unstructured)
@@ -132,25 +132,32 @@ class CachedClient:
         Without ``uid``, an object that is cached is meant as it is there: should it be gone when the request arrives,
         which a change of leaders may delay, that is a Conflict, and nothing is made again.
         """
-        current = await self._cached_object(kind_of(config), config.key) if _can_skip_apply(config) else None
+        kind, key = kind_of(config), config.key
+        current = await self._cached_object(kind, key) if _can_skip_apply(config) else None
         if current is None or uid not in ("", current.metadata.uid):
             return await self.live.apply(config, owner=owner, uid=uid, force=force)
         document = with_owner(config, owner)
-        if self._apply_cache.is_current(document, current):
+        document["metadata"]["uid"] = current.metadata.uid
+        body = encode(document)
+        if self._apply_cache.is_current(body, current):
             return current
         if apply_would_change(document, current, self.live.field_manager):
-            current = await self.live.apply(config, owner=owner, uid=current.metadata.uid, force=force)
-        self._apply_cache.record(document, current)
+            current = await self.live.apply_encoded(kind, key, body, force=force)
+        self._apply_cache.record(body, current)
         return current
 
     async def apply_status(self, obj: T, status: Status, *, resource_version: str = "") -> T:
-        """As ``Client.apply_status``, but without a request where it is certain that nothing would change."""
-        current = await self._cached_object(type(obj), obj.key)
-        if current is not None and current.metadata.uid == obj.metadata.uid:
-            document = status_document(obj, status)
-            if not apply_would_change(document, current, self.live.field_manager, "status"):
-                return current
-        return await self.live.apply_status(obj, status, resource_version=resource_version)
+        """Apply ``status`` as ``Client.apply_status`` does; skip the request if nothing would change."""
+        kind, key = type(obj), obj.key
+        document = status_document(obj, status, resource_version)
+        current = await self._cached_object(kind, key)
+        if (
+            current is not None
+            and current.metadata.uid == obj.metadata.uid
+            and not apply_would_change(document, current, self.live.field_manager, "status")
+        ):
+            return current
+        return await self.live.apply_encoded(kind, key, encode(document), subresource="status")
 
     async def patch(self, kind: type[T], key: ObjectKey, patch: Patch, *, subresource: str = "") -> T:
         """As ``Client.patch``."""
