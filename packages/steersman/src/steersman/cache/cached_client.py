@@ -1,17 +1,18 @@
-"""The client that reconcilers hold: reads come from the cache, writes go to the API server."""
+"""The client of reconcilers: reads come from the cache, writes go to the API server."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
-from steersman.cache import Cache, Store
+from steersman.cache.apply_cache import ApplyCache
+from steersman.cache.cache import Cache
+from steersman.cache.informer import Informer
 from steersman.client import Client
 from steersman.client.encode import kind_of, status_document, with_owner
 from steersman.client.managed_fields import apply_would_change
 from steersman.client.patch import Patch
 from steersman.client.write_options import Propagation
-from steersman.controller.apply_cache import ApplyCache
 from steersman.errors import ApiError, ConnectionFailed, NotFound, StatusDetails
 from steersman.errors import ApiStatus as ApiStatus
 from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status, Unstructured, encode
@@ -23,16 +24,18 @@ _SYNC_TIMEOUT_SECONDS = 10.0
 
 
 class CachedClient:
-    """Reads kinds that a controller watches from the cache, and others live. ``live`` reads past the cache.
+    """Reads cached kinds from memory and other kinds from the API server.
 
-    A cached read never shows less than what our own writes were answered, ``live``'s included. What others have done
-    may be a moment away; so writes carry what they rely on (UID, resource version), or are server-side apply, and
-    acting on an old read does no harm.
+    A cached read never returns less than the response to our own last write, including the writes of ``live``.
+    Changes by other clients may arrive a moment later. Writes must therefore be server-side apply, or carry the UID
+    or the resourceVersion that they rely on; then acting on an old read does no harm.
 
-    What is not here (``scale``, ``evict``, ``logs``, dry runs, …) is a method of ``live``.
+    Other verbs (``scale``, ``evict``, ``logs``, dry runs, …) are methods of ``live``.
 
     Args:
-        live: writes, and reads what is not cached; the cache is its observer.
+        live: the client for writes and uncached reads, like ``APIReader`` of controller-runtime. ``cache`` must be
+            its observer.
+        cache: the cache to read from.
     """
 
     def __init__(self, live: Client, cache: Cache) -> None:
@@ -41,17 +44,20 @@ class CachedClient:
         self._apply_cache = ApplyCache()
 
     async def get(self, kind: type[T], key: ObjectKey) -> T:
-        """The object ``key``.
+        """Return the object ``key``.
 
-        Where a kind is cached in some namespaces, or by a selector, what is not among those is not found.
+        If the informer has a selector or watches some namespaces only, other objects are not found.
 
         Raises:
-            NotFound: there is none.
-            CacheNotSynced: the kind's informer is new, and does not get its first list in ten seconds.
+            NotFound: the object does not exist.
+            CacheNotSynced: the informer is new, and its first list did not complete in 10 seconds.
         """
-        if not self._cache.has_informer(kind):
+        informer = self._cache.existing_informer(kind)
+        if informer is None:
             return await self.live.get(kind, key)
-        found = (await self._synced_store(kind, key)).get(key)
+        if not informer.progress.has_synced or informer.is_uncertain(key):
+            await self._make_current(informer, key)
+        found = informer.store.get(key)
         if found is None:
             resource = kind.api_resource
             details = StatusDetails(name=key.name, group=resource.group, kind=resource.plural)
@@ -59,14 +65,14 @@ class CachedClient:
         return found
 
     async def get_or_none(self, kind: type[T], key: ObjectKey) -> T | None:
-        """The object ``key``, or None."""
+        """Return the object ``key``, or None if it does not exist."""
         try:
             return await self.get(kind, key)
         except NotFound:
             return None
 
     async def get_uncached_if_transformed(self, kind: type[T], key: ObjectKey) -> T | None:
-        """As ``find``, but read live where a transform left but a part of it in the cache."""
+        """Return the whole object ``key`` or None; read it uncached if the cache has a transform for ``kind``."""
         if not self._cache.has_transform(kind):
             return await self.get_or_none(kind, key)
         try:
@@ -83,39 +89,47 @@ class CachedClient:
         index: tuple[str, str] | None = None,
         where: Callable[[T], bool] | None = None,
     ) -> tuple[T, ...]:
-        """The objects of ``kind`` to which all of the conditions apply.
+        """Return the objects of ``kind`` that meet all conditions.
 
         Args:
-            namespace: empty for all.
-            owner: only those that it controls.
-            index: name and value of an index that was declared for a cached kind; finds without looking at all.
-            where: only those for which it holds.
+            kind: the kind to list.
+            namespace: a namespace. Defaults to all namespaces.
+            owner: the object that controls the results.
+            index: name and value of an index that was declared for a cached kind.
+            where: a predicate for the results. It is called for each object that meets the other conditions.
 
         Raises:
-            ValueError: ``index`` of a kind that is not cached.
-            KeyError: no index of that name was declared.
-            CacheNotSynced: as ``get``.
+            ValueError: ``index`` is given, and ``kind`` is not cached.
+            KeyError: the index was not declared.
+            CacheNotSynced: the informer is new, and its first list did not complete in 10 seconds.
         """
-        candidates = await self._list_candidates(kind, namespace, owner, index)
-        if namespace:
-            candidates = tuple(o for o in candidates if o.metadata.namespace == namespace)
-        return candidates if where is None else tuple(o for o in candidates if where(o))
-
-    async def _list_candidates(
-        self, kind: type[T], namespace: str, owner: Object | None, index: tuple[str, str] | None
-    ) -> tuple[T, ...]:
         uid = owner.metadata.uid if owner is not None else ""
-        if self._cache.has_informer(kind):
-            store = await self._synced_store(kind)
-            candidates = store.by_index(*index) if index else store.by_index("owner", uid) if owner else tuple(store)
-        elif index is not None:
-            raise ValueError(f"{kind.api_resource.kind} is not cached, so it has no index {index[0]!r}")
+        informer = self._cache.existing_informer(kind)
+        if informer is None:
+            if index is not None:
+                raise ValueError(f"{kind.api_resource.kind} is not cached, so it has no index {index[0]!r}")
+            found = (await self.live.list(kind, namespace=namespace)).items
+            is_owner_indexed = False
         else:
-            candidates = (await self.live.list(kind, namespace=namespace)).items
-        return tuple(o for o in candidates if _is_controlled_by(uid, o)) if owner is not None else candidates
+            if not informer.progress.has_synced or informer.is_uncertain():
+                await self._make_current(informer)
+            store, is_owner_indexed = informer.store, index is None
+            if index is not None:
+                found = store.by_index(*index)
+            elif owner is not None:
+                found = store.by_index("owner", uid)
+            elif namespace:
+                found = store.by_index("namespace", namespace)
+            else:
+                found = tuple(store)
+        if owner is not None and not is_owner_indexed:
+            found = tuple([o for o in found if _is_controlled_by(uid, o)])
+        if namespace and (owner is not None or index is not None):
+            found = tuple([o for o in found if o.metadata.namespace == namespace])
+        return found if where is None else tuple([o for o in found if where(o)])
 
     async def create(self, obj: T | ApplyConfiguration[T], *, owner: Object | None = None) -> T:
-        """As ``Client.create``."""
+        """Create ``obj``: see ``Client.create``."""
         return await self.live.create(obj, owner=owner)
 
     @overload
@@ -127,10 +141,11 @@ class CachedClient:
         self, config: UnstructuredT, *, owner: Object | None = None, uid: str = "", force: bool = True
     ) -> UnstructuredT: ...
     async def apply(self, config: Any, *, owner: Object | None = None, uid: str = "", force: bool = True) -> Any:
-        """As ``Client.apply``, but without a request where it is certain that nothing would change.
+        """Apply ``config`` as ``Client.apply`` does; skip the request if it certainly would not change the object.
 
-        Without ``uid``, an object that is cached is meant as it is there: should it be gone when the request arrives,
-        which a change of leaders may delay, that is a Conflict, and nothing is made again.
+        If the object is cached, the request carries its UID, and ``uid`` need not be given. If the object is deleted
+        before the request arrives, which a change of leaders may delay, the server responds with Conflict instead of
+        creating it again.
         """
         kind, key = kind_of(config), config.key
         current = await self._cached_object(kind, key) if _can_skip_apply(config) else None
@@ -147,7 +162,7 @@ class CachedClient:
         return current
 
     async def apply_status(self, obj: T, status: Status, *, resource_version: str = "") -> T:
-        """Apply ``status`` as ``Client.apply_status`` does; skip the request if nothing would change."""
+        """Apply ``status`` as ``Client.apply_status`` does; skip the request if it would not change the object."""
         kind, key = type(obj), obj.key
         document = status_document(obj, status, resource_version)
         current = await self._cached_object(kind, key)
@@ -160,7 +175,7 @@ class CachedClient:
         return await self.live.apply_encoded(kind, key, encode(document), subresource="status")
 
     async def patch(self, kind: type[T], key: ObjectKey, patch: Patch, *, subresource: str = "") -> T:
-        """As ``Client.patch``."""
+        """Patch the object ``key``: see ``Client.patch``."""
         return await self.live.patch(kind, key, patch, subresource=subresource)
 
     async def delete(
@@ -172,37 +187,36 @@ class CachedClient:
         resource_version: str = "",
         propagation: Propagation = "Background",
     ) -> T | None:
-        """As ``Client.delete``."""
+        """Delete the object ``key``: see ``Client.delete``."""
         return await self.live.delete(kind, key, uid=uid, resource_version=resource_version, propagation=propagation)
 
-    async def _synced_store(self, kind: type[T], key: ObjectKey | None = None) -> Store[T]:
-        """What is cached of ``kind``, once it can be believed of ``key`` (None: of all)."""
-        cache = self._cache
-        informer = cache.informer(kind)
+    async def _make_current(self, informer: Informer[T], key: ObjectKey | None = None) -> None:
+        """Wait for the first list, and read objects whose last write has an unknown outcome."""
         if not informer.has_synced:
-            # An informer that was asked for late: all that exists would seem absent.
-            await cache.wait_for_sync(_SYNC_TIMEOUT_SECONDS, kind=kind)
-        if cache.is_uncertain(kind, key):
-            await cache.resolve(kind, key)
-        return informer.store
+            # A new informer: every object would appear to be absent.
+            await self._cache.wait_for_sync(_SYNC_TIMEOUT_SECONDS, kind=informer.kind)
+        if informer.is_uncertain(key):
+            await self._cache.resolve(informer.kind, key)
 
     async def _cached_object(self, kind: type[T], key: ObjectKey) -> T | None:
-        """What is cached of ``key``; None where that cannot be believed."""
-        if not self._cache.has_informer(kind):
+        """Return the cached object ``key``; None if it is absent or its state is unknown."""
+        informer = self._cache.existing_informer(kind)
+        if informer is None:
             return None
-        if self._cache.is_uncertain(kind, key):
-            # Who only ever applies would be in doubt for good: ``scale``, say, is not answered by the object.
+        if informer.is_uncertain(key):
+            # The response to ``scale``, for example, does not contain the object. A reconciler that only applies
+            # would never read it, and would send every apply from then on.
             try:
                 await self._cache.resolve(kind, key)
             except (ApiError, ConnectionFailed):
                 return None
-        return self._cache.informer(kind).store.get(key)
+        return informer.store.get(key)
 
 
 def _can_skip_apply(config: object) -> bool:
-    """Whether the effect of applying it may be known beforehand.
+    """Return True if the effect of applying ``config`` can be predicted.
 
-    That of preconditions is the server's to tell; the client says what is wrong with what cannot be applied at all.
+    The server must check preconditions, and the client must reject objects that cannot be applied.
     """
     if isinstance(config, Unstructured):
         return not (config.metadata.uid or config.metadata.resource_version)
