@@ -223,7 +223,9 @@ async def test_endpoints() -> None:
     withheld = True
     world.server.fail_next(lambda request: withheld and lists(request), 403, times=1000)
     with capture_logs() as logs:
-        async with running_manager(world, health_probe_bind_address="127.0.0.1:0", metrics_bind_address="127.0.0.1:0"):
+        async with running_manager(
+            world, health_probe_bind_address="127.0.0.1:0", metrics_bind_address="127.0.0.1:0"
+        ):
             await eventually(lambda: len(listening_ports(logs)) == 2)
             health, metrics = listening_ports(logs)
             assert await get(health, "/healthz") == (200, "[+]ping ok\nok\n")
