@@ -55,7 +55,7 @@ def main(
         BASELINE.write_text(json.dumps({"calls_per_object": total}) + "\n")
     grew = not record and baseline is not None and total > baseline * (1 + ALLOWED_GROWTH)
     if grew:
-        sys.stderr.write(f"{total} calls per object, {baseline} are recorded: find the new calls, or run with --record\n")
+        sys.stderr.write(f"The recorded count is {baseline}. Remove the new calls, or run with --record.\n")
     sys.stdout.write(f"calls per object: {total}\n")
     raise typer.Exit(1 if grew else 0)
 
@@ -75,7 +75,7 @@ async def _profile(objects: int) -> CallCounts:
             command = [sys.executable, "-m", "benchmarks.calls", _PROFILE, file.name]
             async with run_operator(command, settings.environment(), config.cores.operator) as operator:
                 await operator.wait_for(wait_until_all_done(server.client, version, objects), TIMEOUT_SECONDS)
-        return _by_module(marshal.loads(Path(file.name).read_bytes()))  # noqa: S302 our own profile
+        return _by_module(marshal.loads(file.read()))
 
 
 def _by_module(stats: dict[tuple[str, int, str], Any]) -> CallCounts:

@@ -166,7 +166,8 @@ def saved_after_failure(
     printed = {"machine": "one", "runs": "1", "day": "2026-11-22"}
     results.write(results.merge(results.Runs(), [Measurement("t", "who", "write gap", 1.0, "s")], printed), directory)
     picture = directory / "picture.svg"
-    given = {"DIRECTORY": directory, "PLOT": picture, "SCENARIOS": scenarios, "select_target": nothing, "install": nothing}
+    given = {"DIRECTORY": directory, "PLOT": picture, "SCENARIOS": scenarios}
+    given |= {"select_target": nothing, "install": nothing}
     for name, value in given.items():
         monkeypatch.setattr(command, name, value)
     with pytest.raises(typer.Exit) as ended:

@@ -1,8 +1,8 @@
 """The real servers that the tests of the engines run on, by name.
 
-They come from the machine's own Debian release and from others. On Debian 12 the whole matrix is PostgreSQL 15 and 17,
-MariaDB 10.11 and 11.8, MySQL 9.7, and MySQL 9.7 with a restricted administrator. MATRIX=whole runs all of it; otherwise
-tests run on one server of each engine.
+They come from the machine's own Debian release and from others. On Debian 12 the whole matrix is PostgreSQL 15 and
+17, MariaDB 10.11 and 11.8, MySQL 9.7, and MySQL 9.7 with a restricted administrator. MATRIX=whole runs all of it;
+otherwise tests run on one server of each engine.
 """
 
 from __future__ import annotations
