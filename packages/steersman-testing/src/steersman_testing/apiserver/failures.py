@@ -105,7 +105,8 @@ def precondition_failed(resource: ApiResource, name: str, field: str, expected: 
     # The kind, not the plural, stands here: so does it in the real server's rest.BeforeDelete.
     kind_name = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     message = (
-        f'Operation cannot be fulfilled on {kind_name} "{name}": the {field} in the precondition ({expected}) does not '
+        f'Operation cannot be fulfilled on {kind_name} "{name}": the {field} in the precondition '
+        f"({expected}) does not "
         f"match the {field} in record ({found}). The object might have been {guess}"
     )
     return _failure(409, "Conflict", message, resource, name, kind=resource.kind)

@@ -88,7 +88,10 @@ def nested_field(obj: JsonObject, path: str, expected_type: type[Any]) -> tuple[
         if not is_map(current):
             return (
                 None,
-                f"{prefix} {_go_value_text(current)} is of the type {_go_type_name(current)}, expected map[string]interface{{}}",
+                (
+                    f"{prefix} {_go_value_text(current)} is of the type {_go_type_name(current)}, "
+                    f"expected map[string]interface{{}}"
+                ),
             )
         if name not in current:
             return None, ""

@@ -82,7 +82,10 @@ class RuleValidator:
         except CompilationError as error:
             yield _invalid_rule(rule, f"{path}.rule", str(error))
         if uses_old_self and context.uncorrelatable_path:
-            text = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {context.uncorrelatable_path}"
+            text = (
+                "oldSelf cannot be used on the uncorrelatable portion of the schema within "
+                f"{context.uncorrelatable_path}"
+            )
             yield invalid_value(f"{path}.rule", rule["rule"], text)
         elif not uses_old_self and "optionalOldSelf" in rule:
             text = "may not be set if oldSelf is not used in rule"

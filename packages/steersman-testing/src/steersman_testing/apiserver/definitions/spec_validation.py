@@ -212,7 +212,10 @@ def _root_field_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
         text = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
         yield invalid_value(f"{path}.type", kind, text)
     elif any(_GO_FIELD_NAMES.get(f, f[0].upper() + f[1:]) not in _ALLOWED_ROOT_FIELDS.split() for f in schema):
-        text = f"only [{_ALLOWED_ROOT_FIELDS}] fields are allowed at the root of the schema if the status subresource is enabled"
+        text = (
+            f"only [{_ALLOWED_ROOT_FIELDS}] fields are allowed at the root of the schema if the "
+            "status subresource is enabled"
+        )
         yield FieldError(path, "FieldValueInvalid", f"Invalid value: {text}")
 
 

@@ -100,7 +100,10 @@ def type_meta_error(value: Any) -> str:
     non_strings = [n for n in ("apiVersion", "kind") if not isinstance(value.get(n), str | None)]
     if not non_strings:
         return ""
-    return f"json: cannot unmarshal {json_type_name(value[non_strings[0]])} into Go struct field .{non_strings[0]} of type string"
+    return (
+        f"json: cannot unmarshal {json_type_name(value[non_strings[0]])} into Go struct field "
+        f".{non_strings[0]} of type string"
+    )
 
 
 def _unrecognized(kind: str, body: bytes, problem: str) -> str:
