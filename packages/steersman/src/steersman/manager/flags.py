@@ -129,7 +129,7 @@ class ManagerFlags:
         Args:
             name: the operator's: of its field manager, its Events, and its Lease unless a flag names another.
             default_namespace: of the Lease where no flag names one; ``config().namespace`` is the pod's own.
-            overrides: settings that have no flag, such as ``tracing``; they win, but for what flags say of ``webhooks``.
+            overrides: settings without a flag, such as ``tracing``. They win, except over the flags for ``webhooks``.
 
         Raises:
             ConfigurationError: a flag says what cannot be.
