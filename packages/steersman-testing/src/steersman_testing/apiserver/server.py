@@ -240,7 +240,7 @@ class InMemoryApiServer:
         """The server as who shows the bearer token ``token`` meets it: 401 wherever ``authenticate`` gives nobody.
 
         Args:
-            acting: whom the holder wants to be, by impersonation; 403 where RBAC does not let the holder.
+            impersonate: whom the holder wants to be, by impersonation; 403 where RBAC does not let the holder.
         """
         return self._transport_for(lambda: self._authenticate_bearer(token, impersonate))
 
