@@ -19,7 +19,7 @@ import random
 import re
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
-from typing import Any, NoReturn, ParamSpec, TypeVar, overload
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from steersman.observability.runtime import Runtime
 
@@ -33,6 +33,7 @@ MAX_LOOP_ITERATIONS = 1_000_000
 """Of an event loop within one moment of virtual time: what 100,000 objects take at once, with some room."""
 # Timers that are nanoseconds away let no time pass either.
 _WINDOW_SECONDS = 1e-2
+_TEST_LIMIT_SECONDS = 366 * 86400.0
 
 
 class VirtualDeadlock(RuntimeError):
@@ -233,26 +234,14 @@ def run_virtual(
         return runner.run(coroutine)
 
 
-@overload
-def virtual_time(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]: ...
-@overload
-def virtual_time(
-    *, max_loop_iterations: int | None = MAX_LOOP_ITERATIONS
-) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, T]]: ...
-def virtual_time(test: Any = None, *, max_loop_iterations: int | None = MAX_LOOP_ITERATIONS) -> Any:
-    """Decorator: makes an async test function an ordinary one that runs on a ``VirtualTimeLoop``.
+def virtual_time(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Decorator that runs an async test function on a ``VirtualTimeLoop``.
 
-    Virtual time is limited to a year, so that a test which waits for something that never comes fails.
-
-    Args:
-        test: the function, where it stands without brackets.
-        max_loop_iterations: see ``run_virtual``.
+    The test fails with ``VirtualTimeLimit`` after one year of virtual time. Call ``run_virtual`` for other limits.
     """
-    if test is None:
-        return functools.partial(virtual_time, max_loop_iterations=max_loop_iterations)
 
     @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        return run_virtual(test(*args, **kwargs), limit=366 * 86400.0, max_loop_iterations=max_loop_iterations)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run_virtual(test(*args, **kwargs), limit=_TEST_LIMIT_SECONDS)
 
     return run
