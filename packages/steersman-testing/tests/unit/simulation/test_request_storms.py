@@ -42,7 +42,7 @@ class SpinsWithoutIo(WidgetReconciler):
 
 
 @pytest.mark.parametrize(
-    ("reconciler", "told"),
+    ("reconciler", "expected"),
     [
         (ListsInLoop, "of them: LIST configmaps"),
         (CreatesInLoop, "of them: GET leases.coordination.k8s.io"),

@@ -110,7 +110,7 @@ BUG_CASE = BugCase(
     detector="transitions",
     report_excerpts=(
         "silence: a spec that cannot work is met with silence",
-        '2. set what cannot work: spec.consistency="strnog"',
+        '2. set a bad value: spec.consistency="strnog"',
         "replay=",
     ),
     hints=Hints(examples={"spec.consistency": KNOWN}, bad={"spec.consistency": ["strnog"]}),
