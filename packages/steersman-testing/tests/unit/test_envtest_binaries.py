@@ -136,5 +136,7 @@ def test_find_binaries_unreadable_version_raises(home: Path) -> None:
 def test_start_without_extra_raises_with_remedy(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add_build(home, "a")
     monkeypatch.setitem(sys.modules, "cryptography", None)
-    with pytest.raises(ConfigurationError, match=r"cryptography is missing: install steersman\[testing\]"):
+    with pytest.raises(
+        ConfigurationError, match=r"cryptography is missing: install the dependencies of steersman-testing"
+    ):
         Envtest.start()

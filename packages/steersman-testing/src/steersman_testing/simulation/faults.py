@@ -128,6 +128,6 @@ def _parse_fault(text: str) -> Fault:
     seconds = float(found["seconds"] or (DELAYED_WRITE_SECONDS if kind == "delayed-write" else 0))
     if kind == "delayed-write" and seconds < _MIN_DELAYED_WRITE_SECONDS:
         raise ValueError(
-            f"{text!r}: the delay must be at least {_MIN_DELAYED_WRITE_SECONDS:g} s, after which another replica leads"
+            f"{text!r}: the delay must be at least {_MIN_DELAYED_WRITE_SECONDS:g} s, until another replica leads"
         )
     return Fault(kind, int(found["at"]), resource, seconds)

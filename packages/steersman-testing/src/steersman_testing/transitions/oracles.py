@@ -71,7 +71,7 @@ def _relevant_conditions(obj: JsonObject | None, hints: Hints) -> list[JsonObjec
 
 
 def healthy_conditions(obj: JsonObject | None, hints: Hints) -> HealthyConditions:
-    """Status of each condition of ``obj``, as the baseline of a healthy object."""
+    """Status of each condition of ``obj``, as the healthy baseline."""
     return {c.get("type", ""): c.get("status", "") for c in _relevant_conditions(obj, hints)}
 
 

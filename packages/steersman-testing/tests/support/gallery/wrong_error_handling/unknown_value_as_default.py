@@ -109,7 +109,7 @@ BUG_CASE = BugCase(
     outside=NoExternalSystem,
     detector="transitions",
     report_excerpts=(
-        "silence: a spec that cannot work is met with silence",
+        "silence: a spec that cannot work is not reported",
         '2. set a bad value: spec.consistency="strnog"',
         "replay=",
     ),
