@@ -81,8 +81,8 @@ class Client(SubresourceClient):
         """All objects of ``kind`` in ``namespace`` (empty: in all) that the selectors match, as of one moment.
 
         Args:
-            resource_version: empty for what is true now; otherwise see ``match``.
-            match: ``NotOlderThan``, which the server may answer from its cache, or ``Exact``.
+            resource_version: empty for what is true now; otherwise see ``resource_version_match``.
+            resource_version_match: ``NotOlderThan``, which the server may answer from its cache, or ``Exact``.
             page_size: objects a request; 0 for all in one, which is also how a list is read whose pages expired.
             on_decode_error: called with the key of an object that does not fit ``kind``, which is then left out;
                 without it, such an object raises ``msgspec.ValidationError``.
@@ -401,8 +401,8 @@ class Client(SubresourceClient):
             send_initial_events: what exists comes first, as ADDED, then a bookmark with ``initial_events_end``
                 ("streaming list"); it is at least as new as ``resource_version``, or, where that is empty, as this
                 call. Servers without it, among them those before Kubernetes 1.32, raise Invalid: list instead.
-            skip: asked with the JSON of each ADDED or MODIFIED object; where it says yes, the object is not read,
-                and its event comes without it.
+            skip_decode: called with the JSON of each ADDED or MODIFIED object. If it returns True, the object is not
+                decoded, and its event comes without it.
             on_open: called when the server has begun to answer, which may be long before the first event.
             on_decode_error: called with the key of an object that does not fit ``kind``; its event comes without it;
                 without it, such an object raises ``msgspec.ValidationError``.

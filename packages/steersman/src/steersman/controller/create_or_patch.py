@@ -21,8 +21,8 @@ async def create_or_patch(client: CachedClient, obj: T, mutate: Callable[[T], T]
     Prefer ``client.apply``, which needs no read; this is for changes that depend on what is there.
 
     Args:
-        blank: name and namespace, and what a new object starts from.
-        mutate: gives the wanted object, from the one that is there or else from ``blank``. It must leave name,
+        obj: name and namespace, and what a new object starts from.
+        mutate: gives the wanted object, from the one that is there or else from ``obj``. It must leave name,
             namespace and status alone: a difference of status is not written.
 
     Returns:
