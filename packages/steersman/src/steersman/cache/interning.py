@@ -1,8 +1,8 @@
 """Interns equal parts of cached objects.
 
 The pods of a Deployment differ in names, addresses and times; containers, probes, tolerations, labels and most
-strings are the same. Objects are deeply immutable, so equal parts can be shared. Fifty thousand pods then need a fraction of
-the memory.
+strings are the same. Objects are deeply immutable, so equal parts can be shared. Fifty thousand pods then need a
+fraction of the memory.
 
 Interning works bottom-up: strings, and small structures without times, which are hardly ever equal. Unused parts are
 evicted a few at a time, so there is never a pause.
