@@ -6,7 +6,7 @@ import asyncio
 
 
 class Progress:
-    """Collects what the sinks of one informer report, and wakes the tasks that wait for it.
+    """Collects reports of an informer's sinks and wakes waiting tasks.
 
     Args:
         sinks: number of sinks. The informer has synced when each has completed its first list.
@@ -26,7 +26,7 @@ class Progress:
             self._synced.set()
 
     def notify(self) -> None:
-        """Wake the tasks in ``wait``: a list or a watch event was processed."""
+        """Wake waiting tasks: a list or watch event was processed."""
         if self._waiters:
             waiters, self._waiters = self._waiters, []
             for future in waiters:

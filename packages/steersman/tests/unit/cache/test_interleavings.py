@@ -196,7 +196,7 @@ class Interleavings(RuleBasedStateMachine):
         key = ObjectKey("orders", write.name)
         if write.response is not None:
             self.require_version(write.name, write.response.spec.depth)
-            self.sink.on_write_succeeded(write.response, 10, dict)
+            self.sink.on_write_succeeded(key, write.response, 10, dict)
         elif write.deleted_uid:
             self.require_version(write.name, self.server.deleted_at[write.deleted_uid])
             self.sink.on_deleted(key, write.deleted_uid)

@@ -33,9 +33,9 @@ def test_kind_namespaces_override_cache_namespaces() -> None:
 
 
 def test_options_that_contradict_themselves_are_refused() -> None:
-    with pytest.raises(ConfigurationError, match=r"Widget: by_namespace names \['b'\], which are not watched"):
+    with pytest.raises(ConfigurationError, match=r"Widget: by_namespace contains \['b'\], missing in namespaces"):
         watched_namespaces(InformerOptions(namespaces=("a",), by_namespace={"b": Selection()}))
-    with pytest.raises(ConfigurationError, match="a namespace has no name"):
+    with pytest.raises(ConfigurationError, match="a namespace is empty"):
         watched_namespaces(InformerOptions(namespaces=("a", "")))
 
 

@@ -152,7 +152,7 @@ async def test_a_channel_feeds_one_controller() -> None:
         await asyncio.sleep(0.5)
     [entry] = logs
     assert (entry["event"], entry["controller"]) == ("source failed", "second")
-    assert "make one for each" in str(entry["exc_info"])
+    assert "create one for each" in str(entry["exc_info"])
     await first.stop(1)
     await second.stop(1)
 
