@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -23,6 +23,10 @@ T = TypeVar("T", bound=Object)
 _DEFAULTS = InformerOptions()
 # Lists of all kinds and namespaces at a time. More of them would block the event loop for other tasks.
 _MAX_CONCURRENT_CATCH_UPS = 32
+
+
+class _ExistingInformer(Protocol):
+    def __call__(self, kind: type[T], /) -> Informer[T] | None: ...
 
 
 class Cache:
@@ -44,7 +48,10 @@ class Cache:
         self._options: dict[type[Object], InformerOptions] = {}
         self._informers: dict[type[Object], Informer[Any]] = {}
         # A write concerns each informer of the resource, whatever type (typed, metadata only, …) it caches.
-        self._sinks_by_written_kind: dict[type[Object], tuple[InformerSink[Any], ...]] = {}
+        self._sinks_by_written_kind: dict[type[Object], tuple[tuple[InformerSink[Any], ...], bool]] = {}
+        # The method of the dict: it is on the path of every read.
+        self.existing_informer: _ExistingInformer = self._informers.get
+        """Returns the informer of a kind, or None if the kind is not cached."""
         self._tasks: list[asyncio.Task[Any]] = []
         self._started = False
 
@@ -76,10 +83,6 @@ class Cache:
             if self._started:
                 self._start_informer(informer)
         return informer
-
-    def existing_informer(self, kind: type[T]) -> Informer[T] | None:
-        """Return the informer of ``kind``, or None if not cached."""
-        return self._informers.get(kind)
 
     def has_transform(self, kind: type[Object]) -> bool:
         """Return True if the informer of ``kind`` has a transform."""
@@ -219,17 +222,13 @@ class Cache:
             sink.on_write_finished(key)
 
     def _sinks_for(self, kind: type[Object], key: ObjectKey) -> tuple[InformerSink[Any], ...]:
-        sinks = self._sinks_by_written_kind.get(kind)
-        if sinks is None:
-            sinks = self._sinks_by_written_kind[kind] = self._sinks_of_resource(kind)
-        if len(sinks) < 2 and not (sinks and sinks[0].scope.namespace):
-            return sinks
-        return tuple([sink for sink in sinks if sink.scope.namespace in ("", key.namespace)])
-
-    def _sinks_of_resource(self, kind: type[Object]) -> tuple[InformerSink[Any], ...]:
-        resource = _group_resource(kind)
-        informers = (i for i in self._informers.values() if _group_resource(i.kind) == resource)
-        return tuple(sink for informer in informers for sink in informer.sinks)
+        found = self._sinks_by_written_kind.get(kind)
+        if found is None:
+            resource = _group_resource(kind)
+            sinks = tuple(sink for sink in self._sinks() if _group_resource(sink.kind) == resource)
+            found = self._sinks_by_written_kind[kind] = sinks, any(sink.scope.namespace for sink in sinks)
+        sinks, is_namespaced = found
+        return tuple([s for s in sinks if s.scope.namespace in ("", key.namespace)]) if is_namespaced else sinks
 
     def _convert(self, cached_kind: type[Object], kind: type[Object], raw: bytes) -> Object | None:
         """Decode a response of type ``kind`` as ``cached_kind``.

@@ -66,10 +66,13 @@ class CachedClient:
 
     async def get_or_none(self, kind: type[T], key: ObjectKey) -> T | None:
         """Return the object ``key``, or None if it does not exist."""
-        try:
-            return await self.get(kind, key)
-        except NotFound:
-            return None
+        # Not by means of get(): an exception costs more than the lookup, and reconcilers expect absent objects.
+        informer = self._cache.existing_informer(kind)
+        if informer is None:
+            return await self._get_live_or_none(kind, key)
+        if not informer.progress.has_synced or informer.is_uncertain(key):
+            await self._make_current(informer, key)
+        return informer.store.get(key)
 
     async def get_uncached_if_transformed(self, kind: type[T], key: ObjectKey) -> T | None:
         """Return the untransformed object ``key``, or None.
@@ -78,10 +81,7 @@ class CachedClient:
         """
         if not self._cache.has_transform(kind):
             return await self.get_or_none(kind, key)
-        try:
-            return await self.live.get(kind, key)
-        except NotFound:
-            return None
+        return await self._get_live_or_none(kind, key)
 
     async def list(
         self,
@@ -197,6 +197,12 @@ class CachedClient:
     ) -> T | None:
         """Delete the object ``key``: see ``Client.delete``."""
         return await self.live.delete(kind, key, uid=uid, resource_version=resource_version, propagation=propagation)
+
+    async def _get_live_or_none(self, kind: type[T], key: ObjectKey) -> T | None:
+        try:
+            return await self.live.get(kind, key)
+        except NotFound:
+            return None
 
     async def _make_current(self, informer: Informer[T], key: ObjectKey | None = None) -> None:
         """Wait for the first list, and resolve uncertain objects."""

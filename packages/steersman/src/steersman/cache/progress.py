@@ -10,12 +10,16 @@ class Progress:
 
     Args:
         sinks: number of sinks. The informer has synced when each has completed its first list.
+
+    Attributes:
+        has_synced: True once each sink has completed its first list.
+        waiters: the tasks that wait for a list or a watch event.
     """
 
     def __init__(self, sinks: int) -> None:
         self._unsynced = sinks
         self._synced = asyncio.Event()
-        self._waiters: list[asyncio.Future[None]] = []
+        self.waiters: list[asyncio.Future[None]] = []
         self.has_synced = False
 
     def first_list_completed(self) -> None:
@@ -27,8 +31,8 @@ class Progress:
 
     def notify(self) -> None:
         """Wake waiting tasks: a list or watch event was processed."""
-        if self._waiters:
-            waiters, self._waiters = self._waiters, []
+        if self.waiters:
+            waiters, self.waiters = self.waiters, []
             for future in waiters:
                 if not future.done():
                     future.set_result(None)
@@ -36,7 +40,7 @@ class Progress:
     async def wait(self) -> None:
         """Wait for the next list or watch event."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(future)
+        self.waiters.append(future)
         await future
 
     async def wait_for_sync(self) -> None:

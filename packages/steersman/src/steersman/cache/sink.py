@@ -159,7 +159,8 @@ class InformerSink(Generic[T]):
             if self._transform is not None:
                 obj = self._transformed(obj)
             self.store.put(obj, size, key)
-        self._on_watch_event()
+        if self._has_opaque_versions or self.progress.waiters:
+            self._on_watch_event()
 
     def delete(self, key: ObjectKey, uid: str, version: str) -> None:
         self._advance(version)
@@ -209,7 +210,11 @@ class InformerSink(Generic[T]):
             content: returns the decoded JSON, for field selectors.
         """
         cached = self.store.get(key)
-        if isinstance(self.write_through, OpaqueVersions) and self.write_through.is_ambiguous(key):
+        if (
+            self._has_opaque_versions
+            and isinstance(self.write_through, OpaqueVersions)
+            and self.write_through.is_ambiguous(key)
+        ):
             self.mark_uncertain(key, until_list=True)
         elif self._is_newer_response(obj, key, cached):
             self._write_throughs.inc()

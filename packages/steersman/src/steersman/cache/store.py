@@ -129,6 +129,7 @@ class IndexedStore(Generic[T]):
         self._interner = Interner()
         self._subscribers: list[Subscriber[T]] = []
         self.size_bytes = 0
+        # The method of the dict: it is on the path of every read and event.
         self.get: Callable[[ObjectKey], T | None] = self._objects.get
         """Return the object of a key, or None."""
 
