@@ -31,8 +31,8 @@ class SimulationFailed(AssertionError):
 
     Attributes:
         plan: the faults; ``replay`` takes their text.
-        found: what is wrong, a line each.
-        outcome: the run in which it is seen.
+        problems: what is wrong, a line each.
+        result: the run in which it is seen.
     """
 
     def __init__(self, result: RunResult, problems: Sequence[str]) -> None:

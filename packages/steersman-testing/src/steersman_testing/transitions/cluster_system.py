@@ -33,8 +33,8 @@ class ClusterSettleOptions(Struct, frozen=True, kw_only=True):
         quiet: seconds without any change but of Leases and Events; longer than the operator waits between two tries
             and than a pod takes to start, or what is still under way counts as the end. They are counted in looks:
             where a look takes long, so does everything, and it is waited for longer.
-        look_every: seconds from one look to the next.
-        limit: seconds until it counts as never coming to rest.
+        poll_interval: seconds from one look to the next.
+        timeout: seconds until it counts as never coming to rest.
     """
 
     quiet: float = 10.0

@@ -19,9 +19,9 @@ class Hints(Struct, frozen=True, kw_only=True):
             from the schema.
         examples: values of a field, in place of those that its schema suggests. The first two matter most.
         bad: values that the schema allows and the operator cannot work with, such as an image that does not exist.
-        leave: paths that are not changed, with all below them.
-        refusals: reasons of conditions by which the operator refuses a change on purpose, although it takes a new
-            object of the same spec.
+        exclude: paths that are not changed, with all below them.
+        rejection_reasons: condition reasons with which the operator rejects a change on purpose, although it accepts a
+            new object of the same spec.
         conditions: the types of conditions that tell whether all is well; empty: all types. A condition is a sign
             of an error when its status is not what it was on the first object.
         ignore: what is not compared: a kind (``PersistentVolumeClaim``), or a path in one
@@ -45,8 +45,8 @@ class Budget(Struct, frozen=True, kw_only=True):
         seconds: real seconds, after which no further change begins; None for any time. Where it stops then depends
             on the machine; what it does until then does not.
         failures: how many different failures.
-        walk: changes in a row on one object, until the next one begins.
-        shrinking: runs to make one failure smaller.
+        changes_per_trial: changes in a row on one object, until the next one begins.
+        shrink_runs: runs to make one failure smaller.
     """
 
     changes: int = 300

@@ -33,8 +33,8 @@ class SettleOptions(Struct, frozen=True):
 
     Attributes:
         quiet: virtual seconds without any change but of Leases and Events.
-        longest: virtual seconds for which what waits for a retry or a timer is waited for as well.
-        limit: virtual seconds until it counts as never coming to rest.
+        max_timer_wait: virtual seconds for which what waits for a retry or a timer is waited for as well.
+        timeout: virtual seconds until it counts as never coming to rest.
     """
 
     quiet: float = 30.0

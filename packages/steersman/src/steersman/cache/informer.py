@@ -39,9 +39,9 @@ class InformerEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """What happened to an object: created (``old`` is None), deleted (``new`` is None), or changed.
 
     Attributes:
-        initial: it was found by a list rather than told by a watch.
-        resync: nothing happened; subscribers are told of every object again.
-        own: it is the answer to our own write.
+        is_initial_list: it was found by a list rather than told by a watch.
+        is_resync: nothing happened; subscribers are told of every object again.
+        from_own_write: it is the answer to our own write.
     """
 
     old: T | None

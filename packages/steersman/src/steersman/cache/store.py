@@ -29,7 +29,7 @@ class Store(Generic[T]):
     """Holds the latest known object of each key. Objects are immutable, so reads copy nothing.
 
     Attributes:
-        size: bytes of JSON of all objects together, as far as they were told.
+        size_bytes: bytes of JSON of all objects together, as far as they were told.
     """
 
     def __init__(self) -> None:
