@@ -70,7 +70,7 @@ def test_tour_has_at_most_40_lines() -> None:
 
 
 def declared() -> dict[str, str]:
-    """Return the public names with the packages that type checkers import them from."""
+    """Return the public names and the packages that define them."""
     source = ast.parse(Path(steersman.__file__).read_text())
     imports = [node for node in ast.walk(source) if isinstance(node, ast.ImportFrom)]
     packages = [node for node in imports if node.module is not None and node.module.startswith("steersman.")]
