@@ -19,7 +19,7 @@ class GeneratedPackage:
 
     Attributes:
         files: their text, by the path below the package.
-        unsupported_features: what of the definitions no type can say, each with its place.
+        notes: what of the definitions no type can say, each with its place.
     """
 
     files: dict[PurePosixPath, str]

@@ -29,7 +29,7 @@ class ProjectMetadata:
         description: one line.
         license: an SPDX expression, or empty.
         keywords: by which people find it.
-        maintainers: its maintainers, or its authors where it names none.
+        people: its maintainers, or its authors where it names none.
         urls: by their labels in lower case, such as ``homepage`` and ``source``.
     """
 

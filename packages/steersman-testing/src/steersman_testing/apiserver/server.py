@@ -81,8 +81,8 @@ class InMemoryApiServer:
     Attributes:
         requests: all requests so far, refused ones included. Tests may clear it.
         reviews: what a TokenReview and a SubjectAccessReview are answered.
-        rbac_denials: what RBAC has refused to users so far, in its own words. Tests may clear it.
-        pod_logs: the lines of a pod's log, by its key; at first there are none.
+        refused: what RBAC has refused to users so far, in its own words. Tests may clear it.
+        logs: the lines of a pod's log, by its key; at first there are none.
     """
 
     def __init__(

@@ -143,7 +143,7 @@ class Reflector(Generic[T]):
         state: where it is.
         resource_version: up to where it has come; empty: it lists.
         last_error: why it is backing off, or did so last; None when it goes well.
-        last_event_at: when it last heard from the server, by the clock's ``monotonic``; None before that.
+        heard: when it last heard from the server, by the clock's ``monotonic``; None before that.
     """
 
     def __init__(

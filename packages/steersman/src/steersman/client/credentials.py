@@ -31,7 +31,7 @@ class Identity:
         certificate: PEM of the client certificate and those between it and the authority.
         key: PEM of its private key, not encrypted.
         valid_for: seconds after which ``Credentials.load`` must be asked again.
-        source: where certificate and key come from, for errors.
+        origin: where certificate and key come from, for errors.
     """
 
     authorization: str | None = field(default=None, repr=False)

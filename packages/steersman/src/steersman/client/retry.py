@@ -61,11 +61,11 @@ class RetryPolicy:
 
     Attributes:
         attempts: tries in all, the first one included.
-        max_elapsed: seconds after the first try within which the last one may begin. If ``Retry-After`` is longer, the
-            error is raised at once.
-        initial_delay: seconds at most before the second try; the bound doubles with each further one. The delay is
+        limit: seconds after the first try within which the last one may begin. A server that asks to wait beyond them
+            gets no further try: the caller learns at once.
+        first_delay: seconds at most before the second try; the bound doubles with each further one. The delay is
             drawn evenly from 0 to the bound ("full jitter"), on top of what the server asks for by Retry-After.
-        max_delay: seconds, where the doubling ends.
+        longest_delay: seconds, where the doubling ends.
     """
 
     attempts: int = 6

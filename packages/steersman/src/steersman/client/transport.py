@@ -20,8 +20,8 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
         content_type: of the body; a patch's kind is told by it.
         timeout: seconds for the whole exchange; for a stream, seconds without a single byte.
         accept: the media types that the answer may have; ``as=PartialObjectMetadata`` asks for metadata alone.
-        before_send: called directly before the first byte of each try. An exception cancels the request: a leader that
-            was frozen past its lease sends no write when it resumes.
+        guard: called at the last moment before the first byte is sent, at every try anew. What it raises ends the
+            request unsent: so a leader that was frozen past its lease sends no write when it thaws.
     """
 
     method: str

@@ -40,9 +40,9 @@ class Rotation:
 
     Attributes:
         lifetime: of a certificate; the next is prepared when a third of it is left.
-        propagation: how long a new authority must have been known before its certificate is served: API servers read
+        settling: how long a new authority must have been known before its certificate is served: API servers read
             their configurations some time after they are written.
-        grace: how long a former authority is trusted after that; a replica that has not read the Secret for half
+        retiring: how long a former authority is trusted after that; a replica that has not read the Secret for half
             of it is not ready.
     """
 

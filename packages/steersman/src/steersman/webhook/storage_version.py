@@ -34,8 +34,8 @@ class MigrationResult(Struct, frozen=True):
 
     Attributes:
         storage_version: in which all objects are stored now.
-        objects_written: how many objects were written.
-        removed_versions: versions that were struck from ``status.storedVersions``.
+        written: how many objects were written.
+        dropped: versions that were struck from ``status.storedVersions``.
     """
 
     storage_version: str
