@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from steersman.api.apply.core_v1 import TypedLocalObjectReferenceApply
 from steersman.api.apply.meta_v1 import ConditionApply, LabelSelectorApply
-from steersman.api.networking_v1 import IPAddress, Ingress, IngressClass, NetworkPolicy, ServiceCIDR
+from steersman.api.networking_v1 import Ingress, IngressClass, IPAddress, NetworkPolicy, ServiceCIDR
 from steersman.meta import ApplyConfiguration, FrozenStruct
 
 
