@@ -79,12 +79,12 @@ class _ModuleRenderer:
         group_version = GROUP_VERSIONS.get(self._module.name, "").removeprefix("apis/").removeprefix("api/")
         if self._purpose == "apply":
             return (
-                f"What to send in server-side apply to ``{group_version}``."
+                f"Apply configurations of ``{group_version}``."
                 if group_version
-                else "Parts of many apply types."
+                else "Types in many apply configurations."
             )
         return _wrap(
-            f"The kinds of ``{group_version}``: {', '.join(kinds)}." if group_version else "Parts of many kinds."
+            f"Kinds of ``{group_version}``: {', '.join(kinds)}." if group_version else "Types in many kinds."
         )
 
     def _read_class(self, struct: Struct) -> ClassSource:
