@@ -121,7 +121,8 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         elif self._max_loop_iterations is not None and self._iterations > self._max_loop_iterations:
             self._iterations = 0  # so that the tasks can still be cancelled in an orderly way
             raise VirtualLivelock(
-                f"{self._max_loop_iterations} turns of the loop at virtual second {self._now:.3f}, and no time passes; "
+                f"{self._max_loop_iterations} turns of the loop at virtual second {self._now:.3f}, "
+                "and no time passes; "
                 f"{self._describe_running()}"
             )
 
@@ -220,7 +221,8 @@ def run_virtual(
         start: the wall clock at the beginning, with a time zone.
         limit: virtual seconds after which it fails.
         debug: asyncio's debug mode.
-        max_loop_iterations: of the loop within 10 ms of virtual time; more for much work at one moment, None for no limit.
+        max_loop_iterations: of the loop within 10 ms of virtual time; more for much work at one moment, None for
+            no limit.
 
     Raises:
         VirtualDeadlock: it waits for something that cannot come.

@@ -170,7 +170,10 @@ async def test_oversized_body_returns_413_and_connection_stays() -> None:
 async def test_expect_continue_is_honoured() -> None:
     async with connected_client(InMemoryApiServer()) as connection:
         body = config_map("a")
-        head = f"POST {CONFIG_MAPS_PATH} HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = (
+            f"POST {CONFIG_MAPS_PATH} HTTP/1.1\r\nHost: a\r\nExpect: "
+            f"100-continue\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
         connection.writer.write(head.encode())
         assert await until(connection.reader, b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         connection.writer.write(body)

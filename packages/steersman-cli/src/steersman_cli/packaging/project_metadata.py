@@ -76,4 +76,5 @@ def _to_semantic_version(version: str) -> str:
     major, minor, patch, stage, number, dev, local = found.groups()
     names = {"a": "alpha", "b": "beta", "rc": "rc"}
     prerelease = [*([names[stage], number] if stage else []), *(["dev", dev] if dev is not None else [])]
-    return f"{int(major)}.{int(minor or 0)}.{int(patch or 0)}{'-' if prerelease else ''}{'.'.join(prerelease)}{local or ''}"
+    suffix = f"{'-' if prerelease else ''}{'.'.join(prerelease)}{local or ''}"
+    return f"{int(major)}.{int(minor or 0)}.{int(patch or 0)}{suffix}"

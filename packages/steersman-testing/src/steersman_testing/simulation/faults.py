@@ -1,7 +1,7 @@
 """What is made to go wrong, as data: a plan is a text that a person can read and a test can replay.
 
-``crash-after:3`` ends the process right after the operator's third call; ``delay-watch:websites:4+300`` holds back the watch
-of websites before its fourth event, for 300 seconds; several are joined by commas.
+``crash-after:3`` ends the process right after the operator's third call; ``delay-watch:websites:4+300`` holds back
+the watch of websites before its fourth event, for 300 seconds; several are joined by commas.
 """
 
 from __future__ import annotations

@@ -75,7 +75,8 @@ class Simulation:
         if not_injected := [str(fault) for fault in plan.faults if fault not in result.injected]:
             calls, events = len(result.trace.calls), sum(result.event_counts.values())
             raise ValueError(
-                f"{', '.join(not_injected)} was not injected: nothing it could do came at its place among {calls} calls and "
+                f"{', '.join(not_injected)} was not injected: nothing it could do came at its place "
+                f"among {calls} calls and "
                 f"{events} events, so that this replay proves nothing; the operator or the scenario has changed"
             )
 
@@ -169,8 +170,8 @@ def simulate(
         options: the manager's.
         adjust: takes out of an object, in wire form, what may differ between runs; None leaves the object out.
         seed: of all random numbers.
-        max_loop_iterations: of the event loop within 10 ms of virtual time, beyond which the operator goes round in circles;
-            None for no limit.
+        max_loop_iterations: of the event loop within 10 ms of virtual time, beyond which the operator goes round in
+            circles; None for no limit.
         random_runs: how many runs have several faults.
         max_places: at most so many places are tried, evenly spread by ``seed``; None for all, 0 for none.
         replay: the faults of one run, as a story names them; nothing else is run, and its logs are shown.

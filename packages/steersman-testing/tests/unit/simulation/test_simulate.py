@@ -249,7 +249,10 @@ from steersman_testing.simulation import Plan, simulate
 from steersman_testing.simulation.run_result import run_once
 from steersman_testing.simulation.run import Setting
 setting = Setting(setup=setup_of(WidgetReconciler), scenario=scenario, outside=Harbour, kinds=(Widget,))
-plans = "", "crash-after:2,delay-watch:configmaps:1+300", "lease:2,409:3", "delayed-write:1+25", "relist:widgets.shop.example.com:2+300"
+plans = (
+    "", "crash-after:2,delay-watch:configmaps:1+300", "lease:2,409:3", "delayed-write:1+25", "
+    ""relist:widgets.shop.example.com:2+300"
+)
 for plan in plans:
     print(run_once(setting, Plan.parse(plan)).journal.trace())
 """

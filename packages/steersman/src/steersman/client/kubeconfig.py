@@ -170,7 +170,8 @@ def _combine(context: _Entry, cluster: _Entry, user: _Entry) -> ClusterConfig:
 def _credentials(user: _Entry, cluster: _Entry) -> Credentials:
     if user.values.get("auth-provider"):
         raise ConfigurationError(
-            f"{user.source}: auth-provider was removed from Kubernetes in 1.26: use exec with your provider's plugin, "
+            f"{user.source}: auth-provider was removed from Kubernetes in 1.26: use exec with your "
+            "provider's plugin, "
             "such as gke-gcloud-auth-plugin, kubelogin (Azure) or kubectl-oidc_login"
         )
     parts = [

@@ -84,7 +84,8 @@ def _check_total_cost(schema: Schema, costs: list[RuleCost]) -> None:
         named = ", ".join(f"{c.expression!r} on {c.path}" for c in most_expensive if c.cost >= CRD_COST_LIMIT // 100)
         advice = _advice(schema, lambda tried: sum(c.cost for c in rule_costs(tried)), CRD_COST_LIMIT)
         raise SchemaError(
-            f"the rules together may cost {_format_factor(total, CRD_COST_LIMIT)} what the API server lets those of a "
+            f"the rules together may cost {_format_factor(total, CRD_COST_LIMIT)} what the API server "
+            "lets those of a "
             f"kind cost, most of all {named}: {advice}"
         )
 

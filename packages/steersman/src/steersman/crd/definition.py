@@ -177,14 +177,16 @@ def _check_versions(kinds: Sequence[Kind]) -> None:
             expected, actual = getattr(first.api_resource, name), getattr(other.api_resource, name)
             if expected != actual:
                 raise SchemaError(
-                    f"{_describe_version(first)} has the {name} {expected!r}, {_describe_version(other)} {actual!r}: versions of one kind "
+                    f"{_describe_version(first)} has the {name} {expected!r}, "
+                    f"{_describe_version(other)} {actual!r}: versions of one kind "
                     "have the same; make a definition of each kind"
                 )
         for name in _SHARED_OPTIONS:
             expected, actual = getattr(resource_options(first), name), getattr(resource_options(other), name)
             if expected != actual:
                 raise SchemaError(
-                    f"{_describe_version(first)} and {_describe_version(other)} have different {name}, {expected!r} and {actual!r}: a kind "
+                    f"{_describe_version(first)} and {_describe_version(other)} have different "
+                    f"{name}, {expected!r} and {actual!r}: a kind "
                     "has them once, say the same in each"
                 )
     versions = Counter(k.api_resource.version for k in kinds)
@@ -206,7 +208,8 @@ def _check_storage(kinds: Sequence[Kind]) -> None:
         raise SchemaError(f"{names} are both stored: say storage=False for all but one")
     if not resource_options(stored[0]).served:
         raise SchemaError(
-            f"{_describe_version(stored[0])} is stored but not served, so that nobody can move its objects to another version: "
+            f"{_describe_version(stored[0])} is stored but not served, so that nobody can move its "
+            "objects to another version: "
             "store a version that is served first"
         )
 

@@ -54,7 +54,8 @@ def version_sort_key(version: str) -> tuple[bool, int, int, int, str]:
 def _check_label(field: str, name: str) -> None:
     if not _LABEL.fullmatch(name):
         raise SchemaError(
-            f"the {field} {name!r} is no name: write lower-case letters, digits and '-', at most 63, a letter in front"
+            f"the {field} {name!r} is no name: write lower-case letters, digits and '-', at most 63, "
+            "a letter in front"
         )
 
 

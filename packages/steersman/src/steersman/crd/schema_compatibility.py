@@ -166,7 +166,10 @@ def _compare_structure(location: _FieldLocation, old: Schema, new: Schema) -> It
         before, after = old.get(keyword, default), new.get(keyword, default)
         if before != after:
             name = keyword.removeprefix("x-kubernetes-")
-            message = f"the {name} changes from {_format_value(before)} to {_format_value(after)}: owners of fields are lost"
+            message = (
+                f"the {name} changes from {_format_value(before)} to {_format_value(after)}: "
+                "owners of fields are lost"
+            )
             yield location.breaking_change(
                 rule, f"{message}, and duplicates are refused", "keep it; or " + _NEW_VERSION_ADVICE
             )

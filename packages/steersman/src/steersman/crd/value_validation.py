@@ -76,7 +76,9 @@ def _check_number(schema: Schema, value: float, path: str) -> Iterator[str]:
     if "minimum" in schema:
         minimum, strict = schema["minimum"], schema.get("exclusiveMinimum", False)
         if value < minimum or (strict and value == minimum):
-            yield f"{_path_or_value(path)} must be {'greater than' if strict else 'at least'} {minimum}, but is {value}"
+            yield (
+                f"{_path_or_value(path)} must be {'greater than' if strict else 'at least'} {minimum}, but is {value}"
+            )
     if "maximum" in schema:
         maximum, strict = schema["maximum"], schema.get("exclusiveMaximum", False)
         if value > maximum or (strict and value == maximum):

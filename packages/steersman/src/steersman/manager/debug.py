@@ -20,7 +20,8 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from steersman.cache import Cache
+from steersman.cache import Cache, Informer
+from steersman.cache.sink import InformerSink
 from steersman.controller import Controller
 from steersman.controller.queue import QueueItem
 from steersman.manager.http_server import ServerRequest, ServerResponse
@@ -126,9 +127,9 @@ def _parse_limit(query: QueryParameters) -> int:
     return int(value) if value.isascii() and value.isdecimal() else _DEFAULT_LIMIT
 
 
-def _describe_informer(informer: Any) -> dict[str, Any]:
+def _describe_informer(informer: Informer[Any]) -> dict[str, Any]:
     resource = informer.kind.api_resource
-    objects, size = informer.held()
+    objects, size = informer.usage()
     return {
         "kind": resource.kind,
         "apiVersion": resource.api_version,
@@ -137,21 +138,21 @@ def _describe_informer(informer: Any) -> dict[str, Any]:
         "bytes": size,
         "synced": informer.has_synced,
         "staleness_seconds": informer.staleness(),
-        "watches": [_describe_watch(part) for part in informer.parts],
+        "watches": [_describe_sink(sink) for sink in informer.sinks],
     }
 
 
-def _describe_watch(part: Any) -> dict[str, Any]:
-    reflector, selection = part.reflector, part.scope.selection
+def _describe_sink(sink: InformerSink[Any]) -> dict[str, Any]:
+    reflector, selection = sink.reflector, sink.scope.selection
     error = reflector.last_error
     return {
-        "namespace": part.scope.namespace,
+        "namespace": sink.scope.namespace,
         "label_selector": selection.label_selector,
         "field_selector": selection.field_selector,
         "state": reflector.state.value,
         "resource_version": reflector.resource_version,
-        "synced": part.has_synced,
-        "uncertain_writes": len(part.doubts),
+        "synced": sink.has_synced,
+        "uncertain_writes": len(sink.uncertain_keys),
         "last_error": None if error is None else f"{type(error).__name__}: {error}",
     }
 

@@ -22,7 +22,7 @@ class ManagerOptions:
         instance: which replica this is, such as the pod's name.
         namespaces: the only namespaces to watch; empty for all.
         leader_election: how replicas agree on who works; None: this is the only one.
-        health_bind_address: ``host:port`` of ``/healthz`` and ``/readyz``; empty or ``0``: none.
+        health_probe_bind_address: ``host:port`` of ``/healthz`` and ``/readyz``; empty or ``0``: none.
         metrics_bind_address: ``host:port`` of ``/metrics``; empty or ``0``: none.
         metrics_secure: whether metrics are served by TLS, and only to whom the API server knows (TokenReview) and
             allows it (SubjectAccessReview of ``get`` on ``/metrics``).

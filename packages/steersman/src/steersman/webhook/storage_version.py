@@ -124,7 +124,10 @@ async def _wait_for_storage_version(client: Client, resource: ApiResource, versi
                     return
                 await asyncio.sleep(_POLL_INTERVAL_SECONDS)
     except TimeoutError:
-        text = f"{resource.plural}.{resource.group}: the API server does not store in {version} after {_STORAGE_VERSION_TIMEOUT_SECONDS:g} s"
+        text = (
+            f"{resource.plural}.{resource.group}: the API server does not store in {version} after "
+            f"{_STORAGE_VERSION_TIMEOUT_SECONDS:g} s"
+        )
         raise SteersmanError(text) from None
 
 

@@ -154,7 +154,7 @@ async def test_debug_tasks_have_stacks_without_values() -> None:
     (worker,) = [task for task in tasks if task["name"] == "widget worker"]
     names = [place.partition(" (")[0] for place in worker["stack"]]
     assert names[:2] == ["Controller._work", "Controller._reconcile"]
-    assert names[2:5] == ["Pilot.reconcile", "Pilot.linger", "sleep"]
+    assert names[2:5] == ["FailingReconciler.reconcile", "FailingReconciler.linger", "sleep"]
     assert "test_debug.py:" in worker["stack"][2]
     assert "hunter222" not in str(tasks)
 

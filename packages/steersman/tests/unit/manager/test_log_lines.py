@@ -18,7 +18,7 @@ from steersman.controller import Reconciler, Request, Result
 from steersman.manager import Manager, ManagerOptions
 from steersman.observability.logging import configure_logging, get_logger
 from steersman_testing import run_virtual
-from framework_support.controller_env import World
+from framework_support.controller_env import ControllerEnv
 
 class Talker(Reconciler[Widget]):
     async def reconcile(self, request: Request) -> Result:
@@ -33,8 +33,8 @@ class Talker(Reconciler[Widget]):
         logging.getLogger("library").error("of a task")
 
 async def main() -> None:
-    world = World()
-    world.make("a")
+    world = ControllerEnv()
+    world.create_widgets("a")
     manager = Manager(world.server, ManagerOptions(), world.runtime)
     manager.controller(Widget).complete(Talker)
     running = asyncio.create_task(manager.run())

@@ -223,7 +223,9 @@ async def test_endpoints() -> None:
     withheld = True
     world.server.fail_next(lambda request: withheld and lists(request), 403, times=1000)
     with capture_logs() as logs:
-        async with running_manager(world, health_bind_address="127.0.0.1:0", metrics_bind_address="127.0.0.1:0"):
+        async with running_manager(
+            world, health_probe_bind_address="127.0.0.1:0", metrics_bind_address="127.0.0.1:0"
+        ):
             await eventually(lambda: len(listening_ports(logs)) == 2)
             health, metrics = listening_ports(logs)
             assert await get(health, "/healthz") == (200, "[+]ping ok\nok\n")
@@ -255,7 +257,7 @@ async def test_shutdown_fails_readiness_and_logs_phases() -> None:
             return Result()
 
     with capture_logs() as logs:
-        async with running_manager(world, Patient, health_bind_address="127.0.0.1:0") as manager:
+        async with running_manager(world, Patient, health_probe_bind_address="127.0.0.1:0") as manager:
             await begun.wait()
             (health,) = listening_ports(logs)
             assert (await get(health, "/readyz"))[0] == 200

@@ -15,7 +15,7 @@ from framework_support.widget import Widget
 from steersman.controller import Reconciler, Request, Result
 from steersman.manager import Manager, ManagerOptions
 from steersman.observability.runtime import Runtime
-from framework_support.controller_env import World
+from framework_support.controller_env import ControllerEnv
 
 class Looker(Reconciler[Widget]):
     async def reconcile(self, request: Request) -> Result:
@@ -34,8 +34,8 @@ class Early:
 async def main() -> None:
     global manager, before
     before = gc.get_threshold()
-    world = World(Runtime())
-    world.make("a")
+    world = ControllerEnv(Runtime())
+    world.create_widgets("a")
     world.server.fail_next(Early(), 500)
     manager = Manager(world.server, ManagerOptions(), world.runtime)
     manager.controller(Widget).complete(Looker)

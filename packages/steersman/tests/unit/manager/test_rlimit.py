@@ -9,9 +9,9 @@ import pytest
 
 SCRIPT = """
 import resource, sys
-from steersman.manager.rlimit import allow_open_files
+from steersman.manager.rlimit import raise_nofile_limit
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[1]), int(sys.argv[2])))
-allow_open_files()
+raise_nofile_limit()
 print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 

@@ -163,7 +163,7 @@ async def test_every_error_is_recorded_without_local_variables() -> None:
     assert (second.attributes or {})["steersman.reconcile.attempt"] == 2
     assert _reason(second) == "retry after RuntimeError"
     assert PASSWORD not in exports.everything()
-    (lost,) = [s for s in exports.named("PATCH /apis/orders") if (s.attributes or {}).get("error.type")]
+    (lost,) = [s for s in exports.named("PATCH /apis/shop.example.com") if (s.attributes or {}).get("error.type")]
     assert (lost.attributes or {})["error.type"] == "ConnectionFailed"
 
 

@@ -37,7 +37,7 @@ def test_gc_freezes_objects_at_start(policy: GCTuner) -> None:
 
 
 def test_survivors_of_a_long_collection_are_frozen(policy: GCTuner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gc_tuning, "_LONG", 0.0)
+    monkeypatch.setattr(gc_tuning, "_LONG_PAUSE_SECONDS", 0.0)
     held: list[list[object]] = [[] for _ in range(1000)]
     frozen = gc.get_freeze_count()
     gc.collect()
@@ -46,14 +46,14 @@ def test_survivors_of_a_long_collection_are_frozen(policy: GCTuner, monkeypatch:
 
 
 def test_survivors_of_a_short_one_are_not(policy: GCTuner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gc_tuning, "_LONG", 1e9)
+    monkeypatch.setattr(gc_tuning, "_LONG_PAUSE_SECONDS", 1e9)
     frozen = gc.get_freeze_count()
     gc.collect()
     assert gc.get_freeze_count() <= frozen
 
 
 def test_gc_frozen_cycles_are_collected_eventually(policy: GCTuner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gc_tuning, "_LONG", 0.0)
+    monkeypatch.setattr(gc_tuning, "_LONG_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(gc_tuning, "_FREEZES_BEFORE_THAW", 3)
 
     freed: list[int] = []

@@ -94,7 +94,10 @@ def _operator_role(model: ChartModel, role: Manifest, binding: Manifest) -> str:
     if cluster:
         cluster_role = {**pair[0], "rules": model.names.rules(cluster, model.lease)}
         cluster_template = "---\n" + model.template.render(cluster_role) + "---\n" + model.template.render(pair[1])
-    return f"{{{{- if {_ALL_NAMESPACES} }}}}\n{all_namespaces}{{{{- else }}}}\n{within}{cluster_template}{{{{- end }}}}\n"
+    return (
+        f"{{{{- if {_ALL_NAMESPACES} }}}}\n{all_namespaces}"
+        f"{{{{- else }}}}\n{within}{cluster_template}{{{{- end }}}}\n"
+    )
 
 
 def _namespaced(model: ChartModel, manifest: Manifest, rules: list[dict[str, Any]] | None) -> Manifest:
