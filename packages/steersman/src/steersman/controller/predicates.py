@@ -133,7 +133,7 @@ def on_create(event: InformerEvent[Any]) -> bool:
 
 @Predicate
 def on_update(event: InformerEvent[Any]) -> bool:
-    """Accept updates."""
+    """Accept updates of existing objects."""
     return event.old is not None and event.new is not None
 
 

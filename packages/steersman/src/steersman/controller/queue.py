@@ -202,7 +202,10 @@ class WorkQueue(Generic[K]):
             self._set_timer(seconds)
 
     def add_rate_limited(self, key: K, *, priority: int = NORMAL_PRIORITY, trigger: Trigger | None = None) -> float:
-        """Make ``key`` ready after its back-off; return the delay in seconds."""
+        """Make ``key`` ready after its back-off; return the delay in seconds.
+
+        ``priority`` and ``trigger`` are those of ``add``.
+        """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         self._tally.retries += 1
