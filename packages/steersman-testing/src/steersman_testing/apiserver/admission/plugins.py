@@ -1,4 +1,4 @@
-"""Admission plugins of the real server that this one does not imitate: what they would decide is refused.
+"""Admission plugins that are not implemented. Their decisions are rejected with 501.
 
 Source: "Admission Controllers Reference" of the Kubernetes documentation, the plugins that are on by default.
 """
@@ -21,7 +21,7 @@ _POD_RESOURCES = ("cpu", "memory", "ephemeral-storage", "limits", "requests", "h
 
 
 def reject_unsupported_plugins(storage: Storage, kind: ServedKind, obj: JsonObject) -> None:
-    """Refuses the creation of ``obj`` where a plugin that is not imitated would have a say in it.
+    """Reject a create that a plugin without implementation would decide.
 
     Raises:
         ApiError: 501.
