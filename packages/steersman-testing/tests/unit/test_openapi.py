@@ -169,11 +169,11 @@ def test_protobuf_decodes_quantities_and_skips_unknown_fields() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"{}", "does not begin"),
-        (b"k8s\x00", "broken"),
-        (enveloped("v1", "Whale", b""), "v1 Whale is not known"),
-        (enveloped("v1", "ConfigMap", field(1, b"\x0a\x05ab")), "ends too early"),
-        (b"k8s\x00" + b"\xff" * 12, "without end"),
+        (b"{}", "magic number"),
+        (b"k8s\x00", "malformed protobuf"),
+        (enveloped("v1", "Whale", b""), "v1 Whale has no protobuf message"),
+        (enveloped("v1", "ConfigMap", field(1, b"\x0a\x05ab")), "unexpected end"),
+        (b"k8s\x00" + b"\xff" * 12, "varint too long"),
         (enveloped("v1", "ConfigMap", b"\x0c"), "wire type"),
     ],
 )

@@ -17,6 +17,7 @@ from steersman.errors import ApiError
 from steersman.meta import ApiResource
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.access.authorization import RequestUser
+from steersman_testing.apiserver.admission.attributes import admission_attributes
 from steersman_testing.apiserver.admission.webhooks import AdmissionObjects
 from steersman_testing.apiserver.failures import InvalidFieldError, invalid_value
 from steersman_testing.apiserver.fields.field_paths import FieldPath
@@ -24,6 +25,7 @@ from steersman_testing.apiserver.fields.managed_fields import ManagedFields, Man
 from steersman_testing.apiserver.fields.scale_managers import to_parent_managers, to_subresource_managers
 from steersman_testing.apiserver.kinds import ServedKind
 from steersman_testing.apiserver.options import WriteOptions
+from steersman_testing.apiserver.patch_requests import apply_patch
 from steersman_testing.apiserver.requests.bodies import SCHEME, decode_body, set_name_and_namespace
 from steersman_testing.apiserver.requests.routes import Route
 from steersman_testing.apiserver.requests.selectors import label_selector_text
@@ -31,7 +33,7 @@ from steersman_testing.apiserver.shapes import BuiltinShape
 from steersman_testing.apiserver.storage import StoredObject
 from steersman_testing.apiserver.strategy import prepare_for_update, redecode
 from steersman_testing.apiserver.values import JsonObject, clone, ensure_map, ensure_metadata, get_object, is_map
-from steersman_testing.apiserver.verbs import Verbs, admission_attributes, apply_patch
+from steersman_testing.apiserver.verbs import Verbs
 
 _SCALE_KIND = ServedKind(resource=ApiResource("autoscaling", "v1", "Scale", "scale"), shape=BuiltinShape(("Scale",)))
 # Placeholder for a missing field of a custom resource. A patch must replace it.

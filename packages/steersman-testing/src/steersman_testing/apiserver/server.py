@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from functools import lru_cache
 from ipaddress import ip_network
@@ -14,7 +14,7 @@ from msgspec import structs
 
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
 from steersman.crd import definitions
-from steersman.errors import ApiError, ApiStatus, ConnectionFailed, error_from_status
+from steersman.errors import ApiError, ConnectionFailed
 from steersman.meta import ApiResource, Object, ObjectKey, to_builtins
 from steersman.meta.custom_resource import is_decorated
 from steersman.observability.runtime import Runtime
@@ -39,16 +39,18 @@ from steersman_testing.apiserver.deletion import INITIAL_NAMESPACES, DeletionHan
 from steersman_testing.apiserver.dispatch import Dispatcher, is_watch
 from steersman_testing.apiserver.faults import Faults, FaultTiming, InjectedFailure, RequestMatcher, error_for_status
 from steersman_testing.apiserver.garbage_collector import GarbageCollector
-from steersman_testing.apiserver.kinds import DEFINITIONS, GroupResource, KindRegistry, schemaless_kind
+from steersman_testing.apiserver.inspection import StorageInspection, gvr_of
+from steersman_testing.apiserver.kinds import DEFINITIONS, KindRegistry, schemaless_kind
 from steersman_testing.apiserver.requests.media import APPLY
 from steersman_testing.apiserver.requests.routes import find_route
+from steersman_testing.apiserver.responses import error_response, raise_for_status
 from steersman_testing.apiserver.reviews import Reviews
 from steersman_testing.apiserver.storage import Storage, StorageEvent, StoredObject
 from steersman_testing.apiserver.subresources import SubresourceHandler
 from steersman_testing.apiserver.transports import AuthenticatedTransport, encode_lines, watch_lines
 from steersman_testing.apiserver.values import JsonObject
 from steersman_testing.apiserver.verbs import Verbs
-from steersman_testing.apiserver.watches import Watch, encode_status
+from steersman_testing.apiserver.watches import Watch
 from steersman_testing.apiserver.webhook_calls import WebhookCaller, WebhookHandler
 from steersman_testing.apiserver.writes import StorageWriter
 
@@ -63,7 +65,7 @@ class Impersonation(Protocol):
     def authorize(self, authorizer: Authorizer, requester: RequestUser) -> RequestUser: ...
 
 
-class InMemoryApiServer:
+class InMemoryApiServer(StorageInspection):
     """Kubernetes API server in memory, which is a ``Transport``.
 
     Pass it to a ``Client`` or a manager in place of a connection. The package docstring describes its scope.
@@ -92,9 +94,7 @@ class InMemoryApiServer:
         self._webhook_caller = WebhookCaller(runtime or Runtime())
         self._runtime = self._webhook_caller.runtime
         self._run_controllers = controllers
-        self._kinds = KindRegistry()
-        self._storage = Storage()
-        self._converter = VersionConverter(self._webhook_caller)
+        super().__init__(Storage(), KindRegistry(), VersionConverter(self._webhook_caller))
         self._writer = StorageWriter(self._storage, self._runtime, self._after_write)
         self._definition_controller = DefinitionController(self._storage, self._writer, self._kinds)
         self._authorizer = Authorizer(self._storage, aggregate_roles=controllers)
@@ -356,7 +356,7 @@ class InMemoryApiServer:
         for kind in kinds:
             if isinstance(kind, ApiResource):
                 self._kinds.add(schemaless_kind(kind))
-            elif kind not in custom and self._kinds.find(*_gvr(kind.api_resource)) is None:
+            elif kind not in custom and self._kinds.find(*gvr_of(kind.api_resource)) is None:
                 self._kinds.add(schemaless_kind(kind.api_resource))
 
     def load(self, *manifests: JsonObject | Object) -> None:
@@ -379,7 +379,7 @@ class InMemoryApiServer:
         namespace = namespace_or_default if kind.resource.namespaced else ""
         path = kind.resource.path(namespace=namespace)
         query = {"fieldManager": manager} if manager else {}
-        _raise_for_status(
+        raise_for_status(
             self.handle(HttpRequest(method="POST", path=path, query=query, body=msgspec.json.encode(obj)))
         )
 
@@ -394,69 +394,12 @@ class InMemoryApiServer:
             body=msgspec.json.encode(manifest),
             content_type=APPLY,
         )
-        _raise_for_status(self.handle(request))
-
-    def read(self, kind: type[T], key: ObjectKey) -> T | None:
-        """Return the current object ``key``, or None. No request is recorded."""
-        resource = kind.api_resource
-        stored = self._storage.get(self._collection_of(resource), key)
-        return self._from_storage(resource, stored).decode(kind) if stored is not None else None
-
-    def _from_storage(self, resource: ApiResource, stored: StoredObject) -> StoredObject:
-        kind = self._kinds.find(*_gvr(resource))
-        if kind is None:
-            return stored
-        if kind.versions is None:
-            return self._converter.from_storage(kind, stored)
-        return self._webhook_caller.run_sync(lambda: self._converter.from_storage(kind, stored))
-
-    def read_all(self, kind: type[T], namespace: str = "") -> tuple[T, ...]:
-        """Return all objects of ``kind`` in ``namespace``. No request is recorded.
-
-        Args:
-            namespace: empty for all namespaces.
-        """
-        resource = kind.api_resource
-        found = self._storage.list(self._collection_of(resource), namespace)
-        return tuple(self._from_storage(resource, stored).decode(kind) for stored in found)
-
-    def manifest(self, resource: ApiResource | type[Object], key: ObjectKey) -> JsonObject | None:
-        """Return the object ``key`` in wire form with managedFields, or None."""
-        api_resource = resource if isinstance(resource, ApiResource) else resource.api_resource
-        stored = self._storage.get(self._collection_of(api_resource), key)
-        return (
-            self._from_storage(api_resource, stored).to_wire(api_resource.api_version) if stored is not None else None
-        )
-
-    def manifests(self) -> Iterator[JsonObject]:
-        """Iterate over all objects in wire form with managedFields.
-
-        The order is by collection, namespace and name.
-        """
-        for stored in self._storage.all():
-            yield stored.to_wire(stored.object["apiVersion"])
-
-    def change_count(self, exclude: Collection[str] = ()) -> int:
-        """Return the number of changes.
-
-        Args:
-            exclude: resources whose changes are not counted, such as ``deployments.apps``.
-        """
-        return sum(n for collection, n in self._storage.changes.items() if collection.qualified not in exclude)
-
-    def history(self) -> Iterator[StorageEvent]:
-        """Iterate over all changes in their order."""
-        return self._storage.history()
+        raise_for_status(self.handle(request))
 
     @property
     def writes(self) -> list[HttpRequest]:
         """Recorded requests other than GET."""
         return [r for r in self.requests if r.method != "GET"]
-
-    @property
-    def resource_version(self) -> int:
-        """The resourceVersion of the last change."""
-        return self._storage.version
 
     def fail_next(
         self,
@@ -475,30 +418,6 @@ class InMemoryApiServer:
             times: number of requests to fail.
         """
         self._faults.inject(matches, error_for_status(failure) if isinstance(failure, int) else failure, when, times)
-
-    def break_watches(self, resource: ApiResource | type[Object] | None = None) -> int:
-        """Abort the open watches of ``resource`` as a lost connection does.
-
-        Args:
-            resource: None for all resources.
-
-        Returns:
-            the number of aborted watches.
-        """
-        if resource is None:
-            return self._storage.break_subscriptions()
-        api_resource = resource if isinstance(resource, ApiResource) else resource.api_resource
-        return self._storage.break_subscriptions(self._collection_of(api_resource))
-
-    def compact(self, version: int | None = None) -> None:
-        """Remove the history before ``version``, as a compaction of etcd does.
-
-        Watches and list pages from earlier versions fail with 410.
-
-        Args:
-            version: Defaults to the current version.
-        """
-        self._storage.compact(version)
 
     def collect_garbage(self) -> None:
         """Run the garbage collector and the namespace controller once.
@@ -522,10 +441,6 @@ class InMemoryApiServer:
 
     # Internals
 
-    def _collection_of(self, resource: ApiResource) -> GroupResource:
-        kind = self._kinds.find(*_gvr(resource))
-        return GroupResource(resource.group, resource.plural) if kind is None else kind.collection
-
     def _after_write(self, stored: StoredObject) -> None:
         if stored.collection == DEFINITIONS:
             self._definition_controller.serve(stored)
@@ -537,26 +452,10 @@ def _admin_user() -> RequestUser:
     return ADMIN_USER
 
 
-def _raise_for_status(response: HttpResponse) -> None:
-    if response.status >= 400:
-        raise error_from_status(msgspec.json.decode(response.body, type=ApiStatus))
-
-
 def _injected_response(failure: InjectedFailure) -> HttpResponse:
     if isinstance(failure, ConnectionFailed):
         raise failure
     return error_response(failure)
-
-
-def error_response(error: ApiError) -> HttpResponse:
-    """Return the response that the real server sends for ``error``."""
-    if error.status == failures.unknown_path().status:
-        return HttpResponse(404, b"404 page not found\n")
-    return HttpResponse(error.code, encode_status(error), error.retry_after)
-
-
-def _gvr(resource: ApiResource) -> tuple[str, str, str]:
-    return resource.group, resource.version, resource.plural
 
 
 def _to_manifest(source: JsonObject | Object) -> JsonObject:

@@ -17,6 +17,7 @@ from steersman.meta import ApiResource
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.access.authorization import AuthorizationAttributes, RequestUser
 from steersman_testing.apiserver.access.tokens import TokenAuthenticator
+from steersman_testing.apiserver.admission.attributes import admission_attributes
 from steersman_testing.apiserver.admission.webhooks import AdmissionObjects
 from steersman_testing.apiserver.deletion import DeletionHandler
 from steersman_testing.apiserver.extensions import load_kubectl
@@ -29,7 +30,7 @@ from steersman_testing.apiserver.scales import ScaleHandler
 from steersman_testing.apiserver.shapes import BuiltinShape
 from steersman_testing.apiserver.storage import StoredObject
 from steersman_testing.apiserver.values import JsonObject, clone, ensure_map, get_array, get_object
-from steersman_testing.apiserver.verbs import Verbs, admission_attributes
+from steersman_testing.apiserver.verbs import Verbs
 
 _EVICTION = ServedKind(
     resource=ApiResource("policy", "v1", "Eviction", "eviction"), shape=BuiltinShape(("Eviction",))

@@ -9,12 +9,13 @@ from typing import Any
 
 from steersman.client.transport import HttpRequest
 from steersman.errors import ApiError
-from steersman.meta import ApiResource, ObjectKey
+from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.access.authorization import AuthorizationAttributes, Authorizer, RequestUser
 from steersman_testing.apiserver.access.escalation import EscalationCheck
 from steersman_testing.apiserver.admission.allocation import ServiceAllocator
+from steersman_testing.apiserver.admission.attributes import admission_attributes
 from steersman_testing.apiserver.admission.chain import AdmissionChain, decode_mutated
 from steersman_testing.apiserver.admission.configurations import set_configuration_defaults, validate_configuration
 from steersman_testing.apiserver.admission.plugins import reject_unsupported_plugins
@@ -34,12 +35,12 @@ from steersman_testing.apiserver.fields.managed_fields import (
     merged_on_read,
     update_ownership,
 )
-from steersman_testing.apiserver.fields.patches import json_patch, merge_patch, strategic_merge_patch
 from steersman_testing.apiserver.fields.reconcile_schema import reconcile_with_schema
 from steersman_testing.apiserver.fields.typed import describe_object
 from steersman_testing.apiserver.kinds import NAMESPACE, NAMESPACES, KindRegistry, ServedKind
 from steersman_testing.apiserver.names import generate_name
 from steersman_testing.apiserver.options import WriteOptions
+from steersman_testing.apiserver.patch_requests import apply_patch
 from steersman_testing.apiserver.requests import media
 from steersman_testing.apiserver.requests.bodies import WriteMethod, decode_for_kind, duplicate_key_error
 from steersman_testing.apiserver.requests.parameters import parse_resource_version
@@ -479,38 +480,6 @@ def _generate_name(body: JsonObject, random: Random) -> None:
         meta["name"] = generate_name(meta["generateName"], random)
 
 
-def admission_attributes(
-    route: Route,
-    operation: AdmissionOperation,
-    options: WriteOptions,
-    name: str,
-    object_kind: ApiResource | None = None,
-) -> AdmissionAttributes:
-    """Return the admission attributes of a write to the object ``name``.
-
-    Args:
-        object_kind: the kind of the body if it is not that of the route, such as Eviction.
-    """
-    resource, namespace = route.kind.resource, _admission_namespace(route, name)
-    options_wire = options.to_wire()
-    return AdmissionAttributes(
-        operation,
-        resource,
-        route.subresource,
-        namespace,
-        name,
-        options.user,
-        options.dry_run,
-        options_wire,
-        object_kind,
-    )
-
-
-def _admission_namespace(route: Route, name: str) -> str:
-    """Return the namespace of an operation. A Namespace is in itself."""
-    return name if route.kind.resource == NAMESPACE else route.namespace
-
-
 def _admission_objects(
     kind: ServedKind, obj: JsonObject, managers: ManagedFields, old: StoredObject | None
 ) -> AdmissionObjects:
@@ -521,27 +490,3 @@ def _admission_objects(
 
 def _to_wire(kind: ServedKind, stored: StoredObject) -> JsonObject:
     return stored.to_wire(kind.resource.api_version)
-
-
-def apply_patch(current: JsonObject, patch: Any, request: HttpRequest, kind: ServedKind) -> Any:
-    """Return ``current`` with the patch applied.
-
-    The media type of ``request`` selects the kind of patch.
-
-    Raises:
-        ApiError: the patch does not apply, or ``kind`` does not support the media type.
-    """
-    match media.media_type(request):
-        case media.JSON_PATCH:
-            return json_patch(current, patch)
-        case media.MERGE_PATCH:
-            return merge_patch(current, patch)
-        case media.STRATEGIC_PATCH if not kind.is_custom:
-            normalize_numbers(patch)
-            return strategic_merge_patch(current, patch, kind.shape)
-        case media.APPLY:
-            raise failures.not_implemented("server-side apply to this subresource")
-        case _:
-            strategic = () if kind.is_custom else (media.STRATEGIC_PATCH,)
-            accepted = (media.JSON_PATCH, media.MERGE_PATCH, *strategic, media.APPLY)
-            raise failures.unsupported_media_type(accepted)

@@ -19,9 +19,10 @@ from steersman_testing.apiserver.lists import parse_watch_version, selector_matc
 from steersman_testing.apiserver.requests.negotiation import PARTIAL_OBJECT_METADATA, negotiate
 from steersman_testing.apiserver.requests.parameters import bool_parameter, int_parameter
 from steersman_testing.apiserver.requests.routes import Route
+from steersman_testing.apiserver.responses import encode_status
 from steersman_testing.apiserver.storage import Storage, StorageEvent, StoredObject, Subscription
 from steersman_testing.apiserver.tables import TableEncoder, table_encoder
-from steersman_testing.apiserver.values import JsonObject, get_object
+from steersman_testing.apiserver.values import JsonObject
 
 _BOOKMARK_INTERVAL_SECONDS = 60.0
 _MIN_DEFAULT_TIMEOUT_SECONDS = 1800.0
@@ -185,18 +186,3 @@ def _initial_events(query: Mapping[str, str]) -> bool | None:
 
 def _event_line(kind: str, obj: bytes) -> bytes:
     return b'{"type":"' + kind.encode() + b'","object":' + obj + b"}"
-
-
-def encode_status(error: ApiError) -> bytes:
-    """Encode an error as ``metav1.Status``."""
-    status: JsonObject = msgspec.to_builtins(error.status)
-    details = {k: v for k, v in get_object(status, "details").items() if v}
-    if causes := details.get("causes"):
-        details["causes"] = [{k: v for k, v in cause.items() if v} for cause in causes]
-    del status["details"]
-    wire: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, **status}
-    if error.status.details is not None:
-        wire["details"] = details
-    if not wire["reason"]:
-        del wire["reason"]
-    return msgspec.json.encode(wire)

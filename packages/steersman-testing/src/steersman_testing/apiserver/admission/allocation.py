@@ -35,7 +35,7 @@ class ServiceAllocator:
     service_network: IPv4Network | IPv6Network
 
     def allocate(self, kind: ServedKind, obj: JsonObject, old: StoredObject | None) -> None:
-        """Allocate the cluster IP and the node ports of a Service, in place.
+        """Allocate cluster IP and node ports of a Service, in place.
 
         Other kinds are ignored.
 
@@ -123,7 +123,7 @@ def _has_node_ports(spec: JsonObject) -> bool:
 
 
 def _release_unused_fields(spec: JsonObject, before: JsonObject) -> None:
-    """Remove unchanged fields that the new type of the Service does not have."""
+    """Remove unchanged fields that the new Service type does not have."""
     if _has_address(before) and not _has_address(spec) and spec.get("clusterIP") == before.get("clusterIP"):
         for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             spec.pop(field, None)

@@ -67,13 +67,16 @@ class AdmissionAttributes:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionObjects:
-    """New and old object of an operation, in wire form and its version."""
+    """New and old object of an operation, in wire form.
+
+    Both are in the version of the operation.
+    """
 
     new: JsonObject | None
     old: JsonObject | None
 
     def matches_labels(self, selector: JsonObject) -> bool:
-        """Return True if the new or the old object matches ``selector``."""
+        """Return True if an object matches ``selector``."""
         return not selector or any(selector_matches(selector, obj) for obj in (self.new, self.old) if obj is not None)
 
 

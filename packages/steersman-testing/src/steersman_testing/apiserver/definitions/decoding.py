@@ -15,7 +15,7 @@ from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.values import JsonObject, is_list, is_map, type_of
 
 _FieldDecoder = Callable[[Any, str, list[str]], Any]
-"""Decodes a value at a path and appends the paths of its unknown fields to the list."""
+"""Decodes a value at a path. The list receives unknown fields."""
 
 _KIND = "CustomResourceDefinition"
 

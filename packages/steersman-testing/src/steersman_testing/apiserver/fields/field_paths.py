@@ -69,9 +69,9 @@ def list_elements(items: Any, shape: Shape) -> dict[str, Any]:
 
 
 def _non_scalar_error(items: list[Any]) -> str:
-    """Return the error of a set with lists or maps, or an empty string.
+    """Return the error of a set with lists or maps.
 
-    Even atomic lists and maps are not supported.
+    Even atomic lists and maps are not supported. Empty for scalars only.
     """
     for position, item in enumerate(items):
         if is_list(item):
@@ -82,7 +82,7 @@ def _non_scalar_error(items: list[Any]) -> str:
 
 
 def _lenient_elements(items: Any, shape: Shape, path: FieldPath) -> dict[str, Any]:
-    """Return the items as ``list_elements``, but tolerate stored objects.
+    """Return the items as ``list_elements``, for stored objects.
 
     Items without keys are skipped, and the last duplicate wins.
 

@@ -1,8 +1,8 @@
-"""JSON patch (RFC 6902), JSON merge patch (RFC 7386) and strategic merge patch.
+"""JSON patch, JSON merge patch and strategic merge patch.
 
-A strategic merge patch merges associative lists by the keys of server-side apply. Its directives are ``$patch:
-delete``, ``$patch: replace``, ``$deleteFromPrimitiveList``, ``$retainKeys`` and ``$setElementOrder``. Source:
-``pkg/util/strategicpatch`` of ``k8s.io/apimachinery``.
+JSON patch is RFC 6902, and JSON merge patch is RFC 7386. A strategic merge patch merges associative lists by the keys
+of server-side apply. Its directives are ``$patch: delete``, ``$patch: replace``, ``$deleteFromPrimitiveList``,
+``$retainKeys`` and ``$setElementOrder``. Source: ``pkg/util/strategicpatch`` of ``k8s.io/apimachinery``.
 """
 
 from __future__ import annotations
@@ -211,6 +211,9 @@ def _find_or_null(document: list[Any], path: list[str]) -> Any:
 
 
 def _replace(document: list[Any], path: list[str], value: Any) -> None:
-    """Replace the value at a path, or add a missing field, as json-patch does."""
+    """Replace the value at a path.
+
+    A missing field is added, as json-patch does.
+    """
     parent, last = _find(document, path[:-1]), path[-1]
     parent[_index(parent, last) if is_list(parent) else last] = value
