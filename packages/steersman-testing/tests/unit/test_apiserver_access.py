@@ -118,7 +118,7 @@ async def test_every_kind_of_refusal_is_noted(server: InMemoryApiServer) -> None
 def test_grant_of_non_role_raises(server: InMemoryApiServer) -> None:
     with pytest.raises(ValueError, match="a ConfigMap is not a role"):
         server.grant(BOT, {"kind": "ConfigMap", "metadata": {"name": "a"}})
-    with pytest.raises(ValueError, match="the Role elections has no namespace"):
+    with pytest.raises(ValueError, match="Role elections has no namespace"):
         server.grant(BOT, leader_election_role("elections", "lease"))
     with pytest.raises(ApiError, match="not found"):
         server.grant(BOT, leader_election_role("elections", "lease"), namespace="nowhere")

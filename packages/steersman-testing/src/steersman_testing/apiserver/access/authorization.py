@@ -204,7 +204,7 @@ class Authorizer:
     """
 
     observers: ClassVar[list[Callable[[RequestUser, AuthorizationAttributes], None]]] = []
-    """Called for each check of all servers, because tests create their own servers."""
+    """Called for each check of each server."""
 
     storage: Storage
     aggregate_roles: bool

@@ -12,7 +12,7 @@ from steersman_testing.apiserver.access.authorization import RBAC
 from steersman_testing.apiserver.values import JsonObject, clone, ensure_map
 
 RoleOrManifest: TypeAlias = str | Mapping[str, Any]
-"""The name of a ClusterRole, or the manifest of a ClusterRole or Role."""
+"""Name of a ClusterRole, or manifest of a role."""
 
 
 def role_manifests(user: str, role: RoleOrManifest, namespace: str) -> Iterator[JsonObject]:
