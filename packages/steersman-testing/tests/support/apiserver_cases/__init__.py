@@ -1,8 +1,7 @@
-"""Cases that the in-memory API server and the real one must answer alike.
+"""Conformance cases: tests that pass on the in-memory API server and on the real one.
 
-Each is an async function of an ``Api`` with a namespace of its own. The unit tests run them in memory, the
-integration tests on a real kube-apiserver, unchanged; ``tests/conformance.md`` lists them with the documents that
-they come from.
+A case is an async function of an ``Api`` with its own namespace. Unit tests run the cases in memory, and integration
+tests run them on a real kube-apiserver. ``tests/conformance.md`` lists them with the documents that they come from.
 """
 
 from apiserver_cases import (

@@ -1,4 +1,4 @@
-"""Nobody grants what he does not have himself."""
+"""Prevention of privilege escalation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ESCALATION_ERROR = "is attempting to grant RBAC permissions not currently held:
 
 
 async def _limited_admin(api: Api, *rules: Json) -> Api:
-    """Somebody who may manage roles in the namespace, and do what ``rules`` say."""
+    """Return a user who may manage roles in the namespace and has ``rules``."""
     await grant_in_namespace(api, user_subject("kate"), _MANAGE_ROLES, *rules)
     return api.as_user("kate", "makers")
 
@@ -76,7 +76,7 @@ async def case_a_role_is_not_widened_either(api: Api) -> None:
     (await kate.merge("roles", "r", patch)).expect_error(403, "Forbidden", _ESCALATION_ERROR)
     applied = {"apiVersion": f"{RBAC}/v1", "kind": "Role", **role_manifest("r", policy_rule("delete", "configmaps"))}
     (await kate.apply("roles", applied, force=True)).expect_error(403, "Forbidden", _ESCALATION_ERROR)
-    # Who may put and create makes a new one by PUT, judged alike.
+    # A PUT that creates a role is checked in the same way.
     (await kate.put("roles", role_manifest("new", policy_rule("get", "secrets")))).expect_error(
         403, "Forbidden", _ESCALATION_ERROR
     )

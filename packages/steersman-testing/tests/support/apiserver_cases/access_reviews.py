@@ -1,4 +1,4 @@
-"""Who am I, who holds a token, who may do what: the questions that are posted."""
+"""SelfSubjectReviews, TokenReviews and SubjectAccessReviews."""
 
 from __future__ import annotations
 
@@ -157,12 +157,15 @@ async def _post_token_review(api: Api, spec: Json) -> ApiResponse:
 
 
 async def review_token(api: Api, spec: Json) -> Json:
-    """The status of a TokenReview."""
+    """Return the status of a TokenReview."""
     return (await _post_token_review(api, spec)).expect_success().body["status"]
 
 
 async def wait_until_token_invalid(api: Api, token: str, reason: str) -> None:
-    """Waits until ``token`` is nobody's: the real server watches what it hangs on, and remembers answers for 10 s."""
+    """Wait until ``token`` is invalid.
+
+    The real server watches the objects that a token depends on and caches results for 10 s.
+    """
     error = f"[invalid bearer token, {reason}]"
     refused = await poll(
         lambda: _post_token_review(api, {"token": token}),
@@ -172,7 +175,7 @@ async def wait_until_token_invalid(api: Api, token: str, reason: str) -> None:
 
 
 async def _issue_token(api: Api, *audiences: str) -> tuple[str, str]:
-    """A token of the account ``bot``, and the account's UID."""
+    """Return a token of the account ``bot`` and the UID of the account."""
     account = (await api.create("serviceaccounts", {"metadata": {"name": "bot"}})).expect_success()
     spec = {"audiences": list(audiences)} if audiences else {}
     token_request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}

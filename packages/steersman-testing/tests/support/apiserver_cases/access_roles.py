@@ -1,4 +1,4 @@
-"""Who may do what: roles, bindings, and what a request asks for."""
+"""Authorization by roles and bindings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _APPLY = "application/apply-patch+yaml"
 
 
 def _forbidden_status(text: str, kind: str, group: str = "", name: str = "") -> Json:
-    """A whole Status."""
+    """Return a Status for a forbidden request."""
     subject = f"{kind}.{group}" if group else kind
     resource = f'{subject} "{name}"' if name else subject
     details = {"name": name, "group": group, "kind": kind}
@@ -121,7 +121,7 @@ async def case_resource_names(api: Api) -> None:
     assert [i["metadata"]["name"] for i in listed.body["items"]] == ["mine"]
     (event,) = await jane.events("configmaps", 1, fieldSelector="metadata.name=mine")
     assert event["type"] == "ADDED"
-    # The name of what is created is not in the path, so no name fits.
+    # The path of a create has no name, so resourceNames never match.
     (await jane.create("configmaps", config_map("mine"))).expect_error(403, "Forbidden")
     (await jane.delete("configmaps", "mine")).expect_success()
 
@@ -256,7 +256,7 @@ async def case_to_create_by_apply_or_put_takes_create_too(api: Api) -> None:
 
 
 async def case_what_is_refused_is_refused_first(api: Api) -> None:
-    """No malformed body, missing object or unknown namespace is told to who may not ask."""
+    """Authorization precedes other errors, such as a malformed body."""
     jane = api.as_user("jane")
     (await jane.call("POST", jane.path("configmaps"), [])).expect_error(403, "Forbidden")
     (await jane.call("GET", "/api/v1/namespaces/none/configmaps")).expect_error(403, "Forbidden")

@@ -1,4 +1,4 @@
-"""Who may stream to pods, and who may act as somebody else."""
+"""Authorization of streams and impersonation."""
 
 from __future__ import annotations
 

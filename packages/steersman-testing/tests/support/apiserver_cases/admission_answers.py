@@ -1,4 +1,4 @@
-"""What becomes of what admission webhooks answer."""
+"""Effects of the responses of admission webhooks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from steersman.client import HttpRequest
 
 
 def _internal_error_status(text: str) -> Json:
-    """A whole Status."""
+    """Return a Status for an internal error."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -40,7 +40,10 @@ def _internal_error_status(text: str) -> Json:
 
 
 async def _create_with_hook(api: Api, response: Json, *, mutating: bool = False) -> tuple[Json, str]:
-    """What creating a ConfigMap is answered where the webhook says ``response``, and the webhook's name."""
+    """Create a ConfigMap while a webhook responds ``response``.
+
+    Returns the response of the server and the name of the webhook.
+    """
     hook = WebhookStub(lambda _: response)
     async with served_webhook(api, hook, mutating=mutating) as name:
         created = await api.create("configmaps", config_map("x", {"k": "v"}))
@@ -88,7 +91,7 @@ async def case_a_mutation(api: Api) -> None:
     body, _ = await _create_with_hook(api, patch_response(*operations), mutating=True)
     assert body["data"] == {"k": "w", "added": "1"}
     assert body["metadata"]["labels"] == {"a": "b"}
-    # What a webhook adds belongs to nobody.
+    # Fields that a webhook adds have no manager.
     (entry,) = body["metadata"]["managedFields"]
     assert entry["fieldsV1"] == {"f:data": {".": {}, "f:k": {}}}
 
@@ -243,7 +246,10 @@ async def case_a_refusal_is_not_ignored(api: Api) -> None:
 
 
 async def case_an_unreachable_webhook(api: Api) -> None:
-    """Those that are ignored come first: the real server takes several configurations at once, or none."""
+    """Unreachable webhooks fail the request unless they are ignored.
+
+    Ignored ones are tested first, because the real server may load several configurations at once.
+    """
     hook = WebhookStub()
     rules = [MATCH_ALL_RULE | {"resources": ["secrets"]}]
     strict = webhook_manifest(api, {"url": UNREACHABLE_URL}, "b", rules=rules)

@@ -1,4 +1,4 @@
-"""What admission webhooks are asked, and when."""
+"""Requests to admission webhooks, and their order."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def case_a_creation(api: Api) -> None:
     for request in (mutating, validating):
         assert {k: v for k, v in request.items() if k not in ("uid", "object")} == expected
     assert mutating["uid"] != validating["uid"]
-    # The one comes before the server's own metadata, the other after it, and neither knows a version.
+    # Mutation precedes the metadata of the server, and validation follows it. Neither has a resourceVersion.
     early = mutating["object"]["metadata"]
     assert set(early) == {"name", "namespace", "managedFields"}
     late = validating["object"]["metadata"]
@@ -66,7 +66,7 @@ async def case_an_update(api: Api) -> None:
     assert first.operations == second.operations == ["UPDATE x"] * 3
     put, merge, void = first.requests
     assert put["options"] == {"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me"}
-    # A PUT is shown as it was sent, a patch as what it makes.
+    # A webhook sees the body of a PUT, but the result of a patch.
     assert "uid" not in put["object"]["metadata"]
     assert merge["object"]["metadata"]["uid"] == before.metadata["uid"]
     for request in (put, second.requests[0]):
@@ -103,7 +103,7 @@ async def case_a_deletion_of_many(api: Api) -> None:
     async with served_webhook(api, hook):
         path = api.path("configmaps")
         (await api.call("DELETE", path, None, {"labelSelector": "of=these"})).expect_success()
-    # Each is asked about alone; the name is not that of the request.
+    # Each object has its own request, without a name.
     assert hook.operations == ["DELETE", "DELETE"]
     assert sorted(r["oldObject"]["metadata"]["name"] for r in hook.requests) == ["x", "y"]
 
@@ -233,7 +233,7 @@ async def case_an_eviction(api: Api) -> None:
     body: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
     async with served_webhook(api, hook):
         (await api.call("POST", api.path("pods", "p", "eviction"), body)).expect_success()
-    # The deletion that follows from it is not asked about.
+    # The deletion that follows has no webhook call.
     (request,) = hook.requests
     assert request["kind"] == {"group": "policy", "version": "v1", "kind": "Eviction"}
     assert (request["operation"], request["name"], request["subResource"]) == ("CREATE", "p", "eviction")
@@ -279,11 +279,11 @@ async def case_labels_of_the_object(api: Api) -> None:
         api, webhook_manifest(api, config), webhook_manifest(api, config, "b", objectSelector=selector)
     ):
         await wait_until_served(api, hook)
-        # Both are asked under the same URL: the second about objects with the labels.
+        # Both webhooks have the same URL. The second one selects objects by labels.
         (await api.create("configmaps", config_map("none"))).expect_success()
         (await api.create("configmaps", config_map("worn", labels={"team": "a"}))).expect_success()
         (await api.create("configmaps", config_map("but", labels={"team": "a", "ignored": ""}))).expect_success()
-        # Before or after is enough.
+        # A match of the old or the new object suffices.
         (await api.merge("configmaps", "worn", {"metadata": {"labels": None}})).expect_success()
         (await api.merge("configmaps", "none", {"metadata": {"labels": {"team": "a"}}})).expect_success()
     counted = {name: hook.operations.count(name) for name in sorted(set(hook.operations))}
@@ -415,7 +415,7 @@ async def case_who_mutates_first(api: Api) -> None:
         for hook in (first, second):
             await wait_until_served(api, hook)
         (await api.create("configmaps", config_map("x"))).expect_success()
-    # By the name of the configuration, and by position in it.
+    # The order is by name of the configuration and position in it.
     assert order == ["a", "b.1", "b.2"]
 
 

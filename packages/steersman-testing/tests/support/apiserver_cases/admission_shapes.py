@@ -1,4 +1,4 @@
-"""What webhooks answer, read as its type: the whole, and patches."""
+"""Decoding of the responses and patches of webhooks."""
 
 from __future__ import annotations
 

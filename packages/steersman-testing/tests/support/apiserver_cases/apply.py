@@ -8,7 +8,7 @@ from apiserver_cases.api import Api, ApiResponse, Json, config_map, deployment, 
 
 
 def fields_by_manager(response: ApiResponse) -> dict[tuple[str, str, str], Json]:
-    """Fields by manager, operation and subresource."""
+    """Return fields by manager, operation and subresource."""
     return {
         (e["manager"], e["operation"], e.get("subresource", "")): e["fieldsV1"]
         for e in response.expect_success().metadata.get("managedFields", [])

@@ -1,4 +1,4 @@
-"""What of a body has a type whatever the kind is: metadata, version and kind, the options of a deletion."""
+"""Decoding of metadata, type metadata and DeleteOptions in all kinds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from apiserver_cases.api import GROUP, Api, ApiResponse, Json, config_map, deplo
 _APPLY = "application/apply-patch+yaml"
 _OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"}
 _NON_OBJECTS: tuple[Any, ...] = (0, [], False, "x")
-# By field: values that it cannot have, each with the type that is told.
+# Invalid values by field, each with the expected type.
 _TYPE_ERRORS: dict[str, tuple[tuple[Any, str], ...]] = {
     "generateName": error_cases((0, "string"), (False, "string"), ([], "string"), ({}, "string")),
     "uid": error_cases((0, "types.UID"), ({}, "types.UID")),
@@ -65,7 +65,7 @@ async def case_metadata_of_patches_are_read_as_their_type(api: Api) -> None:
         (await api.create(plural, body)).expect_success()
         for field, values in _TYPE_ERRORS.items():
             for value, wanted in values:
-                # Of a patch, empty objects say that nothing changes.
+                # Empty objects in a patch change nothing.
                 if value != {}:
                     patch = {"metadata": {field: value}}
                     (await api.merge(plural, "a", patch, dryRun="All")).expect_error(

@@ -1,4 +1,4 @@
-"""Deletion of collections: preconditions, pages, and what a refusal half-way leaves."""
+"""Deletion of collections: preconditions, pages and partial failures."""
 
 from __future__ import annotations
 

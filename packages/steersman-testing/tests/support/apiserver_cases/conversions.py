@@ -1,4 +1,4 @@
-"""Custom resources of several versions."""
+"""Custom resources with several versions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _lamp(api: Api, version: str, **spec: Any) -> Json:
 
 @asynccontextmanager
 async def _served_lamps(api: Api, conversion: Json) -> AsyncGenerator[None]:
-    """Serves webapps of two versions in a group of their own, during the block."""
+    """Serve webapps with two versions in their own group during the block."""
     name = f"webapps.{_group(api)}"
     names = {"plural": "webapps", "kind": "WebApp"}
     spec = {"group": _group(api), "scope": "Namespaced", "names": names, "conversion": conversion}
@@ -102,7 +102,7 @@ async def case_a_webhook_refuses_to_convert(api: Api) -> None:
 
 
 async def case_versions_that_convert_to_nothing(api: Api) -> None:
-    """Without conversion only the version is another, and what its schema does not know is gone."""
+    """Without a conversion, fields outside of the schema are pruned."""
     async with _served_lamps(api, {"strategy": "None"}):
         (await api.call("POST", _path(api, "v1"), _lamp(api, "v1", watts=60))).expect_success()
         read = (await api.call("GET", _path(api, "v2", "a"))).expect_success()

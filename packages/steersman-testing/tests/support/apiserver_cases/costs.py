@@ -1,7 +1,7 @@
-"""What rules cost: definitions are refused that may cost too much, and told by how much.
+"""Cost of CEL rules in definitions.
 
-The table in ``answers`` says what the real server answered. Each of its rules is on the items of a list, of which
-there are so many that the rule is a little too dear: the factor that a refusal tells is then what the rule costs.
+The table in ``answers`` has the responses of the real server. Each of its rules is for the items of a list, whose
+size makes the rule exceed the budget slightly. So the factor in the error reveals the cost of the rule.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _cost_table() -> Any:
 
 
 async def _cost_errors(api: Api, properties: Json) -> list[list[str]]:
-    """The path and the text of each error in a definition; all that speak of a budget give the same advice."""
+    """Return path and text of each error. All budget errors have the same advice."""
     body = definition("Costly", {"spec": {"type": "object", "properties": properties}}, {})
     response = (await api.call("POST", _DEFINITIONS, body, {"dryRun": "All"})).expect_error(422, "Invalid")
     causes: list[Json] = response.body["details"]["causes"]
@@ -58,7 +58,7 @@ async def case_what_rules_cost_in_many_places(api: Api) -> None:
     told: list[list[list[str]]] = [[] for _ in table]
     for place, text in await _cost_errors(api, {f"s{n}": row["schema"] for n, row in enumerate(table)}):
         number = re.match(re.escape(_PLACE) + r"properties\[s(\d+)\]\.(.*)", place)
-        # Which rules cost the most is told of other definitions.
+        # Other definitions show which rules cost most.
         if number is not None and "contributed" not in text:
             told[int(number[1])].append([number[2], text.removeprefix("Forbidden: ")])
     assert told == [row["errors"] for row in table]

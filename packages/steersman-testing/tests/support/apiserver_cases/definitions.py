@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: what is refused, what is filled in, and what their changes and removal do."""
+"""CustomResourceDefinitions: validation, defaults, updates and deletion."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ async def _expect_invalid(api: Api, body: Json, *texts: str) -> ApiResponse:
 
 
 async def _poll(call: Callable[[], Awaitable[ApiResponse]], condition: Callable[[ApiResponse], bool]) -> ApiResponse:
-    """The first answer that is ``done``: the real server takes changes of definitions up after a moment."""
+    """Return the first response that is ``done``.
+
+    The real server observes changes of definitions after a moment.
+    """
     async with asyncio.timeout(30):
         while not condition(reply := await call()):
             await asyncio.sleep(0.05)
@@ -52,7 +55,7 @@ async def _poll(call: Callable[[], Awaitable[ApiResponse]], condition: Callable[
 
 
 async def _create_and_wait(api: Api, body: Json) -> str:
-    """Creates a definition; the path of its objects in the namespace, once they are served."""
+    """Create a definition and return the path of its served objects."""
     (await api.call("POST", _PATH, body)).expect_success()
     spec = body["spec"]
     scope = f"namespaces/{api.namespace}/" if spec["scope"] == "Namespaced" else ""
@@ -391,7 +394,7 @@ async def case_a_definitions_status_is_written_apart(api: Api) -> None:
 async def case_short_names_and_categories_are_discovered(api: Api) -> None:
     names = {"kind": "Thing", "plural": "things", "shortNames": ["th"], "categories": ["all"]}
     await _create_and_wait(api, _definition(_group(api), names=names))
-    # Objects are served, and told of, by two that hear of a definition each in their own time.
+    # Two components serve and discover objects. Each observes definitions on its own.
     found = await _poll(lambda: api.call("GET", f"/apis/{_group(api)}/v1"), lambda r: r.code == 200)
     (told,) = found.body["resources"]
     assert (told["shortNames"], told["categories"]) == (["th"], ["all"])

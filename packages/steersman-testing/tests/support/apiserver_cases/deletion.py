@@ -1,4 +1,4 @@
-"""Deletion: answers, preconditions, finalizers. What controllers do afterwards is not part of these cases."""
+"""Deletion: responses, preconditions and finalizers, without controllers."""
 
 from __future__ import annotations
 

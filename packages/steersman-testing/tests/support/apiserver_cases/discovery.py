@@ -1,4 +1,4 @@
-"""What a server tells about itself: groups, versions, resources, health."""
+"""Discovery: groups, versions, resources and health."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dry runs: the whole request but its effect."""
+"""Dry runs."""
 
 from __future__ import annotations
 

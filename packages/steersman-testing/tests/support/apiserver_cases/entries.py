@@ -1,4 +1,4 @@
-"""Entries of ``managedFields`` that come about in odd ways: what is empty or scaled, new schemas and versions."""
+"""Special entries of ``managedFields``: empty values, scales, schema changes and versions."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def case_webhooks_are_told_of_an_empty_list(api: Api) -> None:
 
 
 async def _scale_by(api: Api, plural: str, replicas: int, manager: str) -> ApiResponse:
-    """The object ``a`` after ``manager`` has set its scale."""
+    """Return the object ``a`` after ``manager`` has set its scale."""
     (await api.merge(plural, "a", {"spec": {"replicas": replicas}}, "scale", fieldManager=manager)).expect_success()
     return await api.get(plural, "a")
 
@@ -76,7 +76,7 @@ async def case_a_scale_that_stays_takes_the_number_from_who_updated_it(api: Api)
     assert len(again.metadata["managedFields"]) == 1
     assert again.resource_version != split.resource_version
     assert (await _scale_by(api, "deployments", 2, "scaler")).resource_version == again.resource_version
-    # The number is nobody's now.
+    # The replicas have no manager now.
     assert set(fields_by_manager(await _scale_by(api, "deployments", 3, "scaler"))) == {("maker", "Update", "")}
 
 
@@ -117,7 +117,7 @@ _TEXTS: Json = {"items": {"type": "string"}, "type": "array"}
 
 
 def _list_schemas(*, atomic: bool) -> Json:
-    """A schema of a map, a set and a keyed list, each of them merged or replaced as a whole."""
+    """Return schemas of a map, a set and a keyed list, atomic or not."""
     marker = {"type": "string", "default": str(atomic)}
     types: tuple[Json, Json, Json] = ({}, {"x-kubernetes-list-type": "set"}, _KEYED)
     if atomic:
@@ -133,7 +133,10 @@ def _list_schemas(*, atomic: bool) -> Json:
 
 @asynccontextmanager
 async def _with_changed_schema(api: Api, *, atomic: bool) -> AsyncGenerator[Callable[..., Awaitable[ApiResponse]]]:
-    """How to apply to ``a``, to which two have applied, by a definition whose lists have become ``atomic`` or not."""
+    """Return a function that applies to ``a`` after its schema has changed.
+
+    Two managers have applied to it before.
+    """
     body = definition("Lister", {"spec": {"type": "object", "properties": _list_schemas(atomic=not atomic)}}, {})
     group = body["spec"]["group"] = f"{api.namespace}.dev"
     name = body["metadata"]["name"] = f"listers.{group}"

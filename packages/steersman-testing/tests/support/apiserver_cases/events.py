@@ -1,4 +1,4 @@
-"""Events: one collection, which two groups read and write by names of their own."""
+"""Events: one collection with different field names in two groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The functions and operators of CEL, as rules of custom resources have them."""
+"""Functions and operators of CEL in rules of custom resources."""
 
 from __future__ import annotations
 

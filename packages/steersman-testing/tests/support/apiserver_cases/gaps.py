@@ -1,8 +1,8 @@
-"""What is not alike on both servers, case by case: these lists are there to shrink."""
+"""Accepted differences between both servers, by case."""
 
 from __future__ import annotations
 
-# Cases that run on the real server alone, and who the in-memory server waits for.
+# Cases that run on the real server only.
 NOT_IMPLEMENTED: dict[str, str] = {
     "decoding-answers_can_be_yaml": "answers are JSON alone: what accepts nothing else is refused with 406",
     "costs-rules_have_a_budget_on_each_object": "what may cost too much is refused with 501",
@@ -10,7 +10,7 @@ NOT_IMPLEMENTED: dict[str, str] = {
 
 _MORE_KINDS = "the real server has more kinds and groups than the in-memory one"
 
-# Cases that pass on both servers though the answers differ in something that they do not look at.
+# Cases that pass on both servers with differences that they do not check.
 KNOWN_DIFFERENCES: dict[str, str] = {
     "reading-pages_across_namespaces": "what other cases left counts in pages of the whole cluster",
     "access_roles-a_cluster_role_everywhere": "what other cases left is listed across namespaces",

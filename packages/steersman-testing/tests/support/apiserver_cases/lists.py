@@ -1,4 +1,4 @@
-"""Lists: selectors, versions, pages."""
+"""Lists: selectors, versions and pages."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def case_lists_at_a_version(api: Api) -> None:
     exact = await api.list("configmaps", resourceVersion=then, resourceVersionMatch="Exact")
     assert item_names(exact) == ["a", "b", "c", "d"]
     assert exact.resource_version == then
-    # In this order: one that may be older can come from a cache that has not heard of the deletion yet.
+    # The order matters: a list with an older version may come from a cache without the deletion.
     for query in ({}, {"resourceVersion": then, "resourceVersionMatch": "NotOlderThan"}):
         assert item_names(await api.list("configmaps", **query)) == ["b", "c", "d"]
 

@@ -1,4 +1,4 @@
-"""Objects by their metadata alone: ``PartialObjectMetadata``."""
+"""Metadata of objects as ``PartialObjectMetadata``."""
 
 from __future__ import annotations
 

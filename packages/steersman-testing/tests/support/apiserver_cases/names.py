@@ -1,4 +1,4 @@
-"""Names and the rest of the metadata: what is allowed, generated, dropped and refused."""
+"""Names and other metadata: validation, generation and pruning."""
 
 from __future__ import annotations
 

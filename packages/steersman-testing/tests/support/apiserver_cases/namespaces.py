@@ -1,4 +1,4 @@
-"""Namespaces: phases, finalizers, and what their deletion forbids."""
+"""Namespaces: phases, finalizers, and restrictions during their deletion."""
 
 from __future__ import annotations
 

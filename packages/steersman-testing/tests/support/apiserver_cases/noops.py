@@ -1,4 +1,4 @@
-"""Writes that change nothing, and those that only seem to: version, generation, events, managers and their times."""
+"""Writes without changes: version, generation, events and managers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BODIES: dict[str, Json] = {
 
 
 async def _put_spec_json(api: Api, created: ApiResponse, spec_json: str) -> ApiResponse:
-    """Puts a gadget whose spec is JSON of just this form."""
+    """Put a gadget whose spec is the given JSON."""
     body: Json = {**created.body, "spec": "<spec>"}
     return await api.call("PUT", api.path("gadgets", "a"), json.dumps(body).replace('"<spec>"', spec_json).encode())
 

@@ -1,4 +1,4 @@
-"""Built-in kinds that operators keep beside workloads: services, claims, secrets, leases, events, roles, policies."""
+"""Built-in kinds besides workloads: services, PVCs, secrets, leases, events, roles."""
 
 from __future__ import annotations
 

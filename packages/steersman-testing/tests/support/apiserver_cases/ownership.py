@@ -1,4 +1,4 @@
-"""Who owns which field: ``managedFields`` by every way of writing, and what a manager may do with it."""
+"""Managed fields after all kinds of writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters of the query, and what of them makes no sense."""
+"""Query parameters and their validation."""
 
 from __future__ import annotations
 

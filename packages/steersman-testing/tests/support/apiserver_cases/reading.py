@@ -1,4 +1,4 @@
-"""Reading at versions, and pages: get and list with ``resourceVersion``, its match, ``limit`` and ``continue``."""
+"""Get and list with ``resourceVersion``, ``limit`` and ``continue``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def _create_three(api: Api) -> None:
 
 async def case_a_get_at_any_version_is_the_newest_that_is_known(api: Api) -> None:
     made = await api.create("configmaps", config_map("a", {"k": "v"}))
-    # In this order: at "0" a server may answer from a cache that has not heard of the object yet.
+    # The order matters: at "0" a server may respond from a cache without the object.
     for version in (made.resource_version, "0"):
         got = await api.call("GET", api.path("configmaps", "a"), None, {"resourceVersion": version})
         assert got.expect_success().body == made.body
@@ -147,7 +147,7 @@ async def case_pages_across_namespaces(api: Api) -> None:
     first = (await api.call("GET", "/api/v1/configmaps", None, query)).expect_success()
     rest = await api.call("GET", "/api/v1/configmaps", None, {**query, "continue": first.metadata["continue"]})
     found = [item["metadata"]["namespace"] for page in (first, rest) for item in page.expect_success().body["items"]]
-    # Keys are compared as text, "namespace/name": the hyphen comes before the slash.
+    # Keys are compared as text, "namespace/name": the hyphen precedes the slash.
     assert found == [other, api.namespace]
 
 

@@ -1,4 +1,4 @@
-"""Questions that are posted and not stored: who holds a token, and who may do what."""
+"""Reviews: authentication of tokens, and access."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ async def _review_token(api: Api, token: str, **spec: Any) -> Json:
 
 
 async def _wait_until_token_invalid(api: Api, token: str) -> None:
-    """Returns once nobody is known by ``token``: the real server watches accounts, and remembers tokens for 10 s."""
+    """Wait until ``token`` is invalid.
+
+    The real server watches accounts and caches tokens for 10 s.
+    """
     async with asyncio.timeout(30):
         while "authenticated" in await _review_token(api, token):
             await asyncio.sleep(0.1)
@@ -40,7 +43,7 @@ async def _review_access(api: Api, **spec: Any) -> ApiResponse:
 
 
 async def _wait_for_access(api: Api, allowed: bool, **spec: Any) -> ApiResponse:
-    """The answer, once the authorizer has heard of the roles: the real one watches them."""
+    """Return the response after the authorizer has observed the roles."""
     async with asyncio.timeout(30):
         while (reply := (await _review_access(api, **spec)).expect_success()).body["status"][
             "allowed"

@@ -93,7 +93,7 @@ CRD["spec"]["versions"][0]["selectableFields"] = [{"jsonPath": ".spec.colour"}, 
 
 
 def sample(name: str, **spec: Any) -> Json:
-    """A custom resource of many fields, all of them optional."""
+    """Return a custom resource with many optional fields."""
     return {"apiVersion": f"{GROUP}/v1", "kind": "Sample", "metadata": {"name": name}, "spec": spec}
 
 

@@ -1,4 +1,4 @@
-"""What a write to ``…/status`` does to an object's metadata, kind by kind: labels, annotations, owners."""
+"""Effects of status writes on metadata, by kind."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def _object(api_version: str, kind: str, name: str, spec: Json) -> Json:
 
 
 async def _check_status_writes(api: Api, path: str, body: Json, preserved: str = "", served: str = "") -> None:
-    """Changes the metadata of ``body`` at ``path`` by each way of writing its status; all but ``kept`` changes.
+    """Write metadata by each kind of status write. All but ``kept`` changes.
 
-    Controllers write the status of a definition as well: they are done once ``served`` is there.
+    Controllers write the status of a definition as well. They are done once ``served`` exists.
     """
     created = (await api.call("POST", path, body)).expect_success()
     if served:
@@ -181,7 +181,7 @@ async def case_metadata_is_checked_there_too(api: Api) -> None:
             ({"ownerReferences": [{"name": "x"}]}, taken),
             ({"uid": "other"}, taken),
             ({"deletionTimestamp": "2020-01-01T00:00:00Z"}, taken),
-            # A Deployment's status takes no labels.
+            # The status of a Deployment ignores labels.
             ({"labels": {"a b": "c"}}, 200),
             ({"labels": {"a": 1}}, 422),
             ({"name": "other"}, 400),

@@ -1,4 +1,4 @@
-"""What is sent to subresources: read as its type, compared with the URL, validated."""
+"""Bodies of subresources: decoding, comparison with the URL, validation."""
 
 from __future__ import annotations
 

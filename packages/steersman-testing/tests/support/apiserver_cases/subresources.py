@@ -1,4 +1,4 @@
-"""Scale, eviction, tokens, logs, and the reviews."""
+"""Scale, eviction, tokens, logs and reviews."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ CRD = definition(
 
 
 def scaled(name: str, **spec: int) -> Json:
-    """A custom resource with a scale subresource."""
+    """Return a custom resource with a scale subresource."""
     return {"apiVersion": f"{GROUP}/v1", "kind": "Scaled", "metadata": {"name": name}, "spec": spec}
 
 
 def fields_by_manager(response: ApiResponse) -> dict[tuple[str, str], Json]:
-    """Which fields each manager owns, by its name and subresource."""
+    """Return the fields of each manager by name and subresource."""
     return {(m["manager"], m.get("subresource", "")): m["fieldsV1"] for m in response.metadata["managedFields"]}
 
 
@@ -140,7 +140,7 @@ async def case_kinds_without_scale(api: Api) -> None:
 
 
 async def create_pod(api: Api, name: str = "a", *, phase: str = "Running", ready: bool = True) -> ApiResponse:
-    """A pod of the application ``a`` that somebody runs."""
+    """Create a running pod of the application ``a``."""
     await api.create(
         "serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     )
@@ -153,7 +153,7 @@ async def create_pod(api: Api, name: str = "a", *, phase: str = "Running", ready
 
 
 async def create_budget(api: Api, name: str = "a", **status: int) -> None:
-    """A PodDisruptionBudget for the application ``a``, as its controller would have left it."""
+    """Create a PodDisruptionBudget for the application ``a`` with a status."""
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}
     body: Json = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": spec}
     (await api.create("poddisruptionbudgets", body)).expect_success()
@@ -164,7 +164,7 @@ async def create_budget(api: Api, name: str = "a", **status: int) -> None:
 
 
 async def evict_pod(api: Api, name: str = "a", options: Json | None = None, **query: str) -> ApiResponse:
-    """Evicts a pod."""
+    """Evict a pod."""
     body: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
     if options is not None:
         body["deleteOptions"] = options
@@ -248,20 +248,20 @@ async def case_two_budgets_are_one_too_many(api: Api) -> None:
 
 
 async def create_service_account(api: Api) -> ApiResponse:
-    """A service account."""
+    """Create a service account."""
     return (
         await api.create("serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s"}})
     ).expect_success()
 
 
 async def request_token(api: Api, name: str = "s", **spec: Any) -> ApiResponse:
-    """Asks for a token."""
+    """Request a token."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
     return await api.call("POST", api.path("serviceaccounts", name, "token"), body)
 
 
 async def post_review(api: Api, group: str, plural: str, kind: str, spec: Json) -> Json:
-    """The status of a review."""
+    """Return the status of a review."""
     body: Json = {"apiVersion": f"{group}/v1", "kind": kind, "spec": spec}
     response = await api.call("POST", f"/apis/{group}/v1/{plural}", body)
     assert response.code == 201

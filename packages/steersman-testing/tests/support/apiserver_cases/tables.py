@@ -1,7 +1,6 @@
-"""Many small questions of a kind: what expressions come to, which definitions and values are refused, and why.
+"""Tables of expressions, definitions and values with their results.
 
-The tables in ``answers`` say what the real server answered. Types of custom resources have names there that it draws;
-they stand without their numbers.
+The tables in ``answers`` have the responses of the real server. Generated names of types are masked in them.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def _answer_table(name: str) -> Any:
 
 
 def _error_texts(response: ApiResponse) -> list[list[str]]:
-    """The path and the text of each error."""
+    """Return path and text of each error."""
     details: Json = response.body.get("details") or {}
     found: list[Json] = details.get("causes") or []
     return [[c.get("field", ""), re.sub(r"selfType\d+", "selfType", c.get("message", ""))] for c in found]
@@ -39,7 +38,7 @@ def _ruled(kind: str, rules: list[Json]) -> Json:
 
 
 async def _rule_errors(api: Api, kind: str, rules: list[Json]) -> list[str]:
-    """What the rules say of the object of the table."""
+    """Return the errors of the rules for the object of the table."""
     definition = _ruled(kind, rules)
     path = await create_and_wait(api, definition)
     spec = _answer_table("expressions")["object"]
@@ -142,7 +141,7 @@ async def case_who_owns_what_after_many_writes(api: Api) -> None:
 
 
 async def _run_step(api: Api, name: str, step: Json) -> ApiResponse:
-    """One write; a merge patch or a PUT of what is not there creates it."""
+    """Send one write. A merge patch or a PUT of a missing object creates it."""
     path, query = f"{api.path('owneds', name)}", {"fieldManager": step["manager"]}
     if "subresource" in step:
         path += f"/{step['subresource']}"

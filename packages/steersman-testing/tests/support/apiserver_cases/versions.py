@@ -1,4 +1,4 @@
-"""One kind in two versions that differ in nothing but their names and schemas (conversion strategy ``None``)."""
+"""One kind in two versions with different schemas (conversion strategy ``None``)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CRD: Json = {
 
 
 def twin_manifest(version: str, name: str = "a", **spec: Any) -> Json:
-    """A custom resource of two versions."""
+    """Return a custom resource of two versions."""
     return {"apiVersion": f"{GROUP}/{version}", "kind": "Twin", "metadata": {"name": name}, "spec": spec}
 
 
@@ -89,7 +89,7 @@ async def case_each_version_prunes_what_it_does_not_know(api: Api) -> None:
 
 async def case_each_version_fills_in_its_own_defaults(api: Api) -> None:
     made = (await api.call("POST", _path(api, "v2"), twin_manifest("v2", new="n"))).expect_success()
-    # What the stored version does not know is lost, too.
+    # Fields that the storage version does not have are lost as well.
     assert made.body["spec"] == {}
     assert (await api.call("GET", _path(api, "v1", "a"))).body["spec"] == {"filled": "by v1"}
 
@@ -165,7 +165,7 @@ async def case_managers_of_two_versions_lose_to_each_other(api: Api) -> None:
 async def case_an_object_that_does_not_fit_a_managers_version_has_no_managers(api: Api) -> None:
     await api.call("POST", _path(api, "v2"), twin_manifest("v2", both="x"), {"fieldManager": "one"})
     patch, kind = {"spec": {"both": "y"}}, "application/merge-patch+json"
-    # The default of v1 is no field of v2.
+    # The default of v1 is not a field of v2.
     changed = await api.call("PATCH", _path(api, "v1", "a"), patch, {"fieldManager": "two"}, kind)
     assert fields_by_manager(changed) == {}
 

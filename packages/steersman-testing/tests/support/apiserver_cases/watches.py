@@ -1,4 +1,4 @@
-"""Watches: events, selection, versions, bookmarks."""
+"""Watches: events, selectors, versions and bookmarks."""
 
 from __future__ import annotations
 

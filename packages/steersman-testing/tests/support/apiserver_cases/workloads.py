@@ -1,4 +1,4 @@
-"""Built-in kinds that run pods: defaults, refusals, and what cannot change."""
+"""Kinds that run pods: defaults, validation and immutable fields."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ async def case_quantities_have_a_unit_that_there_is(api: Api) -> None:
 
 
 async def _stored_quantity(api: Api, written: str) -> tuple[str, str]:
-    """What becomes of a quantity, in JSON, in a list of resources and where it stands for itself."""
+    """Return the stored form of a quantity in a resource list and in a plain field."""
     quota: Json = {"metadata": {"name": "a"}, "spec": {"hard": {"cpu": _PLACE}}}
     volumes = [{"name": "v", "emptyDir": {"sizeLimit": _PLACE}}]
     pod = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": volumes}}
