@@ -42,7 +42,7 @@ def _forbidden_status(text: str, kind: str, group: str = "", name: str = "") -> 
     }
 
 
-async def case_without_a_role_nothing_is_allowed(api: Api) -> None:
+async def case_users_without_roles_are_denied(api: Api) -> None:
     jane, here = api.as_user("jane"), f'in the namespace "{api.namespace}"'
     pods, cluster = api.path("pods"), "at the cluster scope"
     status = "/apis/apps/v1/namespaces/" + api.namespace + "/deployments/x/status"
@@ -73,7 +73,7 @@ async def case_without_a_role_nothing_is_allowed(api: Api) -> None:
         ), path
 
 
-async def case_a_watch_is_refused_before_it_begins(api: Api) -> None:
+async def case_watch_is_denied_before_the_stream(api: Api) -> None:
     with pytest.raises(ApiError) as refusal:
         await api.as_user("jane").events("pods", 1)
     where = f'in the namespace "{api.namespace}"'
@@ -81,7 +81,7 @@ async def case_a_watch_is_refused_before_it_begins(api: Api) -> None:
     assert refusal.value.status.message == f"pods is forbidden: {denial_message('jane', 'watch', 'pods', '', where)}"
 
 
-async def case_paths_that_are_no_resources(api: Api) -> None:
+async def case_non_resource_paths(api: Api) -> None:
     jane = api.as_user("jane")
     for path in ("/api", "/api/v1", "/apis", "/apis/apps/v1", "/version"):
         (await jane.call("GET", path)).expect_success()
@@ -94,7 +94,7 @@ async def case_paths_that_are_no_resources(api: Api) -> None:
     )
 
 
-async def case_verbs_are_told_apart(api: Api) -> None:
+async def case_verbs_are_distinguished(api: Api) -> None:
     await grant_in_namespace(api, user_subject("jane"), policy_rule("get create", "configmaps"))
     jane = api.as_user("jane")
     (await jane.create("configmaps", config_map("a"))).expect_success()
@@ -126,7 +126,7 @@ async def case_resource_names(api: Api) -> None:
     (await jane.delete("configmaps", "mine")).expect_success()
 
 
-async def case_subresources_are_apart(api: Api) -> None:
+async def case_subresources_need_own_rules(api: Api) -> None:
     await grant_in_namespace(api, user_subject("jane"), policy_rule("patch", "deployments/status", "apps"))
     await grant_in_namespace(api, user_subject("kate"), policy_rule("patch", "deployments", "apps"), name="main")
     await grant_in_namespace(api, user_subject("liz"), policy_rule("get", "*/scale", "apps"), name="scale")
@@ -149,12 +149,12 @@ async def case_wildcards(api: Api) -> None:
     (await jane.call("GET", "/api/v1/nodes")).expect_error(403, "Forbidden")
 
 
-async def case_api_groups_are_apart(api: Api) -> None:
+async def case_api_groups_are_distinguished(api: Api) -> None:
     await grant_in_namespace(api, user_subject("jane"), policy_rule("list", "deployments", "extensions"))
     (await api.as_user("jane").list("deployments")).expect_error(403, "Forbidden")
 
 
-async def case_the_namespace_itself_is_in_its_own_namespace(api: Api) -> None:
+async def case_namespace_object_is_in_itself(api: Api) -> None:
     await grant_in_namespace(api, user_subject("jane"), policy_rule("get", "namespaces"))
     (await api.as_user("jane").call("GET", f"/api/v1/namespaces/{api.namespace}")).expect_success()
     (await api.as_user("jane").call("GET", "/api/v1/namespaces/default")).expect_error(403, "Forbidden")
@@ -186,7 +186,7 @@ async def case_service_accounts(api: Api) -> None:
     (await api.as_user("system:serviceaccount:default:bot").list("secrets")).expect_error(403, "Forbidden")
 
 
-async def case_a_cluster_role_in_one_namespace(api: Api) -> None:
+async def case_cluster_role_in_one_namespace(api: Api) -> None:
     name = f"reader-{api.namespace}"
     (
         await api.call(
@@ -202,7 +202,7 @@ async def case_a_cluster_role_in_one_namespace(api: Api) -> None:
     (await api.as_user("jane").call("GET", "/api/v1/nodes")).expect_error(403, "Forbidden")
 
 
-async def case_a_cluster_role_everywhere(api: Api) -> None:
+async def case_cluster_role_in_all_namespaces(api: Api) -> None:
     name = f"reader-{api.namespace}"
     (
         await api.call(
@@ -216,7 +216,7 @@ async def case_a_cluster_role_everywhere(api: Api) -> None:
         (await api.as_user(name).call("GET", path)).expect_success()
 
 
-async def case_a_binding_to_no_role_says_so(api: Api) -> None:
+async def case_binding_to_missing_role_is_reported(api: Api) -> None:
     (await api.create("rolebindings", binding_manifest("a", "nowhere", user_subject("jane")))).expect_success()
     (
         await api.create("rolebindings", binding_manifest("b", "absent", user_subject("jane"), kind="ClusterRole"))
@@ -231,14 +231,14 @@ async def case_a_binding_to_no_role_says_so(api: Api) -> None:
     assert "RBAC: [" in refused.expect_error(403, "Forbidden").message
 
 
-async def case_a_role_that_is_taken_away(api: Api) -> None:
+async def case_unbound_role_allows_nothing(api: Api) -> None:
     await grant_in_namespace(api, user_subject("jane"), policy_rule("list", "configmaps"))
     (await api.as_user("jane").list("configmaps")).expect_success()
     (await api.delete("rolebindings", "granted")).expect_success()
     await poll(lambda: api.as_user("jane").list("configmaps"), lambda r: r.code == 403)
 
 
-async def case_to_create_by_apply_or_put_takes_create_too(api: Api) -> None:
+async def case_create_by_apply_or_put_needs_create(api: Api) -> None:
     await grant_in_namespace(
         api, user_subject("jane"), policy_rule("patch update", "configmaps leases", "core coordination.k8s.io")
     )
@@ -255,7 +255,7 @@ async def case_to_create_by_apply_or_put_takes_create_too(api: Api) -> None:
     (await jane.apply("configmaps", config_map("new", {"k": "v"}) | {"apiVersion": "v1"})).expect_success()
 
 
-async def case_what_is_refused_is_refused_first(api: Api) -> None:
+async def case_authorization_comes_first(api: Api) -> None:
     """Authorization precedes other errors, such as a malformed body."""
     jane = api.as_user("jane")
     (await jane.call("POST", jane.path("configmaps"), [])).expect_error(403, "Forbidden")
@@ -263,13 +263,13 @@ async def case_what_is_refused_is_refused_first(api: Api) -> None:
     (await jane.list("configmaps", labelSelector="a in")).expect_error(403, "Forbidden")
 
 
-async def case_masters_may_do_everything(api: Api) -> None:
+async def case_masters_are_allowed_everything(api: Api) -> None:
     root = api.as_user("jane", "system:masters")
     (await root.create("configmaps", config_map("a"))).expect_success()
     (await root.call("GET", "/api/v1/nodes")).expect_success()
 
 
-async def case_a_service_accounts_token(api: Api) -> None:
+async def case_service_account_token(api: Api) -> None:
     (await api.create("serviceaccounts", {"metadata": {"name": "bot"}})).expect_success()
     asked: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     issued = (await api.call("POST", api.path("serviceaccounts", "bot", "token"), asked)).expect_success()

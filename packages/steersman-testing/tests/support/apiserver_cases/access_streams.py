@@ -12,7 +12,7 @@ _ROLES = f"/apis/{_GROUP}/v1"
 _STREAMING_SUBRESOURCES = ("exec", "attach", "portforward")
 
 
-async def case_to_read_is_not_enough_to_stream(api: Api) -> None:
+async def case_streams_need_create(api: Api) -> None:
     await create_pod(api)
     rules = [policy_rule("get", f"pods/{s}") for s in (*_STREAMING_SUBRESOURCES, "log")]
     await grant_in_namespace(api, user_subject("jane"), *rules)
@@ -28,7 +28,7 @@ async def case_to_read_is_not_enough_to_stream(api: Api) -> None:
         refused.expect_error(403, "Forbidden", f'cannot get resource "pods/{subresource}" in API group ""')
 
 
-async def case_a_watch_is_asked_for_by_any_word(api: Api) -> None:
+async def case_watch_parameter_accepts_any_word(api: Api) -> None:
     await grant_in_namespace(api, user_subject("jane"), policy_rule("list", "configmaps"))
     jane = api.as_user("jane")
     for value in ("abc", "TRUE", ""):
@@ -49,7 +49,7 @@ async def _grant_impersonation(api: Api, *rules: Json) -> None:
     (await api.call("POST", f"{_ROLES}/clusterrolebindings", body)).expect_success()
 
 
-async def case_who_has_a_token_acts_as_others(api: Api) -> None:
+async def case_token_users_can_impersonate(api: Api) -> None:
     await create_service_account(api)
     token = (await request_token(api)).expect_success().body["status"]["token"]
     review = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
@@ -89,7 +89,7 @@ async def case_who_has_a_token_acts_as_others(api: Api) -> None:
         (await api.as_bearer(token, acting).call("POST", review, {})).expect_error(403, "Forbidden", text)
 
 
-async def case_who_acts_as_another_may_what_that_one_may(api: Api) -> None:
+async def case_impersonated_user_is_authorized(api: Api) -> None:
     await create_service_account(api)
     (await api.create("configmaps", config_map("a"))).expect_success()
     token = (await request_token(api)).expect_success().body["status"]["token"]

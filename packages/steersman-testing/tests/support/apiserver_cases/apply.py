@@ -15,7 +15,7 @@ def fields_by_manager(response: ApiResponse) -> dict[tuple[str, str, str], Json]
     }
 
 
-async def case_apply_creates(api: Api) -> None:
+async def case_apply_creates_missing_objects(api: Api) -> None:
     made = await api.apply("configmaps", config_map("a", {"k": "v"}, labels={"l": "1"}))
     assert made.code == 201
     assert fields_by_manager(made) == {
@@ -23,7 +23,7 @@ async def case_apply_creates(api: Api) -> None:
     }
 
 
-async def case_applying_the_same_again_changes_nothing(api: Api) -> None:
+async def case_repeated_apply_changes_nothing(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a", {"k": "v"})), ("deployments", deployment("a"))):
         made = await api.apply(plural, body)
         again = await api.apply(plural, body)
@@ -33,7 +33,7 @@ async def case_applying_the_same_again_changes_nothing(api: Api) -> None:
     assert (await api.apply("widgets", widget("a"))).resource_version == made.resource_version
 
 
-async def case_what_is_no_longer_applied_is_removed(api: Api) -> None:
+async def case_unapplied_fields_are_removed(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1", "y": "1"}, labels={"l": "1"}))
     changed = (await api.apply("configmaps", config_map("a", {"y": "1"}))).expect_success()
     assert changed.body["data"] == {"y": "1"}
@@ -42,7 +42,7 @@ async def case_what_is_no_longer_applied_is_removed(api: Api) -> None:
     assert "data" not in emptied.body
 
 
-async def case_others_fields_are_left_alone(api: Api) -> None:
+async def case_fields_of_other_managers_are_kept(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1"}), "one")
     await api.apply("configmaps", config_map("a", {"y": "2"}), "two")
     changed = (await api.apply("configmaps", config_map("a"), "one")).expect_success()
@@ -90,7 +90,7 @@ async def case_conflicts_in_lists_name_the_item(api: Api) -> None:
     assert refused.message == f'Apply failed with 1 conflict: conflict with "one": {text}'
 
 
-async def case_force_takes_the_field_over(api: Api) -> None:
+async def case_force_takes_ownership(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1", "y": "1"}), "one")
     forced = await api.apply("configmaps", config_map("a", {"x": "2"}), "two", force=True)
     assert forced.expect_success().body["data"] == {"x": "2", "y": "1"}
@@ -98,7 +98,7 @@ async def case_force_takes_the_field_over(api: Api) -> None:
     assert fields_by_manager(forced)["two", "Apply", ""] == {"f:data": {"f:x": {}}}
 
 
-async def case_updates_take_fields_over(api: Api) -> None:
+async def case_updates_take_ownership(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1", "y": "1"}))
     changed = await api.merge("configmaps", "a", {"data": {"x": "2"}}, fieldManager="editor")
     assert fields_by_manager(changed) == {
@@ -107,7 +107,7 @@ async def case_updates_take_fields_over(api: Api) -> None:
     }
 
 
-async def case_creating_owns_everything_sent(api: Api) -> None:
+async def case_create_owns_all_sent_fields(api: Api) -> None:
     made = await api.create("widgets", widget("a", {"size": 3}, labels={"l": "1"}), fieldManager="maker")
     found = fields_by_manager(made)["maker", "Update", ""]
     assert found["f:metadata"] == {"f:labels": {".": {}, "f:l": {}}}
@@ -139,13 +139,13 @@ async def case_status_conditions_merge_by_type(api: Api) -> None:
     assert [c["type"] for c in left.expect_success().body["status"]["conditions"]] == ["Healthy"]
 
 
-async def case_main_writes_do_not_own_status(api: Api) -> None:
+async def case_writes_of_the_object_do_not_own_status(api: Api) -> None:
     made = await api.apply("widgets", {**widget("a"), "status": {"ready": 9}})
     assert "status" not in made.expect_success().body
     assert "f:status" not in fields_by_manager(made)["tester", "Apply", ""]
 
 
-async def case_apply_to_the_status_of_nothing_is_not_found(api: Api) -> None:
+async def case_apply_to_status_of_missing_object_is_not_found(api: Api) -> None:
     refused = await api.apply("widgets", {**widget("none"), "status": {}}, subresource="status")
     refused.expect_error(404, "NotFound", 'widgets.cases.steersman.dev "none" not found')
 
@@ -162,7 +162,7 @@ async def case_apply_with_another_uid_conflicts(api: Api) -> None:
     refused.expect_error(422, "Invalid", 'metadata.uid: Invalid value: "other": field is immutable')
 
 
-async def case_apply_with_a_uid_to_a_custom_resource(api: Api) -> None:
+async def case_apply_with_uid_to_custom_resource(api: Api) -> None:
     text = "uid mismatch: the provided object specified uid other, and no existing object was found"
     body = widget("a")
     claimed = {**body, "metadata": {**body["metadata"], "uid": "other"}}
@@ -175,7 +175,7 @@ async def case_apply_with_a_uid_to_a_custom_resource(api: Api) -> None:
     assert (await api.apply("widgets", claimed)).expect_success().resource_version == made.resource_version
 
 
-async def case_applying_the_status_of_a_custom_resource_takes_no_notice_of_the_uid(api: Api) -> None:
+async def case_custom_status_apply_ignores_uid(api: Api) -> None:
     made = await api.apply("widgets", widget("a"))
     body: Json = {"apiVersion": made.body["apiVersion"], "kind": "Widget", "metadata": {"name": "a", "uid": "other"}}
     written = await api.apply("widgets", {**body, "status": {"ready": 1}}, subresource="status")
@@ -185,13 +185,13 @@ async def case_applying_the_status_of_a_custom_resource_takes_no_notice_of_the_u
     refused.expect_error(409, "Conflict", "the object has been modified")
 
 
-async def case_apply_names_its_kind(api: Api) -> None:
+async def case_apply_requires_kind(api: Api) -> None:
     for change, shown in (({"kind": "Secret"}, "/v1, Kind=Secret"), ({"apiVersion": "v2"}, "/v2, Kind=ConfigMap")):
         refused = await api.apply("configmaps", {**config_map("a"), **change})
         refused.expect_error(400, "BadRequest", f"invalid object type: {shown}")
 
 
-async def case_applied_configurations_must_fit_the_schema(api: Api) -> None:
+async def case_applied_configurations_must_match_schema(api: Api) -> None:
     prefix = "failed to create typed patch object (/a; cases.steersman.dev/v1, Kind=Widget): "
     for spec, text in (
         ({"size": 1, "odd": 1}, ".spec.odd: field not declared in schema"),
@@ -208,7 +208,7 @@ async def case_applied_configurations_must_fit_the_schema(api: Api) -> None:
         assert refused.message.startswith(prefix + text)
 
 
-async def case_a_null_is_declared_but_not_stored(api: Api) -> None:
+async def case_applied_null_is_owned_but_not_stored(api: Api) -> None:
     made = await api.apply("widgets", widget("a", {"size": 1, "mode": None, "note": None}))
     assert made.expect_success().body["spec"] == {
         "size": 1,
@@ -219,14 +219,14 @@ async def case_a_null_is_declared_but_not_stored(api: Api) -> None:
     assert fields_by_manager(made)["tester", "Apply", ""] == {"f:spec": {"f:mode": {}, "f:note": {}, "f:size": {}}}
 
 
-async def case_what_the_server_fills_in_is_nobodys(api: Api) -> None:
+async def case_server_fields_have_no_manager(api: Api) -> None:
     body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a"}}
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     made = await api.create("persistentvolumeclaims", {**body, "spec": spec}, fieldManager="maker")
     assert "f:metadata" not in fields_by_manager(made)["maker", "Update", ""]
 
 
-async def case_a_dropped_part_of_a_defaulted_struct(api: Api) -> None:
+async def case_unapplied_part_of_defaulted_struct(api: Api) -> None:
     await api.apply("widgets", widget("a", {"size": 1, "rollout": {"pause": True}, "limits": {"a": 1}}))
     changed = await api.apply("widgets", widget("a", {"size": 1}))
     assert changed.expect_success().body["spec"] == {"size": 1, "mode": "safe", "rollout": {"pace": "slow"}}
@@ -262,7 +262,7 @@ async def case_list_items_belong_to_their_manager(api: Api) -> None:
     assert [p["name"] for p in left.expect_success().body["spec"]["parts"]] == ["y", "z"]
 
 
-async def case_items_others_added_to_stay(api: Api) -> None:
+async def case_items_with_foreign_fields_stay(api: Api) -> None:
     item = {"name": "x"}
     await api.apply("widgets", widget("a", {"size": 1, "parts": [{**item, "weight": 5}]}), "one")
     await api.apply("widgets", widget("a", {"size": 1, "parts": [{**item, "colour": "red"}]}), "two")
@@ -270,7 +270,7 @@ async def case_items_others_added_to_stay(api: Api) -> None:
     assert left.expect_success().body["spec"]["parts"] == [{"name": "x", "weight": 1, "colour": "red"}]
 
 
-async def case_items_keep_the_order_applied(api: Api) -> None:
+async def case_items_keep_applied_order(api: Api) -> None:
     def parts(*names: str) -> Json:
         return widget("a", {"size": 1, "parts": [{"name": n} for n in names]})
 
@@ -287,7 +287,7 @@ async def case_sets_merge_by_value(api: Api) -> None:
     assert sorted(left.expect_success().body["spec"]["tags"]) == ["y", "z"]
 
 
-async def case_other_lists_are_one_value(api: Api) -> None:
+async def case_atomic_lists_are_replaced(api: Api) -> None:
     await api.apply("widgets", widget("a", {"size": 1, "steps": ["x", "y"]}), "one")
     refused = await api.apply("widgets", widget("a", {"size": 1, "steps": ["z"]}), "two")
     assert refused.causes() == [(".spec.steps", "FieldManagerConflict")]
@@ -326,7 +326,7 @@ async def case_containers_ports_and_environment_merge(api: Api) -> None:
     assert [p["containerPort"] for p in found["ports"]] == [81]
 
 
-async def case_a_dropped_struct_takes_its_defaults_along(api: Api) -> None:
+async def case_unapplied_struct_loses_its_defaults(api: Api) -> None:
     body = deployment("a")
     container = body["spec"]["template"]["spec"]["containers"][0]
     container["readinessProbe"] = {"exec": {"command": ["true"]}}
@@ -337,14 +337,14 @@ async def case_a_dropped_struct_takes_its_defaults_along(api: Api) -> None:
     assert "readinessProbe" not in changed.expect_success().body["spec"]["template"]["spec"]["containers"][0]
 
 
-async def case_an_autoscalers_field_is_left_alone(api: Api) -> None:
+async def case_autoscaled_field_is_kept(api: Api) -> None:
     await api.apply("deployments", deployment("a"))
     await api.merge("deployments", "a", {"spec": {"replicas": 5}}, fieldManager="autoscaler")
     again = await api.apply("deployments", deployment("a"))
     assert again.expect_success().body["spec"]["replicas"] == 5
 
 
-async def case_unapplied_defaults_come_back(api: Api) -> None:
+async def case_unapplied_fields_return_to_defaults(api: Api) -> None:
     await api.apply("widgets", widget("a", {"size": 1, "mode": "fast"}))
     changed = await api.apply("widgets", widget("a", {"size": 1}))
     assert changed.expect_success().body["spec"]["mode"] == "safe"

@@ -44,7 +44,7 @@ async def _apply(api: Api, plural: str, body: Json, name: str = "a", **query: st
     return await api.call("PATCH", api.path(plural, name), body, query, _APPLY)
 
 
-async def case_metadata_are_read_as_their_type(api: Api) -> None:
+async def case_wrong_metadata_types_are_rejected(api: Api) -> None:
     for plural, body in _bodies():
         for field, values in _TYPE_ERRORS.items():
             for value, wanted in values:
@@ -60,7 +60,7 @@ async def case_metadata_are_read_as_their_type(api: Api) -> None:
         )
 
 
-async def case_metadata_of_patches_are_read_as_their_type(api: Api) -> None:
+async def case_wrong_metadata_types_in_patches_are_rejected(api: Api) -> None:
     for plural, body in _bodies():
         (await api.create(plural, body)).expect_success()
         for field, values in _TYPE_ERRORS.items():
@@ -73,7 +73,7 @@ async def case_metadata_of_patches_are_read_as_their_type(api: Api) -> None:
                     )
 
 
-async def case_metadata_of_templates_are_read_as_their_type(api: Api) -> None:
+async def case_wrong_metadata_types_in_templates_are_rejected(api: Api) -> None:
     for field, values in _TYPE_ERRORS.items():
         for value, wanted in values:
             body = deployment("a")
@@ -82,7 +82,7 @@ async def case_metadata_of_templates_are_read_as_their_type(api: Api) -> None:
             (await api.create("deployments", body, dryRun="All")).expect_error(400, "BadRequest", text)
 
 
-async def case_metadata_have_unknown_fields_within(api: Api) -> None:
+async def case_unknown_metadata_fields(api: Api) -> None:
     for plural, body in _bodies():
         odd = _with_metadata(body, "ownerReferences", [{**_OWNER, "odd": 1}])
         refused = await api.create(plural, odd, fieldValidation="Strict", dryRun="All")
@@ -101,7 +101,7 @@ async def case_nulls_within_metadata_are_empty(api: Api) -> None:
             refused.expect_error(422, "Invalid", f"metadata.{field}")
 
 
-async def case_applied_metadata_are_read_as_their_type(api: Api) -> None:
+async def case_wrong_applied_metadata_types_are_rejected(api: Api) -> None:
     wrong: tuple[tuple[str, Any], ...] = (
         ("generateName", 5),
         ("labels", {"a": 5}),
@@ -124,7 +124,7 @@ async def case_applied_metadata_are_read_as_their_type(api: Api) -> None:
             refused.expect_error(500, "", ".metadata: expected map, got ")
 
 
-async def case_nulls_of_applied_metadata_are_not_there(api: Api) -> None:
+async def case_applied_metadata_nulls_are_dropped(api: Api) -> None:
     for plural, body in _bodies():
         for field in (
             "generateName",
@@ -140,7 +140,7 @@ async def case_nulls_of_applied_metadata_are_not_there(api: Api) -> None:
         assert made.expect_success().metadata["labels"] == {"a": ""}
 
 
-async def case_nobody_counts_the_generations_of_some_kinds(api: Api) -> None:
+async def case_uncounted_generation_is_kept(api: Api) -> None:
     made = (await api.create("configmaps", config_map("a", generation=5))).expect_success()
     assert made.metadata["generation"] == 5
     changed = (
@@ -152,7 +152,7 @@ async def case_nobody_counts_the_generations_of_some_kinds(api: Api) -> None:
     ).expect_success()
 
 
-async def case_version_and_kind_are_texts(api: Api) -> None:
+async def case_type_meta_fields_are_strings(api: Api) -> None:
     for plural, body in _bodies():
         (await api.create(plural, body)).expect_success()
         for field in ("apiVersion", "kind"):
@@ -172,7 +172,7 @@ async def case_version_and_kind_are_texts(api: Api) -> None:
         )
 
 
-async def case_options_of_deletions_have_a_media_type(api: Api) -> None:
+async def case_delete_options_require_media_type(api: Api) -> None:
     path = api.path("configmaps", "no")
     for body in (b"null", b"{}", b"propagationPolicy: Foreground", b" "):
         (await api.call("DELETE", path, body, None, "application/yaml")).expect_error(404, "NotFound")
@@ -189,7 +189,7 @@ async def case_options_of_deletions_have_a_media_type(api: Api) -> None:
     (await api.call("DELETE", path, b"{}", None, "text/plain")).expect_error(415, "UnsupportedMediaType")
 
 
-async def case_repeated_keys_of_yaml_are_refused_in_strict_mode(api: Api) -> None:
+async def case_duplicate_yaml_keys_are_rejected_in_strict_mode(api: Api) -> None:
     for plural, body in _bodies():
         text = f"apiVersion: {body['apiVersion']}\nkind: {body['kind']}\nmetadata:\n  name: a\n"
         for line, repeated in ((5, "  labels: {l: x, l: z}\n"), (5, f"kind: {body['kind']}\n")):
@@ -225,7 +225,7 @@ _YAML_SCALARS: dict[str, Any] = {
 }
 
 
-async def case_words_and_numbers_of_yaml(api: Api) -> None:
+async def case_yaml_words_and_numbers(api: Api) -> None:
     lines = [f"    k{n}: {word}" for n, word in enumerate(_YAML_SCALARS)]
     head = [f"apiVersion: {GROUP}/v1", "kind: Widget", "metadata: {name: a}", "spec:", "  size: 1", "  free:"]
     text = "\n".join([*head, *lines, "    1: x", "    true: z", ""])
@@ -236,7 +236,7 @@ async def case_words_and_numbers_of_yaml(api: Api) -> None:
     assert (found["1"], found["true"]) == ("x", "z")
 
 
-async def case_a_patch_cannot_take_the_version_away(api: Api) -> None:
+async def case_patch_cannot_remove_api_version(api: Api) -> None:
     (await api.create("configmaps", config_map("a"))).expect_success()
     for patch in ({"apiVersion": None}, {"apiVersion": ""}, {"apiVersion": None, "kind": None}):
         refused = await api.merge("configmaps", "a", patch)
@@ -244,14 +244,14 @@ async def case_a_patch_cannot_take_the_version_away(api: Api) -> None:
     (await api.merge("configmaps", "a", {"kind": None})).expect_success()
 
 
-async def case_applied_times_of_custom_resources_are_not_read(api: Api) -> None:
+async def case_applied_times_of_custom_resources_are_ignored(api: Api) -> None:
     for value in ("x", "", 5, True, "2020-01-01"):
         body = widget("a")
         body["metadata"]["creationTimestamp"] = value
         assert (await api.apply("widgets", body)).expect_success().metadata["creationTimestamp"] != value
 
 
-async def case_who_applies_a_time_of_deletion_owns_it(api: Api) -> None:
+async def case_applied_deletion_timestamp_is_owned(api: Api) -> None:
     for value in ("x", 5, None):
         body = widget("a")
         body["metadata"]["deletionTimestamp"] = value

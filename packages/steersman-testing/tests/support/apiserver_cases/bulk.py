@@ -14,7 +14,7 @@ async def _names(api: Api, plural: str = "configmaps") -> list[str]:
     return [i["metadata"]["name"] for i in (await api.list(plural)).expect_success().body["items"]]
 
 
-async def case_preconditions_hold_for_each(api: Api) -> None:
+async def case_preconditions_apply_to_each_object(api: Api) -> None:
     made = await api.create("configmaps", config_map("a"))
     for name in "bc":
         await api.create("configmaps", config_map(name))
@@ -53,7 +53,7 @@ def _deny_deletion_of_c(request: Json) -> Json:
     return deny_response() if before["metadata"].get("name") == "c" else allow_response()
 
 
-async def case_a_refusal_half_way_leaves_the_rest(api: Api) -> None:
+async def case_rejection_keeps_remaining_objects(api: Api) -> None:
     hook = WebhookStub(_deny_deletion_of_c)
     for name in "abcd":
         await api.create("configmaps", config_map(name))
@@ -63,7 +63,7 @@ async def case_a_refusal_half_way_leaves_the_rest(api: Api) -> None:
     assert await _names(api) == ["c", "d"]
 
 
-async def case_a_broken_precondition_comes_before_webhooks(api: Api) -> None:
+async def case_failed_precondition_precedes_webhooks(api: Api) -> None:
     hook = WebhookStub()
     await api.create("configmaps", config_map("a"))
     async with served_webhook(api, hook):
@@ -84,7 +84,7 @@ async def case_a_page_of_a_collection(api: Api) -> None:
     assert await _names(api) == ["c"]
 
 
-async def case_the_pages_of_a_collection_go_one_by_one(api: Api) -> None:
+async def case_pages_are_deleted_one_by_one(api: Api) -> None:
     for name in "abc":
         await api.create("widgets", widget(name))
     first = (await _delete_collection(api, "widgets", limit="2")).expect_success()
@@ -97,7 +97,7 @@ async def case_the_pages_of_a_collection_go_one_by_one(api: Api) -> None:
     (await _delete_collection(api, "widgets", limit="x")).expect_error(400, "BadRequest")
 
 
-async def case_the_answer_tells_what_was(api: Api) -> None:
+async def case_response_lists_deleted_objects(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"x": "1"}))
     await api.create("configmaps", config_map("b", finalizers=["example.com/hold"]))
     gone = (await _delete_collection(api, "configmaps")).expect_success()

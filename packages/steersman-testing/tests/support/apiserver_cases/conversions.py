@@ -90,7 +90,7 @@ async def case_a_webhook_converts(api: Api) -> None:
         (await api.call("GET", _path(api, "v1", "a"))).expect_error(404, "NotFound")
 
 
-async def case_a_webhook_refuses_to_convert(api: Api) -> None:
+async def case_webhook_rejects_conversion(api: Api) -> None:
     async with _served_lamps(api, _webhook(await api.serve_webhook(_fail_conversion))):
         refused = await api.call("POST", _path(api, "v2"), _lamp(api, "v2", power="60W"))
         assert refused.code == 500
@@ -101,7 +101,7 @@ async def case_a_webhook_refuses_to_convert(api: Api) -> None:
         (await api.call("GET", _path(api, "v1", "a"))).expect_success()
 
 
-async def case_versions_that_convert_to_nothing(api: Api) -> None:
+async def case_conversion_strategy_none(api: Api) -> None:
     """Without a conversion, fields outside of the schema are pruned."""
     async with _served_lamps(api, {"strategy": "None"}):
         (await api.call("POST", _path(api, "v1"), _lamp(api, "v1", watts=60))).expect_success()

@@ -38,7 +38,7 @@ async def _cost_errors(api: Api, properties: Json) -> list[list[str]]:
     return sorted([c["field"], c["message"].removesuffix(_ADVICE)] for c in causes)
 
 
-async def case_what_many_rules_cost(api: Api) -> None:
+async def case_rule_costs(api: Api) -> None:
     expected: dict[str, list[Any]] = _cost_table()["rules"]
     properties: Json = {}
     for number, (rule, (times, _)) in enumerate(expected.items()):
@@ -53,7 +53,7 @@ async def case_what_many_rules_cost(api: Api) -> None:
     assert told == {rule: factor for rule, (_, factor) in expected.items()}
 
 
-async def case_what_rules_cost_in_many_places(api: Api) -> None:
+async def case_nested_rule_costs(api: Api) -> None:
     table: list[Json] = _cost_table()["schemas"]
     told: list[list[list[str]]] = [[] for _ in table]
     for place, text in await _cost_errors(api, {f"s{n}": row["schema"] for n, row in enumerate(table)}):
@@ -67,7 +67,7 @@ async def case_what_rules_cost_in_many_places(api: Api) -> None:
 _NESTED_RULE = "self.all(x, self.exists_one(y, x == y))"
 
 
-async def case_rules_have_a_budget_on_each_object(api: Api) -> None:
+async def case_object_budget(api: Api) -> None:
     items = {"type": "array", "maxItems": 1500, "items": {"type": "integer"}}
     ruled = {**items, "x-kubernetes-validations": [{"rule": _NESTED_RULE, "message": "twice"}]}
     body = definition("Budgeted", {"spec": {"type": "object", "properties": {"items": ruled}}}, {})
@@ -82,7 +82,7 @@ async def case_rules_have_a_budget_on_each_object(api: Api) -> None:
     (await api.call("DELETE", f"{_DEFINITIONS}/{body['metadata']['name']}")).expect_success()
 
 
-async def case_what_the_rules_of_a_definition_cost_together(api: Api) -> None:
+async def case_total_rule_cost(api: Api) -> None:
     for row in _cost_table()["totals"]:
         told = [
             [place, text.removeprefix("Forbidden: ")] for place, text in await _cost_errors(api, row["properties"])

@@ -22,7 +22,7 @@ async def case_generation_starts_at_one(api: Api) -> None:
         assert (await api.create(plural, body)).metadata["generation"] == 1
 
 
-async def case_users_cannot_set_what_the_server_sets(api: Api) -> None:
+async def case_server_fields_of_users_are_ignored(api: Api) -> None:
     body = widget("a", uid="mine", creationTimestamp="2001-01-01T00:00:00Z", generation=7, selfLink="x")
     made = (await api.create("widgets", body)).expect_success()
     assert made.metadata["uid"] != "mine"
@@ -45,14 +45,14 @@ async def case_a_name_is_required(api: Api) -> None:
     assert ("metadata.name", "FieldValueRequired") in refused.causes()
 
 
-async def case_names_are_checked(api: Api) -> None:
+async def case_names_are_validated(api: Api) -> None:
     refused = await api.create("configmaps", config_map("Not_Allowed"))
     refused.expect_error(
         422, "Invalid", 'metadata.name: Invalid value: "Not_Allowed": a lowercase RFC 1123 subdomain'
     )
 
 
-async def case_labels_are_checked(api: Api) -> None:
+async def case_labels_are_validated(api: Api) -> None:
     refused = await api.create("configmaps", config_map("a", labels={"k": "-no-"}))
     refused.expect_error(
         422, "Invalid", 'metadata.labels: Invalid value: "-no-": a valid label must be an empty string'
@@ -63,7 +63,7 @@ async def case_labels_are_checked(api: Api) -> None:
     refused.expect_error(422, "Invalid", "metadata.labels")
 
 
-async def case_owner_references_are_checked(api: Api) -> None:
+async def case_owner_references_are_validated(api: Api) -> None:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": ""}
     refused = await api.create("configmaps", config_map("a", ownerReferences=[owner]))
     refused.expect_error(422, "Invalid", 'metadata.ownerReferences.uid: Invalid value: "": must not be empty')
@@ -72,7 +72,7 @@ async def case_owner_references_are_checked(api: Api) -> None:
     refused.expect_error(422, "Invalid", "Only one reference can have Controller set to true")
 
 
-async def case_creating_twice_is_refused(api: Api) -> None:
+async def case_creating_twice_is_rejected(api: Api) -> None:
     (await api.create("configmaps", config_map("a"))).expect_success()
     refused = await api.create("configmaps", config_map("a"))
     refused.expect_error(409, "AlreadyExists", 'configmaps "a" already exists')
@@ -95,13 +95,13 @@ async def case_the_namespace_must_exist(api: Api) -> None:
     assert refused.body["details"] == {"name": "nowhere-to-be-found", "kind": "namespaces"}
 
 
-async def case_the_namespace_must_be_the_urls(api: Api) -> None:
+async def case_body_namespace_must_match_url(api: Api) -> None:
     refused = await api.create("configmaps", config_map("a", namespace="other"))
     text = "the namespace of the provided object does not match the namespace sent on the request"
     refused.expect_error(400, "BadRequest", text)
 
 
-async def case_the_kind_must_be_the_urls(api: Api) -> None:
+async def case_body_kind_must_match_url(api: Api) -> None:
     refused = await api.create("configmaps", {**config_map("a"), "kind": "Secret"})
     text = (
         'Secret in version "v1" cannot be handled as a ConfigMap: converting (v1.Secret) to (core.ConfigMap): '
@@ -116,7 +116,7 @@ async def case_the_kind_must_be_the_urls(api: Api) -> None:
     refused.expect_error(400, "BadRequest", text)
 
 
-async def case_the_kind_of_a_custom_resource_must_be_the_urls(api: Api) -> None:
+async def case_custom_kind_must_match_url(api: Api) -> None:
     refused = await api.create("widgets", {**widget("a"), "kind": "Other"})
     refused.expect_error(
         422, "Invalid", 'Other.cases.steersman.dev "a" is invalid: kind: Invalid value: "Other": must be'
@@ -133,11 +133,11 @@ async def case_the_kind_of_a_custom_resource_must_be_the_urls(api: Api) -> None:
     refused.expect_error(400, "BadRequest", "unrecognized (must be of type Widget): Object 'Kind' is missing in '")
 
 
-async def case_built_in_kinds_need_not_be_named(api: Api) -> None:
+async def case_body_kind_of_built_in_kinds_is_optional(api: Api) -> None:
     (await api.create("configmaps", {"metadata": {"name": "a"}})).expect_success()
 
 
-async def case_what_is_not_there_is_not_found(api: Api) -> None:
+async def case_missing_objects_are_not_found(api: Api) -> None:
     for plural, named in (("configmaps", "configmaps"), ("deployments", "deployments.apps")):
         for reply in (
             await api.get(plural, "none"),
@@ -159,7 +159,7 @@ async def case_unknown_resources_are_not_found(api: Api) -> None:
         reply.expect_error(404, "NotFound", "the server could not find the requested resource")
 
 
-async def case_methods_must_fit(api: Api) -> None:
+async def case_unsupported_methods_are_rejected(api: Api) -> None:
     refused = await api.call("PUT", api.path("configmaps"), config_map("a"))
     refused.expect_error(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     refused = await api.call("POST", api.path("configmaps", "a"), config_map("a"))
@@ -196,7 +196,7 @@ async def case_update_of_another_uid_conflicts(api: Api) -> None:
     refused.expect_error(409, "Conflict", "Precondition failed: UID in precondition: other, UID in object meta: ")
 
 
-async def case_update_of_another_name_is_refused(api: Api) -> None:
+async def case_update_of_another_name_is_rejected(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     refused = await api.call("PUT", api.path("configmaps", "a"), config_map("b"))
     refused.expect_error(400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)")
@@ -230,7 +230,7 @@ async def case_generation_counts_changes_of_the_spec(api: Api) -> None:
     assert scaled.metadata["generation"] == 2
 
 
-async def case_status_is_written_apart(api: Api) -> None:
+async def case_status_is_written_separately(api: Api) -> None:
     made = (await api.create("widgets", {**widget("a"), "status": {"ready": 5}})).expect_success()
     assert "status" not in made.body
     body = {**made.body, "status": {"ready": 1}}
@@ -245,7 +245,7 @@ async def case_status_is_written_apart(api: Api) -> None:
     assert (await api.get("widgets", "a", "status")).body == written.body
 
 
-async def case_status_of_built_in_kinds_is_written_apart(api: Api) -> None:
+async def case_status_of_built_in_kinds_is_written_separately(api: Api) -> None:
     made = (await api.create("deployments", {**deployment("a"), "status": {"replicas": 5}})).expect_success()
     assert made.body.get("status", {}) == {}
     changed = await api.merge("deployments", "a", {"spec": {"replicas": 2}, "status": {"replicas": 2}}, "status")
@@ -261,7 +261,7 @@ async def case_a_kind_without_status_subresource_has_no_such_path(api: Api) -> N
     assert (await api.get("configmaps", "a", "status")).code == 404
 
 
-async def case_options_are_checked(api: Api) -> None:
+async def case_write_options_are_validated(api: Api) -> None:
     refused = await api.create("configmaps", config_map("a"), dryRun="x")
     refused.expect_error(422, "Invalid", 'dryRun: Unsupported value: ["x"]: supported values: "All"')
     refused = await api.create("configmaps", config_map("a"), fieldManager="x" * 129)
@@ -275,7 +275,7 @@ async def case_put_creates_leases_and_roles(api: Api) -> None:
     assert (await api.put("roles", role)).expect_success().metadata["uid"]
 
 
-async def case_finalizers_are_checked(api: Api) -> None:
+async def case_finalizers_are_validated(api: Api) -> None:
     refused = await api.create("configmaps", config_map("a", finalizers=["bad"]))
     text = (
         'metadata.finalizers[0]: Invalid value: "bad": name is neither a standard finalizer name nor is it '
@@ -286,13 +286,13 @@ async def case_finalizers_are_checked(api: Api) -> None:
     refused.expect_error(422, "Invalid", 'metadata.finalizers: Invalid value: "a b/c": prefix part a lowercase')
 
 
-async def case_labels_are_text(api: Api) -> None:
+async def case_labels_are_strings(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a", labels={"a": 1})), ("widgets", widget("a", labels={"a": 1}))):
         refused = await api.create(plural, body)
         refused.expect_error(400, "BadRequest", "json: cannot unmarshal number into Go struct field ObjectMeta.")
 
 
-async def case_keys_of_config_maps_are_checked(api: Api) -> None:
+async def case_config_map_keys_are_validated(api: Api) -> None:
     refused = await api.create("configmaps", config_map("a", {"a b": "x"}))
     refused.expect_error(422, "Invalid", 'data[a b]: Invalid value: "a b": a valid config key must consist of')
 
@@ -436,7 +436,7 @@ async def case_defaults_of_pods_and_claims(api: Api) -> None:
     )
 
 
-async def case_a_dry_run_keeps_nothing(api: Api) -> None:
+async def case_dry_run_stores_nothing(api: Api) -> None:
     made = (await api.create("configmaps", config_map("a", {"k": "v"}), dryRun="All")).expect_success()
     assert made.metadata["uid"]
     (await api.get("configmaps", "a")).expect_error(404, "NotFound")
@@ -448,7 +448,7 @@ async def case_a_dry_run_keeps_nothing(api: Api) -> None:
     (await api.get("configmaps", "a")).expect_success()
 
 
-async def case_secrets_turn_text_into_data(api: Api) -> None:
+async def case_string_data_is_encoded(api: Api) -> None:
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "stringData": {"k": "text"}}
     made = (await api.create("secrets", body)).expect_success()
     assert made.body["data"] == {"k": "dGV4dA=="}
@@ -456,7 +456,7 @@ async def case_secrets_turn_text_into_data(api: Api) -> None:
     assert "stringData" not in made.body
 
 
-async def case_immutable_fields_are_kept(api: Api) -> None:
+async def case_immutable_fields_are_rejected(api: Api) -> None:
     (await api.create("configmaps", {**config_map("a", {"k": "v"}), "immutable": True})).expect_success()
     refused = await api.merge("configmaps", "a", {"data": {"k": "w"}})
     refused.expect_error(422, "Invalid", "data: Forbidden: field is immutable when `immutable` is set")
@@ -468,7 +468,7 @@ async def case_immutable_fields_are_kept(api: Api) -> None:
     assert "field is immutable" in refused.message
 
 
-async def case_versions_that_writes_name(api: Api) -> None:
+async def case_resource_versions_of_updates(api: Api) -> None:
     lease: Json = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}, "spec": {}}
     for plural, body, unconditional in (
         ("configmaps", config_map("a", {"x": "1"}), True),
@@ -486,14 +486,14 @@ async def case_versions_that_writes_name(api: Api) -> None:
         await api.merge(plural, "a", {"metadata": {"resourceVersion": None}})
 
 
-async def case_versions_that_creations_name(api: Api) -> None:
+async def case_resource_versions_of_creates(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a")), ("widgets", widget("a"))):
         for version, code in (("0", 201), ("00", 201), ("", 201), ("1", 500), ("x", 201), ("-1", 201)):
             meta = {"generateName": "a-", "resourceVersion": version}
             assert (await api.create(plural, {**body, "metadata": meta})).code == code
 
 
-async def case_metadata_has_types(api: Api) -> None:
+async def case_metadata_types_are_validated(api: Api) -> None:
     unfit: list[Json] = [{"resourceVersion": 5}, {"uid": True}, {"labels": {"a": 1}}, {"finalizers": "x"}]
     unfit.append({"labels": []})
     for plural, body in (("configmaps", config_map("a", {"x": "1"})), ("widgets", widget("a"))):

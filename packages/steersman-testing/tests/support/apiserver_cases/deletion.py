@@ -7,7 +7,7 @@ from typing import Any
 from apiserver_cases.api import Api, Json, config_map, deployment, widget
 
 
-async def case_delete_answers_with_a_status(api: Api) -> None:
+async def case_delete_returns_status(api: Api) -> None:
     made = await api.create("deployments", deployment("a"))
     reply = (await api.delete("deployments", "a", {"propagationPolicy": "Background"})).expect_success()
     assert reply.code == 200
@@ -44,7 +44,7 @@ async def case_finalizers_hold_an_object(api: Api) -> None:
     (await api.get("widgets", "a")).expect_error(404, "NotFound")
 
 
-async def case_apply_can_release_the_last_finalizer(api: Api) -> None:
+async def case_apply_can_remove_the_last_finalizer(api: Api) -> None:
     await api.apply("widgets", widget("a", finalizers=["example.com/hold"]))
     await api.delete("widgets", "a")
     (await api.apply("widgets", widget("a"))).expect_success()
@@ -64,7 +64,7 @@ async def case_no_finalizer_is_added_during_deletion(api: Api) -> None:
     (await api.merge("configmaps", "a", {"metadata": {"finalizers": None}})).expect_success()
 
 
-async def case_an_object_in_deletion_can_be_changed(api: Api) -> None:
+async def case_objects_can_change_during_deletion(api: Api) -> None:
     await api.create("widgets", widget("a", finalizers=["example.com/hold"]))
     await api.delete("widgets", "a")
     changed = (await api.merge("widgets", "a", {"spec": {"size": 7}})).expect_success()
@@ -73,7 +73,7 @@ async def case_an_object_in_deletion_can_be_changed(api: Api) -> None:
     (await api.merge("widgets", "a", {"metadata": {"finalizers": []}})).expect_success()
 
 
-async def case_the_deletion_mark_cannot_be_taken_back(api: Api) -> None:
+async def case_deletion_timestamp_cannot_be_removed(api: Api) -> None:
     await api.create("widgets", widget("a", finalizers=["example.com/hold"]))
     await api.delete("widgets", "a")
     (await api.merge("widgets", "a", {"metadata": {"deletionTimestamp": None}})).expect_success()
@@ -88,7 +88,7 @@ async def case_propagation_policies_add_finalizers(api: Api) -> None:
         assert finalizer in marked.metadata["finalizers"]
 
 
-async def case_unknown_propagation_policies_are_refused(api: Api) -> None:
+async def case_unknown_propagation_policies_are_rejected(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     (await api.delete("configmaps", "a", {"propagationPolicy": "Odd"})).expect_error(422, "Invalid")
 
@@ -110,12 +110,12 @@ async def case_a_name_can_be_used_again(api: Api) -> None:
     assert again.metadata["uid"] != made.metadata["uid"]
 
 
-async def case_the_first_namespaces_stay(api: Api) -> None:
+async def case_initial_namespaces_cannot_be_deleted(api: Api) -> None:
     refused = await api.call("DELETE", "/api/v1/namespaces/default")
     refused.expect_error(403, "Forbidden", 'namespaces "default" is forbidden: this namespace may not be deleted')
 
 
-async def case_nothing_is_created_in_a_namespace_in_deletion(api: Api) -> None:
+async def case_creates_in_terminating_namespaces_are_rejected(api: Api) -> None:
     (await api.create("configmaps", config_map("hold", finalizers=["example.com/hold"]))).expect_success()
     marked = (await api.call("DELETE", f"/api/v1/namespaces/{api.namespace}")).expect_success()
     assert marked.body["status"]["phase"] == "Terminating"
@@ -137,7 +137,7 @@ async def _pod(api: Api, name: str = "a", **spec: Any) -> None:
     (await api.create("pods", body)).expect_success()
 
 
-async def case_a_pod_on_a_node_is_given_time(api: Api) -> None:
+async def case_pod_on_node_has_grace_period(api: Api) -> None:
     await _pod(api, nodeName="one", terminationGracePeriodSeconds=20)
     marked = (await api.delete("pods", "a")).expect_success()
     assert marked.metadata["deletionGracePeriodSeconds"] == 20
@@ -150,7 +150,7 @@ async def case_a_pod_on_a_node_is_given_time(api: Api) -> None:
     (await api.get("pods", "a")).expect_error(404, "NotFound")
 
 
-async def case_a_pod_on_no_node_goes_at_once(api: Api) -> None:
+async def case_unscheduled_pod_is_deleted_immediately(api: Api) -> None:
     await _pod(api)
     gone = (await api.delete("pods", "a")).expect_success()
     assert gone.body["kind"] == "Pod"
@@ -169,7 +169,7 @@ async def case_a_grace_period_below_zero_means_one_second(api: Api) -> None:
     assert marked.metadata["deletionGracePeriodSeconds"] == 1
 
 
-async def case_some_kinds_answer_with_what_they_were(api: Api) -> None:
+async def case_some_kinds_return_deleted_object(api: Api) -> None:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s"}}
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
     for plural, body in (("serviceaccounts", account), ("services", service)):
@@ -188,7 +188,7 @@ async def case_a_propagation_can_be_a_query(api: Api) -> None:
     (await api.merge("configmaps", "a", {"metadata": {"finalizers": None}})).expect_success()
 
 
-async def case_the_older_way_to_orphan(api: Api) -> None:
+async def case_orphan_dependents_is_deprecated(api: Api) -> None:
     await api.create("configmaps", config_map("a", finalizers=["example.com/hold"]))
     marked = (await api.delete("configmaps", "a", {"orphanDependents": True})).expect_success()
     assert "orphan" in marked.metadata["finalizers"]
@@ -206,7 +206,7 @@ async def case_a_later_policy_replaces_an_earlier_one(api: Api) -> None:
     (await api.merge("configmaps", "a", {"metadata": {"finalizers": None}})).expect_success()
 
 
-async def case_options_of_a_deletion_are_checked(api: Api) -> None:
+async def case_delete_options_are_validated(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     text = 'dryRun: Unsupported value: ["x"]: supported values: "All"'
     (await api.delete("configmaps", "a", {"dryRun": ["x"]})).expect_error(422, "Invalid", text)
@@ -216,7 +216,7 @@ async def case_options_of_a_deletion_are_checked(api: Api) -> None:
     (await api.get("configmaps", "a")).expect_success()
 
 
-async def case_a_deletion_can_be_tried(api: Api) -> None:
+async def case_delete_supports_dry_run(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     await api.create("widgets", widget("a", finalizers=["example.com/hold"]))
     assert (await api.delete("configmaps", "a", {"dryRun": ["All"]})).expect_success().body["status"] == "Success"
@@ -226,7 +226,7 @@ async def case_a_deletion_can_be_tried(api: Api) -> None:
     assert "deletionTimestamp" not in (await api.get("widgets", "a")).metadata
 
 
-async def case_a_broken_precondition_is_told(api: Api) -> None:
+async def case_failed_precondition_is_reported(api: Api) -> None:
     made = await api.create("configmaps", config_map("a"))
     uid = made.metadata["uid"]
     refused = await api.delete("configmaps", "a", {"preconditions": {"uid": "other"}})
@@ -241,7 +241,7 @@ async def case_a_broken_precondition_is_told(api: Api) -> None:
     )
 
 
-async def case_a_precondition_holds_for_what_is_being_deleted(api: Api) -> None:
+async def case_preconditions_apply_during_deletion(api: Api) -> None:
     made = await api.create("configmaps", config_map("a", finalizers=["example.com/hold"]))
     await api.delete("configmaps", "a")
     options = {"preconditions": {"uid": made.metadata["uid"], "resourceVersion": made.resource_version}}
@@ -264,14 +264,14 @@ async def case_an_empty_collection_is_deleted(api: Api) -> None:
         assert (gone.body["kind"], gone.body["items"]) == (kind, [])
 
 
-async def case_a_collections_deletion_can_be_tried(api: Api) -> None:
+async def case_deletecollection_supports_dry_run(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     (await api.call("DELETE", api.path("configmaps"), None, {"dryRun": "All"})).expect_success()
     (await api.call("DELETE", api.path("configmaps"), {"dryRun": ["All"]})).expect_success()
     (await api.get("configmaps", "a")).expect_success()
 
 
-async def case_held_objects_of_a_collection_are_marked(api: Api) -> None:
+async def case_collection_objects_with_finalizers_are_marked(api: Api) -> None:
     await api.create("widgets", widget("a", finalizers=["example.com/hold"]))
     await api.create("widgets", widget("b"))
     (await api.call("DELETE", api.path("widgets"))).expect_success()
@@ -281,14 +281,14 @@ async def case_held_objects_of_a_collection_are_marked(api: Api) -> None:
     (await api.merge("widgets", "a", {"metadata": {"finalizers": None}})).expect_success()
 
 
-async def case_a_collections_selectors_are_checked(api: Api) -> None:
+async def case_deletecollection_validates_selectors(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     for query in ({"labelSelector": "=x"}, {"fieldSelector": "data.x=1"}):
         (await api.call("DELETE", api.path("configmaps"), None, query)).expect_error(400, "BadRequest")
     (await api.get("configmaps", "a")).expect_success()
 
 
-async def case_a_collections_policy_holds_for_each(api: Api) -> None:
+async def case_deletecollection_policy_applies_to_each_object(api: Api) -> None:
     await api.create("configmaps", config_map("a", finalizers=["example.com/hold"]))
     (await api.call("DELETE", api.path("configmaps"), {"propagationPolicy": "Orphan"})).expect_success()
     assert "orphan" in (await api.get("configmaps", "a")).metadata["finalizers"]
@@ -302,7 +302,7 @@ async def case_a_finalizer_removed_by_a_status_write_stays(api: Api) -> None:
     assert written.metadata["finalizers"] == ["example.com/hold"]
 
 
-async def case_a_created_object_can_be_held_already(api: Api) -> None:
+async def case_objects_can_be_created_with_finalizers(api: Api) -> None:
     made = (await api.create("configmaps", config_map("a", finalizers=["foregroundDeletion"]))).expect_success()
     assert made.metadata["finalizers"] == ["foregroundDeletion"]
     assert "deletionTimestamp" not in made.metadata
@@ -313,7 +313,7 @@ def _job(name: str) -> Json:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {"template": template}}
 
 
-async def case_jobs_leave_their_pods_unless_told(api: Api) -> None:
+async def case_jobs_orphan_their_pods_by_default(api: Api) -> None:
     for name in "abcd":
         (await api.create("jobs", _job(name))).expect_success()
     for _ in range(2):
@@ -344,7 +344,7 @@ async def case_events_have_no_dependents(api: Api) -> None:
     (await api.merge("events", "a", {"metadata": {"finalizers": None}})).expect_success()
 
 
-async def case_three_namespaces_stay(api: Api) -> None:
+async def case_three_namespaces_cannot_be_deleted(api: Api) -> None:
     for name in ("default", "kube-system", "kube-public"):
         refused = await api.call("DELETE", f"/api/v1/namespaces/{name}", {"dryRun": ["All"]})
         refused.expect_error(403, "Forbidden", f'namespaces "{name}" is forbidden: this namespace may not be deleted')

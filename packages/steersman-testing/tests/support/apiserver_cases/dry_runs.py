@@ -5,7 +5,7 @@ from __future__ import annotations
 from apiserver_cases.api import Api, config_map, deployment, widget
 
 
-async def case_a_tried_creation_is_completed(api: Api) -> None:
+async def case_create_is_defaulted(api: Api) -> None:
     tried = (await api.create("deployments", deployment("a"), dryRun="All")).expect_success()
     assert tried.code == 201
     assert tried.metadata["uid"]
@@ -15,19 +15,19 @@ async def case_a_tried_creation_is_completed(api: Api) -> None:
     (await api.get("deployments", "a")).expect_error(404, "NotFound")
 
 
-async def case_a_tried_name_is_generated(api: Api) -> None:
+async def case_name_is_generated(api: Api) -> None:
     tried = (await api.create("configmaps", config_map("", generateName="a-"), dryRun="All")).expect_success()
     assert tried.metadata["name"].startswith("a-")
     assert (await api.list("configmaps")).body["items"] == []
 
 
-async def case_a_tried_creation_is_checked(api: Api) -> None:
+async def case_create_is_validated(api: Api) -> None:
     (await api.create("widgets", widget("a", {"size": -1}), dryRun="All")).expect_error(422, "Invalid", "spec.size")
     (await api.create("configmaps", config_map("a"))).expect_success()
     (await api.create("configmaps", config_map("a"), dryRun="All")).expect_error(409, "AlreadyExists")
 
 
-async def case_a_tried_update_shows_what_would_be(api: Api) -> None:
+async def case_update_returns_result(api: Api) -> None:
     made = (await api.create("widgets", widget("a"))).expect_success()
     body = {**made.body, "spec": {"size": 5}}
     tried = (await api.put("widgets", body, dryRun="All")).expect_success()
@@ -37,13 +37,13 @@ async def case_a_tried_update_shows_what_would_be(api: Api) -> None:
     assert (await api.get("widgets", "a")).body == made.body
 
 
-async def case_a_tried_update_conflicts(api: Api) -> None:
+async def case_update_conflicts(api: Api) -> None:
     made = (await api.create("widgets", widget("a"))).expect_success()
     await api.merge("widgets", "a", {"spec": {"size": 2}})
     (await api.put("widgets", {**made.body, "spec": {"size": 5}}, dryRun="All")).expect_error(409, "Conflict")
 
 
-async def case_every_patch_can_be_tried(api: Api) -> None:
+async def case_patches_support_dry_run(api: Api) -> None:
     await api.create("deployments", deployment("a"))
     before = (await api.get("deployments", "a")).body
     path = api.path("deployments", "a")
@@ -61,14 +61,14 @@ async def case_every_patch_can_be_tried(api: Api) -> None:
     assert (await api.get("deployments", "a")).body == before
 
 
-async def case_a_status_can_be_tried(api: Api) -> None:
+async def case_status_supports_dry_run(api: Api) -> None:
     await api.create("widgets", widget("a"))
     tried = await api.merge("widgets", "a", {"status": {"ready": 1}}, "status", dryRun="All")
     assert tried.expect_success().body["status"] == {"ready": 1}
     assert "status" not in (await api.get("widgets", "a")).body
 
 
-async def case_releasing_the_last_finalizer_can_be_tried(api: Api) -> None:
+async def case_finalizer_removal_supports_dry_run(api: Api) -> None:
     await api.create("widgets", widget("a", finalizers=["example.com/hold"]))
     await api.delete("widgets", "a")
     (await api.merge("widgets", "a", {"metadata": {"finalizers": None}}, dryRun="All")).expect_success()
@@ -76,7 +76,7 @@ async def case_releasing_the_last_finalizer_can_be_tried(api: Api) -> None:
     (await api.merge("widgets", "a", {"metadata": {"finalizers": None}})).expect_success()
 
 
-async def case_a_tried_definition_is_not_served(api: Api) -> None:
+async def case_definition_is_not_served(api: Api) -> None:
     group = f"{api.namespace}.example.com"
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
     body = {
@@ -95,7 +95,7 @@ async def case_a_tried_definition_is_not_served(api: Api) -> None:
     assert (await api.call("GET", f"/apis/{group}")).code == 404
 
 
-async def case_a_tried_creation_keeps_the_version_sent(api: Api) -> None:
+async def case_create_keeps_sent_version(api: Api) -> None:
     lease = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

@@ -47,7 +47,7 @@ async def case_an_empty_list_of_endpoints_is_owned(api: Api) -> None:
     assert fields_by_manager(emptied)["three", "Update", ""] == {"f:endpoints": {}}
 
 
-async def case_webhooks_are_told_of_an_empty_list(api: Api) -> None:
+async def case_webhooks_receive_empty_lists(api: Api) -> None:
     hook = WebhookStub()
     async with served_webhook(api, hook):
         await api.create("roles", _role("a", rules=[]), fieldManager="maker")
@@ -62,7 +62,7 @@ async def _scale_by(api: Api, plural: str, replicas: int, manager: str) -> ApiRe
     return await api.get(plural, "a")
 
 
-async def case_a_scale_that_stays_takes_the_number_from_who_updated_it(api: Api) -> None:
+async def case_unchanged_scale_takes_replicas_from_updater(api: Api) -> None:
     made = await api.create("deployments", deployment("a", replicas=2), fieldManager="maker")
     split = await _scale_by(api, "deployments", 2, "scaler")
     entries = split.metadata["managedFields"]
@@ -80,7 +80,7 @@ async def case_a_scale_that_stays_takes_the_number_from_who_updated_it(api: Api)
     assert set(fields_by_manager(await _scale_by(api, "deployments", 3, "scaler"))) == {("maker", "Update", "")}
 
 
-async def case_two_entries_of_one_name_are_one_at_the_next_write(api: Api) -> None:
+async def case_duplicate_entries_merge_at_next_write(api: Api) -> None:
     await api.create("deployments", deployment("a", replicas=2), fieldManager="maker")
     split = await _scale_by(api, "deployments", 2, "scaler")
     written = await api.put("deployments", split.body | {"metadata": {"name": "a"}}, fieldManager="putter")
@@ -88,7 +88,7 @@ async def case_two_entries_of_one_name_are_one_at_the_next_write(api: Api) -> No
     assert written.resource_version != split.resource_version
 
 
-async def case_a_scale_that_stays_leaves_the_number_to_who_applied_it(api: Api) -> None:
+async def case_unchanged_scale_leaves_replicas_to_applier(api: Api) -> None:
     made = await api.apply("deployments", deployment("a", replicas=2), "applier")
     assert (await _scale_by(api, "deployments", 2, "scaler")).resource_version == made.resource_version
     scaled = await _scale_by(api, "deployments", 3, "scaler")
@@ -101,7 +101,7 @@ async def case_a_scale_that_stays_leaves_the_number_to_who_applied_it(api: Api) 
     assert set(fields_by_manager(await _scale_by(api, "deployments", 0, "third"))) == {("applier", "Apply", "")}
 
 
-async def case_the_scale_of_a_custom_resource_is_owned_so_too(api: Api) -> None:
+async def case_custom_scale_ownership(api: Api) -> None:
     scaled = {"apiVersion": "cases.steersman.dev/v1", "kind": "Scaled", "metadata": {"name": "a"}}
     await api.create("scaleds", {**scaled, "spec": {"replicas": 2}}, fieldManager="maker")
     split = await _scale_by(api, "scaleds", 2, "scaler")
@@ -117,7 +117,10 @@ _TEXTS: Json = {"items": {"type": "string"}, "type": "array"}
 
 
 def _list_schemas(*, atomic: bool) -> Json:
-    """Return schemas of a map, a set and a keyed list, atomic or not."""
+    """Return schemas of a map, a set and a keyed list.
+
+    They are atomic or not.
+    """
     marker = {"type": "string", "default": str(atomic)}
     types: tuple[Json, Json, Json] = ({}, {"x-kubernetes-list-type": "set"}, _KEYED)
     if atomic:
@@ -133,7 +136,7 @@ def _list_schemas(*, atomic: bool) -> Json:
 
 @asynccontextmanager
 async def _with_changed_schema(api: Api, *, atomic: bool) -> AsyncGenerator[Callable[..., Awaitable[ApiResponse]]]:
-    """Return a function that applies to ``a`` after its schema has changed.
+    """Return a function that applies to ``a`` after a schema change.
 
     Two managers have applied to it before.
     """
@@ -167,7 +170,7 @@ async def _with_changed_schema(api: Api, *, atomic: bool) -> AsyncGenerator[Call
     (await api.call("DELETE", f"{definitions}/{name}")).expect_success()
 
 
-async def case_what_became_atomic_is_owned_as_a_whole(api: Api) -> None:
+async def case_new_atomic_values_are_owned_as_a_whole(api: Api) -> None:
     async with _with_changed_schema(api, atomic=True) as apply:
         refused = await apply("three", {"tags": ["p"]})
         assert {field for field, _ in refused.expect_error(409, "Conflict").causes()} == {".spec.tags"}
@@ -181,7 +184,7 @@ async def case_what_became_atomic_is_owned_as_a_whole(api: Api) -> None:
         assert forced.body["spec"]["tags"] == ["r"]
 
 
-async def case_what_became_granular_stays_owned_as_a_whole(api: Api) -> None:
+async def case_new_granular_values_stay_owned_as_a_whole(api: Api) -> None:
     async with _with_changed_schema(api, atomic=False) as apply:
         added = (await apply("three", {"tags": ["r"], "texts": {"m": "3"}})).expect_success()
         assert fields_by_manager(added)["three", "Apply", ""] == {

@@ -68,7 +68,7 @@ _RULES = [*_TRUE_RULES, *_FALSE_RULES]
 CRD = _crd_with_rules("Formula", [{"rule": rule, "message": f"rule {n}"} for n, rule in enumerate(_RULES)])
 
 
-async def case_what_expressions_come_to(api: Api) -> None:
+async def case_expression_results(api: Api) -> None:
     spec = {"n": 3, "t": "abc", "set": ["a", "b"]}
     names = {"apiVersion": f"{CRD['spec']['group']}/v1", "kind": "Formula", "metadata": {"name": "a"}}
     path = f"/apis/{CRD['spec']['group']}/v1/namespaces/{api.namespace}/formulas"
@@ -77,7 +77,7 @@ async def case_what_expressions_come_to(api: Api) -> None:
     assert told == [f"Invalid value: rule {n}" for n in range(len(_TRUE_RULES), len(_RULES))]
 
 
-async def case_expressions_of_wrong_types(api: Api) -> None:
+async def case_expression_type_errors(api: Api) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     for rule, text in _INVALID_RULES.items():
         refused = await api.call("POST", path, _crd_with_rules("Wrong", [{"rule": rule}]))

@@ -47,7 +47,7 @@ async def case_watches(api: Api) -> None:
     assert events[1]["object"]["metadata"]["generation"] == 2
 
 
-async def case_the_bookmark_after_the_beginning(api: Api) -> None:
+async def case_initial_events_bookmark(api: Api) -> None:
     await api.create("widgets", widget("a"))
     events = await api.events(
         "widgets",
@@ -63,7 +63,7 @@ async def case_the_bookmark_after_the_beginning(api: Api) -> None:
     assert bookmark["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
-async def case_writes_are_answered_by_it(api: Api) -> None:
+async def case_writes_return_metadata(api: Api) -> None:
     made = await api.call("POST", api.path("configmaps"), config_map("a", {"k": "v"}), accept=PARTIAL_ACCEPT)
     assert _is_partial(made.expect_success().body)
     patch = {"metadata": {"labels": {"l": "x"}, "finalizers": ["example.com/hold"]}}
@@ -88,13 +88,13 @@ async def case_a_collection_is_deleted(api: Api) -> None:
     assert [i["metadata"]["name"] for i in gone.body["items"]] == ["a"]
 
 
-async def case_refusals_stay_whole(api: Api) -> None:
+async def case_errors_are_complete(api: Api) -> None:
     (await api.call("GET", api.path("configmaps", "a"), accept=PARTIAL_ACCEPT)).expect_error(
         404, "NotFound", "not found"
     )
 
 
-async def case_the_other_form_is_not_to_be_had(api: Api) -> None:
+async def case_other_form_is_not_acceptable(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     (await api.call("GET", api.path("configmaps"), accept=PARTIAL_ACCEPT)).expect_error(406, "NotAcceptable")
     (await api.call("GET", api.path("configmaps", "a"), accept=PARTIAL_LIST_ACCEPT)).expect_error(

@@ -16,19 +16,19 @@ def _role(name: str, **metadata: str) -> Json:
     }
 
 
-async def case_generated_names_are_cut_to_fit(api: Api) -> None:
+async def case_generated_names_are_truncated(api: Api) -> None:
     body = config_map("", generateName="a" * 70)
     made = (await api.create("configmaps", body)).expect_success()
     assert re.fullmatch(r"a{58}[bcdfghjklmnpqrstvwxz2456789]{5}", made.metadata["name"])
     assert made.metadata["generateName"] == "a" * 70
 
 
-async def case_a_given_name_wins_over_a_generated_one(api: Api) -> None:
+async def case_name_overrides_generate_name(api: Api) -> None:
     made = (await api.create("configmaps", config_map("given", generateName="other-"))).expect_success()
     assert (made.metadata["name"], made.metadata["generateName"]) == ("given", "other-")
 
 
-async def case_the_prefix_of_a_generated_name_is_checked(api: Api) -> None:
+async def case_generate_name_is_validated(api: Api) -> None:
     refused = await api.create("configmaps", config_map("", generateName="Not_Allowed-"))
     refused.expect_error(422, "Invalid", 'metadata.generateName: Invalid value: "Not_Allowed-": a lowercase RFC 1123')
     assert [f for f, _ in refused.causes()] == ["metadata.generateName", "metadata.name"]
@@ -48,7 +48,7 @@ async def case_names_of_services_are_labels(api: Api) -> None:
         refused.expect_error(422, "Invalid", f'metadata.name: Invalid value: "{name}": ')
 
 
-async def case_names_of_roles_are_parts_of_a_path(api: Api) -> None:
+async def case_role_names_are_path_segments(api: Api) -> None:
     (await api.create("roles", _role("Reader: all"))).expect_success()
     for name, text in (("a/b", "may not contain '/'"), ("a%b", "may not contain '%'"), ("..", "may not be '..'")):
         refused = await api.create("roles", _role(name))
@@ -67,7 +67,7 @@ async def case_names_of_custom_resources_are_checked(api: Api) -> None:
     refused.expect_error(422, "Invalid", 'metadata.name: Invalid value: "a_b": a lowercase RFC 1123 subdomain')
 
 
-async def case_a_name_is_free_in_each_namespace(api: Api) -> None:
+async def case_names_are_unique_within_namespaces(api: Api) -> None:
     made = (await api.create("configmaps", config_map("a"))).expect_success()
     other = f"{api.namespace}-b"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}}
@@ -83,7 +83,7 @@ async def case_keys_of_labels_have_a_prefix_and_a_name(api: Api) -> None:
         refused.expect_error(422, "Invalid", f'metadata.labels: Invalid value: "{key}": ')
 
 
-async def case_keys_of_annotations_are_checked_and_values_are_free(api: Api) -> None:
+async def case_annotation_keys_are_validated(api: Api) -> None:
     value = "any text,\nüñí\u2026 {}"
     made = (await api.create("configmaps", config_map("a", annotations={"Example.com/a": value}))).expect_success()
     assert made.metadata["annotations"] == {"Example.com/a": value}
@@ -97,7 +97,7 @@ async def case_annotations_have_256_kib_at_most(api: Api) -> None:
     refused.expect_error(422, "Invalid", "metadata.annotations: Too long: may not be more than 262144 bytes")
 
 
-async def case_owner_references_are_complete(api: Api) -> None:
+async def case_owner_references_require_all_fields(api: Api) -> None:
     whole = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"}
     (await api.create("configmaps", config_map("a", ownerReferences=[whole]))).expect_success()
     for field, text in (("apiVersion", "version must not be empty"), ("kind", "must not be empty")):
@@ -112,20 +112,20 @@ async def case_events_own_nothing(api: Api) -> None:
     refused.expect_error(422, "Invalid", "is disallowed from being an owner")
 
 
-async def case_an_owner_is_named_once(api: Api) -> None:
+async def case_duplicate_owner_references_are_dropped(api: Api) -> None:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"}
     made = (await api.create("configmaps", config_map("a", ownerReferences=[owner, owner]))).expect_success()
     assert made.metadata["ownerReferences"] == [owner]
 
 
-async def case_empty_metadata_is_left_out(api: Api) -> None:
+async def case_empty_metadata_is_omitted(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a")), ("widgets", widget("a"))):
         body["metadata"] |= {"labels": {}, "annotations": {}, "finalizers": [], "ownerReferences": []}
         made = (await api.create(plural, body)).expect_success()
         assert not {"labels", "annotations", "finalizers", "ownerReferences"} & set(made.metadata)
 
 
-async def case_null_metadata_is_left_out(api: Api) -> None:
+async def case_null_metadata_is_omitted(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a")), ("widgets", widget("a"))):
         body["metadata"] |= {"labels": None, "annotations": None, "finalizers": None, "creationTimestamp": None}
         made = (await api.create(plural, body)).expect_success()
@@ -138,7 +138,7 @@ async def case_unknown_metadata_is_dropped(api: Api) -> None:
         assert "odd" not in (await api.create(plural, body)).expect_success().metadata
 
 
-async def case_a_deletion_cannot_be_asked_for_by_a_write(api: Api) -> None:
+async def case_deletion_timestamp_cannot_be_written(api: Api) -> None:
     body = widget("a", deletionTimestamp="2001-01-01T00:00:00Z", deletionGracePeriodSeconds=5)
     made = (await api.create("widgets", body)).expect_success()
     assert not {"deletionTimestamp", "deletionGracePeriodSeconds"} & set(made.metadata)
@@ -147,7 +147,7 @@ async def case_a_deletion_cannot_be_asked_for_by_a_write(api: Api) -> None:
     refused.expect_error(422, "Invalid", text)
 
 
-async def case_what_identifies_an_object_outlives_updates(api: Api) -> None:
+async def case_identity_is_immutable(api: Api) -> None:
     made = (await api.create("widgets", widget("a"))).expect_success()
     patch = {"metadata": {"creationTimestamp": "2001-01-01T00:00:00Z", "generation": 7, "selfLink": "x"}}
     changed = (await api.merge("widgets", "a", patch)).expect_success()
@@ -156,19 +156,19 @@ async def case_what_identifies_an_object_outlives_updates(api: Api) -> None:
     assert "selfLink" not in changed.metadata
 
 
-async def case_objects_without_namespaces_drop_one(api: Api) -> None:
+async def case_cluster_scoped_objects_drop_namespace(api: Api) -> None:
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{api.namespace}-c", "namespace": "x"}}
     made = (await api.call("POST", "/api/v1/namespaces", body)).expect_success()
     assert "namespace" not in made.metadata
 
 
-async def case_the_namespace_of_a_body_may_be_left_out(api: Api) -> None:
+async def case_body_namespace_is_optional(api: Api) -> None:
     assert (await api.create("widgets", widget("a"))).expect_success().metadata["namespace"] == api.namespace
     made = await api.create("widgets", widget("b", namespace=api.namespace))
     assert made.expect_success().metadata["namespace"] == api.namespace
 
 
-async def case_labels_and_annotations_change_without_a_generation(api: Api) -> None:
+async def case_metadata_changes_keep_generation(api: Api) -> None:
     await api.create("widgets", widget("a", labels={"a": "1"}))
     patch = {"metadata": {"labels": {"a": None, "b": "2"}, "annotations": {"c": "3"}}}
     changed = (await api.merge("widgets", "a", patch)).expect_success()

@@ -34,7 +34,7 @@ async def _expect_invalid(api: Api, plural: str, body: Json, text: str) -> None:
     (await api.create(plural, body)).expect_error(422, "Invalid", text)
 
 
-async def case_ports_of_a_service_are_checked(api: Api) -> None:
+async def case_service_ports_are_validated(api: Api) -> None:
     for ports, text in (
         ([], "spec.ports: Required value"),
         ([{"port": 0}], "spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive"),
@@ -46,7 +46,7 @@ async def case_ports_of_a_service_are_checked(api: Api) -> None:
         await _expect_invalid(api, "services", _service(ports=ports), text)
 
 
-async def case_a_services_address_stays(api: Api) -> None:
+async def case_cluster_ip_is_immutable(api: Api) -> None:
     made = (await api.create("services", _service())).expect_success()
     refused = await api.merge("services", "a", {"spec": {"clusterIP": "10.0.0.77", "clusterIPs": ["10.0.0.77"]}})
     refused.expect_error(422, "Invalid", "spec.clusterIPs[0]: Invalid value: ")
@@ -75,7 +75,7 @@ async def case_a_load_balancer_has_node_ports(api: Api) -> None:
     assert 30000 <= spec["ports"][0]["nodePort"] <= 32767
 
 
-async def case_claims_are_checked(api: Api) -> None:
+async def case_pvcs_are_validated(api: Api) -> None:
     await _expect_invalid(api, "persistentvolumeclaims", _claim(accessModes=[]), "spec.accessModes: Required value")
     text = 'spec.accessModes: Unsupported value: "Odd": supported values: '
     await _expect_invalid(api, "persistentvolumeclaims", _claim(accessModes=["Odd"]), text)
@@ -83,7 +83,7 @@ async def case_claims_are_checked(api: Api) -> None:
     await _expect_invalid(api, "persistentvolumeclaims", _claim(resources={}), text)
 
 
-async def case_a_claims_request_changes_only_once_bound(api: Api) -> None:
+async def case_pvc_requests_change_only_if_bound(api: Api) -> None:
     (await api.create("persistentvolumeclaims", _claim())).expect_success()
     patch = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
     refused = await api.merge("persistentvolumeclaims", "a", patch)
@@ -91,13 +91,13 @@ async def case_a_claims_request_changes_only_once_bound(api: Api) -> None:
     refused.expect_error(422, "Invalid", f"spec: Forbidden: {text}")
 
 
-async def case_secrets_have_a_type_that_stays(api: Api) -> None:
+async def case_secret_type_is_immutable(api: Api) -> None:
     (await api.create("secrets", _secret())).expect_success()
     refused = await api.merge("secrets", "a", {"type": "example.com/other"})
     refused.expect_error(422, "Invalid", 'type: Invalid value: "example.com/other": field is immutable')
 
 
-async def case_secrets_of_known_types_have_keys(api: Api) -> None:
+async def case_known_secret_types_require_keys(api: Api) -> None:
     for kind, text in (
         ("kubernetes.io/tls", "data[tls.crt]: Required value"),
         ("kubernetes.io/basic-auth", "data[username]: Required value"),
@@ -108,12 +108,12 @@ async def case_secrets_of_known_types_have_keys(api: Api) -> None:
         await _expect_invalid(api, "secrets", _secret(type=kind), text)
 
 
-async def case_text_of_a_secret_wins_over_data(api: Api) -> None:
+async def case_string_data_overrides_data(api: Api) -> None:
     body = _secret(data={"a": "eA==", "b": "eQ=="}, stringData={"a": "z"})
     assert (await api.create("secrets", body)).expect_success().body["data"] == {"a": "eg==", "b": "eQ=="}
 
 
-async def case_immutable_secrets_stay_so(api: Api) -> None:
+async def case_immutable_secrets_stay_immutable(api: Api) -> None:
     (await api.create("secrets", _secret(data={"a": "eA=="}, immutable=True))).expect_success()
     for patch, text in (
         ({"data": {"a": "eQ=="}}, "data: Forbidden: field is immutable when `immutable` is set"),
@@ -130,7 +130,7 @@ async def case_data_of_a_config_map_is_text_or_binary(api: Api) -> None:
     (await api.create("configmaps", body)).expect_error(422, "Invalid", "duplicate of key present in")
 
 
-async def case_leases_are_checked(api: Api) -> None:
+async def case_leases_are_validated(api: Api) -> None:
     (
         await api.create("leases", _lease(holderIdentity="x", leaseDurationSeconds=15, leaseTransitions=0))
     ).expect_success()
@@ -141,7 +141,7 @@ async def case_leases_are_checked(api: Api) -> None:
         (await api.create("leases", {**_lease(**spec), "metadata": {"name": "b"}})).expect_error(422, "Invalid", text)
 
 
-async def case_a_lease_is_taken_by_its_version(api: Api) -> None:
+async def case_lease_is_acquired_by_version(api: Api) -> None:
     made = (await api.create("leases", _lease(holderIdentity="one"))).expect_success()
     first, second = ({**made.body, "spec": {"holderIdentity": holder}} for holder in ("two", "three"))
     (await api.put("leases", first)).expect_success()
@@ -170,19 +170,19 @@ def _event(api: Api, **fields: Any) -> Json:
     }
 
 
-async def case_events_are_kept(api: Api) -> None:
+async def case_events_are_stored(api: Api) -> None:
     made = (await api.create("events", _event(api, count=1, source={"component": "x"}))).expect_success()
     assert (made.body["reason"], made.body["count"], made.body["source"]) == ("Made", 1, {"component": "x"})
     counted = await api.merge("events", "a", {"count": 2})
     assert counted.expect_success().body["count"] == 2
 
 
-async def case_events_are_about_something_in_their_namespace(api: Api) -> None:
+async def case_event_namespace_must_match_object(api: Api) -> None:
     refused = await api.create("events", _event(api, involvedObject={"kind": "ConfigMap", "namespace": "other"}))
     refused.expect_error(422, "Invalid", "involvedObject.namespace: Invalid value: ")
 
 
-async def case_events_are_selected_by_what_they_are_about(api: Api) -> None:
+async def case_events_are_selected_by_involved_object(api: Api) -> None:
     (await api.create("events", _event(api))).expect_success()
     for selector, count in (
         ("involvedObject.name=c", 1),
@@ -207,7 +207,7 @@ async def case_events_are_selected_by_their_source(api: Api) -> None:
     refused.expect_error(400, "BadRequest", "field label not supported: source")
 
 
-async def case_events_of_the_newer_group_are_checked(api: Api) -> None:
+async def case_events_v1_are_validated(api: Api) -> None:
     path = f"/apis/events.k8s.io/v1/namespaces/{api.namespace}/events"
     body: Json = {
         "apiVersion": "events.k8s.io/v1",
@@ -253,7 +253,7 @@ def _binding(role: str) -> Json:
     }
 
 
-async def case_rules_of_roles_are_checked(api: Api) -> None:
+async def case_role_rules_are_validated(api: Api) -> None:
     for rule, text in (
         (
             {"apiGroups": [""], "resources": ["pods"]},
@@ -266,7 +266,7 @@ async def case_rules_of_roles_are_checked(api: Api) -> None:
         await _expect_invalid(api, "roles", _role(rule), text)
 
 
-async def case_a_binding_keeps_its_role(api: Api) -> None:
+async def case_role_ref_is_immutable(api: Api) -> None:
     made = (await api.create("rolebindings", _binding("one"))).expect_success()
     assert made.body["subjects"] == [{"kind": "ServiceAccount", "name": "s"}]
     refused = await api.merge("rolebindings", "a", {"roleRef": {"name": "two"}})
@@ -274,7 +274,7 @@ async def case_a_binding_keeps_its_role(api: Api) -> None:
     assert refused.message.endswith("cannot change roleRef")
 
 
-async def case_bindings_are_checked(api: Api) -> None:
+async def case_bindings_are_validated(api: Api) -> None:
     body = _binding("one")
     body["subjects"] = [{"kind": "Odd", "name": "s"}]
     text = 'subjects[0].kind: Unsupported value: "Odd": supported values: "ServiceAccount", "User", "Group"'
@@ -282,7 +282,7 @@ async def case_bindings_are_checked(api: Api) -> None:
     await _expect_invalid(api, "rolebindings", _binding(""), "roleRef.name: Required value")
 
 
-async def case_budgets_say_one_of_two(api: Api) -> None:
+async def case_budgets_have_one_limit(api: Api) -> None:
     text = "Invalid value: {"
     await _expect_invalid(api, "poddisruptionbudgets", _budget(minAvailable=1, maxUnavailable=1), text)
     made = (await api.create("poddisruptionbudgets", _budget(maxUnavailable="25%"))).expect_success()
@@ -295,7 +295,7 @@ async def case_budgets_say_one_of_two(api: Api) -> None:
     }
 
 
-async def case_budgets_are_numbers_or_shares(api: Api) -> None:
+async def case_budgets_are_numbers_or_percentages(api: Api) -> None:
     text = 'spec.minAvailable: Invalid value: "few": a valid percent string must be a numeric string followed by'
     await _expect_invalid(api, "poddisruptionbudgets", _budget(minAvailable="few"), text)
     text = "spec.minAvailable: Invalid value: -1: must be greater than or equal to 0"
@@ -348,7 +348,7 @@ async def case_defaults_of_an_autoscaler(api: Api) -> None:
     await _expect_invalid(api, "horizontalpodautoscalers", body, text)
 
 
-async def case_the_addresses_of_a_slice_keep_their_family(api: Api) -> None:
+async def case_endpoint_slice_address_type_is_immutable(api: Api) -> None:
     body: Json = {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -363,7 +363,7 @@ async def case_the_addresses_of_a_slice_keep_their_family(api: Api) -> None:
     refused.expect_error(422, "Invalid", 'addressType: Invalid value: "IPv6": field is immutable')
 
 
-async def case_a_storage_class_keeps_what_it_does(api: Api) -> None:
+async def case_storage_class_is_immutable(api: Api) -> None:
     path = "/apis/storage.k8s.io/v1/storageclasses"
     body: Json = {
         "apiVersion": "storage.k8s.io/v1",
@@ -378,7 +378,7 @@ async def case_a_storage_class_keeps_what_it_does(api: Api) -> None:
     refused.expect_error(422, "Invalid", "reclaimPolicy: Invalid value: ")
 
 
-async def case_a_priority_keeps_its_value(api: Api) -> None:
+async def case_priority_value_is_immutable(api: Api) -> None:
     path = "/apis/scheduling.k8s.io/v1/priorityclasses"
     body: Json = {
         "apiVersion": "scheduling.k8s.io/v1",
@@ -393,7 +393,7 @@ async def case_a_priority_keeps_its_value(api: Api) -> None:
     refused.expect_error(422, "Invalid", "value: Forbidden: may not be changed in an update.")
 
 
-async def case_service_accounts_name_secrets(api: Api) -> None:
+async def case_service_accounts_reference_secrets(api: Api) -> None:
     body: Json = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s"}, "secrets": [{"name": "x"}]}
     made = (await api.create("serviceaccounts", body)).expect_success()
     assert made.body["secrets"] == [{"name": "x"}]
@@ -406,7 +406,7 @@ def _service_manifest(name: str, **spec: Any) -> Json:
     return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80, **node_port}], **spec}}
 
 
-async def case_services_have_addresses_and_ports_of_their_own(api: Api) -> None:
+async def case_service_addresses_and_ports_are_unique(api: Api) -> None:
     made = (await api.create("services", _service_manifest("a", type="NodePort"))).expect_success().body["spec"]
     port, address = made["ports"][0]["nodePort"], made["clusterIP"]
     for spec, text in (
@@ -421,7 +421,7 @@ async def case_services_have_addresses_and_ports_of_their_own(api: Api) -> None:
     (await api.merge("services", "b", taken)).expect_error(422, "Invalid", "provided port is already allocated")
 
 
-async def case_addresses_of_services_are_of_a_range(api: Api) -> None:
+async def case_service_addresses_are_in_range(api: Api) -> None:
     mismatch = "the provided network does not match the current range"
     for address, text in (
         *(
@@ -436,7 +436,7 @@ async def case_addresses_of_services_are_of_a_range(api: Api) -> None:
     assert made["clusterIP"].startswith("10.0.0.")
 
 
-async def case_services_change_their_type(api: Api) -> None:
+async def case_service_type_can_change(api: Api) -> None:
     await api.create("services", _service_manifest("a"))
     for kind, has_port, has_address in (
         ("NodePort", True, True),

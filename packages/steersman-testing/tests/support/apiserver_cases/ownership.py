@@ -15,7 +15,7 @@ def _fields_of(response: ApiResponse, manager: str, operation: str = "Update", s
     return fields_by_manager(response)[manager, operation, subresource]
 
 
-async def case_each_way_of_writing_owns_what_it_changes(api: Api) -> None:
+async def case_each_write_owns_its_changes(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"a": "1"}), fieldManager="maker")
     await api.put("configmaps", config_map("a", {"a": "1", "b": "2"}), fieldManager="putter")
     await api.merge("configmaps", "a", {"data": {"c": "3"}}, fieldManager="merger")
@@ -30,7 +30,7 @@ async def case_each_way_of_writing_owns_what_it_changes(api: Api) -> None:
     }
 
 
-async def case_entries_tell_version_type_and_time(api: Api) -> None:
+async def case_entries_have_version_type_and_time(api: Api) -> None:
     made = await api.create("widgets", widget("a"), fieldManager="maker")
     (entry,) = made.expect_success().metadata["managedFields"]
     assert entry["apiVersion"] == "cases.steersman.dev/v1"
@@ -39,13 +39,13 @@ async def case_entries_tell_version_type_and_time(api: Api) -> None:
     assert set(entry) == {"apiVersion", "fieldsType", "fieldsV1", "manager", "operation", "time"}
 
 
-async def case_updating_to_the_same_value_takes_nothing(api: Api) -> None:
+async def case_unchanged_update_takes_no_ownership(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"x": "1"}), fieldManager="one")
     same = await api.merge("configmaps", "a", {"data": {"x": "1"}}, fieldManager="two")
     assert set(fields_by_manager(same)) == {("one", "Update", "")}
 
 
-async def case_one_name_owns_apart_by_apply_and_by_update(api: Api) -> None:
+async def case_apply_and_update_are_separate_entries(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"x": "1"}), fieldManager="one")
     applied = await api.apply("configmaps", config_map("a", {"y": "2"}), "one")
     assert _fields_of(applied, "one", "Apply") == {"f:data": {"f:y": {}}}
@@ -54,13 +54,13 @@ async def case_one_name_owns_apart_by_apply_and_by_update(api: Api) -> None:
     refused.expect_error(409, "Conflict", 'conflict with "one" using v1: .data.x')
 
 
-async def case_removed_fields_are_nobodys(api: Api) -> None:
+async def case_removed_fields_have_no_manager(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1", "y": "1"}), "one")
     changed = await api.merge("configmaps", "a", {"data": {"x": None}}, fieldManager="two")
     assert fields_by_manager(changed) == {("one", "Apply", ""): {"f:data": {"f:y": {}}}}
 
 
-async def case_a_manager_that_owns_nothing_is_dropped(api: Api) -> None:
+async def case_manager_without_fields_is_dropped(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1"}), "one")
     forced = await api.apply("configmaps", config_map("a", {"x": "2"}), "two", force=True)
     assert set(fields_by_manager(forced)) == {("two", "Apply", "")}
@@ -69,14 +69,14 @@ async def case_a_manager_that_owns_nothing_is_dropped(api: Api) -> None:
     assert "managedFields" not in emptied.metadata
 
 
-async def case_sharing_needs_no_force(api: Api) -> None:
+async def case_shared_fields_need_no_force(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"x": "1"}), fieldManager="one")
     shared = await api.apply("configmaps", config_map("a", {"x": "1"}), "two")
     assert _fields_of(shared, "two", "Apply") == {"f:data": {"f:x": {}}}
     assert _fields_of(shared, "one") == {"f:data": {".": {}, "f:x": {}}}
 
 
-async def case_a_field_is_handed_over_by_sharing_it(api: Api) -> None:
+async def case_ownership_is_transferred_by_sharing(api: Api) -> None:
     await api.apply("deployments", deployment("a", replicas=3), "owner")
     taken: Json = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a"}, "spec": {"replicas": 3}}
     (await api.apply("deployments", taken, "scaler")).expect_success()
@@ -92,7 +92,7 @@ async def case_managed_fields_can_be_cleared(api: Api) -> None:
         assert "managedFields" not in cleared.expect_success().metadata
 
 
-async def case_an_object_without_managers_was_somebodys_before(api: Api) -> None:
+async def case_before_first_apply_owns_unmanaged_fields(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1", "y": "1"}), "one")
     patch: list[Json] = [{"op": "replace", "path": "/metadata/managedFields", "value": [{}]}]
     (await api.json_patch("configmaps", "a", *patch)).expect_success()
@@ -116,7 +116,7 @@ async def case_managed_fields_can_be_written(api: Api) -> None:
     assert changed.expect_success().body["data"] == {"y": "2"}
 
 
-async def case_managed_fields_that_are_left_out_stay(api: Api) -> None:
+async def case_omitted_managed_fields_stay(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1"}), "one")
     changed = await api.put("configmaps", config_map("a", {"x": "1", "y": "2"}), fieldManager="two")
     assert fields_by_manager(changed) == {
@@ -131,7 +131,7 @@ async def case_an_empty_list_of_managed_fields_clears_them(api: Api) -> None:
     assert "managedFields" not in cleared.expect_success().metadata
 
 
-async def case_managed_fields_that_make_no_sense_are_passed_over(api: Api) -> None:
+async def case_malformed_managed_fields_are_ignored(api: Api) -> None:
     made = await api.create("configmaps", config_map("a", {"x": "1"}))
     odd: Json = {"manager": "m", "operation": "Odd", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": {}}
     kept = (await api.merge("configmaps", "a", {"metadata": {"managedFields": [odd]}})).expect_success()
@@ -171,7 +171,7 @@ async def case_owners_are_owned_by_uid(api: Api) -> None:
     assert _fields_of(made, "one", "Apply") == {"f:metadata": {"f:ownerReferences": {'k:{"uid":"u"}': {}}}}
 
 
-async def case_defaults_belong_to_who_created(api: Api) -> None:
+async def case_creator_owns_defaults(api: Api) -> None:
     made = await api.create("widgets", widget("a"), fieldManager="maker")
     assert _fields_of(made, "maker")["f:spec"] == {
         ".": {},
@@ -183,7 +183,7 @@ async def case_defaults_belong_to_who_created(api: Api) -> None:
     assert _fields_of(applied, "applier", "Apply") == {"f:spec": {"f:size": {}}}
 
 
-async def case_structs_of_built_in_kinds_are_nobodys(api: Api) -> None:
+async def case_built_in_structs_have_no_manager(api: Api) -> None:
     made = await api.create("deployments", deployment("a"), fieldManager="maker")
     spec = _fields_of(made, "maker")["f:spec"]
     assert "." not in spec
@@ -191,20 +191,20 @@ async def case_structs_of_built_in_kinds_are_nobodys(api: Api) -> None:
     assert "." in spec["f:template"]["f:spec"]["f:containers"]['k:{"name":"app"}']
 
 
-async def case_a_dry_run_changes_no_owner(api: Api) -> None:
+async def case_dry_run_changes_no_ownership(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1"}), "one")
     tried = await api.apply("configmaps", config_map("a", {"x": "2"}), "two", force=True, dryRun="All")
     assert set(fields_by_manager(tried)) == {("two", "Apply", "")}
     assert set(fields_by_manager(await api.get("configmaps", "a"))) == {("one", "Apply", "")}
 
 
-async def case_apply_tries_a_creation(api: Api) -> None:
+async def case_apply_dry_run_creates_nothing(api: Api) -> None:
     tried = await api.apply("configmaps", config_map("a", {"x": "1"}), dryRun="All")
     assert tried.code == 201
     (await api.get("configmaps", "a")).expect_error(404, "NotFound")
 
 
-async def case_apply_takes_yaml(api: Api) -> None:
+async def case_apply_accepts_yaml(api: Api) -> None:
     text = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  x: 'yes'\n"
     query = {"fieldManager": "tester"}
     made = await api.call("PATCH", api.path("configmaps", "a"), text, query, "application/apply-patch+yaml")
@@ -218,7 +218,7 @@ async def case_apply_needs_kind_and_version(api: Api) -> None:
         assert (await api.apply("configmaps", body)).code in (400, 500)
 
 
-async def case_apply_of_another_name_is_refused(api: Api) -> None:
+async def case_apply_of_another_name_is_rejected(api: Api) -> None:
     query = {"fieldManager": "tester"}
     refused = await api.call(
         "PATCH", api.path("configmaps", "a"), config_map("b"), query, "application/apply-patch+yaml"
@@ -226,7 +226,7 @@ async def case_apply_of_another_name_is_refused(api: Api) -> None:
     refused.expect_error(400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)")
 
 
-async def case_force_is_for_apply_alone(api: Api) -> None:
+async def case_force_requires_apply(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"x": "1"}))
     refused = await api.merge("configmaps", "a", {"data": {"x": "2"}}, force="true")
     refused.expect_error(422, "Invalid", "force: Forbidden: may not be specified for non-apply patch")
@@ -247,7 +247,7 @@ async def case_apply_refuses_unknown_fields_of_built_in_kinds(api: Api) -> None:
     assert refused.message.endswith('.spec.template.spec.containers[name="app"].odd: field not declared in schema')
 
 
-async def case_apply_to_what_is_being_deleted(api: Api) -> None:
+async def case_apply_during_deletion(api: Api) -> None:
     held = config_map("a", {"x": "1"}, finalizers=["example.com/hold"])
     await api.apply("configmaps", held, "one")
     await api.delete("configmaps", "a")
@@ -257,7 +257,7 @@ async def case_apply_to_what_is_being_deleted(api: Api) -> None:
     (await api.apply("configmaps", config_map("a"), "one")).expect_success()
 
 
-async def case_an_applied_set_loses_what_is_not_applied(api: Api) -> None:
+async def case_applied_set_loses_unapplied_items(api: Api) -> None:
     await api.apply("widgets", widget("a", {"size": 1, "tags": ["x", "y"]}), "one")
     await api.merge("widgets", "a", {"spec": {"tags": ["x", "y", "z"]}}, fieldManager="two")
     left = await api.apply("widgets", widget("a", {"size": 1, "tags": ["y"]}), "one")
@@ -274,7 +274,7 @@ async def case_a_put_of_a_list_owns_its_new_items(api: Api) -> None:
     }
 
 
-async def case_what_has_a_set_of_lists_has_no_managers(api: Api) -> None:
+async def case_sets_of_lists_have_no_managers(api: Api) -> None:
     inner = {
         "array": {"items": {"type": "string"}, "x-kubernetes-list-type": "atomic"},
         "object": {"x-kubernetes-map-type": "atomic", "x-kubernetes-preserve-unknown-fields": True},

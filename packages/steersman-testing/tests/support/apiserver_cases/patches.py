@@ -39,7 +39,7 @@ async def case_a_patch_with_another_uid_conflicts(api: Api) -> None:
     assert refused.expect_error(422, "Invalid").message == text
 
 
-async def case_a_status_patch_of_a_custom_resource_takes_no_notice_of_the_uid(api: Api) -> None:
+async def case_custom_status_patch_ignores_uid(api: Api) -> None:
     made = await api.create("widgets", widget("a"))
     changed = await api.merge("widgets", "a", {"metadata": {"uid": "other"}, "status": {"ready": 1}}, "status")
     assert changed.expect_success().body["status"] == {"ready": 1}
@@ -117,7 +117,7 @@ async def case_json_patch_of_lists(api: Api) -> None:
     assert changed.expect_success().body["spec"]["steps"] == ["b", "c", "d"]
 
 
-async def case_json_patch_that_does_not_fit_is_refused(api: Api) -> None:
+async def case_inapplicable_json_patch_is_rejected(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"x": "1"}))
     for operation in (
         {"op": "test", "path": "/data/x", "value": "2"},
@@ -173,13 +173,13 @@ async def case_strategic_merge_patch_is_for_built_in_kinds(api: Api) -> None:
     refused.expect_error(415, "UnsupportedMediaType", "accepted media types include: application/json-patch+json")
 
 
-async def case_unknown_patch_types_are_refused(api: Api) -> None:
+async def case_unknown_patch_types_are_rejected(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     refused = await api.call("PATCH", api.path("configmaps", "a"), {}, {}, "application/json")
     refused.expect_error(415, "UnsupportedMediaType")
 
 
-async def case_json_patches_are_read_as_their_type(api: Api) -> None:
+async def case_wrong_json_patch_types_are_rejected(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     for operation, text in error_cases(
         ({"op": "add", "path": 5, "value": 1}, "number into Go struct field jsonPatchOp.path of type string"),
@@ -191,7 +191,7 @@ async def case_json_patches_are_read_as_their_type(api: Api) -> None:
         refused.expect_error(400, "BadRequest", f"error decoding patch: json: cannot unmarshal {text}")
 
 
-async def case_json_patches_that_find_nothing(api: Api) -> None:
+async def case_json_patches_of_missing_paths(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     for operation in (
         {"op": "remove", "path": "/metadata/name/x"},

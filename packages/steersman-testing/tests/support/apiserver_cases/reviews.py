@@ -52,7 +52,7 @@ async def _wait_for_access(api: Api, allowed: bool, **spec: Any) -> ApiResponse:
     return reply
 
 
-async def case_a_token_is_for_its_audiences(api: Api) -> None:
+async def case_token_requires_its_audience(api: Api) -> None:
     await _create_service_account(api)
     token = await _request_token(api, audiences=["x", "y"])
     status = await _review_token(api, token, audiences=["y", "z"])
@@ -62,7 +62,7 @@ async def case_a_token_is_for_its_audiences(api: Api) -> None:
     assert "error" in status
 
 
-async def case_a_token_dies_with_its_account(api: Api) -> None:
+async def case_token_expires_with_its_account(api: Api) -> None:
     await _create_service_account(api)
     token = await _request_token(api)
     (await api.delete("serviceaccounts", "s")).expect_success()
@@ -71,7 +71,7 @@ async def case_a_token_dies_with_its_account(api: Api) -> None:
     await _wait_until_token_invalid(api, token)
 
 
-async def case_a_holder_is_told_with_uid_and_groups(api: Api) -> None:
+async def case_user_info_has_uid_and_groups(api: Api) -> None:
     made = await _create_service_account(api)
     user = (await _review_token(api, await _request_token(api)))["user"]
     assert user["username"] == f"system:serviceaccount:{api.namespace}:s"
@@ -83,7 +83,7 @@ async def case_a_holder_is_told_with_uid_and_groups(api: Api) -> None:
     ]
 
 
-async def case_reviews_of_nothing_are_refused(api: Api) -> None:
+async def case_empty_reviews_are_rejected(api: Api) -> None:
     body: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {}}
     refused = await api.call("POST", f"{_AUTHENTICATION}/tokenreviews", body)
     refused.expect_error(400, "BadRequest", "token is required for TokenReview in authentication")
@@ -94,12 +94,12 @@ async def case_reviews_of_nothing_are_refused(api: Api) -> None:
     refused.expect_error(422, "Invalid", "at least one of user or group must be specified")
 
 
-async def case_reviews_are_not_read(api: Api) -> None:
+async def case_reviews_cannot_be_read(api: Api) -> None:
     for path in (f"{_AUTHENTICATION}/tokenreviews", f"{_AUTHORIZATION}/subjectaccessreviews"):
         (await api.call("GET", path)).expect_error(405, "MethodNotAllowed")
 
 
-async def case_a_stranger_may_do_nothing(api: Api) -> None:
+async def case_unknown_users_are_denied(api: Api) -> None:
     about = {"namespace": api.namespace, "verb": "get", "resource": "configmaps"}
     reply = (await _review_access(api, user="stranger", resourceAttributes=about)).expect_success()
     assert reply.code == 201
@@ -126,7 +126,7 @@ async def case_a_role_allows_what_it_says(api: Api) -> None:
         assert reply.body["status"]["allowed"] is allowed
 
 
-async def case_one_may_ask_for_oneself(api: Api) -> None:
+async def case_self_subject_access_review(api: Api) -> None:
     about = {"namespace": api.namespace, "verb": "create", "resource": "pods"}
     body = {
         "apiVersion": "authorization.k8s.io/v1",
@@ -137,13 +137,13 @@ async def case_one_may_ask_for_oneself(api: Api) -> None:
     assert reply.body["status"]["allowed"] is True
 
 
-async def case_one_may_ask_who_one_is(api: Api) -> None:
+async def case_self_subject_review(api: Api) -> None:
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     reply = (await api.call("POST", f"{_AUTHENTICATION}/selfsubjectreviews", body)).expect_success()
     assert "system:masters" in reply.body["status"]["userInfo"]["groups"]
 
 
-async def case_local_reviews_are_of_their_namespace(api: Api) -> None:
+async def case_local_review_must_match_namespace(api: Api) -> None:
     about = {"namespace": "other", "verb": "get", "resource": "pods"}
     body = {
         "apiVersion": "authorization.k8s.io/v1",

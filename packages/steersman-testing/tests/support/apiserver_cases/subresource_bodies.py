@@ -20,7 +20,7 @@ async def _put_scale(api: Api, plural: str, body: Any, **query: str) -> ApiRespo
     return await api.call("PUT", api.path(plural, "a", "scale"), body, query)
 
 
-async def case_a_scale_is_read_as_its_type(api: Api) -> None:
+async def case_wrong_scale_types_are_rejected(api: Api) -> None:
     (await api.create("deployments", deployment("a", replicas=2))).expect_success()
     for body, text in error_cases(
         (None, "the object provided is unrecognized (must be of type Scale)"),
@@ -45,7 +45,7 @@ async def case_a_scale_is_read_as_its_type(api: Api) -> None:
     assert (await api.get("deployments", "a", "scale")).expect_success().body["spec"] == {"replicas": 2}
 
 
-async def case_a_custom_scale_is_read_as_its_type(api: Api) -> None:
+async def case_wrong_custom_scale_types_are_rejected(api: Api) -> None:
     (await api.create("scaleds", scaled("a", replicas=2))).expect_success()
     text = 'no kind is registered for the type v1.Scale in scheme "pkg/runtime/scheme.go:111"'
     bodies: list[Any] = [None, [], {**_scale(), "kind": "Odd"}, _scale(spec={"replicas": "3"}), _scale(spec="x")]
@@ -56,7 +56,7 @@ async def case_a_custom_scale_is_read_as_its_type(api: Api) -> None:
     )
 
 
-async def case_a_scale_need_not_name_its_kind(api: Api) -> None:
+async def case_scale_kind_is_optional(api: Api) -> None:
     for plural, made in (("deployments", deployment("a", replicas=2)), ("scaleds", scaled("a", replicas=2))):
         (await api.create(plural, made)).expect_success()
         changed = await _put_scale(
@@ -65,7 +65,7 @@ async def case_a_scale_need_not_name_its_kind(api: Api) -> None:
         assert changed.expect_success().body["spec"] == {"replicas": 3}
 
 
-async def case_a_scale_belongs_to_its_url(api: Api) -> None:
+async def case_scale_must_match_url(api: Api) -> None:
     for plural, body in (("deployments", deployment("a", replicas=2)), ("scaleds", scaled("a", replicas=2))):
         made = (await api.create(plural, body)).expect_success()
         for meta, text in (
@@ -92,7 +92,7 @@ async def case_a_scale_belongs_to_its_url(api: Api) -> None:
         missing.expect_error(404, "NotFound", '"no" not found')
 
 
-async def case_a_patched_scale_is_checked(api: Api) -> None:
+async def case_patched_scale_is_validated(api: Api) -> None:
     for plural, body in (("deployments", deployment("a", replicas=2)), ("scaleds", scaled("a", replicas=2))):
         (await api.create(plural, body)).expect_success()
         for patch, text in error_cases(
@@ -117,7 +117,7 @@ async def case_a_patched_scale_is_checked(api: Api) -> None:
     }
 
 
-async def case_a_scale_without_a_number_is_of_none(api: Api) -> None:
+async def case_scale_without_replicas_is_zero(api: Api) -> None:
     for plural, body in (("deployments", deployment("a", replicas=2)), ("scaleds", scaled("a", replicas=2))):
         (await api.create(plural, body)).expect_success()
         for scale in (_scale(), _scale(spec=None), _scale(spec={}), _scale(spec={"replicas": None})):
@@ -132,7 +132,7 @@ async def case_a_scale_without_a_number_is_of_none(api: Api) -> None:
         )
 
 
-async def case_a_patch_must_number_what_has_none(api: Api) -> None:
+async def case_patch_must_set_missing_replicas(api: Api) -> None:
     (await api.create("scaleds", scaled("a", size=1))).expect_success()
     patches: list[Json] = [{"metadata": {"labels": {"a": "b"}}}, {"spec": {}}]
     for patch in patches:
@@ -154,7 +154,7 @@ async def _evict(api: Api, body: Any, **query: str) -> ApiResponse:
     return await api.call("POST", api.path("pods", "a", "eviction"), body, query)
 
 
-async def case_an_eviction_is_read_as_its_type(api: Api) -> None:
+async def case_wrong_eviction_types_are_rejected(api: Api) -> None:
     await create_pod(api)
     options = "Go struct field DeleteOptions.deleteOptions"
     for body, text in error_cases(
@@ -180,7 +180,7 @@ async def case_an_eviction_is_read_as_its_type(api: Api) -> None:
     assert (await _evict(api, loose)).code == 201
 
 
-async def case_the_options_of_an_eviction_are_checked(api: Api) -> None:
+async def case_eviction_options_are_validated(api: Api) -> None:
     await create_pod(api)
     for options, text in error_cases(
         ({"dryRun": ["None"]}, 'dryRun: Unsupported value: ["None"]: supported values: "All"'),
@@ -193,7 +193,7 @@ async def case_the_options_of_an_eviction_are_checked(api: Api) -> None:
     assert (await api.get("pods", "a")).metadata["finalizers"] == ["foregroundDeletion"]
 
 
-async def case_an_eviction_is_tried_by_its_body(api: Api) -> None:
+async def case_eviction_body_requests_dry_run(api: Api) -> None:
     await create_pod(api)
     await create_budget(api, disruptionsAllowed=1, currentHealthy=2, desiredHealthy=1, expectedPods=2)
     assert (await _evict(api, _eviction({"dryRun": ["All"]}))).code == 201
@@ -201,7 +201,7 @@ async def case_an_eviction_is_tried_by_its_body(api: Api) -> None:
     assert (await api.get("poddisruptionbudgets", "a")).body["status"]["disruptionsAllowed"] == 1
 
 
-async def case_an_eviction_that_fails_has_used_the_budget(api: Api) -> None:
+async def case_failed_eviction_uses_budget(api: Api) -> None:
     await create_pod(api)
     await create_budget(api, disruptionsAllowed=1, currentHealthy=2, desiredHealthy=1, expectedPods=2)
     (await _evict(api, _eviction({"preconditions": {"uid": "other"}}))).expect_error(409, "Conflict")
@@ -259,7 +259,7 @@ async def case_finalize_is_an_update(api: Api) -> None:
 # Tokens
 
 
-async def case_a_token_request_is_read_as_its_type(api: Api) -> None:
+async def case_wrong_token_request_types_are_rejected(api: Api) -> None:
     await create_service_account(api)
     path = api.path("serviceaccounts", "s", "token")
     asked: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
@@ -278,7 +278,7 @@ async def case_a_token_request_is_read_as_its_type(api: Api) -> None:
     other.expect_error(422, "Invalid", "must match the service account name if specified")
 
 
-async def case_tokens_live_for_ten_minutes_at_least(api: Api) -> None:
+async def case_tokens_are_valid_for_ten_minutes_at_least(api: Api) -> None:
     await create_service_account(api)
     for seconds in (-1, 0, 599):
         refused = await request_token(api, expirationSeconds=seconds)
@@ -292,7 +292,7 @@ async def case_tokens_live_for_ten_minutes_at_least(api: Api) -> None:
     ] == 3600
 
 
-async def case_what_a_token_can_be_bound_to(api: Api) -> None:
+async def case_bindable_objects_of_tokens(api: Api) -> None:
     await create_service_account(api)
     await create_pod(api)
     (await api.create("secrets", {"metadata": {"name": "k"}})).expect_success()
@@ -315,7 +315,7 @@ async def case_what_a_token_can_be_bound_to(api: Api) -> None:
     assert (await request_token(api, boundObjectRef=secret)).expect_success().body["spec"]["boundObjectRef"] == secret
 
 
-async def case_a_bound_token_tells_its_pod_and_dies_with_it(api: Api) -> None:
+async def case_bound_token_expires_with_its_pod(api: Api) -> None:
     await create_service_account(api)
     spec = {"serviceAccountName": "s", "nodeName": "nowhere", "containers": [{"name": "m", "image": "m"}]}
     for name in ("a", "b"):
@@ -333,7 +333,7 @@ async def case_a_bound_token_tells_its_pod_and_dies_with_it(api: Api) -> None:
             await wait_until_token_invalid(api, token, "service account token has been invalidated")
 
 
-async def case_a_token_does_not_outlive_its_secret(api: Api) -> None:
+async def case_bound_token_expires_with_its_secret(api: Api) -> None:
     await create_service_account(api)
     made = (await api.create("secrets", {"metadata": {"name": "k"}})).expect_success()
     given = await request_token(api, boundObjectRef={"kind": "Secret", "apiVersion": "v1", "name": "k"})
@@ -347,7 +347,7 @@ async def case_a_token_does_not_outlive_its_secret(api: Api) -> None:
 # Logs
 
 
-async def case_the_options_of_a_log_are_checked(api: Api) -> None:
+async def case_log_options_are_validated(api: Api) -> None:
     await create_pod(api)
     path = api.path("pods", "a", "log")
     for query, text in (
@@ -374,7 +374,7 @@ async def case_a_pod_without_a_node_has_no_log(api: Api) -> None:
     assert (await api.call("GET", api.path("pods", "b", "log"), None, {"container": "init"})).code == 204
 
 
-async def case_custom_kinds_are_scaled_by_put_and_patch_alone(api: Api) -> None:
+async def case_custom_scale_allows_put_and_patch_only(api: Api) -> None:
     (await api.create("scaleds", scaled("a", replicas=1))).expect_success()
     refused = await api.call("POST", api.path("scaleds", "a", "scale"), _scale())
     refused.expect_error(405, "MethodNotAllowed", f'create is not supported on resources of kind "scaleds.{GROUP}"')

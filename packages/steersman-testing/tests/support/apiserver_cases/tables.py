@@ -48,7 +48,7 @@ async def _rule_errors(api: Api, kind: str, rules: list[Json]) -> list[str]:
     return [text for _, text in _error_texts(reply)]
 
 
-async def case_what_many_expressions_come_to(api: Api) -> None:
+async def case_expression_results(api: Api) -> None:
     for part, expected in enumerate(_answer_table("expressions")["evaluated"]):
         rules = [{"rule": rule, "message": f"#{n}#"} for n, rule in enumerate(expected)]
         outcomes = dict.fromkeys(expected, "true")
@@ -61,7 +61,7 @@ async def case_what_many_expressions_come_to(api: Api) -> None:
         assert outcomes == expected
 
 
-async def case_what_texts_many_expressions_make(api: Api) -> None:
+async def case_expression_strings(api: Api) -> None:
     for part, expected in enumerate(_answer_table("expressions")["texts"]):
         rules = [
             {"rule": f"({text}).size() < 0", "messageExpression": text, "message": f"#{n}#"}
@@ -72,7 +72,7 @@ async def case_what_texts_many_expressions_make(api: Api) -> None:
         assert [t.removeprefix("Invalid value: ") for t in made] == list(expected.values())
 
 
-async def case_why_many_expressions_are_refused(api: Api) -> None:
+async def case_expression_errors(api: Api) -> None:
     expected: dict[str, str] = _answer_table("expressions")["refused"]
     rules = [{"rule": rule} for rule in expected]
     refused = await api.call("POST", _DEFINITIONS, _ruled("Refused", rules), {"dryRun": "All"})
@@ -86,7 +86,7 @@ async def case_why_many_expressions_are_refused(api: Api) -> None:
     assert {rule: "\n".join(told) for rule, told in outcomes.items()} == expected
 
 
-async def case_why_many_definitions_are_refused(api: Api) -> None:
+async def case_definition_errors(api: Api) -> None:
     for row in _answer_table("definitions"):
         spec = {"type": "object", "properties": {"x": row["schema"]}}
         body = definition("Probe", {"spec": spec}, {})
@@ -94,7 +94,7 @@ async def case_why_many_definitions_are_refused(api: Api) -> None:
         assert sorted(_error_texts(reply)) == row["errors"], row["schema"]
 
 
-async def case_why_many_values_are_refused(api: Api) -> None:
+async def case_value_errors(api: Api) -> None:
     table = _answer_table("values")
     properties = {f"p{n}": row["schema"] for n, row in enumerate(table)}
     body = definition("Valued", {"spec": {"type": "object", "properties": properties}}, {})
@@ -110,7 +110,7 @@ async def case_why_many_values_are_refused(api: Api) -> None:
     (await api.call("DELETE", f"{_DEFINITIONS}/{body['metadata']['name']}")).expect_success()
 
 
-async def case_what_rules_say_of_many_changes(api: Api) -> None:
+async def case_rule_violations(api: Api) -> None:
     body = definition("Changed", {"spec": _answer_table("transitions")["schema"]}, {})
     path = await create_and_wait(api, body)
     for number, steps in enumerate(_answer_table("transitions")["sequences"]):
@@ -133,7 +133,7 @@ def _owned_crd() -> Json:
 CRD = _owned_crd()
 
 
-async def case_who_owns_what_after_many_writes(api: Api) -> None:
+async def case_ownership_after_writes(api: Api) -> None:
     for number, steps in enumerate(_answer_table("applies")["sequences"]):
         for step in steps:
             reply = await _run_step(api, f"o{number}", step)

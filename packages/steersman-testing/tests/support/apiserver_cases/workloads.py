@@ -79,7 +79,7 @@ async def case_mounts_name_a_volume(api: Api) -> None:
     await _expect_invalid(api, "deployments", deployment("a", template=template), text)
 
 
-async def case_the_claims_of_a_stateful_set_are_volumes(api: Api) -> None:
+async def case_volume_claim_templates_are_volumes(api: Api) -> None:
     containers = [{"name": "c", "image": "i", "volumeMounts": [{"name": "data", "mountPath": "/v"}]}]
     claim: Json = {
         "metadata": {"name": "data"},
@@ -108,7 +108,7 @@ async def case_workloads_restart_their_pods_always(api: Api) -> None:
         await _expect_invalid(api, plural, _workload(kind, template=_template(restartPolicy="Never")), text)
 
 
-async def case_recreation_does_not_roll(api: Api) -> None:
+async def case_recreate_rejects_rolling_update(api: Api) -> None:
     body = deployment("a", strategy={"type": "Recreate", "rollingUpdate": {"maxSurge": 1}})
     await _expect_invalid(
         api, "deployments", body, "spec.strategy.rollingUpdate: Forbidden: may not be specified when"
@@ -136,7 +136,7 @@ async def case_defaults_of_a_replica_set(api: Api) -> None:
     assert (made.body["spec"]["replicas"], made.body["status"]) == (1, {"replicas": 0})
 
 
-async def case_selectors_of_workloads_stay(api: Api) -> None:
+async def case_selectors_are_immutable(api: Api) -> None:
     labels = {"app": "a", "more": "x"}
     patch = {"spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}}}}
     for plural, kind in (("deployments", "Deployment"), ("replicasets", "ReplicaSet"), ("daemonsets", "DaemonSet")):
@@ -146,7 +146,7 @@ async def case_selectors_of_workloads_stay(api: Api) -> None:
         assert refused.message.endswith("field is immutable")
 
 
-async def case_a_stateful_set_changes_in_few_fields(api: Api) -> None:
+async def case_stateful_set_spec_is_mostly_immutable(api: Api) -> None:
     (await api.create("statefulsets", _workload("StatefulSet", serviceName="a"))).expect_success()
     for spec in (
         {"replicas": 2},
@@ -185,7 +185,7 @@ async def case_jobs_do_not_restart_their_pods_always(api: Api) -> None:
     await _expect_invalid(api, "jobs", _job(template=template), text)
 
 
-async def case_a_job_keeps_its_template(api: Api) -> None:
+async def case_job_template_is_immutable(api: Api) -> None:
     made = (await api.create("jobs", _job())).expect_success()
     patch = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "i:2"}]
     refused = await api.json_patch("jobs", "a", *patch)
@@ -217,7 +217,7 @@ async def case_defaults_of_a_cron_job(api: Api) -> None:
     )
 
 
-async def case_a_pods_spec_changes_in_its_images_alone(api: Api) -> None:
+async def case_pod_spec_is_immutable_except_images(api: Api) -> None:
     (await _pod(api)).expect_success()
     patch = [{"op": "replace", "path": "/spec/containers/0/image", "value": "i:2"}]
     changed = (await api.json_patch("pods", "a", *patch)).expect_success()
@@ -257,7 +257,7 @@ async def case_requests_do_not_exceed_limits(api: Api) -> None:
     await _expect_invalid(api, "deployments", deployment("a", template=template), text)
 
 
-async def case_quantities_are_checked(api: Api) -> None:
+async def case_quantities_are_validated(api: Api) -> None:
     template = {
         "metadata": {"labels": {"app": "a"}},
         "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "much"}}}]},
@@ -266,7 +266,7 @@ async def case_quantities_are_checked(api: Api) -> None:
     refused.expect_error(400, "BadRequest", "quantities must match the regular expression")
 
 
-async def case_quantities_are_written_in_one_form(api: Api) -> None:
+async def case_quantities_have_a_canonical_form(api: Api) -> None:
     resources = {"requests": {"cpu": "1000m", "memory": "1024Mi"}}
     template = {
         "metadata": {"labels": {"app": "a"}},
@@ -277,7 +277,7 @@ async def case_quantities_are_written_in_one_form(api: Api) -> None:
     assert shown == {"cpu": "1", "memory": "1Gi"}
 
 
-async def case_short_quantities_are_kept_as_they_are_written(api: Api) -> None:
+async def case_short_quantities_are_kept_verbatim(api: Api) -> None:
     for written, listed, single in (
         ("1.500", "1.500", "1.500"),
         ("0.500", "500m", "500m"),
@@ -306,14 +306,17 @@ async def case_quantities_may_be_numbers(api: Api) -> None:
         assert await _stored_quantity(api, written) == (kept, kept), written
 
 
-async def case_quantities_have_a_unit_that_there_is(api: Api) -> None:
+async def case_unknown_units_are_rejected(api: Api) -> None:
     for written in ("1K", "2e", "5m5", "1Ki2"):
         refused = await api.create("resourcequotas", {"metadata": {"name": "a"}, "spec": {"hard": {"cpu": written}}})
         refused.expect_error(400, "BadRequest", "unable to parse quantity's suffix")
 
 
 async def _stored_quantity(api: Api, written: str) -> tuple[str, str]:
-    """Return the stored form of a quantity in a resource list and in a plain field."""
+    """Return the stored form of a quantity.
+
+    It depends on whether the quantity is in a resource list.
+    """
     quota: Json = {"metadata": {"name": "a"}, "spec": {"hard": {"cpu": _PLACE}}}
     volumes = [{"name": "v", "emptyDir": {"sizeLimit": _PLACE}}]
     pod = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": volumes}}

@@ -8,7 +8,7 @@ from apiserver_cases.api import Api, Json, config_map, error_cases
 from apiserver_cases.hooks import WebhookStub, allow_response, deny_response, raw_patch_response, served_webhook
 
 
-async def case_answers_are_read_as_their_type(api: Api) -> None:
+async def case_wrong_response_types(api: Api) -> None:
     hook = WebhookStub()
     inside = "Go struct field AdmissionResponse.response"
     async with served_webhook(api, hook, mutating=True):
@@ -36,7 +36,7 @@ async def case_answers_are_read_as_their_type(api: Api) -> None:
         (await api.create("configmaps", config_map("a"), dryRun="All")).expect_success()
 
 
-async def case_answers_are_reviews(api: Api) -> None:
+async def case_responses_are_reviews(api: Api) -> None:
     hook = WebhookStub()
     async with served_webhook(api, hook):
         for changes, text in error_cases(
@@ -59,7 +59,7 @@ async def case_answers_are_reviews(api: Api) -> None:
             (await api.create("configmaps", config_map("a"), dryRun="All")).expect_error(500, "InternalError", text)
 
 
-async def case_the_code_of_a_refusal_is_one_of_refusals(api: Api) -> None:
+async def case_denial_code_is_an_error_code(api: Api) -> None:
     hook = WebhookStub()
     async with served_webhook(api, hook):
         for code in (0, -1, 100, 200, 302, 399, 400):
@@ -75,7 +75,7 @@ async def case_the_code_of_a_refusal_is_one_of_refusals(api: Api) -> None:
         )
 
 
-async def case_patches_of_another_shape(api: Api) -> None:
+async def case_wrong_patch_types(api: Api) -> None:
     hook = WebhookStub()
     unread = "received undecodable patch in webhook response: json: cannot unmarshal"
     async with served_webhook(api, hook, mutating=True):
@@ -113,7 +113,7 @@ async def case_patches_of_another_shape(api: Api) -> None:
         refused.expect_error(500, "InternalError", 'webhook returned invalid response.patchType of ""')
 
 
-async def case_patches_that_the_server_forgives(api: Api) -> None:
+async def case_tolerated_patches(api: Api) -> None:
     hook = WebhookStub()
     async with served_webhook(api, hook, mutating=True):
         patches: list[Any] = [
