@@ -1,4 +1,4 @@
-"""Webhooks of the in-memory server: what the real one cannot be made to do, and what is refused here."""
+"""Admission webhooks in cases that a real server cannot reproduce."""
 
 from __future__ import annotations
 
@@ -109,7 +109,8 @@ async def test_concurrent_change_repeats_webhook_call() -> None:
         return await WebhookStub()(review)
 
     async def other() -> None:
-        # In between, somebody else writes, whom nobody asks about: the webhook is for updates of label w alone.
+        # Meanwhile another client writes without a webhook call, because the webhook selects updates of the label w
+        # only.
         (await api.merge("configmaps", "a", {"data": {"k": "2"}})).expect_success()
 
     config = await api.serve_webhook(meddling)
@@ -215,7 +216,7 @@ def test_loaded_manifest_calls_webhook_if_synchronous() -> None:
 
     async def waiting(_: Json) -> Json:
         await asyncio.sleep(0)
-        raise AssertionError("nobody waits for it")
+        raise AssertionError("the handler must not be resumed")
 
     server.serve_webhook("https://example.com/", waiting)
     with pytest.raises(RuntimeError, match="its handler waits"):
@@ -253,7 +254,7 @@ async def test_garbage_collection_calls_webhooks_and_retries() -> None:
             "preconditions": {"uid": dependent.metadata["uid"], "resourceVersion": dependent.resource_version},
             "propagationPolicy": "Background",
         }
-    # Nobody keeps it any more, since the deletion of the configuration.
+    # The webhook no longer blocks it, because its configuration was deleted.
     assert server.read(ConfigMap, KEY) is None
 
 
@@ -274,7 +275,7 @@ async def test_namespace_deletion_calls_webhooks_for_content() -> None:
         assert {r["userInfo"]["username"] for r in hook.requests} == {
             "system:serviceaccount:kube-system:namespace-controller"
         }
-        # The first refusal ends the deletion of a collection.
+        # The first rejection ends the deletion of a collection.
         assert [r["oldObject"]["metadata"]["name"] for r in hook.requests[:2]] == ["a", "s"]
         assert [s["metadata"]["name"] for s in server.manifests() if s["metadata"].get("namespace") == "case"] == [
             "a",
@@ -305,7 +306,7 @@ async def test_unsupported_webhook_requests_are_rejected() -> None:
 
 
 @virtual_time
-async def test_configurations_that_cannot_be_obeyed_here_are_refused() -> None:
+async def test_unsupported_configurations_return_501() -> None:
     _, api = new_api()
     config = {"url": "https://example.com/"}
     conditions = [{"name": "a", "expression": "authorizer.group('').resource('pods').check('get').allowed()"}]
@@ -340,7 +341,7 @@ async def test_webhook_is_called_over_https_on_real_loop() -> None:
         async with served_webhook(api, hook, mutating=True):
             made = (await api.create("configmaps", config_map("a"))).expect_success()
         assert made.body["data"] == {"k": "v"}
-        # Who shows another certificate than that of the configuration is not believed.
+        # A certificate other than that of the configuration is not trusted.
         config = await api.serve_webhook(hook)
         stranger = await api.serve_webhook(hook)
         async with installed_configuration(api, webhook_manifest(api, {**config, "caBundle": stranger["caBundle"]})):

@@ -1,4 +1,4 @@
-"""Custom kinds that have the names of built-in ones, and what the server says that it does not do."""
+"""Custom kinds with the names of built-in ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 def serving(kind: str, plural: str) -> InMemoryApiServer:
-    """A server of a custom kind without a schema."""
+    """Return a server with a custom kind without a schema."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     names = {"kind": kind, "plural": plural}
@@ -60,7 +60,7 @@ def test_custom_kind_named_pod_has_no_row_conditions() -> None:
 
 
 def with_a_pod() -> tuple[InMemoryApiServer, str]:
-    """A server of one pod, which has a node, and its path."""
+    """Return a server and the path of its scheduled pod."""
     server = InMemoryApiServer()
     spec = {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}
     server.load({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})

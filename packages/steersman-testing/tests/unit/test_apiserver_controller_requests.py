@@ -1,4 +1,7 @@
-"""What webhooks are asked about the controllers' own requests. Compared with what a cluster of 1.36 asks them."""
+"""Webhook calls for requests of controllers.
+
+The expected calls come from a cluster of version 1.36.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def new_api(*, controllers: bool = True) -> tuple[InMemoryApiServer, Api]:
 
 
 async def made(api: Api, name: str, *owners: Json, **metadata: Any) -> Json:
-    """A ConfigMap; what it returns can be the owner of another."""
+    """Create a ConfigMap and return it as the owner of another one."""
     reply = (
         await api.create("configmaps", config_map(name, ownerReferences=list(owners), **metadata))
     ).expect_success()
@@ -64,7 +67,7 @@ def requests_by_user(requests: list[Json], user: str) -> list[Json]:
 
 
 def summarize(request: Json) -> tuple[str, str, Json | None, Json | None]:
-    """Operation, name, and the metadata that controllers change: before, after."""
+    """Return operation, name, and the metadata that controllers change."""
     sides = [request.get("oldObject"), request.get("object")]
     fields = ("finalizers", "ownerReferences")
     before, after = ({f: s["metadata"].get(f) for f in fields} if s else None for s in sides)
@@ -72,7 +75,7 @@ def summarize(request: Json) -> tuple[str, str, Json | None, Json | None]:
 
 
 @virtual_time
-async def test_a_webhook_that_waits_is_waited_for() -> None:
+async def test_waiting_webhook_delays_the_response() -> None:
     server, api = new_api()
     await family(api)
     hook = WebhookStub()
@@ -96,7 +99,7 @@ async def test_pending_webhook_does_not_block_other_objects() -> None:
     async with installed_configuration(api, webhook_manifest(api, config, rules=rules)):
         (await api.delete("configmaps", "owner")).expect_success()
         (await api.create("configmaps", config_map("x"))).expect_success()
-        # Those who cannot wait leave it to who can.
+        # Synchronous runs leave the webhook calls to asynchronous ones.
         server.load({"apiVersion": "v1", **config_map("y")})
         body = json.dumps(config_map("z")).encode()
         path = api.path("configmaps")
@@ -109,7 +112,7 @@ async def test_pending_webhook_does_not_block_other_objects() -> None:
 
 @pytest.mark.parametrize("controllers", [True, False])
 @virtual_time
-async def test_the_garbage_collector_of_a_test_may_wait(controllers: bool) -> None:
+async def test_collect_garbage_async_waits_for_webhook(controllers: bool) -> None:
     server, api = new_api(controllers=controllers)
     nobody = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "u"}
     await made(api, "child", nobody)

@@ -1,4 +1,4 @@
-"""What follows from a deletion: dependents, namespaces, definitions, claims."""
+"""Controllers after a deletion: dependents, namespaces, definitions, PVCs."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ async def test_controllers_disabled_keep_dependents() -> None:
 
 @pytest.mark.parametrize("policy", ["Background", "Foreground", "Orphan"])
 @virtual_time
-async def test_the_order_of_events_repeats(policy: str) -> None:
+async def test_order_of_events_is_reproducible(policy: str) -> None:
     async def run_events() -> list[tuple[str, str]]:
         server, api = world()
         since = str(server.resource_version)
@@ -189,7 +189,7 @@ async def test_the_order_of_events_repeats(policy: str) -> None:
 
 
 def child_of(reply: ApiResponse, name: str, **metadata: Any) -> Json:
-    """A ConfigMap that holds up the deletion of its owner."""
+    """Return a ConfigMap that blocks the deletion of its owner."""
     return config_map(name, ownerReferences=[owner(reply, blockOwnerDeletion=True)], **metadata)
 
 

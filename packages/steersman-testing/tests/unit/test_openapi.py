@@ -1,4 +1,4 @@
-"""What the API server in memory publishes of its kinds, and the protobuf of Go's clients."""
+"""OpenAPI documents of the in-memory server, and protobuf bodies."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_openapi_publishes_enums() -> None:
     assert "ClusterIP" in schemas["io.k8s.api.core.v1.ServiceSpec"]["properties"]["type"]["enum"]
 
 
-def test_a_custom_kind_is_described_by_its_definition() -> None:
+def test_openapi_describes_custom_kind() -> None:
     server = InMemoryApiServer()
     server.load(definition(["red"]))
     found = document(server, "apis/shop.example.com/v1")
@@ -137,7 +137,7 @@ def test_protobuf_config_map_is_created() -> None:
     labels = field(11, field(1, "app") + field(2, "shop"))
     data = b"".join(field(2, field(1, k) + field(2, v)) for k, v in (("a", "1"), ("b", "")))
     binary = field(3, field(1, "c") + field(2, b"\x00\xff"))
-    # Go sends what is empty, too: a creation time of zero is no time.
+    # Go encodes empty values as well. A zero creation time is not a time.
     body = enveloped("v1", "ConfigMap", field(1, field(1, "m") + field(8, b"") + labels) + data + binary)
     path = "/api/v1/namespaces/default/configmaps"
     response = server.handle(HttpRequest(method="POST", path=path, body=body, content_type=PROTOBUF))

@@ -1,4 +1,4 @@
-"""Objects as tables, and the paths of their columns."""
+"""Tables, and the paths of their columns."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def columns(table: Any) -> list[str]:
 
 
 def shown(server: InMemoryApiServer, plural: str, group: str = "") -> dict[str, Any]:
-    """The cells of the only object of a kind, by their columns."""
+    """Return the cells of the only object of a kind by column."""
     prefix = f"/apis/{group}" if group else "/api/v1"
     table = get(server, f"{prefix}/namespaces/default/{plural}")
     (row,) = table["rows"]
@@ -155,14 +155,14 @@ def test_table_columns_follow_printer_columns() -> None:
     }
 
 
-def test_a_custom_kind_without_columns_shows_its_age() -> None:
+def test_table_without_columns_shows_age() -> None:
     server = InMemoryApiServer()
     server.load(definition(), {**WEB_APP, "apiVersion": "shop.example.com/v1", "metadata": {"name": "a"}})
     assert list(shown(server, "webapps", "shop.example.com/v1")) == ["Name", "Age"]
 
 
 @virtual_time
-async def test_of_a_watch_the_first_table_has_headers() -> None:
+async def test_watch_sends_columns_in_first_table_only() -> None:
     server = InMemoryApiServer(virtual_runtime())
     for name in ("a", "b"):
         server.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
@@ -206,7 +206,7 @@ def test_unsupported_accept_returns_406() -> None:
         (".spec.length.unit", []),
     ],
 )
-def test_paths(path: str, found: list[Any]) -> None:
+def test_json_path_finds_results(path: str, found: list[Any]) -> None:
     assert list(find_results(path, WEB_APP)) == found
 
 
@@ -241,7 +241,7 @@ def test_invalid_json_path_raises(path: str) -> None:
         (8 * 365 * 86400, "8y"),
     ],
 )
-def test_durations(seconds: int, text: str) -> None:
+def test_durations_are_formatted(seconds: int, text: str) -> None:
     assert human_duration(timedelta(seconds=seconds)) == text
 
 
