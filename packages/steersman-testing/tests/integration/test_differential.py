@@ -83,10 +83,10 @@ class _Run:
                 path, kind = api.path(step.plural, step.name), f"application/{patch}"
                 self._record_versions(step, await api.call("PATCH", path, step.body, query, kind))
 
-    def _record_versions(self, step: Step, reply: ApiResponse) -> None:
-        metadata: Json = reply.body.get("metadata") or {}
+    def _record_versions(self, step: Step, response: ApiResponse) -> None:
+        metadata: Json = response.body.get("metadata") or {}
         # The version of a list includes changes of other clients, so it is not used again.
-        if reply.code < 300 and "uid" in metadata and "resourceVersion" in metadata:
+        if response.code < 300 and "uid" in metadata and "resourceVersion" in metadata:
             self.versions.append(metadata["resourceVersion"])
             self.uids[step.plural, metadata["name"]] = metadata["uid"]
 

@@ -296,12 +296,12 @@ async def test_kubectl_page_shows_real_output(tmp_path: Path) -> None:
     server = InMemoryApiServer()
     server.load(yaml.safe_load((tmp_path / "lights.yaml").read_text()))
     blocks = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
-    asked = [found for block in blocks for found in re.split(r"^\$ kubectl ", block, flags=re.MULTILINE)[1:]]
-    assert len(asked) > 10
+    called = [found for block in blocks for found in re.split(r"^\$ kubectl ", block, flags=re.MULTILINE)[1:]]
+    assert len(called) > 10
     async with serve(server) as endpoint:
         (tmp_path / "kubeconfig").write_text(endpoint.kubeconfig)
         kubectl = Kubectl(tmp_path / "kubeconfig", tmp_path, "default")
-        for command, _, expected in (found.partition("\n") for found in asked):
+        for command, _, expected in (found.partition("\n") for found in called):
             output = (await kubectl(*shlex.split(command))).stable.text
             assert output.rstrip("\n") == KubectlOutput(0, expected).stable.text.rstrip("\n"), command
 

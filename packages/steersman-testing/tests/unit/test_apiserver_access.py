@@ -35,8 +35,8 @@ async def test_granted_rules_allow_and_others_are_forbidden(server: InMemoryApiS
     assert server.rbac_denials == []
     with pytest.raises(Forbidden):
         await client.list(Pod, namespace="shop")
-    (refused,) = server.rbac_denials
-    assert refused == (
+    (rejected,) = server.rbac_denials
+    assert rejected == (
         f'pods is forbidden: User "{BOT}" cannot list resource "pods" in API group "" in the namespace "shop"'
     )
 

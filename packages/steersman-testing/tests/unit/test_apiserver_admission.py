@@ -100,11 +100,11 @@ async def test_first_denial_is_returned() -> None:
 async def test_concurrent_change_repeats_webhook_call() -> None:
     _, api = new_api()
     (await api.create("configmaps", config_map("a", {"k": "1"}))).expect_success()
-    asked: list[str] = []
+    called: list[str] = []
 
     async def meddling(review: Json) -> Json:
-        asked.append(review["request"]["oldObject"]["data"]["k"])
-        if len(asked) == 1:
+        called.append(review["request"]["oldObject"]["data"]["k"])
+        if len(called) == 1:
             await other()
         return await WebhookStub()(review)
 
@@ -117,7 +117,7 @@ async def test_concurrent_change_repeats_webhook_call() -> None:
     conditions = [{"name": "mine", "expression": "'w' in object.data"}]
     async with installed_configuration(api, webhook_manifest(api, config, matchConditions=conditions)):
         changed = (await api.merge("configmaps", "a", {"data": {"w": "1"}})).expect_success()
-    assert asked == ["1", "2"]
+    assert called == ["1", "2"]
     assert changed.body["data"] == {"k": "2", "w": "1"}
 
 
@@ -157,10 +157,10 @@ async def test_webhook_review_mutation_has_no_effect() -> None:
 async def test_unreachable_or_unregistered_webhook_follows_policy() -> None:
     server, api = new_api()
 
-    async def gone(_: Json) -> Json:
+    async def deleted(_: Json) -> Json:
         raise ConnectionFailed("gone")
 
-    server.serve_webhook("https://gone.case.svc:443/", gone)
+    server.serve_webhook("https://gone.case.svc:443/", deleted)
     for config, text in (
         (
             {"service": {"name": "gone", "namespace": "case"}},
@@ -230,8 +230,8 @@ def new_config_map(name: str = "a") -> Json:
 
 
 async def with_a_dependent(api: Api, owner: str = "owner", name: str = "a") -> None:
-    made = (await api.create("configmaps", config_map(owner))).expect_success()
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": made.metadata["uid"]}
+    created = (await api.create("configmaps", config_map(owner))).expect_success()
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": created.metadata["uid"]}
     (await api.create("configmaps", config_map(name, ownerReferences=[reference]))).expect_success()
 
 
@@ -310,11 +310,11 @@ async def test_unsupported_configurations_return_501() -> None:
     _, api = new_api()
     config = {"url": "https://example.com/"}
     conditions = [{"name": "a", "expression": "authorizer.group('').resource('pods').check('get').allowed()"}]
-    refusals: list[tuple[dict[str, Any], str]] = [
+    denials: list[tuple[dict[str, Any], str]] = [
         ({"admissionReviewVersions": ["v1beta1"]}, 'the webhook "a.case.dev" knows no AdmissionReview of version v1'),
         ({"matchConditions": conditions}, "the variable authorizer of the match condition"),
     ]
-    for fields, text in refusals:
+    for fields, text in denials:
         with pytest.raises(AssertionError, match=text):
             async with installed_configuration(api, webhook_manifest(api, config, **fields)):
                 pass
@@ -339,8 +339,8 @@ async def test_webhook_is_called_over_https_on_real_loop() -> None:
         api = Api(server, "case", RealBackend(ClusterConfig(server="http://127.0.0.1:1"), stack))
         hook = WebhookStub(lambda _: patch_response({"op": "add", "path": "/data", "value": {"k": "v"}}))
         async with served_webhook(api, hook, mutating=True):
-            made = (await api.create("configmaps", config_map("a"))).expect_success()
-        assert made.body["data"] == {"k": "v"}
+            created = (await api.create("configmaps", config_map("a"))).expect_success()
+        assert created.body["data"] == {"k": "v"}
         # A certificate other than that of the configuration is not trusted.
         config = await api.serve_webhook(hook)
         stranger = await api.serve_webhook(hook)
@@ -350,8 +350,8 @@ async def test_webhook_is_called_over_https_on_real_loop() -> None:
             )
         hook.respond = lambda _: deny_response("no")
         async with served_webhook(api, hook, name="c"):
-            refused = await api.create("configmaps", config_map("b"))
-        assert refused.message.endswith("denied the request: no")
+            rejected = await api.create("configmaps", config_map("b"))
+        assert rejected.message.endswith("denied the request: no")
 
 
 async def test_webhook_warnings_are_sent_as_headers() -> None:

@@ -142,8 +142,8 @@ async def test_page_of_compacted_list_returns_410(server: InMemoryApiServer) -> 
     token = (await api.list("configmaps", limit="1")).metadata["continue"]
     await api.delete("configmaps", "b")
     server.compact()
-    refused = await api.list("configmaps", **{"continue": token})
-    refused.expect_error(410, "Expired", "The provided continue parameter is too old")
+    rejected = await api.list("configmaps", **{"continue": token})
+    rejected.expect_error(410, "Expired", "The provided continue parameter is too old")
 
 
 @virtual_time
@@ -185,11 +185,11 @@ async def test_watch_without_stream_raises(server: InMemoryApiServer) -> None:
 async def test_registered_type_is_validated(server: InMemoryApiServer) -> None:
     server.register(WebApp)
     client = Client(server)
-    made = await client.create(WebApp(metadata=ObjectMeta(name="a", namespace="default"), spec=WebAppSpec()))
-    assert made.spec.replicas == 3
+    created = await client.create(WebApp(metadata=ObjectMeta(name="a", namespace="default"), spec=WebAppSpec()))
+    assert created.spec.replicas == 3
     with pytest.raises(Invalid, match="should be greater than or equal to 1"):
         await client.create(WebApp(metadata=ObjectMeta(name="b", namespace="default"), spec=WebAppSpec(replicas=0)))
-    assert server.read_all(WebApp) == (made,)
+    assert server.read_all(WebApp) == (created,)
 
 
 @virtual_time
@@ -198,8 +198,8 @@ async def test_registered_resource_is_served(server: InMemoryApiServer) -> None:
     server.register(names)
     api = Api(server, "default")
     body = {"apiVersion": "toys.example.com/v1", "kind": "Ball", "metadata": {"name": "a"}, "spec": {"any": 1}}
-    made = await api.call("POST", names.path(namespace="default"), body)
-    assert made.expect_success().body["spec"] == {"any": 1}
+    created = await api.call("POST", names.path(namespace="default"), body)
+    assert created.expect_success().body["spec"] == {"any": 1}
 
 
 def test_load_and_read_record_no_requests(server: InMemoryApiServer) -> None:
@@ -229,8 +229,8 @@ async def test_unsupported_feature_returns_501(server: InMemoryApiServer) -> Non
     server.load(*CRDS)
     api = Api(server, "default")
     (await api.create("widgets", widget("a"))).expect_success()
-    refused = await api.call("GET", "/api/v1/namespaces/default/pods/p/exec")
-    refused.expect_error(501, "NotImplemented", "does not imitate this: the subresource pods/exec")
+    rejected = await api.call("GET", "/api/v1/namespaces/default/pods/p/exec")
+    rejected.expect_error(501, "NotImplemented", "does not imitate this: the subresource pods/exec")
     crd = json.loads(json.dumps(CRDS[0]).replace("idget", "idow"))
     rule = {"rule": "google.protobuf.Int64Value{value: self.size} == 1"}
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] = [rule]
@@ -260,8 +260,8 @@ async def test_unsupported_admission_plugin_returns_501(server: InMemoryApiServe
     }
     (await api.create("resourcequotas", quota)).expect_success()
     (await api.create("secrets", {"metadata": {"name": "s"}})).expect_success()
-    refused = await api.create("configmaps", {"metadata": {"name": "c"}})
-    refused.expect_error(501, "NotImplemented", "counting configmaps for the ResourceQuota q")
+    rejected = await api.create("configmaps", {"metadata": {"name": "c"}})
+    rejected.expect_error(501, "NotImplemented", "counting configmaps for the ResourceQuota q")
 
 
 @virtual_time

@@ -40,8 +40,8 @@ def pvc(**spec: Any) -> Json:
     return {"metadata": {"name": "a"}, "spec": {**CLAIM_SPEC, **spec}}
 
 
-def assert_not_implemented(reply: ApiResponse, text: str) -> None:
-    reply.expect_error(501, "NotImplemented", f"the in-memory API server does not imitate this: {text}")
+def assert_not_implemented(response: ApiResponse, text: str) -> None:
+    response.expect_error(501, "NotImplemented", f"the in-memory API server does not imitate this: {text}")
 
 
 @pytest.mark.parametrize("subresource", ["attach", "binding", "ephemeralcontainers", "exec", "portforward", "proxy"])
@@ -66,12 +66,12 @@ async def test_service_and_node_proxies_return_501(api: Api) -> None:
 
 @virtual_time
 async def test_apply_to_scale_returns_501(api: Api) -> None:
-    made = (await api.create("deployments", deployment("a"))).expect_success()
+    created = (await api.create("deployments", deployment("a"))).expect_success()
     scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 3}}
     assert_not_implemented(
         await api.apply("deployments", scale, subresource="scale"), "server-side apply to this subresource"
     )
-    assert (await api.get("deployments", "a")).body == made.body
+    assert (await api.get("deployments", "a")).body == created.body
 
 
 @pytest.mark.parametrize("field", ["priorityClassName", "runtimeClassName"])
@@ -148,10 +148,10 @@ async def test_unserved_kinds_return_404(api: Api, path: str) -> None:
 
 async def streamed(api: Api, path: str, method: str = "GET", body: Json | None = None) -> ApiError:
     request = HttpRequest(method=method, path=path, body=json.dumps(body).encode())
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(ApiError) as denial:
         async with api.transport.stream(request):
             pass
-    return refusal.value
+    return denial.value
 
 
 @virtual_time
@@ -201,15 +201,15 @@ async def test_rule_with_nanoseconds_returns_501(api: Api) -> None:
     spec = {"type": "object", "properties": times, "x-kubernetes-validations": [{"rule": "true"}]}
     path = await create_and_wait(api, definition("Timed", {"spec": spec}, {}))
 
-    async def tried(**spec: str) -> ApiResponse:
+    async def dry_run(**spec: str) -> ApiResponse:
         body = {"apiVersion": f"{GROUP}/v1", "kind": "Timed", "metadata": {"generateName": "a-"}, "spec": spec}
         return await api.call("POST", path, body)
 
     text = "parts of a microsecond in CEL, such as those of "
     for field, value in (("at", "2024-01-02T03:04:05.000006001Z"), ("of", "1500ns")):
-        assert_not_implemented(await tried(**{field: value}), text + value)
+        assert_not_implemented(await dry_run(**{field: value}), text + value)
     for field, value in (("at", "2024-01-02T03:04:05.000006000Z"), ("of", "2000ns")):
-        (await tried(**{field: value})).expect_success()
+        (await dry_run(**{field: value})).expect_success()
 
 
 @virtual_time
@@ -223,17 +223,19 @@ async def test_rule_converting_nanoseconds_returns_501(api: Api) -> None:
     def body(kind: str) -> Json:
         return {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": {"generateName": "a-"}}
 
-    async def tried(at: str, of: str) -> ApiResponse:
+    async def dry_run(at: str, of: str) -> ApiResponse:
         return await api.call("POST", path, {**body("Parsed"), "spec": {"at": at, "of": of}})
 
     text = "parts of a microsecond in CEL, such as those of "
     fine = "2024-01-02T03:04:05.1234567Z"
-    assert_not_implemented(await tried(fine, "1s"), text + fine)
-    assert_not_implemented(await tried("2024-01-02T03:04:05Z", "1m1.0000005s"), text + "1m1.0000005s")
-    (await tried("2024-01-02T03:04:05.123456000Z", "1.5ms")).expect_success()
-    (await tried("2026-01-02T03:04:05Z", "1s")).expect_error(422, "Invalid", "late")
+    assert_not_implemented(await dry_run(fine, "1s"), text + fine)
+    assert_not_implemented(await dry_run("2024-01-02T03:04:05Z", "1m1.0000005s"), text + "1m1.0000005s")
+    (await dry_run("2024-01-02T03:04:05.123456000Z", "1.5ms")).expect_success()
+    (await dry_run("2026-01-02T03:04:05Z", "1s")).expect_error(422, "Invalid", "late")
     for of in ("1x", f"{10**40}h"):
-        (await tried("2024-01-02T03:04:05Z", of)).expect_error(422, "Invalid", "type conversion error from 'string'")
+        (await dry_run("2024-01-02T03:04:05Z", of)).expect_error(
+            422, "Invalid", "type conversion error from 'string'"
+        )
     compared = create_and_wait(
         api, definition("Compared", {"spec": {**texts, "x-kubernetes-validations": [COMPARED]}}, {})
     )
@@ -257,14 +259,14 @@ async def test_rule_cost_includes_map_keys(api: Api) -> None:
         api, definition("Keyed", {"spec": {"type": "object", "properties": {"of": named}}}, {})
     )
 
-    async def tried(length: int) -> ApiResponse:
+    async def dry_run(length: int) -> ApiResponse:
         keys = {f"{n:0{length}}": n for n in range(50)}
         body = {"apiVersion": f"{GROUP}/v1", "kind": "Keyed", "metadata": {"generateName": "a-"}}
         return await api.call("POST", path, {**body, "spec": {"of": keys}})
 
-    (await tried(10)).expect_success()
+    (await dry_run(10)).expect_success()
     text = "CEL rules on an object so large that they may cost more than the real server allows"
-    assert_not_implemented(await tried(10_000), text)
+    assert_not_implemented(await dry_run(10_000), text)
 
 
 @virtual_time

@@ -50,8 +50,10 @@ def schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         "anyOf": st.lists(inner, min_size=1, max_size=2),
     }
     return st.fixed_dictionaries({"type": TYPES}, optional=below).flatmap(
-        lambda made: st.dictionaries(st.sampled_from(sorted(KEYWORDS)), st.none(), max_size=2).flatmap(
-            lambda chosen: st.fixed_dictionaries({k: KEYWORDS[k] for k in chosen}).map(lambda more: {**made, **more})
+        lambda created: st.dictionaries(st.sampled_from(sorted(KEYWORDS)), st.none(), max_size=2).flatmap(
+            lambda chosen: st.fixed_dictionaries({k: KEYWORDS[k] for k in chosen}).map(
+                lambda more: {**created, **more}
+            )
         )
     )
 

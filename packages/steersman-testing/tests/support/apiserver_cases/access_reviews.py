@@ -96,10 +96,13 @@ async def case_local_subject_access_review(api: Api) -> None:
     kind = "LocalSubjectAccessReview"
     found = (await _post_review(api, kind, {"user": "jane", **_review_spec(api)}, api.namespace)).expect_success()
     assert found.body["status"] == {"allowed": False}
-    elsewhere = {"user": "jane", "resourceAttributes": {"namespace": "default", "verb": "get", "resource": "pods"}}
-    refused = (await _post_review(api, kind, elsewhere, api.namespace)).expect_error(422, "Invalid")
+    other_namespace = {
+        "user": "jane",
+        "resourceAttributes": {"namespace": "default", "verb": "get", "resource": "pods"},
+    }
+    rejected = (await _post_review(api, kind, other_namespace, api.namespace)).expect_error(422, "Invalid")
     path = "spec.resourceAttributes.namespace"
-    assert refused.message == (
+    assert rejected.message == (
         f'.authorization.k8s.io "" is invalid: {path}: Invalid value: "default": must match metadata.namespace'
     )
 
@@ -167,11 +170,11 @@ async def wait_until_token_invalid(api: Api, token: str, reason: str) -> None:
     The real server watches the objects that a token depends on and caches results for 10 s.
     """
     error = f"[invalid bearer token, {reason}]"
-    refused = await poll(
+    rejected = await poll(
         lambda: _post_token_review(api, {"token": token}),
         lambda r: error in r.expect_success().body["status"].get("error", ""),
     )
-    assert refused.body["status"] == {"user": {}, "error": error}
+    assert rejected.body["status"] == {"user": {}, "error": error}
 
 
 async def _issue_token(api: Api, *audiences: str) -> tuple[str, str]:
@@ -199,16 +202,16 @@ async def case_token_review(api: Api) -> None:
 async def case_token_for_other_audience(api: Api) -> None:
     token, _ = await _issue_token(api, "vault", "till")
     assert (await review_token(api, {"token": token, "audiences": ["till", "x"]}))["audiences"] == ["till"]
-    refused = await review_token(api, {"token": token, "audiences": ["x"]})
+    rejected = await review_token(api, {"token": token, "audiences": ["x"]})
     text = 'token audiences ["vault" "till"] is invalid for the target audiences ["x"]'
-    assert refused == {"user": {}, "error": f"[invalid bearer token, {text}]"}
+    assert rejected == {"user": {}, "error": f"[invalid bearer token, {text}]"}
 
 
 async def case_unknown_token(api: Api) -> None:
     assert await review_token(api, {"token": "x"}) == {"user": {}, "error": "invalid bearer token"}
     body: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {}}
-    refused = await api.call("POST", f"{_AUTHENTICATION_PATH}/tokenreviews", body)
-    refused.expect_error(400, "BadRequest", "token is required for TokenReview in authentication")
+    rejected = await api.call("POST", f"{_AUTHENTICATION_PATH}/tokenreviews", body)
+    rejected.expect_error(400, "BadRequest", "token is required for TokenReview in authentication")
 
 
 async def case_token_of_deleted_account(api: Api) -> None:
@@ -239,8 +242,8 @@ async def case_selectors_in_reviews(api: Api) -> None:
             ({"requirements": [{**requirement, "operator": "Exists"}]}, "requirements[0].values", "may not be"),
         ]
         for value, where, text in mistakes:
-            refused = (await ask(selector, value)).expect_error(422, "Invalid", text)
-            assert [field for field, _ in refused.causes()] == [f"{path}.{selector}.{where}"]
+            rejected = (await ask(selector, value)).expect_error(422, "Invalid", text)
+            assert [field for field, _ in rejected.causes()] == [f"{path}.{selector}.{where}"]
         unread = (
             (await ask(selector, {"requirements": [{**requirement, "operator": "Odd"}]}))
             .expect_success()
@@ -278,9 +281,9 @@ async def case_wrong_review_types_are_rejected(api: Api) -> None:
         ({"spec": {"resourceAttributes": "x"}}, "spec.resourceAttributes of type v1.ResourceAttributes"),
     ):
         (await api.call("POST", path, body)).expect_error(400, "BadRequest", text)
-    odd = {"spec": {**spec, "odd": 1}}
-    assert "odd" not in (await api.call("POST", path, odd)).expect_success().body["spec"]
-    strict = await api.call("POST", path, odd, {"fieldValidation": "Strict"})
+    malformed = {"spec": {**spec, "odd": 1}}
+    assert "odd" not in (await api.call("POST", path, malformed)).expect_success().body["spec"]
+    strict = await api.call("POST", path, malformed, {"fieldValidation": "Strict"})
     strict.expect_error(400, "BadRequest", 'strict decoding error: unknown field "spec.odd"')
     (await api.call("POST", path, {"spec": spec}, {"dryRun": "Odd"})).expect_error(422, "Invalid", "dryRun")
     named = await api.call("POST", path, {"spec": spec, "metadata": {"name": "x"}})
@@ -296,6 +299,6 @@ async def case_wrong_review_types_are_rejected(api: Api) -> None:
         "name"
     ] == "n"
     local = f"{_AUTHORIZATION_PATH}/namespaces/{api.namespace}/localsubjectaccessreviews"
-    elsewhere = await api.call("POST", local, {"spec": spec, "metadata": {"namespace": "other"}})
-    elsewhere.expect_error(400, "BadRequest", "the namespace of the provided object does not match")
+    other_namespace = await api.call("POST", local, {"spec": spec, "metadata": {"namespace": "other"}})
+    other_namespace.expect_error(400, "BadRequest", "the namespace of the provided object does not match")
     (await api.call("GET", f"{path}/x")).expect_error(404, "NotFound", "could not find the requested resource")

@@ -64,31 +64,31 @@ async def case_users_without_roles_are_denied(api: Api) -> None:
         ("GET", "/api/v1/namespaces", None, {}, ("list", "namespaces", "", cluster), ""),
         ("GET", f"/api/v1/namespaces/{api.namespace}", None, {}, ("get", "namespaces", "", here), api.namespace),
     ]
-    for method, path, body, query, asked, name in calls:
+    for method, path, body, query, called, name in calls:
         content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        reply = await jane.call(method, path, body, query, content_type)
-        _, resource, of, _ = asked
-        assert reply.body == _forbidden_status(
-            denial_message("jane", *asked), resource.partition("/")[0], of, name
+        response = await jane.call(method, path, body, query, content_type)
+        _, resource, of, _ = called
+        assert response.body == _forbidden_status(
+            denial_message("jane", *called), resource.partition("/")[0], of, name
         ), path
 
 
 async def case_watch_is_denied_before_the_stream(api: Api) -> None:
-    with pytest.raises(ApiError) as refusal:
+    with pytest.raises(ApiError) as denial:
         await api.as_user("jane").events("pods", 1)
     where = f'in the namespace "{api.namespace}"'
-    assert refusal.value.code == 403
-    assert refusal.value.status.message == f"pods is forbidden: {denial_message('jane', 'watch', 'pods', '', where)}"
+    assert denial.value.code == 403
+    assert denial.value.status.message == f"pods is forbidden: {denial_message('jane', 'watch', 'pods', '', where)}"
 
 
 async def case_non_resource_paths(api: Api) -> None:
     jane = api.as_user("jane")
     for path in ("/api", "/api/v1", "/apis", "/apis/apps/v1", "/version"):
         (await jane.call("GET", path)).expect_success()
-    refused = await jane.call("GET", "/metrics")
-    refused.expect_error(403, "Forbidden")
-    assert refused.message == 'forbidden: User "jane" cannot get path "/metrics"'
-    assert not refused.body.get("details")
+    rejected = await jane.call("GET", "/metrics")
+    rejected.expect_error(403, "Forbidden")
+    assert rejected.message == 'forbidden: User "jane" cannot get path "/metrics"'
+    assert not rejected.body.get("details")
     (await jane.call("POST", "/version", {})).expect_error(
         403, "Forbidden", 'User "jane" cannot post path "/version"'
     )
@@ -225,10 +225,10 @@ async def case_binding_to_missing_role_is_reported(api: Api) -> None:
         'role.rbac.authorization.k8s.io "nowhere" not found',
         'clusterrole.rbac.authorization.k8s.io "absent" not',
     )
-    refused = await poll(
+    rejected = await poll(
         lambda: api.as_user("jane").list("configmaps"), lambda r: all(text in r.message for text in roles)
     )
-    assert "RBAC: [" in refused.expect_error(403, "Forbidden").message
+    assert "RBAC: [" in rejected.expect_error(403, "Forbidden").message
 
 
 async def case_unbound_role_allows_nothing(api: Api) -> None:
@@ -243,8 +243,8 @@ async def case_create_by_apply_or_put_needs_create(api: Api) -> None:
         api, user_subject("jane"), policy_rule("patch update", "configmaps leases", "core coordination.k8s.io")
     )
     jane, where = api.as_user("jane"), f'in the namespace "{api.namespace}"'
-    refused = await jane.apply("configmaps", config_map("new") | {"apiVersion": "v1"})
-    assert refused.body == _forbidden_status(
+    rejected = await jane.apply("configmaps", config_map("new") | {"apiVersion": "v1"})
+    assert rejected.body == _forbidden_status(
         denial_message("jane", "create", "configmaps", "", where), "configmaps", "", "new"
     )
     put = await jane.put("leases", {"metadata": {"name": "new"}})
@@ -271,8 +271,8 @@ async def case_masters_are_allowed_everything(api: Api) -> None:
 
 async def case_service_account_token(api: Api) -> None:
     (await api.create("serviceaccounts", {"metadata": {"name": "bot"}})).expect_success()
-    asked: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    issued = (await api.call("POST", api.path("serviceaccounts", "bot", "token"), asked)).expect_success()
+    called: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    issued = (await api.call("POST", api.path("serviceaccounts", "bot", "token"), called)).expect_success()
     bot = api.as_bearer(issued.body["status"]["token"])
     name = f"system:serviceaccount:{api.namespace}:bot"
     where = f'in the namespace "{api.namespace}"'
@@ -284,8 +284,8 @@ async def case_service_account_token(api: Api) -> None:
 
 
 async def case_an_unknown_token(api: Api) -> None:
-    refused = (await api.as_bearer("nobody-knows-me").list("pods")).expect_error(401, "Unauthorized")
-    assert json.dumps(refused.body, sort_keys=True) == json.dumps(
+    rejected = (await api.as_bearer("nobody-knows-me").list("pods")).expect_error(401, "Unauthorized")
+    assert json.dumps(rejected.body, sort_keys=True) == json.dumps(
         {
             "kind": "Status",
             "apiVersion": "v1",

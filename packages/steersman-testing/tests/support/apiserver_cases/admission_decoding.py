@@ -28,8 +28,8 @@ async def case_wrong_response_types(api: Api) -> None:
             ({"allowed": False, "status": {"details": "x"}}, "Status.response.status.details of type v1.Status"),
         ):
             hook.respond = lambda _, answer=answer: answer
-            refused = await api.create("configmaps", config_map("a"), dryRun="All")
-            refused.expect_error(500, "InternalError", text)
+            rejected = await api.create("configmaps", config_map("a"), dryRun="All")
+            rejected.expect_error(500, "InternalError", text)
         hook.respond = lambda _: allow_response(
             odd=1, status={"message": "fine", "code": 400}, auditAnnotations={"a": "b"}
         )
@@ -67,8 +67,8 @@ async def case_denial_code_is_an_error_code(api: Api) -> None:
             (await api.create("configmaps", config_map("a"))).expect_error(400, "", "denied the request: m")
         for code in (418, 500, 503, 600):
             hook.respond = lambda _, code=code: deny_response("m", code=code, reason="Odd", odd=1)
-            refused = await api.create("configmaps", config_map("a"))
-            assert (refused.code, refused.reason, refused.body["code"]) == (code, "Odd", code)
+            rejected = await api.create("configmaps", config_map("a"))
+            assert (rejected.code, rejected.reason, rejected.body["code"]) == (code, "Odd", code)
         hook.respond = lambda _: {"allowed": False, "status": None}
         (await api.create("configmaps", config_map("a"))).expect_error(
             400, "", "denied the request without explanation"
@@ -106,11 +106,11 @@ async def case_wrong_patch_types(api: Api) -> None:
             ([{"op": "replace", "path": "/kind", "value": 1}], "unmarshal number into Go struct field .kind of"),
         ):
             hook.respond = lambda _, patch=patch: raw_patch_response(patch)
-            refused = await api.create("configmaps", config_map("a", {"k": "v"}), dryRun="All")
-            refused.expect_error(500, "InternalError", text)
+            rejected = await api.create("configmaps", config_map("a", {"k": "v"}), dryRun="All")
+            rejected.expect_error(500, "InternalError", text)
         hook.respond = lambda _: {**raw_patch_response([]), "patchType": ""}
-        refused = await api.create("configmaps", config_map("a"), dryRun="All")
-        refused.expect_error(500, "InternalError", 'webhook returned invalid response.patchType of ""')
+        rejected = await api.create("configmaps", config_map("a"), dryRun="All")
+        rejected.expect_error(500, "InternalError", 'webhook returned invalid response.patchType of ""')
 
 
 async def case_tolerated_patches(api: Api) -> None:
@@ -136,5 +136,5 @@ async def case_tolerated_patches(api: Api) -> None:
             422, "Invalid", "metadata.labels"
         )
         hook.respond = lambda _: raw_patch_response([{"op": "remove", "path": "/metadata"}])
-        refused = await api.create("configmaps", config_map("a"), dryRun="All")
-        refused.expect_error(422, "Invalid", "metadata.name: Required value: name or generateName is required")
+        rejected = await api.create("configmaps", config_map("a"), dryRun="All")
+        rejected.expect_error(422, "Invalid", "metadata.name: Required value: name or generateName is required")

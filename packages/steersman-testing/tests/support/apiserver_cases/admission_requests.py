@@ -24,7 +24,7 @@ def _rule_with(**fields: Any) -> Json:
 async def case_create(api: Api) -> None:
     first, second = WebhookStub(), WebhookStub()
     async with served_webhook(api, first, mutating=True), served_webhook(api, second, name="b"):
-        made = (
+        created = (
             await api.as_user("jane", "system:masters").create("configmaps", config_map("x", {"k": "v"}))
         ).expect_success()
     (mutating,), (validating,) = first.requests, second.requests
@@ -51,7 +51,7 @@ async def case_create(api: Api) -> None:
     assert set(early) == {"name", "namespace", "managedFields"}
     late = validating["object"]["metadata"]
     assert set(late) == {"name", "namespace", "managedFields", "uid", "creationTimestamp"}
-    assert late["uid"] == made.metadata["uid"]
+    assert late["uid"] == created.metadata["uid"]
     assert mutating["object"]["data"] == validating["object"]["data"] == {"k": "v"}
     assert (mutating["object"]["apiVersion"], mutating["object"]["kind"]) == ("v1", "ConfigMap")
 
@@ -80,7 +80,7 @@ async def case_update(api: Api) -> None:
 
 
 async def case_delete(api: Api) -> None:
-    made = (await api.create("configmaps", config_map("x", {"k": "v"}))).expect_success()
+    created = (await api.create("configmaps", config_map("x", {"k": "v"}))).expect_success()
     first, second = WebhookStub(), WebhookStub()
     async with served_webhook(api, first, mutating=True), served_webhook(api, second, name="b"):
         (await api.delete("configmaps", "x", {"propagationPolicy": "Background"})).expect_success()
@@ -88,7 +88,7 @@ async def case_delete(api: Api) -> None:
     for hook in (first, second):
         (request,) = hook.requests
         assert (request["operation"], request["name"], request["object"]) == ("DELETE", "x", None)
-        assert request["oldObject"]["metadata"]["uid"] == made.metadata["uid"]
+        assert request["oldObject"]["metadata"]["uid"] == created.metadata["uid"]
         assert request["options"] == {
             "kind": "DeleteOptions",
             "apiVersion": "meta.k8s.io/v1",
@@ -132,10 +132,10 @@ async def case_create_by_put(api: Api) -> None:
 async def case_generated_name(api: Api) -> None:
     first, second = WebhookStub(), WebhookStub()
     async with served_webhook(api, first, mutating=True), served_webhook(api, second, name="b"):
-        made = (await api.create("configmaps", {"metadata": {"generateName": "x-"}})).expect_success()
+        created = (await api.create("configmaps", {"metadata": {"generateName": "x-"}})).expect_success()
     assert "name" not in first.requests[0]
     assert "name" not in first.requests[0]["object"]["metadata"]
-    name = made.metadata["name"]
+    name = created.metadata["name"]
     assert second.requests[0]["name"] == second.requests[0]["object"]["metadata"]["name"] == name
     assert len(first.requests) == len(second.requests) == 1
 
@@ -209,7 +209,7 @@ async def case_status(api: Api) -> None:
 
 
 async def case_scale(api: Api) -> None:
-    made = (await api.create("deployments", deployment("d"))).expect_success()
+    created = (await api.create("deployments", deployment("d"))).expect_success()
     hook = WebhookStub()
     async with served_webhook(api, hook):
         (await api.merge("deployments", "d", {"spec": {"replicas": 3}}, "scale")).expect_success()
@@ -218,12 +218,12 @@ async def case_scale(api: Api) -> None:
     assert request["resource"] == {"group": "apps", "version": "v1", "resource": "deployments"}
     assert (request["operation"], request["name"], request["subResource"]) == ("UPDATE", "d", "scale")
     for state, replicas in (("oldObject", 1), ("object", 3)):
-        shown = request[state]
-        assert (shown["apiVersion"], shown["kind"]) == ("autoscaling/v1", "Scale")
-        assert shown["spec"] == {"replicas": replicas}
-        assert shown["status"] == {"replicas": 0, "selector": "app=d"}
-        assert shown["metadata"]["uid"] == made.metadata["uid"]
-        assert shown["metadata"]["resourceVersion"] == made.resource_version
+        formatted = request[state]
+        assert (formatted["apiVersion"], formatted["kind"]) == ("autoscaling/v1", "Scale")
+        assert formatted["spec"] == {"replicas": replicas}
+        assert formatted["status"] == {"replicas": 0, "selector": "app=d"}
+        assert formatted["metadata"]["uid"] == created.metadata["uid"]
+        assert formatted["metadata"]["resourceVersion"] == created.resource_version
 
 
 async def case_eviction(api: Api) -> None:
@@ -291,7 +291,7 @@ async def case_object_selector(api: Api) -> None:
 
 
 async def case_namespace_selector(api: Api) -> None:
-    here, elsewhere = WebhookStub(), WebhookStub()
+    here, other_namespace = WebhookStub(), WebhookStub()
     name = "kubernetes.io/metadata.name"
     other = {
         "matchExpressions": [
@@ -299,13 +299,13 @@ async def case_namespace_selector(api: Api) -> None:
             {"key": "x", "operator": "Exists"},
         ]
     }
-    config = await api.serve_webhook(elsewhere)
+    config = await api.serve_webhook(other_namespace)
     async with (
         served_webhook(api, here),
         installed_configuration(api, webhook_manifest(api, config, "b", namespaceSelector=other), name="b"),
     ):
         (await api.create("configmaps", config_map("x"))).expect_success()
-    assert (here.operations, elsewhere.operations) == (["CREATE x"], [])
+    assert (here.operations, other_namespace.operations) == (["CREATE x"], [])
 
 
 async def case_namespace_selector_of_a_namespace(api: Api) -> None:
@@ -365,10 +365,10 @@ async def case_failing_match_condition(api: Api) -> None:
     ]
     async with installed_configuration(api, *specs):
         await wait_until_served(api, hook)
-        refused = await api.create("secrets", {"metadata": {"name": "s"}, "data": {"a": "Yg=="}})
+        rejected = await api.create("secrets", {"metadata": {"name": "s"}, "data": {"a": "Yg=="}})
         (await api.create("services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}})).expect_success()
-    refused.expect_error(403, "Forbidden")
-    assert refused.message == (
+    rejected.expect_error(403, "Forbidden")
+    assert rejected.message == (
         "secrets \"s\" is forbidden: expression 'object.data.missing == 'x'' resulted in error: no such key: missing"
     )
     assert strict.requests == lax.requests == []
@@ -400,11 +400,11 @@ async def case_order_of_mutating_webhooks(api: Api) -> None:
     order: list[str] = []
 
     def noted(name: str) -> WebhookStub:
-        def answer(_: Json) -> Json:
+        def response(_: Json) -> Json:
             order.append(name)
             return allow_response()
 
-        return WebhookStub(answer)
+        return WebhookStub(response)
 
     first, second, third = noted("b.2"), noted("b.1"), noted("a")
     specs = [webhook_manifest(api, await api.serve_webhook(h), n) for h, n in ((second, "b1"), (first, "b2"))]
@@ -428,10 +428,10 @@ async def case_webhooks_see_previous_mutations(api: Api) -> None:
         served_webhook(api, second, mutating=True, name="b"),
         served_webhook(api, last, name="c"),
     ):
-        made = (await api.create("configmaps", config_map("x"))).expect_success()
+        created = (await api.create("configmaps", config_map("x"))).expect_success()
     assert "data" not in first.requests[0]["object"]
     assert second.requests[0]["object"]["data"] == {"first": "1"}
-    assert made.body["data"] == last.requests[0]["object"]["data"] == {"first": "1", "second": "2"}
+    assert created.body["data"] == last.requests[0]["object"]["data"] == {"first": "1", "second": "2"}
     assert len(first.requests) == len(second.requests) == 1
 
 

@@ -54,7 +54,7 @@ async def _create_with_hook(api: Api, response: Json, *, mutating: bool = False)
 async def case_denials(api: Api) -> None:
     status: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
     full = {"reason": "Conflict", "code": 409, "details": {"name": "x", "kind": "y"}}
-    answers: list[tuple[Json, str, Json]] = [
+    responses: list[tuple[Json, str, Json]] = [
         ({"allowed": False}, "denied the request without explanation", {"code": 400}),
         (deny_response("no way"), "denied the request: no way", {"code": 400}),
         ({"allowed": False, "status": {"reason": "Sad"}}, "denied the request: Sad", {"reason": "Sad", "code": 400}),
@@ -66,7 +66,7 @@ async def case_denials(api: Api) -> None:
     hook = WebhookStub()
     for mutating in (False, True):
         async with served_webhook(api, hook, mutating=mutating, name=f"a{mutating}".lower()) as name:
-            for response, text, more in answers:
+            for response, text, more in responses:
                 hook.respond = lambda _, response=response: response
                 made = await api.create("configmaps", config_map("x"))
                 assert made.body == status | {"message": f'admission webhook "{name}" {text}'} | more
@@ -143,13 +143,13 @@ async def case_empty_patch(api: Api) -> None:
 
 async def case_inapplicable_patches(api: Api) -> None:
     missing = "Unable to remove nonexistent key: none: missing value"
-    answers: list[tuple[Json, str]] = [
+    responses: list[tuple[Json, str]] = [
         ({"op": "remove", "path": "/none"}, f"error in remove for path: '/none': {missing}"),
         ({"op": "test", "path": "/metadata/name", "value": "y"}, "testing value /metadata/name failed: test failed"),
     ]
     hook = WebhookStub()
     async with served_webhook(api, hook, mutating=True):
-        for operation, text in answers:
+        for operation, text in responses:
             hook.respond = lambda _, operation=operation: patch_response(operation)
             assert (await api.create("configmaps", config_map("x"))).body == _internal_error_status(text)
 
@@ -157,9 +157,9 @@ async def case_inapplicable_patches(api: Api) -> None:
 async def case_mutated_kind(api: Api) -> None:
     hook = WebhookStub(lambda _: patch_response({"op": "replace", "path": "/kind", "value": "Secret"}))
     async with served_webhook(api, hook, mutating=True):
-        refused = await api.create("configmaps", config_map("x"))
+        rejected = await api.create("configmaps", config_map("x"))
     text = "converting (v1.Secret) to (core.ConfigMap): unknown conversion"
-    assert (refused.code, refused.message) == (500, text), refused.body
+    assert (rejected.code, rejected.message) == (500, text), rejected.body
 
 
 async def case_mutated_namespace(api: Api) -> None:
@@ -182,9 +182,9 @@ async def case_mutated_deletion(api: Api) -> None:
     async with served_webhook(
         api, WebhookStub(lambda _: patch_response({"op": "add", "path": "/data", "value": {}})), mutating=True
     ) as name:
-        refused = await api.delete("configmaps", "x")
+        rejected = await api.delete("configmaps", "x")
     because = "attempted to modify the object, which is not supported for this operation"
-    assert refused.body == _internal_error_status(f'admission webhook "{name}" {because}')
+    assert rejected.body == _internal_error_status(f'admission webhook "{name}" {because}')
 
 
 async def case_malformed_responses(api: Api) -> None:
@@ -205,10 +205,10 @@ async def case_malformed_responses(api: Api) -> None:
         (allow_response(patch=patch), "webhook returned response.patch but not response.patchType"),
         (allow_response(patchType="JSONPatch"), "webhook returned response.patchType but not response.patch"),
     ]
-    for kind, answers in (("mutating", mutating), ("validating", validating)):
+    for kind, responses in (("mutating", mutating), ("validating", validating)):
         hook = WebhookStub()
         async with served_webhook(api, hook, mutating=kind == "mutating", name=kind) as name:
-            for response, text in answers:
+            for response, text in responses:
                 hook.respond = lambda _, response=response: response
                 made = await api.create("configmaps", config_map("x"))
                 problem = text.replace("{uid}", hook.requests[-1]["uid"])
@@ -260,12 +260,12 @@ async def case_unreachable_webhook(api: Api) -> None:
     for mutating in (False, True):
         async with installed_configuration(api, webhook_manifest(api, config), strict, lax, mutating=mutating):
             await wait_until_served(api, hook)
-            refused = await api.create("secrets", {"metadata": {"name": "s"}})
+            rejected = await api.create("secrets", {"metadata": {"name": "s"}})
             service = {"metadata": {"generateName": "s-"}, "spec": {"ports": [{"port": 1}]}}
             (await api.create("services", service)).expect_success()
         call = 'Post "https://127.0.0.1:1/review?timeout=10s": dial tcp 127.0.0.1:1: connect: connection refused'
         text = f'failed calling webhook "{strict["name"]}": failed to call webhook: {call}'
-        assert refused.body == _internal_error_status(text)
+        assert rejected.body == _internal_error_status(text)
         await wait_until_removed(api, hook)
 
 
@@ -280,10 +280,10 @@ async def case_webhook_timeout(api: Api) -> None:
     ready = WebhookStub()
     async with installed_configuration(api, webhook_manifest(api, await api.serve_webhook(ready)), *specs):
         await wait_until_served(api, ready)
-        refused = await api.create("secrets", {"metadata": {"name": "s"}})
+        rejected = await api.create("secrets", {"metadata": {"name": "s"}})
         (await api.create("services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}})).expect_success()
     call = f'Post "{specs[0]["clientConfig"]["url"]}?timeout=1s": context deadline exceeded'
-    assert refused.body == _internal_error_status(
+    assert rejected.body == _internal_error_status(
         f'failed calling webhook "{specs[0]["name"]}": failed to call webhook: {call}'
     )
 
@@ -305,8 +305,8 @@ async def case_eviction_is_denied(api: Api) -> None:
     (await api.create("pods", pod)).expect_success()
     body: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
     async with served_webhook(api, WebhookStub(lambda _: deny_response("stay"))) as name:
-        refused = await api.call("POST", api.path("pods", "p", "eviction"), body)
-    assert (refused.code, refused.message) == (400, f'admission webhook "{name}" denied the request: stay')
+        rejected = await api.call("POST", api.path("pods", "p", "eviction"), body)
+    assert (rejected.code, rejected.message) == (400, f'admission webhook "{name}" denied the request: stay')
     (await api.get("pods", "p")).expect_success()
 
 
@@ -317,9 +317,9 @@ async def case_missing_service(api: Api) -> None:
     config = await api.serve_webhook(hook)
     async with installed_configuration(api, webhook_manifest(api, config), spec):
         await wait_until_served(api, hook)
-        refused = await api.create("secrets", {"metadata": {"name": "s"}})
+        rejected = await api.create("secrets", {"metadata": {"name": "s"}})
     call = f'Post "https://gone.{api.namespace}.svc:443/review?timeout=3s": service "gone" not found'
-    assert refused.body == _internal_error_status(
+    assert rejected.body == _internal_error_status(
         f'failed calling webhook "{spec["name"]}": failed to call webhook: {call}'
     )
 
@@ -331,8 +331,8 @@ async def case_warnings(api: Api) -> None:
         request = HttpRequest(method="POST", path=api.path("configmaps"), body=body)
         assert (await api.transport.request(request)).warnings == ("careful", 'a "quoted" one')
     async with served_webhook(api, WebhookStub(lambda _: {**response, "allowed": False}), name="b"):
-        refused = await api.transport.request(request)
-        assert (refused.status, refused.warnings) == (400, ("careful", 'a "quoted" one'))
+        rejected = await api.transport.request(request)
+        assert (rejected.status, rejected.warnings) == (400, ("careful", 'a "quoted" one'))
 
 
 async def case_configuration_defaults(api: Api) -> None:
@@ -441,17 +441,17 @@ async def case_malformed_configurations(api: Api) -> None:
     for fields, text in broken:
         spec = {k: v for k, v in {**good, **fields}.items() if v is not None}
         body: Json = {"metadata": {"name": f"a-{api.namespace}"}, "webhooks": [spec]}
-        refused = (await api.call("POST", path, body, {"dryRun": "All"})).expect_error(422, "Invalid")
+        rejected = (await api.call("POST", path, body, {"dryRun": "All"})).expect_error(422, "Invalid")
         named = f'ValidatingWebhookConfiguration.admissionregistration.k8s.io "a-{api.namespace}" is invalid'
-        assert refused.message == f"{named}: webhooks[0].{text}", refused.message
+        assert rejected.message == f"{named}: webhooks[0].{text}", rejected.message
 
 
 async def case_eviction_is_mutated(api: Api) -> None:
     pod: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
     (await api.create("pods", pod)).expect_success()
     body: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
-    tried = patch_response({"op": "add", "path": "/deleteOptions", "value": {"dryRun": ["All"]}})
-    hook = WebhookStub(lambda request: tried if request.get("subResource") == "eviction" else allow_response())
+    dry_run = patch_response({"op": "add", "path": "/deleteOptions", "value": {"dryRun": ["All"]}})
+    hook = WebhookStub(lambda request: dry_run if request.get("subResource") == "eviction" else allow_response())
     async with served_webhook(api, hook, mutating=True):
         assert (await api.call("POST", api.path("pods", "p", "eviction"), body)).code == 201
     assert "deletionTimestamp" not in (await api.get("pods", "p")).expect_success().metadata

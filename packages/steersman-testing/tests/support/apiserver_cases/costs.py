@@ -44,24 +44,24 @@ async def case_rule_costs(api: Api) -> None:
     for number, (rule, (times, _)) in enumerate(expected.items()):
         items = {**_cost_table()["self"], "x-kubernetes-validations": [{"rule": rule}]}
         properties[f"p{number}"] = {"type": "array", "maxItems": times, "items": items}
-    told = dict.fromkeys(expected, "")
+    reported = dict.fromkeys(expected, "")
     for place, text in await _cost_errors(api, properties):
         if text.startswith(_RULE):
             number = re.search(r"properties\[p(\d+)\]", place)
             assert number is not None
-            told[list(expected)[int(number[1])]] = text.removeprefix(_RULE)
-    assert told == {rule: factor for rule, (_, factor) in expected.items()}
+            reported[list(expected)[int(number[1])]] = text.removeprefix(_RULE)
+    assert reported == {rule: factor for rule, (_, factor) in expected.items()}
 
 
 async def case_nested_rule_costs(api: Api) -> None:
     table: list[Json] = _cost_table()["schemas"]
-    told: list[list[list[str]]] = [[] for _ in table]
+    reported: list[list[list[str]]] = [[] for _ in table]
     for place, text in await _cost_errors(api, {f"s{n}": row["schema"] for n, row in enumerate(table)}):
         number = re.match(re.escape(_PLACE) + r"properties\[s(\d+)\]\.(.*)", place)
         # Other definitions show which rules cost most.
         if number is not None and "contributed" not in text:
-            told[int(number[1])].append([number[2], text.removeprefix("Forbidden: ")])
-    assert told == [row["errors"] for row in table]
+            reported[int(number[1])].append([number[2], text.removeprefix("Forbidden: ")])
+    assert reported == [row["errors"] for row in table]
 
 
 _NESTED_RULE = "self.all(x, self.exists_one(y, x == y))"
@@ -75,8 +75,8 @@ async def case_object_budget(api: Api) -> None:
     names: Json = {"apiVersion": f"{GROUP}/v1", "kind": "Budgeted", "metadata": {"name": "a"}}
     few, many = ({**names, "spec": {"items": list(range(count))}} for count in (100, 1500))
     (await api.call("POST", path, few, {"dryRun": "All"})).expect_success()
-    refused = await api.call("POST", path, many, {"dryRun": "All"})
-    refused.expect_error(
+    rejected = await api.call("POST", path, many, {"dryRun": "All"})
+    rejected.expect_error(
         422, "Invalid", "no further validation rules will be run due to call cost exceeds limit for rule: twice"
     )
     (await api.call("DELETE", f"{_DEFINITIONS}/{body['metadata']['name']}")).expect_success()
@@ -84,7 +84,7 @@ async def case_object_budget(api: Api) -> None:
 
 async def case_total_rule_cost(api: Api) -> None:
     for row in _cost_table()["totals"]:
-        told = [
+        reported = [
             [place, text.removeprefix("Forbidden: ")] for place, text in await _cost_errors(api, row["properties"])
         ]
-        assert told == row["errors"]
+        assert reported == row["errors"]

@@ -176,8 +176,8 @@ async def case_schema_restricts_names_only(api: Api) -> None:
     path = await _create_and_wait(
         api, _definition(_group(api), versions=versions({"name": {"type": "string", "maxLength": 3}}))
     )
-    refused = await api.call("POST", path, _thing(_group(api), "long"))
-    refused.expect_error(422, "Invalid", "metadata.name: Too long: may not be more than 3 bytes")
+    rejected = await api.call("POST", path, _thing(_group(api), "long"))
+    rejected.expect_error(422, "Invalid", "metadata.name: Too long: may not be more than 3 bytes")
 
 
 async def case_preserve_unknown_fields_is_rejected(api: Api) -> None:
@@ -219,9 +219,9 @@ async def case_conflicting_names_are_not_accepted(api: Api) -> None:
 
 async def case_cluster_scoped_kinds_are_served(api: Api) -> None:
     path = await _create_and_wait(api, _definition(_group(api), scope="Cluster"))
-    made = (await api.call("POST", path, _thing(_group(api)))).expect_success()
-    assert "namespace" not in made.metadata
-    assert (await api.call("GET", f"{path}/a")).expect_success().body == made.body
+    created = (await api.call("POST", path, _thing(_group(api)))).expect_success()
+    assert "namespace" not in created.metadata
+    assert (await api.call("GET", f"{path}/a")).expect_success().body == created.body
     nested = f"/apis/{_group(api)}/v1/namespaces/{api.namespace}/things"
     assert (await api.call("GET", nested)).code == 404
 
@@ -247,9 +247,9 @@ async def case_group_kind_and_scope_are_immutable(api: Api) -> None:
         ({"names": {"plural": "others"}}, "spec.names.plural"),
         ({"names": {"kind": "Other"}}, "spec.names.kind"),
     ):
-        refused = await api.call("PATCH", name, {"spec": patch}, None, "application/merge-patch+json")
-        assert field in {f for f, _ in refused.expect_error(422, "Invalid").causes()}
-        assert "field is immutable" in refused.message
+        rejected = await api.call("PATCH", name, {"spec": patch}, None, "application/merge-patch+json")
+        assert field in {f for f, _ in rejected.expect_error(422, "Invalid").causes()}
+        assert "field is immutable" in rejected.message
 
 
 async def case_changed_schema_takes_effect(api: Api) -> None:
@@ -261,8 +261,8 @@ async def case_changed_schema_takes_effect(api: Api) -> None:
     changed = await api.call("PATCH", f"{_PATH}/things.{group}", patch, None, "application/merge-patch+json")
     assert changed.expect_success().metadata["generation"] == 2
     probe = _thing(group, "probe", x="long text")
-    refused = await _poll(lambda: api.call("POST", path, probe, {"dryRun": "All"}), lambda r: r.code != 201)
-    refused.expect_error(422, "Invalid", "spec.x: Too long: may not be more than 4 bytes")
+    rejected = await _poll(lambda: api.call("POST", path, probe, {"dryRun": "All"}), lambda r: r.code != 201)
+    rejected.expect_error(422, "Invalid", "spec.x: Too long: may not be more than 4 bytes")
     (await api.call("POST", path, _thing(group, "new"))).expect_success()
     assert (await api.call("GET", f"{path}/new")).body["spec"] == {"y": "d"}
 
@@ -291,10 +291,10 @@ async def case_unchanged_invalid_values_stay(api: Api) -> None:
     await _poll(lambda: api.call("POST", path, probe, {"dryRun": "All"}), lambda r: r.code == 422)
     kept = await api.call("PATCH", f"{path}/old", {"spec": {"y": "1"}}, None, "application/merge-patch+json")
     assert kept.expect_success().body["spec"] == {"x": "long text", "y": "1"}
-    refused = await api.call(
+    rejected = await api.call(
         "PATCH", f"{path}/old", {"spec": {"x": "other text"}}, None, "application/merge-patch+json"
     )
-    refused.expect_error(422, "Invalid", "spec.x: Too long: may not be more than 4 bytes")
+    rejected.expect_error(422, "Invalid", "spec.x: Too long: may not be more than 4 bytes")
 
 
 async def case_deleted_definition_deletes_its_objects(api: Api) -> None:
@@ -303,8 +303,8 @@ async def case_deleted_definition_deletes_its_objects(api: Api) -> None:
     (await api.call("POST", path, _thing(group))).expect_success()
     (await api.call("DELETE", f"{_PATH}/things.{group}")).expect_success()
     await _poll(lambda: api.call("GET", f"{_PATH}/things.{group}"), lambda r: r.code == 404)
-    gone = await _poll(lambda: api.call("GET", path), lambda r: r.code == 404)
-    assert gone.message == "404 page not found\n"
+    deleted = await _poll(lambda: api.call("GET", path), lambda r: r.code == 404)
+    assert deleted.message == "404 page not found\n"
 
 
 async def case_deletion_is_reported(api: Api) -> None:
@@ -313,15 +313,15 @@ async def case_deletion_is_reported(api: Api) -> None:
     held = _thing(group)
     held["metadata"]["finalizers"] = ["example.com/hold"]
     (await api.call("POST", path, held)).expect_success()
-    marked = (await api.call("DELETE", f"{_PATH}/things.{group}")).expect_success()
-    assert "customresourcecleanup.apiextensions.k8s.io" in marked.metadata["finalizers"]
+    deleting = (await api.call("DELETE", f"{_PATH}/things.{group}")).expect_success()
+    assert "customresourcecleanup.apiextensions.k8s.io" in deleting.metadata["finalizers"]
 
     def terminating(reply: ApiResponse) -> bool:
         return any(c["type"] == "Terminating" for c in reply.body["status"]["conditions"])
 
     await _poll(lambda: api.call("GET", f"{_PATH}/things.{group}"), terminating)
-    refused = await _poll(lambda: api.call("POST", path, _thing(group, "b")), lambda r: r.code != 201)
-    refused.expect_error(403, "Forbidden", "create not allowed while custom resource definition is terminating")
+    rejected = await _poll(lambda: api.call("POST", path, _thing(group, "b")), lambda r: r.code != 201)
+    rejected.expect_error(403, "Forbidden", "create not allowed while custom resource definition is terminating")
     released = {"metadata": {"finalizers": None}}
     await api.call("PATCH", f"{path}/a", released, None, "application/merge-patch+json")
     await _poll(lambda: api.call("GET", f"{_PATH}/things.{group}"), lambda r: r.code == 404)
@@ -377,8 +377,8 @@ async def case_stored_versions_are_kept(api: Api) -> None:
     (await api.call("PATCH", name, {"spec": {"versions": versions}}, None, content_type)).expect_success()
     found = (await api.call("GET", name)).expect_success().body
     assert found["status"]["storedVersions"] == ["v1", "v2"]
-    refused = await api.call("PATCH", name, {"spec": {"versions": versions[1:]}}, None, content_type)
-    refused.expect_error(422, "Invalid", 'status.storedVersions[0]: Invalid value: "v1": missing from spec.versions')
+    rejected = await api.call("PATCH", name, {"spec": {"versions": versions[1:]}}, None, content_type)
+    rejected.expect_error(422, "Invalid", 'status.storedVersions[0]: Invalid value: "v1": missing from spec.versions')
 
 
 async def case_status_is_written_separately(api: Api) -> None:
@@ -396,11 +396,11 @@ async def case_short_names_and_categories_are_discovered(api: Api) -> None:
     await _create_and_wait(api, _definition(_group(api), names=names))
     # Two components serve and discover objects. Each observes definitions on its own.
     found = await _poll(lambda: api.call("GET", f"/apis/{_group(api)}/v1"), lambda r: r.code == 200)
-    (told,) = found.body["resources"]
-    assert (told["shortNames"], told["categories"]) == (["th"], ["all"])
+    (reported,) = found.body["resources"]
+    assert (reported["shortNames"], reported["categories"]) == (["th"], ["all"])
 
 
 async def case_unknown_fields_of_a_definition_are_rejected_in_strict_mode(api: Api) -> None:
     body = _definition(_group(api), odd=1)
-    refused = await api.call("POST", _PATH, body, {"fieldValidation": "Strict"})
-    refused.expect_error(400, "BadRequest", 'strict decoding error: unknown field "spec.odd"')
+    rejected = await api.call("POST", _PATH, body, {"fieldValidation": "Strict"})
+    rejected.expect_error(400, "BadRequest", 'strict decoding error: unknown field "spec.odd"')

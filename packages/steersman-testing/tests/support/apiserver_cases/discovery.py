@@ -75,8 +75,8 @@ async def case_aggregated_discovery(api: Api) -> None:
 
 async def case_health_endpoints(api: Api) -> None:
     for path in ("/healthz", "/livez", "/readyz"):
-        reply = await api.call("GET", path)
-        assert (reply.code, reply.message) == (200, "ok")
+        response = await api.call("GET", path)
+        assert (response.code, response.message) == (200, "ok")
 
 
 async def case_version(api: Api) -> None:

@@ -24,13 +24,13 @@ def _role(name: str, **fields: object) -> Json:
 
 
 async def case_an_empty_list_of_rules_is_owned(api: Api) -> None:
-    made = await api.create("roles", _role("a", rules=[]), fieldManager="maker")
-    assert fields_by_manager(made) == {("maker", "Update", ""): {"f:rules": {}}}
-    assert made.body["rules"] is None
+    created = await api.create("roles", _role("a", rules=[]), fieldManager="maker")
+    assert fields_by_manager(created) == {("maker", "Update", ""): {"f:rules": {}}}
+    assert created.body["rules"] is None
     for name, fields in (("b", {"rules": None}), ("c", {})):
         assert fields_by_manager(await api.create("roles", _role(name, **fields), fieldManager="maker")) == {}
     again = await api.put("roles", _role("a", rules=[]), fieldManager="putter")
-    assert again.resource_version != made.resource_version
+    assert again.resource_version != created.resource_version
     assert fields_by_manager(again) == {("putter", "Update", ""): {"f:rules": {}}}
     assert (await api.put("roles", _role("a"), fieldManager="another")).resource_version == again.resource_version
     assert fields_by_manager(await api.merge("roles", "b", {"rules": []}, fieldManager="merger")) == {}
@@ -63,7 +63,7 @@ async def _scale_by(api: Api, plural: str, replicas: int, manager: str) -> ApiRe
 
 
 async def case_unchanged_scale_takes_replicas_from_updater(api: Api) -> None:
-    made = await api.create("deployments", deployment("a", replicas=2), fieldManager="maker")
+    created = await api.create("deployments", deployment("a", replicas=2), fieldManager="maker")
     split = await _scale_by(api, "deployments", 2, "scaler")
     entries = split.metadata["managedFields"]
     assert [(e["manager"], "subresource" in e, "time" in e) for e in entries] == [
@@ -71,7 +71,7 @@ async def case_unchanged_scale_takes_replicas_from_updater(api: Api) -> None:
         ("maker", False, True),
     ]
     assert entries[0]["fieldsV1"] == {"f:spec": {"f:replicas": {}}}
-    assert split.resource_version != made.resource_version
+    assert split.resource_version != created.resource_version
     again = await _scale_by(api, "deployments", 2, "scaler")
     assert len(again.metadata["managedFields"]) == 1
     assert again.resource_version != split.resource_version
@@ -89,8 +89,8 @@ async def case_duplicate_entries_merge_at_next_write(api: Api) -> None:
 
 
 async def case_unchanged_scale_leaves_replicas_to_applier(api: Api) -> None:
-    made = await api.apply("deployments", deployment("a", replicas=2), "applier")
-    assert (await _scale_by(api, "deployments", 2, "scaler")).resource_version == made.resource_version
+    created = await api.apply("deployments", deployment("a", replicas=2), "applier")
+    assert (await _scale_by(api, "deployments", 2, "scaler")).resource_version == created.resource_version
     scaled = await _scale_by(api, "deployments", 3, "scaler")
     assert fields_by_manager(scaled)["scaler", "Update", "scale"] == {"f:spec": {"f:replicas": {}}}
     (entry,) = [e for e in scaled.metadata["managedFields"] if e["manager"] == "scaler"]
@@ -162,8 +162,8 @@ async def _with_changed_schema(api: Api, *, atomic: bool) -> AsyncGenerator[Call
     (await api.call("PATCH", f"{definitions}/{name}", patch, None, "application/merge-patch+json")).expect_success()
     probe = {"apiVersion": f"{group}/v1", "kind": "Lister", "metadata": {"name": "probe"}, "spec": {}}
     async with asyncio.timeout(30):
-        while (tried := await api.call("POST", path, probe, {"dryRun": "All"})).code != 201 or (
-            tried.body["spec"]["marker"] != str(atomic)
+        while (dry_run := await api.call("POST", path, probe, {"dryRun": "All"})).code != 201 or (
+            dry_run.body["spec"]["marker"] != str(atomic)
         ):
             await asyncio.sleep(0.02)
     yield apply
@@ -172,8 +172,8 @@ async def _with_changed_schema(api: Api, *, atomic: bool) -> AsyncGenerator[Call
 
 async def case_new_atomic_values_are_owned_as_a_whole(api: Api) -> None:
     async with _with_changed_schema(api, atomic=True) as apply:
-        refused = await apply("three", {"tags": ["p"]})
-        assert {field for field, _ in refused.expect_error(409, "Conflict").causes()} == {".spec.tags"}
+        rejected = await apply("three", {"tags": ["p"]})
+        assert {field for field, _ in rejected.expect_error(409, "Conflict").causes()} == {".spec.tags"}
         left = (await apply("one", {})).expect_success()
         assert fields_by_manager(left) == {
             ("two", "Apply", ""): {"f:spec": {"f:parts": {}, "f:tags": {}, "f:texts": {}}},

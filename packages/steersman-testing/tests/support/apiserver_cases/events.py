@@ -82,17 +82,17 @@ async def case_each_group_has_its_field_selectors(api: Api) -> None:
 
 
 async def case_events_are_watched_in_each_group(api: Api) -> None:
-    made = (await api.create("events", _core_event(api))).expect_success()
+    created = (await api.create("events", _core_event(api))).expect_success()
     (await api.call("POST", _path(api), _events_v1_event(api))).expect_success()
     (await api.merge("events", "a", {"message": "x"})).expect_success()
     (await api.delete("events", "a")).expect_success()
-    seen = await api.events("events", 3, resourceVersion=made.resource_version)
+    seen = await api.events("events", 3, resourceVersion=created.resource_version)
     assert [(e["type"], e["object"]["message"]) for e in seen] == [
         ("ADDED", "text"),
         ("MODIFIED", "x"),
         ("DELETED", "x"),
     ]
-    query = {"watch": "true", "timeoutSeconds": "10", "resourceVersion": made.resource_version}
+    query = {"watch": "true", "timeoutSeconds": "10", "resourceVersion": created.resource_version}
     notes: list[str] = []
     async with api.transport.stream(HttpRequest(method="GET", path=_path(api), query=query, timeout=30)) as lines:
         async for line in lines:
@@ -115,9 +115,9 @@ async def case_events_v1_updates_series_only(api: Api) -> None:
 
 
 async def case_each_group_drops_managers_of_the_other(api: Api) -> None:
-    made = await api.create("events", _core_event(api), fieldManager="one")
+    created = await api.create("events", _core_event(api), fieldManager="one")
     changed = await _merge(api, "a", {"metadata": {"labels": {"k": "v"}}}, "two")
-    assert set(fields_by_manager(made)) == {("one", "Update", "")}
+    assert set(fields_by_manager(created)) == {("one", "Update", "")}
     assert set(fields_by_manager(changed)) == {("two", "Update", "")}
     config = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"}, "message": "x"}
     assert set(fields_by_manager(await api.apply("events", config, "three"))) == {("three", "Apply", "")}

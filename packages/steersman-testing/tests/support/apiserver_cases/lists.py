@@ -70,34 +70,34 @@ async def case_field_selectors(api: Api) -> None:
 
 
 async def case_unknown_field_selectors_are_rejected(api: Api) -> None:
-    refused = await api.list("widgets", fieldSelector="spec.size=1")
-    refused.expect_error(400, "BadRequest", "field label not supported: spec.size")
-    refused = await api.list("configmaps", fieldSelector="data.x=1")
+    rejected = await api.list("widgets", fieldSelector="spec.size=1")
+    rejected.expect_error(400, "BadRequest", "field label not supported: spec.size")
+    rejected = await api.list("configmaps", fieldSelector="data.x=1")
     text = '"data.x" is not a known field selector: only "metadata.name", "metadata.namespace"'
-    refused.expect_error(400, "BadRequest", text)
-    refused = await api.list("configmaps", fieldSelector="a")
-    refused.expect_error(400, "BadRequest", "invalid selector: 'a'; can't understand 'a'")
+    rejected.expect_error(400, "BadRequest", text)
+    rejected = await api.list("configmaps", fieldSelector="a")
+    rejected.expect_error(400, "BadRequest", "invalid selector: 'a'; can't understand 'a'")
 
 
 async def case_malformed_parameters_are_rejected(api: Api) -> None:
-    refused = await api.list("configmaps", limit="x")
-    refused.expect_error(400, "BadRequest", 'strconv.ParseInt: parsing "x": invalid syntax')
-    refused = await api.list("configmaps", resourceVersion="x")
+    rejected = await api.list("configmaps", limit="x")
+    rejected.expect_error(400, "BadRequest", 'strconv.ParseInt: parsing "x": invalid syntax')
+    rejected = await api.list("configmaps", resourceVersion="x")
     text = 'invalid resource version: resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x"'
-    refused.expect_error(400, "BadRequest", text)
-    refused = await api.list("configmaps", resourceVersionMatch="Exact")
-    refused.expect_error(422, "Invalid", "resourceVersionMatch is forbidden unless resourceVersion is provided")
-    refused = await api.list("configmaps", resourceVersion="0", resourceVersionMatch="Exact")
-    refused.expect_error(422, "Invalid", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
-    refused = await api.list("configmaps", **{"continue": "abc"})
-    refused.expect_error(400, "BadRequest", "invalid continue token: continue key is not valid: ")
+    rejected.expect_error(400, "BadRequest", text)
+    rejected = await api.list("configmaps", resourceVersionMatch="Exact")
+    rejected.expect_error(422, "Invalid", "resourceVersionMatch is forbidden unless resourceVersion is provided")
+    rejected = await api.list("configmaps", resourceVersion="0", resourceVersionMatch="Exact")
+    rejected.expect_error(422, "Invalid", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+    rejected = await api.list("configmaps", **{"continue": "abc"})
+    rejected.expect_error(400, "BadRequest", "invalid continue token: continue key is not valid: ")
 
 
 async def case_future_versions_fail(api: Api) -> None:
-    refused = await api.list("configmaps", resourceVersion="999999999")
-    refused.expect_error(504, "Timeout", "Timeout: Too large resource version: 999999999, current: ")
-    assert refused.causes() == [("", "ResourceVersionTooLarge")]
-    assert refused.body["details"]["retryAfterSeconds"] == 1
+    rejected = await api.list("configmaps", resourceVersion="999999999")
+    rejected.expect_error(504, "Timeout", "Timeout: Too large resource version: 999999999, current: ")
+    assert rejected.causes() == [("", "ResourceVersionTooLarge")]
+    assert rejected.body["details"]["retryAfterSeconds"] == 1
 
 
 async def case_pages_are_one_snapshot(api: Api) -> None:

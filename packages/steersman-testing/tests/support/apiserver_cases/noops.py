@@ -117,8 +117,8 @@ async def case_numbers_of_a_built_in_kind(api: Api) -> None:
         (await api.call("PUT", api.path("deployments", "a"), body)).expect_error(400, "BadRequest")
         patch = f'{{"spec":{{"replicas":{number}}}}}'.encode()
         content_type = "application/merge-patch+json"
-        refused = await api.call("PATCH", api.path("deployments", "a"), patch, {}, content_type)
-        refused.expect_error(422, "Invalid")
+        rejected = await api.call("PATCH", api.path("deployments", "a"), patch, {}, content_type)
+        rejected.expect_error(422, "Invalid")
     assert (
         await api.strategic("deployments", "a", {"spec": {"replicas": 2.0}})
     ).expect_success().resource_version == made.resource_version
@@ -234,17 +234,17 @@ async def case_last_owner_reference_is_removed(api: Api) -> None:
         (await api.apply(plural, owned, "two")).expect_success()
         kept = await api.apply(plural, body, "one")
         assert kept.expect_success().metadata["ownerReferences"] == [reference]
-        gone = await api.apply(plural, body, "two")
-        assert "ownerReferences" not in gone.expect_success().metadata
+        deleted = await api.apply(plural, body, "two")
+        assert "ownerReferences" not in deleted.expect_success().metadata
         (await api.merge(plural, "a", {"metadata": {"ownerReferences": [reference]}})).expect_success()
-        gone = await api.merge(plural, "a", {"metadata": {"ownerReferences": []}})
-        assert "ownerReferences" not in gone.expect_success().metadata
+        deleted = await api.merge(plural, "a", {"metadata": {"ownerReferences": []}})
+        assert "ownerReferences" not in deleted.expect_success().metadata
 
 
 async def case_an_item_of_two_managers_stays_until_both_drop_it(api: Api) -> None:
     async def applied(manager: str, *parts: Json) -> list[Json]:
-        reply = await api.apply("widgets", widget("a", {"size": 1, "parts": list(parts)}), manager)
-        return reply.expect_success().body["spec"].get("parts", [])
+        response = await api.apply("widgets", widget("a", {"size": 1, "parts": list(parts)}), manager)
+        return response.expect_success().body["spec"].get("parts", [])
 
     await applied("one", {"name": "x", "weight": 2}, {"name": "y"})
     await applied("two", {"name": "x", "colour": "red"})
@@ -267,8 +267,8 @@ async def case_variable_removed_by_patch_returns(api: Api) -> None:
     body, bare = deployment("a"), deployment("a")
     body["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "E", "value": "1"}]
 
-    def variables(reply: ApiResponse) -> list[Json]:
-        (container,) = reply.expect_success().body["spec"]["template"]["spec"]["containers"]
+    def variables(response: ApiResponse) -> list[Json]:
+        (container,) = response.expect_success().body["spec"]["template"]["spec"]["containers"]
         return container.get("env", [])
 
     await api.apply("deployments", body, "one")
@@ -318,7 +318,7 @@ async def case_numbers_of_a_schema_have_no_empty_fraction(api: Api) -> None:
     body["metadata"]["name"] = f"numbereds.{api.namespace}.dev"
     body["spec"]["group"] = f"{api.namespace}.dev"
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    tried = (await api.call("POST", path, body, {"dryRun": "All"})).expect_success()
-    found = tried.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    dry_run = (await api.call("POST", path, body, {"dryRun": "All"})).expect_success()
+    found = dry_run.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     assert json.dumps([found["default"], found["properties"]["x"]["default"]]) == '[{"x": 1}, 2]'
     assert json.dumps([found["properties"]["x"][n] for n in ("enum", "minimum")]) == "[[1, 2, 2.5], 1]"

@@ -37,8 +37,8 @@ async def case_negative_limit_is_unlimited(api: Api) -> None:
 
 async def case_watch_numbers_are_validated(api: Api) -> None:
     for query in ({"timeoutSeconds": "abc"}, {"timeoutSeconds": "1", "limit": "abc"}):
-        refused = await api.call("GET", api.path("configmaps"), None, {"watch": "true", **query})
-        refused.expect_error(400, "BadRequest", 'strconv.ParseInt: parsing "abc": invalid syntax')
+        rejected = await api.call("GET", api.path("configmaps"), None, {"watch": "true", **query})
+        rejected.expect_error(400, "BadRequest", 'strconv.ParseInt: parsing "abc": invalid syntax')
 
 
 async def case_booleans_are_true_unless_false(api: Api) -> None:
@@ -62,14 +62,14 @@ async def case_force_accepts_any_word(api: Api) -> None:
         query = {"fieldManager": "second", "force": value, "dryRun": "All"}
         path = api.path("configmaps", "a")
         assert (await api.call("PATCH", path, theirs, query, content_type)).code == code
-        refused = await api.merge("configmaps", "a", {}, force=value)
-        refused.expect_error(422, "Invalid", "force: Forbidden: may not be specified for non-apply patch")
+        rejected = await api.merge("configmaps", "a", {}, force=value)
+        rejected.expect_error(422, "Invalid", "force: Forbidden: may not be specified for non-apply patch")
 
 
 async def case_orphan_dependents_accepts_any_word(api: Api) -> None:
     (await api.create("scaleds", scaled("a"))).expect_success()
-    marked = (await api.delete("scaleds", "a", None, orphanDependents="abc")).expect_success()
-    assert marked.metadata["finalizers"] == ["orphan"]
+    deleting = (await api.delete("scaleds", "a", None, orphanDependents="abc")).expect_success()
+    assert deleting.metadata["finalizers"] == ["orphan"]
 
 
 async def case_dry_run_must_be_all(api: Api) -> None:
@@ -84,8 +84,8 @@ async def case_unknown_parameters_are_ignored(api: Api) -> None:
     for query in ({"pretty": "abc"}, {"limit": "abc"}, {"resourceVersionMatch": "Odd"}):
         (await api.call("GET", api.path("configmaps", "a"), None, query)).expect_success()
     (await _list(api, allowWatchBookmarks="abc", pretty="abc")).expect_success()
-    refused = await _list(api, sendInitialEvents="false")
-    refused.expect_error(422, "Invalid", "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list")
+    rejected = await _list(api, sendInitialEvents="false")
+    rejected.expect_error(422, "Invalid", "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list")
 
 
 async def case_delete_option_types_are_validated(api: Api) -> None:
@@ -130,8 +130,8 @@ async def case_body_name_must_match_url(api: Api) -> None:
 
 async def case_resource_version_must_be_a_number(api: Api) -> None:
     (await api.create("configmaps", config_map("a"))).expect_success()
-    refused = await api.put("configmaps", config_map("a", resourceVersion="x"))
-    refused.expect_error(500, "", 'strconv.ParseUint: parsing "x": invalid syntax')
+    rejected = await api.put("configmaps", config_map("a", resourceVersion="x"))
+    rejected.expect_error(500, "", 'strconv.ParseUint: parsing "x": invalid syntax')
 
 
 async def case_malformed_versions_are_rejected(api: Api) -> None:
@@ -160,5 +160,5 @@ async def case_malformed_continue_tokens_are_rejected(api: Api) -> None:
 
 
 async def case_a_watch_does_not_continue(api: Api) -> None:
-    refused = await _list(api, watch="true", timeoutSeconds="1", **{"continue": "abc"})
-    refused.expect_error(422, "Invalid", "resourceVersionMatch is forbidden when continue is provided")
+    rejected = await _list(api, watch="true", timeoutSeconds="1", **{"continue": "abc"})
+    rejected.expect_error(422, "Invalid", "resourceVersionMatch is forbidden when continue is provided")

@@ -166,14 +166,14 @@ async def case_violations_are_rejected(api: Api) -> None:
 
 
 async def case_rules_of_the_whole_object_see_its_name(api: Api) -> None:
-    refused = await api.create("ruleds", _body("abcdefghi", {}))
-    _expect_invalid(refused, "<nil>: Invalid value: name too long", ("<nil>", "FieldValueInvalid"))
+    rejected = await api.create("ruleds", _body("abcdefghi", {}))
+    _expect_invalid(rejected, "<nil>: Invalid value: name too long", ("<nil>", "FieldValueInvalid"))
 
 
 async def case_rules_wait_for_a_valid_object(api: Api) -> None:
-    refused = await api.create("ruleds", _body("a", {"min": "x", "max": 1}))
-    assert refused.causes() == [("spec.min", "FieldValueTypeInvalid"), ("<nil>", "FieldValueInvalid")]
-    assert "some validation rules were not checked because the object was invalid" in refused.message
+    rejected = await api.create("ruleds", _body("a", {"min": "x", "max": 1}))
+    assert rejected.causes() == [("spec.min", "FieldValueTypeInvalid"), ("<nil>", "FieldValueInvalid")]
+    assert "some validation rules were not checked because the object was invalid" in rejected.message
 
 
 async def case_transition_rules_are_evaluated(api: Api) -> None:
@@ -208,17 +208,17 @@ async def case_malformed_rules_are_rejected(api: Api) -> None:
         ("nobody(self)", "undeclared reference to 'nobody' (in container '')"),
     ):
         body = definition("Faulty", {"spec": _with_rules({"type": "object"}, _rule(rule))}, {})
-        refused = await api.call("POST", path, body)
-        refused.expect_error(422, "Invalid", f"{place}: Invalid value: ")
-        assert "compilation failed: ERROR: <input>:1:" in refused.message
-        assert text in refused.message
+        rejected = await api.call("POST", path, body)
+        rejected.expect_error(422, "Invalid", f"{place}: Invalid value: ")
+        assert "compilation failed: ERROR: <input>:1:" in rejected.message
+        assert text in rejected.message
 
 
 async def case_embedded_objects_in_lists_and_maps(api: Api) -> None:
     pod: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
     fine = {"objects": [pod], "named": {"p": pod}}
     (await api.create("ruleds", _body("a", fine))).expect_success()
-    refused = await api.create("ruleds", _body("b", {"objects": [{**pod, "kind": "Node"}]}))
-    _expect_invalid(refused, "spec.objects: Invalid value: pods alone")
-    refused = await api.create("ruleds", _body("b", {"named": {"q": pod}}))
-    _expect_invalid(refused, "spec.named: Invalid value: each by its name")
+    rejected = await api.create("ruleds", _body("b", {"objects": [{**pod, "kind": "Node"}]}))
+    _expect_invalid(rejected, "spec.objects: Invalid value: pods alone")
+    rejected = await api.create("ruleds", _body("b", {"named": {"q": pod}}))
+    _expect_invalid(rejected, "spec.named: Invalid value: each by its name")

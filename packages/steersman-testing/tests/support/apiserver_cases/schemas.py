@@ -227,8 +227,8 @@ async def case_sets_hold_a_value_once(api: Api) -> None:
 
 async def case_atomic_objects_are_replaced_by_apply(api: Api) -> None:
     (await api.apply("samples", sample("a", whole={"a": "1"}), "one")).expect_success()
-    refused = await api.apply("samples", sample("a", whole={"b": "2"}), "two")
-    assert refused.expect_error(409, "Conflict").causes() == [(".spec.whole", "FieldManagerConflict")]
+    rejected = await api.apply("samples", sample("a", whole={"b": "2"}), "two")
+    assert rejected.expect_error(409, "Conflict").causes() == [(".spec.whole", "FieldManagerConflict")]
     forced = await api.apply("samples", sample("a", whole={"b": "2"}), "two", force=True)
     assert forced.expect_success().body["spec"]["whole"] == {"b": "2"}
 
@@ -243,14 +243,14 @@ async def case_wrong_types_are_reported(api: Api) -> None:
         ("below", True, "number", "boolean"),
         ("colour", 5, "string", "integer"),
     ]
-    for field, value, wanted, found in wrong:
-        text = f'spec.{field}: Invalid value: "{found}": spec.{field} in body must be of type {wanted}: "{found}"'
+    for field, value, expected, found in wrong:
+        text = f'spec.{field}: Invalid value: "{found}": spec.{field} in body must be of type {expected}: "{found}"'
         await _expect_invalid(api, text, **{field: value})
 
 
 async def case_errors_are_ordered(api: Api) -> None:
-    refused = await api.create("samples", sample("a", size="x", level=9, even=3, deep={}))
-    fields = [f for f, _ in refused.expect_error(422, "Invalid").causes() if f != "<nil>"]
+    rejected = await api.create("samples", sample("a", size="x", level=9, even=3, deep={}))
+    fields = [f for f, _ in rejected.expect_error(422, "Invalid").causes() if f != "<nil>"]
     assert sorted(fields) == ["spec.deep.must", "spec.even", "spec.level", "spec.size"]
 
 

@@ -57,8 +57,8 @@ async def case_wrong_custom_scale_types_are_rejected(api: Api) -> None:
 
 
 async def case_scale_kind_is_optional(api: Api) -> None:
-    for plural, made in (("deployments", deployment("a", replicas=2)), ("scaleds", scaled("a", replicas=2))):
-        (await api.create(plural, made)).expect_success()
+    for plural, created in (("deployments", deployment("a", replicas=2)), ("scaleds", scaled("a", replicas=2))):
+        (await api.create(plural, created)).expect_success()
         changed = await _put_scale(
             api, plural, {"metadata": {"name": "a"}, "spec": {"replicas": 3, "odd": 1}, "more": 1}
         )
@@ -67,7 +67,7 @@ async def case_scale_kind_is_optional(api: Api) -> None:
 
 async def case_scale_must_match_url(api: Api) -> None:
     for plural, body in (("deployments", deployment("a", replicas=2)), ("scaleds", scaled("a", replicas=2))):
-        made = (await api.create(plural, body)).expect_success()
+        created = (await api.create(plural, body)).expect_success()
         for meta, text in (
             ({"name": "b"}, "the name of the object (b) does not match the name on the URL (a)"),
             ({}, f"the name of the object (a based on URL) {_NAMELESS}"),
@@ -77,12 +77,12 @@ async def case_scale_must_match_url(api: Api) -> None:
             ),
         ):
             (await _put_scale(api, plural, {**_scale(), "metadata": meta})).expect_error(400, "BadRequest", text)
-        text = f"Precondition failed: UID in precondition: other, UID in object meta: {made.metadata['uid']}"
+        text = f"Precondition failed: UID in precondition: other, UID in object meta: {created.metadata['uid']}"
         foreign = await _put_scale(api, plural, {**_scale(), "metadata": {"name": "a", "uid": "other"}})
         foreign.expect_error(409, "Conflict", text)
-        odd = await _put_scale(api, plural, {**_scale(), "metadata": {"name": "a", "resourceVersion": "x"}})
-        odd.expect_error(500, "", 'strconv.ParseUint: parsing "x": invalid syntax')
-        own = {"name": "a", "uid": made.metadata["uid"], "resourceVersion": made.resource_version}
+        malformed = await _put_scale(api, plural, {**_scale(), "metadata": {"name": "a", "resourceVersion": "x"}})
+        malformed.expect_error(500, "", 'strconv.ParseUint: parsing "x": invalid syntax')
+        own = {"name": "a", "uid": created.metadata["uid"], "resourceVersion": created.resource_version}
         (await _put_scale(api, plural, {**_scale(spec={"replicas": 3}), "metadata": own})).expect_success()
         missing = await api.call("PUT", api.path(plural, "no", "scale"), _scale("other"))
         missing.expect_error(
@@ -136,8 +136,8 @@ async def case_patch_must_set_missing_replicas(api: Api) -> None:
     (await api.create("scaleds", scaled("a", size=1))).expect_success()
     patches: list[Json] = [{"metadata": {"labels": {"a": "b"}}}, {"spec": {}}]
     for patch in patches:
-        refused = await api.merge("scaleds", "a", patch, "scale")
-        refused.expect_error(400, "BadRequest", 'the spec replicas field ".spec.replicas" cannot be empty')
+        rejected = await api.merge("scaleds", "a", patch, "scale")
+        rejected.expect_error(400, "BadRequest", 'the spec replicas field ".spec.replicas" cannot be empty')
     (await _put_scale(api, "scaleds", _scale())).expect_success()
     assert (await api.get("scaleds", "a")).body["spec"] == {"replicas": 0, "size": 1}
 
@@ -205,8 +205,8 @@ async def case_failed_eviction_uses_budget(api: Api) -> None:
     await create_pod(api)
     await create_budget(api, disruptionsAllowed=1, currentHealthy=2, desiredHealthy=1, expectedPods=2)
     (await _evict(api, _eviction({"preconditions": {"uid": "other"}}))).expect_error(409, "Conflict")
-    refused = (await _evict(api, _eviction())).expect_error(429, "TooManyRequests")
-    (cause,) = refused.body["details"]["causes"]
+    rejected = (await _evict(api, _eviction())).expect_error(429, "TooManyRequests")
+    (cause,) = rejected.body["details"]["causes"]
     assert cause["message"] == "The disruption budget a does not allow evicting pods currently"
 
 
@@ -216,7 +216,7 @@ async def case_failed_eviction_uses_budget(api: Api) -> None:
 async def case_finalize_is_an_update(api: Api) -> None:
     name = f"{api.namespace}-n"
     body: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    made = (await api.call("POST", "/api/v1/namespaces", body)).expect_success()
+    created = (await api.call("POST", "/api/v1/namespaces", body)).expect_success()
     whole = {**body, "spec": {"finalizers": ["kubernetes"]}}
 
     async def put(sent: Any, **query: str) -> ApiResponse:
@@ -241,16 +241,21 @@ async def case_finalize_is_an_update(api: Api) -> None:
     foreign.expect_error(409, "Conflict", "Precondition failed: UID in precondition: other")
     old = await put({**whole, "metadata": {"name": name, "resourceVersion": "1"}})
     old.expect_error(409, "Conflict", "the object has been modified")
-    odd = await put({**whole, "spec": {"finalizers": ["odd"]}})
-    assert odd.expect_error(422, "Invalid", "neither a standard finalizer name").causes() == [
+    malformed = await put({**whole, "spec": {"finalizers": ["odd"]}})
+    assert malformed.expect_error(422, "Invalid", "neither a standard finalizer name").causes() == [
         ("spec.finalizers[0]", "FieldValueInvalid")
     ]
-    meta = {"name": name, "uid": made.metadata["uid"], "resourceVersion": made.resource_version, "labels": {"a": "b"}}
+    meta = {
+        "name": name,
+        "uid": created.metadata["uid"],
+        "resourceVersion": created.resource_version,
+        "labels": {"a": "b"},
+    }
     changed = await put({**whole, "metadata": meta, "status": {"phase": "Terminating"}}, fieldManager="me")
     assert changed.expect_success().metadata["labels"] == {"a": "b", "kubernetes.io/metadata.name": name}
     assert changed.body["status"] == {"phase": "Active"}
-    tried = await put({**body, "spec": {"finalizers": ["a.com/b", "kubernetes"]}}, dryRun="All")
-    assert tried.expect_success().body["spec"] == {"finalizers": ["a.com/b", "kubernetes"]}
+    dry_run = await put({**body, "spec": {"finalizers": ["a.com/b", "kubernetes"]}}, dryRun="All")
+    assert dry_run.expect_success().body["spec"] == {"finalizers": ["a.com/b", "kubernetes"]}
     (await api.call("PATCH", f"/api/v1/namespaces/{name}/finalize", {}, None, _MERGE)).expect_error(
         405, "MethodNotAllowed"
     )
@@ -262,31 +267,31 @@ async def case_finalize_is_an_update(api: Api) -> None:
 async def case_wrong_token_request_types_are_rejected(api: Api) -> None:
     await create_service_account(api)
     path = api.path("serviceaccounts", "s", "token")
-    asked: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+    called: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
     for body, text in error_cases(
         (None, "the object provided is unrecognized (must be of type TokenRequest)"),
-        ({**asked, "kind": "Odd"}, 'no kind "Odd" is registered for version "authentication.k8s.io/v1"'),
-        ({**asked, "spec": "x"}, "Go struct field TokenRequest.spec of type v1.TokenRequestSpec"),
-        ({**asked, "spec": {"audiences": "x"}}, "Go struct field TokenRequestSpec.spec.audiences of type []string"),
-        ({**asked, "spec": {"expirationSeconds": "x"}}, "TokenRequestSpec.spec.expirationSeconds of type int64"),
-        ({**asked, "metadata": {"namespace": "x"}}, "the namespace of the provided object does not match"),
+        ({**called, "kind": "Odd"}, 'no kind "Odd" is registered for version "authentication.k8s.io/v1"'),
+        ({**called, "spec": "x"}, "Go struct field TokenRequest.spec of type v1.TokenRequestSpec"),
+        ({**called, "spec": {"audiences": "x"}}, "Go struct field TokenRequestSpec.spec.audiences of type []string"),
+        ({**called, "spec": {"expirationSeconds": "x"}}, "TokenRequestSpec.spec.expirationSeconds of type int64"),
+        ({**called, "metadata": {"namespace": "x"}}, "the namespace of the provided object does not match"),
     ):
         (await api.call("POST", path, body)).expect_error(400, "BadRequest", text)
     for more in ({}, {"spec": {"odd": 1}}, {"metadata": {"name": "s", "labels": {"a": "b"}}}):
-        (await api.call("POST", path, {**asked, **more})).expect_success()
-    other = await api.call("POST", path, {**asked, "metadata": {"name": "other"}})
+        (await api.call("POST", path, {**called, **more})).expect_success()
+    other = await api.call("POST", path, {**called, "metadata": {"name": "other"}})
     other.expect_error(422, "Invalid", "must match the service account name if specified")
 
 
 async def case_tokens_are_valid_for_ten_minutes_at_least(api: Api) -> None:
     await create_service_account(api)
     for seconds in (-1, 0, 599):
-        refused = await request_token(api, expirationSeconds=seconds)
-        refused.expect_error(
+        rejected = await request_token(api, expirationSeconds=seconds)
+        rejected.expect_error(
             422, "Invalid", f"Invalid value: {seconds}: may not specify a duration less than 10 minutes"
         )
-    refused = await request_token(api, expirationSeconds=2**32 + 1)
-    refused.expect_error(422, "Invalid", "may not specify a duration larger than 2^32 seconds")
+    rejected = await request_token(api, expirationSeconds=2**32 + 1)
+    rejected.expect_error(422, "Invalid", "may not specify a duration larger than 2^32 seconds")
     assert (await request_token(api, expirationSeconds=None)).expect_success().body["spec"][
         "expirationSeconds"
     ] == 3600
@@ -320,13 +325,13 @@ async def case_bound_token_expires_with_its_pod(api: Api) -> None:
     spec = {"serviceAccountName": "s", "nodeName": "nowhere", "containers": [{"name": "m", "image": "m"}]}
     for name in ("a", "b"):
         body = {"metadata": {"name": name}, "spec": {**spec, "serviceAccount": "s"}}
-        made = (await api.create("pods", body)).expect_success()
+        created = (await api.create("pods", body)).expect_success()
         given = await request_token(api, boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": name})
         token = given.expect_success().body["status"]["token"]
         if name == "a":
             extra: Json = (await review_token(api, {"token": token}))["user"]["extra"]
             assert extra["authentication.kubernetes.io/pod-name"] == ["a"]
-            assert extra["authentication.kubernetes.io/pod-uid"] == [made.metadata["uid"]]
+            assert extra["authentication.kubernetes.io/pod-uid"] == [created.metadata["uid"]]
             assert extra["authentication.kubernetes.io/node-name"] == ["nowhere"]
         else:
             (await api.delete("pods", name, {"gracePeriodSeconds": 0})).expect_success()
@@ -335,11 +340,11 @@ async def case_bound_token_expires_with_its_pod(api: Api) -> None:
 
 async def case_bound_token_expires_with_its_secret(api: Api) -> None:
     await create_service_account(api)
-    made = (await api.create("secrets", {"metadata": {"name": "k"}})).expect_success()
+    created = (await api.create("secrets", {"metadata": {"name": "k"}})).expect_success()
     given = await request_token(api, boundObjectRef={"kind": "Secret", "apiVersion": "v1", "name": "k"})
     (await api.delete("secrets", "k")).expect_success()
     again = (await api.create("secrets", {"metadata": {"name": "k"}})).expect_success()
-    claim = f"service account secret ref claim ({made.metadata['uid']})"
+    claim = f"service account secret ref claim ({created.metadata['uid']})"
     text = f"secret UID ({again.metadata['uid']}) does not match {claim}"
     await wait_until_token_invalid(api, given.expect_success().body["status"]["token"], text)
 
@@ -369,12 +374,12 @@ async def case_a_pod_without_a_node_has_no_log(api: Api) -> None:
     init, main, side = ({"name": n, "image": "m"} for n in ("init", "main", "side"))
     spec = {"containers": [main, side], "initContainers": [init]}
     (await api.create("pods", {"metadata": {"name": "b"}, "spec": spec})).expect_success()
-    refused = await api.get("pods", "b", "log")
-    refused.expect_error(400, "BadRequest", "choose one of: [init main side]")
+    rejected = await api.get("pods", "b", "log")
+    rejected.expect_error(400, "BadRequest", "choose one of: [init main side]")
     assert (await api.call("GET", api.path("pods", "b", "log"), None, {"container": "init"})).code == 204
 
 
 async def case_custom_scale_allows_put_and_patch_only(api: Api) -> None:
     (await api.create("scaleds", scaled("a", replicas=1))).expect_success()
-    refused = await api.call("POST", api.path("scaleds", "a", "scale"), _scale())
-    refused.expect_error(405, "MethodNotAllowed", f'create is not supported on resources of kind "scaleds.{GROUP}"')
+    rejected = await api.call("POST", api.path("scaleds", "a", "scale"), _scale())
+    rejected.expect_error(405, "MethodNotAllowed", f'create is not supported on resources of kind "scaleds.{GROUP}"')

@@ -50,13 +50,13 @@ async def case_scale_of_a_built_in_kind(api: Api) -> None:
     }
     selector = {"matchLabels": {"app": "a"}, "matchExpressions": expressions}
     made = await api.create("deployments", deployment("a", replicas=2, selector=selector, template=template))
-    got = (await api.get("deployments", "a", "scale")).expect_success().body
-    assert (got["apiVersion"], got["kind"]) == ("autoscaling/v1", "Scale")
-    assert got["metadata"] == {
+    actual = (await api.get("deployments", "a", "scale")).expect_success().body
+    assert (actual["apiVersion"], actual["kind"]) == ("autoscaling/v1", "Scale")
+    assert actual["metadata"] == {
         n: made.metadata[n] for n in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     }
-    assert got["spec"] == {"replicas": 2}
-    assert got["status"] == {"replicas": 0, "selector": "app=a,app,!gone,z in (p,q)"}
+    assert actual["spec"] == {"replicas": 2}
+    assert actual["status"] == {"replicas": 0, "selector": "app=a,app,!gone,z in (p,q)"}
 
 
 async def case_scale_is_set(api: Api) -> None:
@@ -95,34 +95,34 @@ async def case_scale_has_preconditions(api: Api) -> None:
 
 async def case_scale_is_validated(api: Api) -> None:
     await api.create("deployments", deployment("a", replicas=2))
-    refused = await api.merge("deployments", "a", {"spec": {"replicas": -1}}, "scale")
-    refused.expect_error(
+    rejected = await api.merge("deployments", "a", {"spec": {"replicas": -1}}, "scale")
+    rejected.expect_error(
         422, "Invalid", 'Scale.autoscaling "a" is invalid: spec.replicas: Invalid value: -1: must be'
     )
     await api.create("scaleds", scaled("a", replicas=2))
-    refused = await api.merge("scaleds", "a", {"spec": {"replicas": -1}}, "scale")
+    rejected = await api.merge("scaleds", "a", {"spec": {"replicas": -1}}, "scale")
     text = f'Scaled.{GROUP} "a" is invalid: .spec.replicas: Invalid value: -1: should be a non-negative integer'
-    refused.expect_error(422, "Invalid", text)
+    rejected.expect_error(422, "Invalid", text)
 
 
 async def case_scale_supports_dry_run(api: Api) -> None:
     await api.create("deployments", deployment("a", replicas=2))
-    tried = await api.merge("deployments", "a", {"spec": {"replicas": 9}}, "scale", dryRun="All")
-    assert tried.expect_success().body["spec"] == {"replicas": 9}
+    dry_run = await api.merge("deployments", "a", {"spec": {"replicas": 9}}, "scale", dryRun="All")
+    assert dry_run.expect_success().body["spec"] == {"replicas": 9}
     assert (await api.get("deployments", "a", "scale")).body["spec"] == {"replicas": 2}
 
 
 async def case_custom_scale_shows_status(api: Api) -> None:
     await api.create("scaleds", scaled("a", replicas=2))
     await api.merge("scaleds", "a", {"status": {"replicas": 1, "selector": "app=a"}}, "status")
-    got = (await api.get("scaleds", "a", "scale")).expect_success().body
-    assert got["status"] == {"replicas": 1, "selector": "app=a"}
+    actual = (await api.get("scaleds", "a", "scale")).expect_success().body
+    assert actual["status"] == {"replicas": 1, "selector": "app=a"}
 
 
 async def case_a_custom_scale_needs_its_field(api: Api) -> None:
     await api.create("scaleds", scaled("a", size=1))
-    refused = await api.get("scaleds", "a", "scale")
-    refused.expect_error(500, "InternalError", 'the spec replicas field ".spec.replicas" does not exist')
+    rejected = await api.get("scaleds", "a", "scale")
+    rejected.expect_error(500, "InternalError", 'the spec replicas field ".spec.replicas" does not exist')
     set_now = (await api.merge("scaleds", "a", {"spec": {"replicas": 3}}, "scale")).expect_success()
     assert set_now.body["spec"] == {"replicas": 3}
 
@@ -188,23 +188,23 @@ async def case_eviction_supports_dry_run(api: Api) -> None:
 
 async def case_an_eviction_has_preconditions(api: Api) -> None:
     await create_pod(api)
-    refused = await evict_pod(api, options={"preconditions": {"uid": "other"}})
-    refused.expect_error(409, "Conflict", "the UID in the precondition (other) does not match the UID in record")
+    rejected = await evict_pod(api, options={"preconditions": {"uid": "other"}})
+    rejected.expect_error(409, "Conflict", "the UID in the precondition (other) does not match the UID in record")
 
 
 async def case_eviction_name_must_match_pod(api: Api) -> None:
     await create_pod(api)
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "b"}}
-    refused = await api.call("POST", api.path("pods", "a", "eviction"), body)
-    refused.expect_error(400, "BadRequest", "name in URL does not match name in Eviction object")
+    rejected = await api.call("POST", api.path("pods", "a", "eviction"), body)
+    rejected.expect_error(400, "BadRequest", "name in URL does not match name in Eviction object")
 
 
 async def case_budget_rejects_eviction(api: Api) -> None:
     await create_pod(api)
     await create_budget(api, disruptionsAllowed=0, currentHealthy=1, desiredHealthy=1, expectedPods=1)
-    refused = await evict_pod(api)
-    refused.expect_error(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
-    (cause,) = refused.body["details"]["causes"]
+    rejected = await evict_pod(api)
+    rejected.expect_error(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
+    (cause,) = rejected.body["details"]["causes"]
     assert cause == {
         "reason": "DisruptionBudget",
         "message": "The disruption budget a needs 1 healthy pods and has 1 currently",
@@ -239,9 +239,9 @@ async def case_two_budgets_for_a_pod_are_rejected(api: Api) -> None:
     await create_pod(api)
     await create_budget(api, "a", disruptionsAllowed=1, currentHealthy=2, desiredHealthy=1, expectedPods=2)
     await create_budget(api, "b", disruptionsAllowed=1, currentHealthy=2, desiredHealthy=1, expectedPods=2)
-    refused = await evict_pod(api)
+    rejected = await evict_pod(api)
     text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-    assert (refused.code, refused.message) == (500, text)
+    assert (rejected.code, rejected.message) == (500, text)
 
 
 # Tokens, logs, reviews
@@ -281,8 +281,8 @@ async def case_token_is_issued(api: Api) -> None:
 
 async def case_token_requests_are_validated(api: Api) -> None:
     await create_service_account(api)
-    refused = await request_token(api, expirationSeconds=10)
-    refused.expect_error(
+    rejected = await request_token(api, expirationSeconds=10)
+    rejected.expect_error(
         422, "Invalid", "spec.expirationSeconds: Invalid value: 10: may not specify a duration less than"
     )
     (await request_token(api, "other")).expect_error(404, "NotFound", 'serviceaccounts "other" not found')
@@ -312,8 +312,8 @@ async def case_administrator_is_allowed_everything(api: Api) -> None:
 async def case_logs_of_missing_containers_are_rejected(api: Api) -> None:
     (await api.get("pods", "a", "log")).expect_error(404, "NotFound", 'pods "a" not found')
     await create_pod(api)
-    refused = await api.call("GET", api.path("pods", "a", "log"), None, {"container": "other"})
-    refused.expect_error(400, "BadRequest", "container other is not valid for pod a")
+    rejected = await api.call("GET", api.path("pods", "a", "log"), None, {"container": "other"})
+    rejected.expect_error(400, "BadRequest", "container other is not valid for pod a")
 
 
 async def case_collections_of_all_namespaces_are_not_deleted(api: Api) -> None:

@@ -53,10 +53,10 @@ async def case_expression_results(api: Api) -> None:
         rules = [{"rule": rule, "message": f"#{n}#"} for n, rule in enumerate(expected)]
         outcomes = dict.fromkeys(expected, "true")
         for text in await _rule_errors(api, f"Evaluated{part}", rules):
-            told = text.removeprefix(_OBJECT).removeprefix("Invalid value: ")
-            number = re.search(r"#(\d+)#$", told)
+            reported = text.removeprefix(_OBJECT).removeprefix("Invalid value: ")
+            number = re.search(r"#(\d+)#$", reported)
             assert number is not None, text
-            because = re.sub(r"( evaluating rule:| for rule:)? ?#\d+#$", "", told)
+            because = re.sub(r"( evaluating rule:| for rule:)? ?#\d+#$", "", reported)
             outcomes[list(expected)[int(number[1])]] = because or "false"
         assert outcomes == expected
 
@@ -67,23 +67,23 @@ async def case_expression_strings(api: Api) -> None:
             {"rule": f"({text}).size() < 0", "messageExpression": text, "message": f"#{n}#"}
             for n, text in enumerate(expected)
         ]
-        told = await _rule_errors(api, f"Text{part}", rules)
-        made = [re.sub(r" evaluating rule: #\d+#$", "", t.removeprefix(_OBJECT)) for t in told]
-        assert [t.removeprefix("Invalid value: ") for t in made] == list(expected.values())
+        reported = await _rule_errors(api, f"Text{part}", rules)
+        created = [re.sub(r" evaluating rule: #\d+#$", "", t.removeprefix(_OBJECT)) for t in reported]
+        assert [t.removeprefix("Invalid value: ") for t in created] == list(expected.values())
 
 
 async def case_expression_errors(api: Api) -> None:
     expected: dict[str, str] = _answer_table("expressions")["refused"]
     rules = [{"rule": rule} for rule in expected]
-    refused = await api.call("POST", _DEFINITIONS, _ruled("Refused", rules), {"dryRun": "All"})
-    refused.expect_error(422, "Invalid")
+    rejected = await api.call("POST", _DEFINITIONS, _ruled("Refused", rules), {"dryRun": "All"})
+    rejected.expect_error(422, "Invalid")
     outcomes: dict[str, list[str]] = {rule: [] for rule in expected}
-    for place, text in _error_texts(refused):
+    for place, text in _error_texts(rejected):
         position = re.search(r"validations\[(\d+)\]\.rule$", place)
         assert position is not None, place
-        told = re.sub(r"^Invalid value: \{.*?\}: (compilation failed: )?", "", text)
-        outcomes[list(expected)[int(position[1])]].append(told)
-    assert {rule: "\n".join(told) for rule, told in outcomes.items()} == expected
+        reported = re.sub(r"^Invalid value: \{.*?\}: (compilation failed: )?", "", text)
+        outcomes[list(expected)[int(position[1])]].append(reported)
+    assert {rule: "\n".join(reported) for rule, reported in outcomes.items()} == expected
 
 
 async def case_definition_errors(api: Api) -> None:
@@ -105,8 +105,8 @@ async def case_value_errors(api: Api) -> None:
             spec = {place: case["value"]}
             obj = {"apiVersion": f"{GROUP}/v1", "kind": "Valued", "metadata": {"name": "a"}, "spec": spec}
             errors = _error_texts(await api.call("POST", path, obj, {"dryRun": "All"}))
-            told = sorted([part.replace(f"spec.{place}", "spec.p") for part in error] for error in errors)
-            assert told == case["errors"], (row["schema"], case["value"])
+            reported = sorted([part.replace(f"spec.{place}", "spec.p") for part in error] for error in errors)
+            assert reported == case["errors"], (row["schema"], case["value"])
     (await api.call("DELETE", f"{_DEFINITIONS}/{body['metadata']['name']}")).expect_success()
 
 

@@ -48,17 +48,17 @@ def _path(api: Api, version: str, name: str = "") -> str:
 
 
 async def case_an_object_is_read_in_any_version(api: Api) -> None:
-    made = (await api.call("POST", _path(api, "v1"), twin_manifest("v1", both="x"))).expect_success()
+    created = (await api.call("POST", _path(api, "v1"), twin_manifest("v1", both="x"))).expect_success()
     other = (await api.call("GET", _path(api, "v2", "a"))).expect_success()
-    assert (made.body["apiVersion"], other.body["apiVersion"]) == (f"{GROUP}/v1", f"{GROUP}/v2")
-    assert (other.metadata["uid"], other.resource_version) == (made.metadata["uid"], made.resource_version)
+    assert (created.body["apiVersion"], other.body["apiVersion"]) == (f"{GROUP}/v1", f"{GROUP}/v2")
+    assert (other.metadata["uid"], other.resource_version) == (created.metadata["uid"], created.resource_version)
     assert other.body["spec"]["both"] == "x"
 
 
 async def case_an_object_is_written_in_any_version(api: Api) -> None:
-    made = (await api.call("POST", _path(api, "v2"), twin_manifest("v2", both="x"))).expect_success()
-    assert made.body["apiVersion"] == f"{GROUP}/v2"
-    body = {**twin_manifest("v1", both="y"), "metadata": {"name": "a", "resourceVersion": made.resource_version}}
+    created = (await api.call("POST", _path(api, "v2"), twin_manifest("v2", both="x"))).expect_success()
+    assert created.body["apiVersion"] == f"{GROUP}/v2"
+    body = {**twin_manifest("v1", both="y"), "metadata": {"name": "a", "resourceVersion": created.resource_version}}
     changed = (await api.call("PUT", _path(api, "v1", "a"), body)).expect_success()
     assert changed.body["apiVersion"] == f"{GROUP}/v1"
     assert (await api.call("GET", _path(api, "v2", "a"))).body["spec"]["both"] == "y"
@@ -88,22 +88,22 @@ async def case_each_version_prunes_its_unknown_fields(api: Api) -> None:
 
 
 async def case_each_version_sets_its_defaults(api: Api) -> None:
-    made = (await api.call("POST", _path(api, "v2"), twin_manifest("v2", new="n"))).expect_success()
+    created = (await api.call("POST", _path(api, "v2"), twin_manifest("v2", new="n"))).expect_success()
     # Fields that the storage version does not have are lost as well.
-    assert made.body["spec"] == {}
+    assert created.body["spec"] == {}
     assert (await api.call("GET", _path(api, "v1", "a"))).body["spec"] == {"filled": "by v1"}
 
 
 async def case_each_version_validates_its_schema(api: Api) -> None:
-    refused = await api.call("POST", _path(api, "v2"), twin_manifest("v2", both="too long"))
-    refused.expect_error(422, "Invalid", "spec.both: Too long: may not be more than 4 bytes")
+    rejected = await api.call("POST", _path(api, "v2"), twin_manifest("v2", both="too long"))
+    rejected.expect_error(422, "Invalid", "spec.both: Too long: may not be more than 4 bytes")
     (await api.call("POST", _path(api, "v1"), twin_manifest("v1", both="too long"))).expect_success()
 
 
 async def case_body_version_must_match_path(api: Api) -> None:
-    refused = await api.call("POST", _path(api, "v2"), twin_manifest("v1", both="x"))
+    rejected = await api.call("POST", _path(api, "v2"), twin_manifest("v1", both="x"))
     text = f"the API version in the data ({GROUP}/v1) does not match the expected API version ({GROUP}/v2)"
-    refused.expect_error(400, "BadRequest", text)
+    rejected.expect_error(400, "BadRequest", text)
 
 
 async def case_managers_have_their_version(api: Api) -> None:
@@ -137,12 +137,12 @@ async def case_updater_differs_between_versions(api: Api) -> None:
 
 
 async def case_versions_conflict_with_each_other(api: Api) -> None:
-    made = (await api.call("POST", _path(api, "v1"), twin_manifest("v1", both="x"))).expect_success()
+    created = (await api.call("POST", _path(api, "v1"), twin_manifest("v1", both="x"))).expect_success()
     content_type = "application/merge-patch+json"
     (await api.call("PATCH", _path(api, "v2", "a"), {"spec": {"both": "y"}}, None, content_type)).expect_success()
-    body = {**twin_manifest("v1", both="z"), "metadata": {"name": "a", "resourceVersion": made.resource_version}}
-    refused = await api.call("PUT", _path(api, "v1", "a"), body)
-    refused.expect_error(409, "Conflict", "the object has been modified")
+    body = {**twin_manifest("v1", both="z"), "metadata": {"name": "a", "resourceVersion": created.resource_version}}
+    rejected = await api.call("PUT", _path(api, "v1", "a"), body)
+    rejected.expect_error(409, "Conflict", "the object has been modified")
 
 
 async def _apply(api: Api, version: str, manager: str, **spec: Any) -> ApiResponse:
@@ -172,8 +172,8 @@ async def case_mismatch_with_manager_version_resets_managers(api: Api) -> None:
 
 async def case_apply_rejects_mismatch_with_manager_version(api: Api) -> None:
     (await _apply(api, "v2", "one", both="x")).expect_success()
-    refused = await _apply(api, "v1", "two", both="x")
-    assert (refused.code, refused.message) == (500, ".spec.filled: field not declared in schema")
+    rejected = await _apply(api, "v1", "two", both="x")
+    assert (rejected.code, rejected.message) == (500, ".spec.filled: field not declared in schema")
     assert set(fields_by_manager(await _apply(api, "v2", "two", both="y"))) == {("two", "Apply", "")}
 
 
