@@ -1,4 +1,4 @@
-"""Conformance cases: tests that pass on the in-memory API server and on the real one.
+"""Conformance cases for the in-memory API server and the real one.
 
 A case is an async function of an ``Api`` with its own namespace. Unit tests run the cases in memory, and integration
 tests run them on a real kube-apiserver. ``tests/conformance.md`` lists them with the documents that they come from.
@@ -9,9 +9,9 @@ from apiserver_cases import (
     access_reviews,
     access_roles,
     access_streams,
-    admission_answers,
-    admission_questions,
-    admission_shapes,
+    admission_decoding,
+    admission_requests,
+    admission_responses,
     apply,
     bodies,
     bulk,
@@ -90,9 +90,9 @@ _MODULES = (
     access_escalation,
     access_reviews,
     access_streams,
-    admission_questions,
-    admission_answers,
-    admission_shapes,
+    admission_requests,
+    admission_responses,
+    admission_decoding,
     discovery,
 )
 

@@ -50,14 +50,14 @@ class _Report:
     wording_differences: int = 0
 
     def print_row(self, area: str, case_names: Sequence[str], seconds: float) -> None:
-        """A line of the table."""
+        """Print a line of the table."""
         differences = sum(n in self.differences for n in case_names)
         agreements = len(case_names) - differences - _count_not_implemented(case_names)
         row = _ROW.format(area, len(case_names), agreements, differences, f"{seconds:.1f} s")
         self.console.print(row, style="red" if differences else None, markup=False)
 
     def print_summary(self, seconds: float) -> None:
-        """What differs, and the last line."""
+        """Print the differences and the totals."""
         for name, text in self.differences.items():
             self.console.print(f"\n✗ {name}\n{text}", markup=False, soft_wrap=True)
         dropped_lines = _count_not_implemented(self.cases)

@@ -1,4 +1,4 @@
-"""Requests to an API server in memory or on a socket, and example objects."""
+"""Requests to an API server, and example objects."""
 
 from __future__ import annotations
 
@@ -68,7 +68,10 @@ class Backend(Protocol):
         ...
 
     def as_bearer(self, token: str, impersonate: ImpersonatedUser | None = None) -> Transport:
-        """Return a transport with a bearer token, and optionally an impersonated user."""
+        """Return a transport with a bearer token.
+
+        It impersonates a user if one is given.
+        """
         ...
 
     async def serve_webhook(self, handler: WebhookHandler) -> Json:
@@ -103,7 +106,7 @@ class Api:
         return await self.backend.serve_webhook(handler)
 
     def path(self, plural: str, name: str = "", subresource: str = "") -> str:
-        """Return the path of a collection in the namespace, or of an object."""
+        """Return the path of a collection or an object in the namespace."""
         prefixes = {
             **dict.fromkeys(("daemonsets", "deployments", "replicasets", "statefulsets"), "/apis/apps/v1"),
             **dict.fromkeys(("cronjobs", "jobs"), "/apis/batch/v1"),

@@ -53,7 +53,7 @@ class InMemoryBackend:
 
 
 class RetryWhileInitializing:
-    """Transport that retries while the real server initializes the storage of a kind.
+    """Transport that retries while the server initializes a kind.
 
     That takes a moment after the schema of a definition has changed.
     """
@@ -76,7 +76,7 @@ class RetryWhileInitializing:
 
 
 class ReadYourWrites:
-    """Transport whose writes return after the cache of the real server has observed them.
+    """Transport whose writes wait for the cache of the server.
 
     An update starts from the cached object. If the stored object is newer, the server repeats the update and calls
     webhooks a second time.
@@ -105,9 +105,9 @@ class ReadYourWrites:
 
 
 class RealBackend:
-    """Backend of the real server: connections as users, HTTPS servers on loopback.
+    """Backend of the real server.
 
-    ``stack`` closes them.
+    It opens connections as users, and HTTPS servers on loopback. ``stack`` closes them.
     """
 
     def __init__(self, config: ClusterConfig, stack: AsyncExitStack) -> None:
@@ -142,7 +142,7 @@ class RealBackend:
 
 
 async def _fail_to_connect(_: Json) -> Json:
-    raise ConnectionFailed("nobody listens")
+    raise ConnectionFailed("no listener")
 
 
 def _server_ssl_context(ca: CertificateAuthority) -> ssl.SSLContext:

@@ -73,7 +73,7 @@ class WebhookStub:
 async def served_webhook(
     api: Api, hook: WebhookStub, *, mutating: bool = False, name: str = "a", **fields: Any
 ) -> AsyncGenerator[str]:
-    """Configure ``hook`` for the namespace during the block and yield its name."""
+    """Configure ``hook`` during the block and yield its name."""
     config = await api.serve_webhook(hook)
     async with installed_configuration(
         api, webhook_manifest(api, config, name, **fields), mutating=mutating, name=name
@@ -92,7 +92,10 @@ async def wait_until_served(api: Api, hook: WebhookStub) -> None:
 
 
 async def wait_until_removed(api: Api, hook: WebhookStub) -> None:
-    """Wait until the server no longer calls ``hook``, so that it cannot affect later cases."""
+    """Wait until the server no longer calls ``hook``.
+
+    Otherwise it could affect later cases.
+    """
     await _wait_for_probe(api, hook, False)
 
 
@@ -123,7 +126,7 @@ def webhook_manifest(api: Api, config: Json, name: str = "a", **fields: Any) -> 
 async def installed_configuration(
     api: Api, *webhooks: Json, mutating: bool = False, name: str = "a"
 ) -> AsyncGenerator[str]:
-    """Install a configuration during the block and yield the name of its first webhook."""
+    """Install a configuration and yield the name of its first webhook."""
     plural = "mutatingwebhookconfigurations" if mutating else "validatingwebhookconfigurations"
     full_name = f"{name}-{api.namespace}"
     body: Json = {"metadata": {"name": full_name}, "webhooks": list(webhooks)}

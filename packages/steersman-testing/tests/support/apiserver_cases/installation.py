@@ -1,4 +1,4 @@
-"""Definitions of the cases on a server that other tests use as well."""
+"""Definitions of the cases on a shared server."""
 
 from __future__ import annotations
 

@@ -71,9 +71,9 @@ async def poll(
 ) -> ApiResponse:
     """Return the first matching response. Caches of the real server lag behind."""
     async with asyncio.timeout(30):
-        while not condition(reply := await request()):
+        while not condition(response := await request()):
             await asyncio.sleep(0.02)
-    return reply
+    return response
 
 
 def denial_message(name: str, verb: str, resource: str, group: str, scope: str) -> str:

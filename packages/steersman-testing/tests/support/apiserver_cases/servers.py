@@ -64,7 +64,10 @@ def _recording_api(transport: Transport, namespace: str, backend: Backend, trans
 
 
 def run_in_memory(case: Case, crds: Sequence[Json], namespace: str) -> CaseResult:
-    """Run ``case`` in memory and in virtual time, without controllers, as in envtest."""
+    """Run ``case`` in memory and in virtual time.
+
+    No controllers run, as in envtest.
+    """
     transcript = Transcript()
 
     async def run() -> None:
@@ -81,7 +84,10 @@ def run_in_memory(case: Case, crds: Sequence[Json], namespace: str) -> CaseResul
 
 
 async def run_on_real_server(environment: Envtest, transport: Transport, case: Case, namespace: str) -> CaseResult:
-    """Run ``case`` in a new namespace of the real server as the administrator."""
+    """Run ``case`` in a new namespace of the real server.
+
+    ``transport`` belongs to the administrator.
+    """
     transcript = Transcript()
     failure: BaseException | None = None
     try:

@@ -150,7 +150,7 @@ async def case_of_an_ingress(api: Api) -> None:
     await _check_namespaced(api, "ingresses", _object("networking.k8s.io/v1", "Ingress", "a", spec))
 
 
-async def case_managers_are_written_with_it(api: Api) -> None:
+async def case_managers_cannot_be_cleared(api: Api) -> None:
     for plural, body in (("deployments", deployment("a")), ("widgets", widget("a"))):
         await api.apply(plural, body, "one")
         await api.merge(plural, "a", {"status": {"observedGeneration": 1, "ready": 1}}, "status", fieldManager="two")
@@ -160,7 +160,7 @@ async def case_managers_are_written_with_it(api: Api) -> None:
         assert changed.expect_success().metadata["generation"] == 1
 
 
-async def case_the_last_finalizer(api: Api) -> None:
+async def case_last_finalizer_can_be_removed(api: Api) -> None:
     for plural, body, held_by_it in (("deployments", deployment("a"), True), ("widgets", widget("a"), False)):
         held = {**body, "metadata": {"name": "a", "finalizers": ["example.com/hold"]}}
         (await api.create(plural, held)).expect_success()
@@ -172,7 +172,7 @@ async def case_the_last_finalizer(api: Api) -> None:
         await api.merge(plural, "a", {"metadata": {"finalizers": None}})
 
 
-async def case_metadata_is_checked_there_too(api: Api) -> None:
+async def case_metadata_is_validated(api: Api) -> None:
     for plural, body, taken in (("deployments", deployment("a"), 422), ("widgets", widget("a"), 200)):
         (await api.create(plural, body)).expect_success()
         for meta, code in (

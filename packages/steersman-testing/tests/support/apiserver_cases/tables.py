@@ -48,45 +48,45 @@ async def _rule_errors(api: Api, kind: str, rules: list[Json]) -> list[str]:
     return [text for _, text in _error_texts(reply)]
 
 
-async def case_what_many_expressions_come_to(api: Api) -> None:
+async def case_expression_results(api: Api) -> None:
     for part, expected in enumerate(_answer_table("expressions")["evaluated"]):
         rules = [{"rule": rule, "message": f"#{n}#"} for n, rule in enumerate(expected)]
         outcomes = dict.fromkeys(expected, "true")
         for text in await _rule_errors(api, f"Evaluated{part}", rules):
-            told = text.removeprefix(_OBJECT).removeprefix("Invalid value: ")
-            number = re.search(r"#(\d+)#$", told)
+            reported = text.removeprefix(_OBJECT).removeprefix("Invalid value: ")
+            number = re.search(r"#(\d+)#$", reported)
             assert number is not None, text
-            because = re.sub(r"( evaluating rule:| for rule:)? ?#\d+#$", "", told)
+            because = re.sub(r"( evaluating rule:| for rule:)? ?#\d+#$", "", reported)
             outcomes[list(expected)[int(number[1])]] = because or "false"
         assert outcomes == expected
 
 
-async def case_what_texts_many_expressions_make(api: Api) -> None:
+async def case_expression_strings(api: Api) -> None:
     for part, expected in enumerate(_answer_table("expressions")["texts"]):
         rules = [
             {"rule": f"({text}).size() < 0", "messageExpression": text, "message": f"#{n}#"}
             for n, text in enumerate(expected)
         ]
-        told = await _rule_errors(api, f"Text{part}", rules)
-        made = [re.sub(r" evaluating rule: #\d+#$", "", t.removeprefix(_OBJECT)) for t in told]
-        assert [t.removeprefix("Invalid value: ") for t in made] == list(expected.values())
+        reported = await _rule_errors(api, f"Text{part}", rules)
+        created = [re.sub(r" evaluating rule: #\d+#$", "", t.removeprefix(_OBJECT)) for t in reported]
+        assert [t.removeprefix("Invalid value: ") for t in created] == list(expected.values())
 
 
-async def case_why_many_expressions_are_refused(api: Api) -> None:
+async def case_expression_errors(api: Api) -> None:
     expected: dict[str, str] = _answer_table("expressions")["refused"]
     rules = [{"rule": rule} for rule in expected]
-    refused = await api.call("POST", _DEFINITIONS, _ruled("Refused", rules), {"dryRun": "All"})
-    refused.expect_error(422, "Invalid")
+    rejected = await api.call("POST", _DEFINITIONS, _ruled("Refused", rules), {"dryRun": "All"})
+    rejected.expect_error(422, "Invalid")
     outcomes: dict[str, list[str]] = {rule: [] for rule in expected}
-    for place, text in _error_texts(refused):
+    for place, text in _error_texts(rejected):
         position = re.search(r"validations\[(\d+)\]\.rule$", place)
         assert position is not None, place
-        told = re.sub(r"^Invalid value: \{.*?\}: (compilation failed: )?", "", text)
-        outcomes[list(expected)[int(position[1])]].append(told)
-    assert {rule: "\n".join(told) for rule, told in outcomes.items()} == expected
+        reported = re.sub(r"^Invalid value: \{.*?\}: (compilation failed: )?", "", text)
+        outcomes[list(expected)[int(position[1])]].append(reported)
+    assert {rule: "\n".join(reported) for rule, reported in outcomes.items()} == expected
 
 
-async def case_why_many_definitions_are_refused(api: Api) -> None:
+async def case_definition_errors(api: Api) -> None:
     for row in _answer_table("definitions"):
         spec = {"type": "object", "properties": {"x": row["schema"]}}
         body = definition("Probe", {"spec": spec}, {})
@@ -94,7 +94,7 @@ async def case_why_many_definitions_are_refused(api: Api) -> None:
         assert sorted(_error_texts(reply)) == row["errors"], row["schema"]
 
 
-async def case_why_many_values_are_refused(api: Api) -> None:
+async def case_value_errors(api: Api) -> None:
     table = _answer_table("values")
     properties = {f"p{n}": row["schema"] for n, row in enumerate(table)}
     body = definition("Valued", {"spec": {"type": "object", "properties": properties}}, {})
@@ -105,12 +105,12 @@ async def case_why_many_values_are_refused(api: Api) -> None:
             spec = {place: case["value"]}
             obj = {"apiVersion": f"{GROUP}/v1", "kind": "Valued", "metadata": {"name": "a"}, "spec": spec}
             errors = _error_texts(await api.call("POST", path, obj, {"dryRun": "All"}))
-            told = sorted([part.replace(f"spec.{place}", "spec.p") for part in error] for error in errors)
-            assert told == case["errors"], (row["schema"], case["value"])
+            reported = sorted([part.replace(f"spec.{place}", "spec.p") for part in error] for error in errors)
+            assert reported == case["errors"], (row["schema"], case["value"])
     (await api.call("DELETE", f"{_DEFINITIONS}/{body['metadata']['name']}")).expect_success()
 
 
-async def case_what_rules_say_of_many_changes(api: Api) -> None:
+async def case_rule_violations(api: Api) -> None:
     body = definition("Changed", {"spec": _answer_table("transitions")["schema"]}, {})
     path = await create_and_wait(api, body)
     for number, steps in enumerate(_answer_table("transitions")["sequences"]):
@@ -133,7 +133,7 @@ def _owned_crd() -> Json:
 CRD = _owned_crd()
 
 
-async def case_who_owns_what_after_many_writes(api: Api) -> None:
+async def case_ownership_after_writes(api: Api) -> None:
     for number, steps in enumerate(_answer_table("applies")["sequences"]):
         for step in steps:
             reply = await _run_step(api, f"o{number}", step)

@@ -113,7 +113,7 @@ class _RawExchange:
     response: bytes
 
     def repeats_request_of(self, other: _RawExchange) -> bool:
-        """Whether this is ``other``, asked again until the answer changes."""
+        """Return True if this request repeats ``other``."""
         return self.code != 0 and _is_polled(self.request) and self.user == other.user and _same(self, other)
 
 
@@ -173,7 +173,7 @@ class RecordingTransport:
 
 
 def _is_polled(request: HttpRequest) -> bool:
-    """Return True if the request changes nothing, so that a case may poll it."""
+    """Return True if a case may poll the request, which changes nothing."""
     return request.method == "GET" or "dryRun" in request.query or request.path.endswith("reviews")
 
 
@@ -203,9 +203,10 @@ def _parsed(body: bytes) -> Any:
 
 
 def difference(left: Sequence[Exchange], right: Sequence[Exchange], *, wording: bool = False) -> str:
-    """Return the first difference between two transcripts, or an empty string.
+    """Return the first difference between two transcripts.
 
-    Responses must have the same code and content. Errors must have the same code and reason.
+    Responses must have the same code and content. Errors must have the same code and reason. Empty without
+    differences.
 
     Args:
         wording: whether errors must have the same message as well.
