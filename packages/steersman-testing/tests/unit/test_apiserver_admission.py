@@ -207,7 +207,7 @@ def test_loaded_manifest_calls_webhook_if_synchronous() -> None:
         ],
     }
     server.load(configuration)
-    with pytest.raises(RuntimeError, match="nothing handles it in memory"):
+    with pytest.raises(RuntimeError, match="it has no handler"):
         server.load(new_config_map())
     server.serve_webhook(
         "https://example.com/", WebhookStub(lambda _: patch_response({"op": "add", "path": "/data", "value": {}}))
@@ -298,7 +298,7 @@ async def test_unsupported_webhook_requests_are_rejected() -> None:
     async with served_webhook(api, hook) as name:
         for path, body, about in calls:
             assert_not_implemented(
-                await api.call("POST", path, body), f'asking the admission webhook "{name}" about {about}'
+                await api.call("POST", path, body), f'calling the admission webhook "{name}" for {about}'
             )
     for path, body, _ in calls:
         (await api.call("POST", path, body)).expect_success()
@@ -311,7 +311,7 @@ async def test_unsupported_configurations_return_501() -> None:
     config = {"url": "https://example.com/"}
     conditions = [{"name": "a", "expression": "authorizer.group('').resource('pods').check('get').allowed()"}]
     denials: list[tuple[dict[str, Any], str]] = [
-        ({"admissionReviewVersions": ["v1beta1"]}, 'the webhook "a.case.dev" knows no AdmissionReview of version v1'),
+        ({"admissionReviewVersions": ["v1beta1"]}, 'the webhook "a.case.dev" without AdmissionReview v1'),
         ({"matchConditions": conditions}, "the variable authorizer of the match condition"),
     ]
     for fields, text in denials:

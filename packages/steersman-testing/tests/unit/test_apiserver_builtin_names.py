@@ -71,7 +71,7 @@ def test_pod_log_returns_lines_set_by_test() -> None:
     server, path = with_a_pod()
     rejected = send(server, "GET", f"{path}/log")
     assert rejected.status == 501
-    assert b"unless the test writes it" in rejected.body
+    assert b"unless the test sets it in pod_logs" in rejected.body
     server.pod_logs[ObjectKey("default", "p")] = ["a", "b"]
     assert send(server, "GET", f"{path}/log").body == b"a\nb\n"
     called = HttpRequest(method="GET", path=f"{path}/log", query={"tailLines": "1"})

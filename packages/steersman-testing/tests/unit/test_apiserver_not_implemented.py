@@ -98,7 +98,7 @@ async def test_limit_ranges_return_501(api: Api) -> None:
     limits = {"metadata": {"name": "l"}, "spec": {"limits": [{"type": "Container", "max": {"cpu": "1"}}]}}
     (await api.create("limitranges", limits)).expect_success()
     for plural, body in (("pods", pod()), ("persistentvolumeclaims", pvc())):
-        assert_not_implemented(await api.create(plural, body), f"holding {plural} to the LimitRange l")
+        assert_not_implemented(await api.create(plural, body), f"enforcing the LimitRange l on {plural}")
     (await api.create("configmaps", config_map("a"))).expect_success()
 
 
@@ -127,7 +127,7 @@ async def test_default_storage_class_returns_501(api: Api) -> None:
     annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
     body = {"metadata": {"name": "fast", "annotations": annotations}, "provisioner": "p"}
     (await api.call("POST", "/apis/storage.k8s.io/v1/storageclasses", body)).expect_success()
-    text = "a claim without storageClassName beside the default StorageClass fast"
+    text = "defaulting storageClassName of a PVC to the StorageClass fast"
     assert_not_implemented(await api.create("persistentvolumeclaims", pvc()), text)
     (await api.create("persistentvolumeclaims", pvc(storageClassName=""))).expect_success()
 
@@ -272,7 +272,7 @@ async def test_rule_cost_includes_map_keys(api: Api) -> None:
 @virtual_time
 async def test_apply_new_object_with_deletion_timestamp_returns_501(api: Api) -> None:
     body = config_map("new", deletionTimestamp="2020-01-01T00:00:00Z")
-    assert_not_implemented(await api.apply("configmaps", body), "a time of deletion that is applied to a new object")
+    assert_not_implemented(await api.apply("configmaps", body), "a deletionTimestamp that is applied to a new object")
     (await api.apply("configmaps", config_map("new"))).expect_success()
     (await api.apply("configmaps", body)).expect_error(422, "Invalid", "field is immutable")
 

@@ -17,7 +17,7 @@ _REASONS = {
     409: ("Conflict", "the object has been modified; please apply your changes to the latest version and try again"),
     410: ("Expired", "too old resource version"),
     429: ("TooManyRequests", "Too many requests, please try again later."),
-    500: ("InternalError", "Internal error occurred: a test asked for it"),
+    500: ("InternalError", "Internal error occurred: injected by a test"),
     503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
     504: ("Timeout", "request did not complete within the allotted timeout"),
 }

@@ -47,7 +47,7 @@ class PodLogs:
         if lines is None:
             if get_object(pod.object, "spec").get("nodeName"):
                 raise failures.not_implemented(
-                    "the log of a pod that has a node, unless the test writes it: see logs"
+                    "the log of a scheduled pod, unless the test sets it in pod_logs"
                 )
             return None
         tail_lines = int_parameter(query, "tailLines")

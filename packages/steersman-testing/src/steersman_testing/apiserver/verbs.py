@@ -410,7 +410,7 @@ class Verbs:
             raise failures.not_found(route.kind.resource, route.name)
         if config["metadata"].get("deletionTimestamp"):
             # The object would start with a deletionTimestamp.
-            raise failures.not_implemented("a time of deletion that is applied to a new object")
+            raise failures.not_implemented("a deletionTimestamp that is applied to a new object")
         if uid := config["metadata"].get("uid"):
             reason = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise failures.conflict(route.kind.resource, route.name, reason)

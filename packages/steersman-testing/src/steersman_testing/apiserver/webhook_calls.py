@@ -98,7 +98,7 @@ class PendingWebhook(Exception):
     """An operation needs the responses to ``calls``."""
 
     def __init__(self, calls: Sequence[WebhookCall]) -> None:
-        super().__init__(f"a webhook must be asked: {', '.join(c.url for c in calls)}")
+        super().__init__(f"a webhook must be called: {', '.join(c.url for c in calls)}")
         self.calls = calls
 
 
@@ -250,7 +250,7 @@ class WebhookCaller:
         handler = self._handlers.get(_normalized_url(call.url))
         if handler is None:
             raise WouldBlock(
-                f"{call.description}: nothing handles it in memory, and a socket would have to be waited for"
+                f"{call.description}: it has no handler, and a socket would block: call serve_webhook"
             )
         uid, review = self._review_with_uid(call)
         steps = handler(review).__await__()
@@ -265,7 +265,7 @@ class WebhookCaller:
         else:
             steps.close()
             raise WouldBlock(
-                f"{call.description}: its handler waits; send the request with a client, or load it earlier"
+                f"{call.description}: its handler waits: send the request with a client"
             )
 
     def _review_with_uid(self, call: WebhookCall) -> tuple[str, JsonObject]:

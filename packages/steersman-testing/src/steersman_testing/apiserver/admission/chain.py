@@ -109,7 +109,7 @@ class AdmissionChain:
         for hook, _ in (*self._hooks(_MUTATING, attributes), *self._hooks(_VALIDATING, attributes)):
             if hook.matching_resource(attributes, []) and hook.matches_namespace(attributes, objects, namespace):
                 target = "/".join(p for p in (attributes.resource.plural, attributes.subresource) if p)
-                raise failures.not_implemented(f'asking the admission webhook "{hook.name}" about {target}')
+                raise failures.not_implemented(f'calling the admission webhook "{hook.name}" for {target}')
 
     def review_result(self, hook: WebhookAccessor, result: WebhookResponse | WebhookCallFailed) -> JsonObject | None:
         """Return the response of an allowed request.
@@ -166,7 +166,7 @@ class AdmissionChain:
         matched = hook.matching_resource(attributes, self._equivalent_resources(attributes))
         if matched is not None and matched != attributes.resource and self._needs_conversion(matched):
             raise failures.not_implemented(
-                f'asking the admission webhook "{hook.name}" in a version that is converted to'
+                f'calling the admission webhook "{hook.name}" in a converted version'
             )
         conditions = get_array(hook.spec, "matchConditions")
         if matched is None or not conditions:

@@ -70,7 +70,7 @@ def validate_configuration(kind: ServedKind, obj: JsonObject) -> None:
         raise failures.invalid(kind.resource, obj["metadata"].get("name", ""), errors)
     for webhook in webhooks:
         if "v1" not in webhook["admissionReviewVersions"]:
-            raise failures.not_implemented(f'the webhook "{webhook["name"]}" knows no AdmissionReview of version v1')
+            raise failures.not_implemented(f'the webhook "{webhook["name"]}" without AdmissionReview v1')
 
 
 def _is_configuration(kind: ServedKind) -> bool:

@@ -89,7 +89,7 @@ def find_route(path: str, kinds: KindRegistry) -> Route:
         case _:
             raise failures.unknown_path()
     if rest[:1] == ["watch"]:
-        raise failures.not_implemented("paths below /watch, which the query watch=true has replaced")
+        raise failures.not_implemented("paths below /watch: use the query watch=true")
     namespace = ""
     # /namespaces/x/status is the status of the namespace, /namespaces/x/pods its pods.
     if len(rest) > 2 and rest[0] == "namespaces" and not (len(rest) == 3 and rest[2] in ("status", "finalize")):
