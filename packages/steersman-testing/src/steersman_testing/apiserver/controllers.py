@@ -67,7 +67,7 @@ class ControllerRunner:
         self.requests.raise_pending()
 
     def collect_garbage(self) -> None:
-        """Run the garbage collector, with all controllers if they run."""
+        """Run the garbage collector, and the other controllers if they are enabled."""
         if self.with_controller_manager:
             # Other runs may have left any work to this one.
             self.run_controllers_until_stable()

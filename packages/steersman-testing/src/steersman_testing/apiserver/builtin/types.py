@@ -142,7 +142,7 @@ class StructField:
     def keeps_empty_list(self) -> bool:
         """An empty list differs from a missing one until it is stored.
 
-        Go writes null for an empty list of this kind.
+        Go writes null for a missing list of this kind. Storage turns an empty one into null.
         """
         return self.nullable and self.default == ()
 

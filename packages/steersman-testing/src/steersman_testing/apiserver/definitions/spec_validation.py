@@ -181,7 +181,7 @@ def _version_errors(
         for position, column in enumerate(get_array(version, "additionalPrinterColumns")):
             yield from _column_errors(column, f"{places['additionalPrinterColumns']}[{position}]")
     if "selectableFields" in places and version.get("selectableFields"):
-        # Without own schemas, fields that differ between versions are validated without the shared schema.
+        # If all versions share the schema but not these fields, the real server finds no schema here.
         shared = versions is None and "schema" not in places
         schema = None if shared else get_object(version, "schema").get("openAPIV3Schema")
         yield from _selectable_field_errors(
