@@ -1,6 +1,6 @@
 """Cost of CEL rules in definitions.
 
-The table in ``answers`` has the responses of the real server. Each of its rules is for the items of a list, whose
+The table in ``responses`` has the responses of the real server. Each of its rules is for the items of a list, whose
 size makes the rule exceed the budget slightly. So the factor in the error reveals the cost of the rule.
 """
 
@@ -26,7 +26,7 @@ _ADVICE = (
 
 @cache
 def _cost_table() -> Any:
-    return json.loads((Path(__file__).parent / "answers" / "costs.json").read_text())
+    return json.loads((Path(__file__).parent / "responses" / "costs.json").read_text())
 
 
 async def _cost_errors(api: Api, properties: Json) -> list[list[str]]:

@@ -1,6 +1,6 @@
 """Tables of expressions, definitions and values with their results.
 
-The tables in ``answers`` have the responses of the real server. Generated names of types are masked in them.
+The tables in ``responses`` have the responses of the real server. Generated names of types are masked in them.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 from apiserver_cases.api import GROUP, Api, ApiResponse, Json, definition
 from apiserver_cases.waiting import create_and_wait
 
-_ANSWERS = Path(__file__).parent / "answers"
+_RESPONSES = Path(__file__).parent / "responses"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _OBJECT = 'Invalid value: "object": '
 
 
 @cache
-def _answer_table(name: str) -> Any:
-    return json.loads((_ANSWERS / f"{name}.json").read_text())
+def _response_table(name: str) -> Any:
+    return json.loads((_RESPONSES / f"{name}.json").read_text())
 
 
 def _error_texts(response: ApiResponse) -> list[list[str]]:
@@ -33,7 +33,7 @@ def _error_texts(response: ApiResponse) -> list[list[str]]:
 
 def _ruled(kind: str, rules: list[Json]) -> Json:
     return definition(
-        kind, {"spec": {**_answer_table("expressions")["schema"], "x-kubernetes-validations": rules}}, {}
+        kind, {"spec": {**_response_table("expressions")["schema"], "x-kubernetes-validations": rules}}, {}
     )
 
 
@@ -41,7 +41,7 @@ async def _rule_errors(api: Api, kind: str, rules: list[Json]) -> list[str]:
     """Return the errors of the rules for the object of the table."""
     definition = _ruled(kind, rules)
     path = await create_and_wait(api, definition)
-    spec = _answer_table("expressions")["object"]
+    spec = _response_table("expressions")["object"]
     body = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": {"name": "a"}, "spec": spec}
     reply = await api.call("POST", path, body, {"dryRun": "All"})
     (await api.call("DELETE", f"{_DEFINITIONS}/{definition['metadata']['name']}")).expect_success()
@@ -49,7 +49,7 @@ async def _rule_errors(api: Api, kind: str, rules: list[Json]) -> list[str]:
 
 
 async def case_expression_results(api: Api) -> None:
-    for part, expected in enumerate(_answer_table("expressions")["evaluated"]):
+    for part, expected in enumerate(_response_table("expressions")["evaluated"]):
         rules = [{"rule": rule, "message": f"#{n}#"} for n, rule in enumerate(expected)]
         outcomes = dict.fromkeys(expected, "true")
         for text in await _rule_errors(api, f"Evaluated{part}", rules):
@@ -62,7 +62,7 @@ async def case_expression_results(api: Api) -> None:
 
 
 async def case_expression_strings(api: Api) -> None:
-    for part, expected in enumerate(_answer_table("expressions")["texts"]):
+    for part, expected in enumerate(_response_table("expressions")["texts"]):
         rules = [
             {"rule": f"({text}).size() < 0", "messageExpression": text, "message": f"#{n}#"}
             for n, text in enumerate(expected)
@@ -73,7 +73,7 @@ async def case_expression_strings(api: Api) -> None:
 
 
 async def case_expression_errors(api: Api) -> None:
-    expected: dict[str, str] = _answer_table("expressions")["refused"]
+    expected: dict[str, str] = _response_table("expressions")["refused"]
     rules = [{"rule": rule} for rule in expected]
     rejected = await api.call("POST", _DEFINITIONS, _ruled("Refused", rules), {"dryRun": "All"})
     rejected.expect_error(422, "Invalid")
@@ -87,7 +87,7 @@ async def case_expression_errors(api: Api) -> None:
 
 
 async def case_definition_errors(api: Api) -> None:
-    for row in _answer_table("definitions"):
+    for row in _response_table("definitions"):
         spec = {"type": "object", "properties": {"x": row["schema"]}}
         body = definition("Probe", {"spec": spec}, {})
         reply = await api.call("POST", _DEFINITIONS, body, {"dryRun": "All"})
@@ -95,7 +95,7 @@ async def case_definition_errors(api: Api) -> None:
 
 
 async def case_value_errors(api: Api) -> None:
-    table = _answer_table("values")
+    table = _response_table("values")
     properties = {f"p{n}": row["schema"] for n, row in enumerate(table)}
     body = definition("Valued", {"spec": {"type": "object", "properties": properties}}, {})
     path = await create_and_wait(api, body)
@@ -111,9 +111,9 @@ async def case_value_errors(api: Api) -> None:
 
 
 async def case_rule_violations(api: Api) -> None:
-    body = definition("Changed", {"spec": _answer_table("transitions")["schema"]}, {})
+    body = definition("Changed", {"spec": _response_table("transitions")["schema"]}, {})
     path = await create_and_wait(api, body)
-    for number, steps in enumerate(_answer_table("transitions")["sequences"]):
+    for number, steps in enumerate(_response_table("transitions")["sequences"]):
         name, merge = f"c{number}", "application/merge-patch+json"
         first: Json = {"apiVersion": f"{GROUP}/v1", "kind": "Changed", "metadata": {"name": name}}
         for position, step in enumerate(steps):
@@ -127,14 +127,14 @@ async def case_rule_violations(api: Api) -> None:
 
 def _owned_crd() -> Json:
     status = {"type": "object", "properties": {"n": {"type": "integer"}}}
-    return definition("Owned", {"spec": _answer_table("applies")["schema"], "status": status}, {"status": {}})
+    return definition("Owned", {"spec": _response_table("applies")["schema"], "status": status}, {"status": {}})
 
 
 CRD = _owned_crd()
 
 
 async def case_ownership_after_writes(api: Api) -> None:
-    for number, steps in enumerate(_answer_table("applies")["sequences"]):
+    for number, steps in enumerate(_response_table("applies")["sequences"]):
         for step in steps:
             reply = await _run_step(api, f"o{number}", step)
             assert reply.code == step["code"], (step, reply.body)
