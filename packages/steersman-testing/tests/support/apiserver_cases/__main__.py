@@ -62,7 +62,7 @@ class _Report:
             self.console.print(f"\n✗ {name}\n{text}", markup=False, soft_wrap=True)
         dropped_lines = _count_not_implemented(self.cases)
         agreements = len(self.cases) - len(self.differences) - dropped_lines
-        not_implemented = f", {dropped_lines} not imitated" if dropped_lines else ""
+        not_implemented = f", {dropped_lines} not implemented" if dropped_lines else ""
         known_differences = sum(n in KNOWN_DIFFERENCES for n in self.cases)
         self.console.print(
             f"\nOf the agreements, {self.wording_differences} tell a refusal in other words, "
