@@ -14,7 +14,7 @@ from steersman_testing.envtest import Envtest
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_case_on_real_server(case: str, envtest_of_cases: Envtest) -> None:
+def test_on_the_real_server(case: str, envtest_of_cases: Envtest) -> None:
     namespace = new_namespace()
     theirs = asyncio.run(_run_on_real_server(case, namespace, envtest_of_cases))
     if theirs.failure is not None:

@@ -22,8 +22,7 @@ from steersman_testing.apiserver.discovery.documents import content_type
 from steersman_testing.apiserver.failures import bad_request, body_too_large, internal, unauthorized
 from steersman_testing.apiserver.kubectl.impersonation import ImpersonatedUser
 from steersman_testing.apiserver.requests.parameters import bool_parameter
-from steersman_testing.apiserver.responses import error_response
-from steersman_testing.apiserver.server import InMemoryApiServer
+from steersman_testing.apiserver.server import InMemoryApiServer, error_response
 from steersman_testing.serving.server_connection import (
     HEADER_VALUE_SEPARATOR,
     MAX_BODY_BYTES,
