@@ -43,7 +43,8 @@ from steersman_testing.apiserver.inspection import StorageInspection, gvr_of
 from steersman_testing.apiserver.kinds import DEFINITIONS, KindRegistry, schemaless_kind
 from steersman_testing.apiserver.requests.media import APPLY
 from steersman_testing.apiserver.requests.routes import find_route
-from steersman_testing.apiserver.responses import error_response, raise_for_status
+from steersman_testing.apiserver.responses import error_response as error_response
+from steersman_testing.apiserver.responses import raise_for_status
 from steersman_testing.apiserver.reviews import Reviews
 from steersman_testing.apiserver.storage import Storage, StorageEvent, StoredObject
 from steersman_testing.apiserver.subresources import SubresourceHandler
