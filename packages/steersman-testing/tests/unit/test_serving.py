@@ -20,7 +20,7 @@ from steersman.meta import ObjectKey, ObjectMeta
 from steersman_testing import InMemoryApiServer, matching
 from steersman_testing.apiserver.access.authorization import RBAC
 from steersman_testing.serving import ApiEndpoint, serve
-from steersman_testing.serving.server_connection import MAX_BODY_BYTES
+from steersman_testing.serving.endpoint import MAX_BODY_BYTES
 
 CONFIG_MAPS_PATH = "/api/v1/namespaces/default/configmaps"
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"

@@ -7,7 +7,7 @@ from steersman.manager.manager import Manager
 from steersman.manager.options import ManagerOptions
 
 if TYPE_CHECKING:
-    from steersman.manager.probe_server import ProbeServer
+    from steersman.manager.serving.endpoints import ProbeServer
 
 __all__ = ["LeaderElection", "Manager", "ManagerOptions", "ProbeServer"]
 
@@ -15,7 +15,7 @@ __all__ = ["LeaderElection", "Manager", "ManagerOptions", "ProbeServer"]
 def __getattr__(name: str) -> Any:
     # A process without endpoints does without it.
     if name == "ProbeServer":
-        from steersman.manager.probe_server import ProbeServer
+        from steersman.manager.serving.endpoints import ProbeServer
 
         return ProbeServer
     raise AttributeError(f"module 'steersman.manager' has no attribute {name!r}")

@@ -12,13 +12,15 @@ from steersman.cache import Cache
 from steersman.client import Client, Transport
 from steersman.controller import Builder, CachedClient, Controller, EventRecorder, Permission, ReconcilerContext
 from steersman.errors import ConfigurationError, SteersmanError
-from steersman.manager.election_runner import ElectionRunner, new_election_runner
-from steersman.manager.endpoints import EndpointHandler, HealthCheck, ManagerEndpoints
-from steersman.manager.fence import FencedTransport
+from steersman.manager.leader_election.fence import FencedTransport
+from steersman.manager.leader_election.runner import ElectionRunner, new_election_runner
 from steersman.manager.options import ManagerOptions
 from steersman.manager.permissions import metrics_permissions
 from steersman.manager.rlimit import raise_nofile_limit
 from steersman.manager.runnables import RunnableFunc, Runnables
+from steersman.manager.serving.endpoints import ManagerEndpoints
+from steersman.manager.serving.healthz import HealthCheck
+from steersman.manager.serving.http_server import HttpHandler
 from steersman.meta import Object
 from steersman.observability import metrics
 from steersman.observability.gc_tuning import GCTuner
@@ -29,9 +31,9 @@ from steersman.observability.runtime import Runtime, SystemClock
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from steersman.manager.http_server import ServerRequest as HttpServerRequest
-    from steersman.manager.http_server import ServerResponse
-    from steersman.manager.webhook_server import WebhookServer
+    from steersman.manager.serving.http_server import ServerRequest as HttpServerRequest
+    from steersman.manager.serving.http_server import ServerResponse
+    from steersman.manager.serving.webhook_server import WebhookServer
     from steersman.webhook import Conversion, Webhook, WebhookOptions, Webhooks
 
 T = TypeVar("T", bound=Object)
@@ -145,7 +147,7 @@ class Manager:
         """Adds a check to ``/readyz``: while one fails, the pod gets no traffic and a rolling update waits."""
         self._endpoints.readiness_checks[name] = check
 
-    def add_metrics_handler(self, path: str, handler: EndpointHandler) -> None:
+    def add_metrics_handler(self, path: str, handler: HttpHandler) -> None:
         """Serves ``path`` beside ``/metrics``, under the same protection; call it before ``run``."""
         self._endpoints.metrics_handlers[path] = handler
 
@@ -259,7 +261,7 @@ class Manager:
         if self.options.webhooks is None:
             log.warning("webhooks are declared and not served: ManagerOptions.webhooks says where")
             return
-        from steersman.manager.webhook_server import WebhookServer
+        from steersman.manager.serving.webhook_server import WebhookServer
 
         client = Client(self._traced_transport, field_manager=f"{self.options.name}-webhooks")
         server = WebhookServer(self.options.webhooks, self._webhooks, client, self.runtime)
@@ -413,7 +415,7 @@ class Manager:
         return "shutting down" if self._stopping.is_set() or self._failed.is_set() else None
 
     async def _serve_debug(self, request: HttpServerRequest) -> ServerResponse:
-        from steersman.manager.debug import DebugHandler
+        from steersman.manager.serving.debug import DebugHandler
 
         return await DebugHandler(self._controllers, self.cache).handle(request)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from steersman.api.core_v1 import ServiceAccount
-from steersman.manager.token_authorizer import TokenAuthorizer
+from steersman.manager.serving.token_authorizer import TokenAuthorizer
 from steersman.meta import ObjectKey, ObjectMeta
 from steersman.observability.runtime import Runtime
 from steersman.rbac import metrics_reader_role

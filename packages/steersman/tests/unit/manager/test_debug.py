@@ -22,8 +22,8 @@ from steersman.client import MergePatch
 from steersman.controller import LOW_PRIORITY, Reconciler, Request, Result
 from steersman.errors import ConfigurationError, ConnectionFailed
 from steersman.manager import Manager, ManagerOptions
-from steersman.manager.debug import DebugHandler
-from steersman.manager.http_server import ServerRequest as Asked
+from steersman.manager.serving.debug import DebugHandler
+from steersman.manager.serving.http_server import ServerRequest as Asked
 from steersman.observability.runtime import Runtime
 from steersman_testing import matching, virtual_time
 

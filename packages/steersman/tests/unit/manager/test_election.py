@@ -13,8 +13,8 @@ import pytest
 from steersman.api.coordination_v1 import Lease, LeaseSpec
 from steersman.client import Client, HttpRequest, MergePatch, Transport
 from steersman.errors import ConnectionFailed, LeadershipLost
-from steersman.manager.fence import Fence
 from steersman.manager.leader_election import LeaderElection, LeaderElector
+from steersman.manager.leader_election.fence import Fence
 from steersman.meta import ObjectKey
 from steersman.observability import metrics
 from steersman.observability.runtime import Runtime

@@ -18,7 +18,7 @@ from steersman.client import HttpRequest, HttpResponse, Transport
 from steersman.controller import Reconciler, Request, Result
 from steersman.errors import ConnectionFailed, Forbidden, LeadershipLost
 from steersman.manager import LeaderElection, Manager, ManagerOptions
-from steersman.manager.fence import Fence, FencedTransport
+from steersman.manager.leader_election.fence import Fence, FencedTransport
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime
 from steersman_testing import InMemoryApiServer, matching, virtual_runtime, virtual_time

@@ -13,8 +13,8 @@ from framework_support.certificates import CertificateAuthority
 from steersman.client.tls import load_key_pair
 from steersman.errors import ConfigurationError
 from steersman.manager import ProbeServer
-from steersman.manager.certwatcher import server_ssl_context
-from steersman.manager.http_server import HttpHandler, HttpServer, ServerRequest, ServerResponse
+from steersman.manager.serving.certwatcher import server_ssl_context
+from steersman.manager.serving.http_server import HttpHandler, HttpServer, ServerRequest, ServerResponse
 
 
 @pytest.mark.parametrize("bind", ["8081", "localhost", ":http", ":-1", ":99999", "", ":²"])
@@ -154,7 +154,8 @@ class TestPosts:
             (b"POST /echo HTTP/1.1\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc", b"200 OK"),
             (b"POST /echo HTTP/1.1\r\nContent-Length: 200001\r\n\r\n", b"413 Request Entity Too Large"),
             (b"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"411 Length Required"),
-            (b"POST /echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"411 Length Required"),
+            (b"POST /echo HTTP/1.1\r\n\r\n", b"411 Length Required"),
+            (b"POST /echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"400 Bad Request"),
             (b"POST /other HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", b"404 Not Found"),
             (b"PUT /echo HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", b"405 Method Not Allowed"),
         ],

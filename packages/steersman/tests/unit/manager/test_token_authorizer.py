@@ -20,8 +20,8 @@ from framework_support.scripted_transport import ScriptedTransport, error_respon
 from steersman.client import Client, HttpResponse
 from steersman.errors import ConfigurationError, ConnectionFailed
 from steersman.manager import Manager, ManagerOptions, ProbeServer
-from steersman.manager.certwatcher import CertWatcher
-from steersman.manager.token_authorizer import TokenAuthorizer, TokenReviewResult
+from steersman.manager.serving.certwatcher import CertWatcher
+from steersman.manager.serving.token_authorizer import TokenAuthorizer, TokenReviewResult
 from steersman.observability.runtime import Runtime
 from steersman_testing import virtual_runtime, virtual_time
 

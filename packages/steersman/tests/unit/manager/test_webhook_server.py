@@ -18,7 +18,7 @@ from framework_support.widget import Widget
 from steersman.client import Client
 from steersman.errors import ConfigurationError
 from steersman.manager import Manager, ManagerOptions
-from steersman.manager.webhook_server import WebhookServer
+from steersman.manager.serving.webhook_server import WebhookServer
 from steersman.observability import metrics
 from steersman.observability.runtime import Runtime
 from steersman.webhook import FieldError, Webhooks, WebhookServerOptions

@@ -21,7 +21,7 @@ from steersman.client import Client, HttpRequest, HttpResponse, MergePatch, Tran
 from steersman.client.tls import load_key_pair
 from steersman.controller import Permission
 from steersman.errors import ConnectionFailed
-from steersman.manager.certwatcher import server_ssl_context
+from steersman.manager.serving.certwatcher import server_ssl_context
 from steersman.meta import ObjectKey, unstructured
 from steersman.rbac import policy_rules, webhook_certificate_role
 from steersman.webhook import Rotation, WebhookServerOptions

@@ -11,8 +11,8 @@ from typing import Any
 from steersman.client import Client
 from steersman.client.tls import load_key_pair
 from steersman.errors import ConfigurationError
-from steersman.manager.certwatcher import CertWatcher, server_ssl_context
-from steersman.manager.http_server import HttpServer, ServerRequest, ServerResponse
+from steersman.manager.serving.certwatcher import CertWatcher, server_ssl_context
+from steersman.manager.serving.http_server import HttpServer, ServerRequest, ServerResponse, parse_bind_address
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
 from steersman.webhook import Webhooks, WebhookServerOptions
@@ -46,12 +46,10 @@ class WebhookServer:
         self._maintain_certificate: Callable[[], Coroutine[Any, Any, None]]
         self._check_certificate: Callable[[], str | None]
         ssl_context = self._prepare_ssl_context(options, client)
-        host, colon, port = options.bind_address.rpartition(":")
-        if not colon or not port.isdecimal() or int(port) > 65535:
-            raise ConfigurationError(f"webhook bind address {options.bind_address!r}: write host:port, such as :9443")
+        host, port = parse_bind_address(options.bind_address, subject="webhook bind address", example=":9443")
         self._server = HttpServer(
-            host.strip("[]") or None,
-            int(port),
+            host,
+            port,
             self._handle,
             ssl_context,
             max_body_size=webhooks.max_body_size,

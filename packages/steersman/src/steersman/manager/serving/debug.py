@@ -24,7 +24,7 @@ from steersman.cache import Cache, Informer
 from steersman.cache.sink import InformerSink
 from steersman.controller import Controller
 from steersman.controller.queue import QueueItem
-from steersman.manager.http_server import ServerRequest, ServerResponse
+from steersman.manager.serving.http_server import ServerRequest, ServerResponse
 from steersman.meta import ObjectKey
 
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import Protocol, runtime_checkable
 
 from steersman.client import Transport
-from steersman.manager.fence import Fence
-from steersman.manager.leader_election import LeaderElection, LeaderElector
+from steersman.manager.leader_election.elector import LeaderElection, LeaderElector
+from steersman.manager.leader_election.fence import Fence
 from steersman.observability.heartbeat import Heartbeat
 from steersman.observability.runtime import Runtime
 

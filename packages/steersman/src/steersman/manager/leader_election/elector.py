@@ -26,7 +26,7 @@ from typing import Any
 from steersman.api.coordination_v1 import Lease, LeaseSpec
 from steersman.client import Client, MergePatch, Transport
 from steersman.errors import Conflict, LeadershipLost, NotFound, SteersmanError
-from steersman.manager.fence import Fence, FencedTransport, MonotonicClock, suspend_aware_clock
+from steersman.manager.leader_election.fence import Fence, FencedTransport, MonotonicClock, suspend_aware_clock
 from steersman.meta import ObjectKey, ObjectMeta
 from steersman.meta.go_json import MicroTime
 from steersman.observability import metrics
