@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from steersman.observability.instruments import HistogramValue
+from steersman.observability.histogram import HistogramValue
 from steersman.observability.metrics import LATENCY_BUCKETS, register_collector
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from steersman.observability.instruments import HistogramValue
+from steersman.observability.histogram import HistogramValue
 from steersman.observability.metrics import register_collector
 
 if TYPE_CHECKING:

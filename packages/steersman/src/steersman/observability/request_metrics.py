@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from steersman.observability.instruments import HistogramValue
+from steersman.observability.histogram import HistogramValue
 from steersman.observability.metrics import LATENCY_BUCKETS, register_collector
 
 if TYPE_CHECKING:

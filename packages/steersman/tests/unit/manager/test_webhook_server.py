@@ -22,7 +22,6 @@ from steersman.manager.serving.webhook_server import WebhookServer
 from steersman.observability import metrics
 from steersman.observability.runtime import Runtime
 from steersman.webhook import FieldError, Webhooks, WebhookServerOptions
-from steersman.webhook import metrics as webhook_metrics
 from steersman.webhook.declaration import WebhookOptions
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
@@ -51,6 +50,15 @@ class ManualClock:
         self.ticked.clear()
         self.tick.set()
         await self.ticked.wait()
+
+
+def sample(name: str, /, **labels: str) -> float:
+    return metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+def certificate_counts() -> tuple[float, float]:
+    prefix = "certwatcher_read_certificate"
+    return sample(f"{prefix}_total"), sample(f"{prefix}_errors_total")
 
 
 def write(directory: Path, authority: CertificateAuthority, name: str) -> None:
@@ -82,21 +90,20 @@ async def test_files_are_read_again_and_connections_stay(tmp_path: Path) -> None
     server = WebhookServer(serving, webhooks, Client(InMemoryApiServer()), Runtime(clock=clock))
     await server.start()
     assert server.check() is None
-    reads, errors = metrics.certificate_reads.labels(), metrics.certificate_errors.labels()
-    before = reads.value, errors.value
+    before = certificate_counts()
     try:
         first = await open_connection(server.port, authority)
         assert first.certificate_name == "one"
         assert [await first.allows(path, depth) for depth in (1, 9)] == [True, False]
         write(tmp_path, authority, "two")
         await clock.advance()
-        assert (reads.value, errors.value) == (before[0] + 1, before[1])
+        assert certificate_counts() == (before[0] + 1, before[1])
         # The same connection goes on; a new one is shown the new certificate.
         assert await first.allows(path, 1)
         assert (await open_connection(server.port, authority)).certificate_name == "two"
         (tmp_path / "tls.crt").write_text("broken")
         await clock.advance()
-        assert (reads.value, errors.value) == (before[0] + 1, before[1] + 1)
+        assert certificate_counts() == (before[0] + 1, before[1] + 1)
         assert (await open_connection(server.port, authority)).certificate_name == "two"
     finally:
         clock.tick.set()
@@ -130,11 +137,11 @@ async def open_connection(port: int, authority: CertificateAuthority) -> TlsConn
 def test_requests_are_counted() -> None:
     webhooks = Webhooks()
     path = webhooks.webhook(Widget, WebhookOptions()).validates(validate_depth).paths[0]
-    counted = webhook_metrics.requests.labels(path, "200")
-    before = counted.value
+    before = sample("controller_runtime_webhook_requests_total", webhook=path, code="200")
     answer = asyncio.run(webhooks.handle(path, "", json.dumps(review(1)).encode()))
-    assert (answer.status, counted.value) == (200, before + 1)
-    assert webhook_metrics.in_flight.labels(path).value == 0
+    assert answer.status == 200
+    assert sample("controller_runtime_webhook_requests_total", webhook=path, code="200") == before + 1
+    assert sample("controller_runtime_webhook_requests_in_flight", webhook=path) == 0
 
 
 @pytest.mark.parametrize(

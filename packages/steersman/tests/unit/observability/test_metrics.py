@@ -70,3 +70,8 @@ async def test_the_queue() -> None:
     assert sample("workqueue_queue_duration_seconds_count", **labels) == 1
     queue.shut_down()
     assert sample("workqueue_depth", priority="0", **labels) == 0
+
+
+def test_registry_has_no_created_series() -> None:
+    metrics.certificate_reads.inc()
+    assert "_created" not in generate_latest(metrics.registry).decode()

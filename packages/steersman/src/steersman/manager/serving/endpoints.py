@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
 from steersman.client import Client
 from steersman.errors import ConfigurationError
 from steersman.manager.options import ManagerOptions
@@ -23,8 +26,6 @@ from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
-
     from steersman.manager.serving.token_authorizer import TokenAuthorizer
 
 log = get_logger("manager")
@@ -181,8 +182,6 @@ class ManagerEndpoints:
 
 
 def _metrics_handler(registry: CollectorRegistry) -> HttpHandler:
-    from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-
     async def handle(_: ServerRequest) -> ServerResponse:
         return ServerResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
