@@ -23,5 +23,5 @@ async def test_tokens_of_service_accounts(envtest: Envtest, envtest_namespace: s
         assert (await authorizer.authorize(f"Bearer {tokens['prometheus']}", "/debug/triggers")).status == 403
         refused = await authorizer.authorize(f"Bearer {tokens['clerk']}", "/metrics")
         assert refused.status == 403
-        assert f"system:serviceaccount:{envtest_namespace}:clerk may not get /metrics" in refused.reason
+        assert f"'system:serviceaccount:{envtest_namespace}:clerk' is not allowed to get /metrics" in refused.reason
         assert (await authorizer.authorize("Bearer nonsense", "/metrics")).status == 401

@@ -220,7 +220,7 @@ def test_failed_renewals_lose_leadership_at_deadline(code: int) -> None:
         renewed = lease(server).renew_time
         assert renewed is not None
         await wait_until(lambda: first.lost is not None, within=11)
-        assert "could not be renewed for 10 s" in str(first.lost)
+        assert "could not be renewed within 10 s" in str(first.lost)
         assert not first.is_leader
         assert lease(server).renew_time == renewed
 
@@ -321,7 +321,7 @@ async def test_leader_steps_down_on_foreign_holder() -> None:
     await asyncio.sleep(30)
     await Client(server).patch(Lease, LEASE, MergePatch({"spec": {"holderIdentity": "pirate"}}))
     await wait_until(lambda: first.lost is not None, within=3)
-    assert "is held by 'pirate' now" in str(first.lost)
+    assert "is held by 'pirate'" in str(first.lost)
     assert not first.is_leader
     assert lease(server).holder_identity == "pirate"
 

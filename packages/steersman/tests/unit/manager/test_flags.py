@@ -134,7 +134,7 @@ def test_webhook_flags_set_service_and_certificate_source() -> None:
     assert parse()[0].options("shop", webhooks=said).webhooks == said
     # Without webhooks there is nothing to say of them.
     assert flags.options("shop").webhooks is None
-    with pytest.raises(ConfigurationError, match="'mail' is not NAMESPACE/NAME"):
+    with pytest.raises(ConfigurationError, match="'mail' is invalid: use NAMESPACE/NAME"):
         parse("--webhook-service=mail")[0].options("shop", webhooks=said)
 
 

@@ -229,7 +229,7 @@ async def test_endpoints() -> None:
             await eventually(lambda: len(listening_ports(logs)) == 2)
             health, metrics = listening_ports(logs)
             assert await get(health, "/healthz") == (200, "[+]ping ok\nok\n")
-            not_ready = "[-]cache failed: the first lists are not complete\n[+]running ok\nfailed\n"
+            not_ready = "[-]cache failed: caches have not synced\n[+]running ok\nfailed\n"
             assert await get(health, "/readyz") == (500, not_ready)
             withheld = False
             await eventually(lambda: get_config_map(world, "a") is not None)
@@ -265,11 +265,8 @@ async def test_shutdown_fails_readiness_and_logs_phases() -> None:
             assert await get(health, "/readyz") == (500, "[+]cache ok\n[-]running failed: shutting down\nfailed\n")
             assert (await get(health, "/healthz"))[0] == 200
             finish.set()
-    assert [entry["event"] for entry in logs if "shutting down" in entry["event"]] == [
-        "shutting down: work ends",
-        "shutting down: events are written",
-        "shutting down: watches and endpoints end",
-    ]
+    phases = ["stopping controllers and runnables", "flushing Events", "stopping caches and endpoints"]
+    assert [entry["event"] for entry in logs if entry["event"] in phases] == phases
 
 
 async def test_manager_raises_when_port_is_in_use() -> None:

@@ -18,7 +18,9 @@ log = get_logger("manager")
 
 
 def checks_handler(checks: Mapping[str, HealthCheck], info: Mapping[str, Callable[[], str]]) -> HttpHandler:
-    """A handler that runs all ``checks``, with one line each; status 500 if one fails.
+    """A handler that runs all ``checks``.
+
+    The response has a line for each check. The status is 500 if one fails.
 
     Args:
         checks: checks by name.

@@ -81,7 +81,10 @@ class ConnectionOptions:
 
 
 class ResponseWriter:
-    """Writes one response: ``send`` for all at once, or ``start_stream``, ``write_chunk`` and ``end_stream``."""
+    """Writes one response.
+
+    Use ``send`` for a complete response, or ``start_stream``, ``write_chunk`` and ``end_stream``.
+    """
 
     def __init__(self, connection: ServerConnection, transport: asyncio.Transport, request: WireRequest) -> None:
         self._connection = connection
@@ -106,7 +109,7 @@ class ResponseWriter:
             raise asyncio.CancelledError
 
     async def write_chunk(self, data: bytes) -> None:
-        """Send a part of a streamed response, and wait while the client reads more slowly."""
+        """Send a part of a streamed response, and wait for slow clients."""
         if self._request.accepts_chunked:
             data = b"%x\r\n%b\r\n" % (len(data), data)
         self._transport.write(data)
@@ -343,9 +346,10 @@ class ServerConnection(asyncio.Protocol):
             self._transport.close()
 
     async def _linger(self) -> None:
-        """Discard further input before closing, since closing with unread input resets the connection.
+        """Discard further input for a while before closing.
 
-        A reset may drop a response that the client has not read yet. Source: RFC 9112, section 9.6.
+        Closing with unread input resets the connection. A reset may drop a response that the client has not read yet.
+        Source: RFC 9112, section 9.6.
         """
         self._discards_input = True
         self._transport.resume_reading()

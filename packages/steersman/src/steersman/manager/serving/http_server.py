@@ -1,6 +1,6 @@
-"""HTTP server for probes, metrics and webhooks: GET, HEAD and, if enabled, POST.
+"""HTTP server for probes, metrics and webhooks.
 
-Decision 0012 has the reasons for not using a web framework.
+It supports GET, HEAD and, if enabled, POST. Decision 0012 has the reasons for not using a web framework.
 """
 
 from __future__ import annotations
@@ -133,7 +133,10 @@ class HttpServer:
             raise ConfigurationError(f"cannot listen on port {self._port}: {error.strerror}") from error
 
     def drain(self) -> None:
-        """Close each connection after its next response, so that clients connect to another replica."""
+        """Close each connection after its next response.
+
+        Clients then connect to another replica.
+        """
         self._draining = True
         for connection in self._connections:
             connection.drain()
@@ -179,7 +182,7 @@ class HttpServer:
             return ServerResponse("internal error\n", 500)
 
     def _reject(self, request: WireRequest) -> ServerResponse | None:
-        """The response to a request that is invalid by its header, if it is."""
+        """The error response if the header is invalid, else None."""
         if request.error == "header too large":
             return ServerResponse("request header is too large\n", 431)
         if request.error or not request.target.startswith(b"/"):

@@ -1,4 +1,4 @@
-"""Serves the webhooks of a manager, by TLS, on every replica."""
+"""HTTPS server for the webhooks of a manager."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from steersman.webhook.cert_rotator import CertRotator
 from steersman.webhook.certificates import KeyPair
 
 _CERT_CHECK_INTERVAL_SECONDS = 10.0
-# The API server has a connection for each of the requests that it carries out at the same time.
+# The API server opens a connection for each concurrent request.
 _MAX_CONNECTIONS = 1024
 _STOP_GRACE_SECONDS = 5.0
 
@@ -28,14 +28,14 @@ log = get_logger("webhook")
 
 
 class WebhookServer:
-    """Listens, and keeps the certificate.
+    """Serves webhooks on every replica, and maintains the certificate.
 
     Args:
-        client: of the keeper; it writes on every replica.
+        client: client without a fence, since every replica may write the certificate.
 
     Raises:
-        ConfigurationError: the address is malformed, there are no files where they should be, or
-            ``steersman[webhooks]`` is not installed.
+        ConfigurationError: the bind address is invalid, a certificate file is missing, or the extra ``webhooks`` is
+            not installed.
     """
 
     def __init__(self, options: WebhookServerOptions, webhooks: Webhooks, client: Client, runtime: Runtime) -> None:
@@ -62,16 +62,16 @@ class WebhookServer:
         return self._server.port
 
     async def start(self) -> None:
-        """Listens, and begins to look after the certificate. Raises ConfigurationError: the address is not free."""
+        """Listen, and start to maintain the certificate. Raises ConfigurationError if the address is in use."""
         await self._server.start()
         self._task = self._runtime.spawn(self._maintain_certificate(), "webhook certificate")
-        log.info("webhooks are served", port=self.port)
+        log.info("serving webhook server", port=self.port)
 
     async def stop(self) -> None:
-        """Stops listening, after a while in which the API server is told to go elsewhere.
+        """Drain connections for ``drain_seconds``, then stop listening.
 
-        It sends no request a second time, so one that meets the end of a connection has failed; and connections still
-        come here until it is known everywhere that this replica is no more.
+        The API server does not retry webhook requests, so a closed connection would fail a request. New connections
+        arrive until all nodes have removed this replica from the Service.
         """
         self._server.drain()
         await self._runtime.clock.sleep(self._drain_seconds)
@@ -81,7 +81,7 @@ class WebhookServer:
         await self._server.stop(_STOP_GRACE_SECONDS)
 
     def check(self) -> str | None:
-        """For ``/readyz``."""
+        """Readiness check: None, or the problem with the certificate."""
         return self._check_certificate()
 
     def _prepare_ssl_context(self, options: WebhookServerOptions, client: Client) -> ssl.SSLContext:
@@ -93,7 +93,9 @@ class WebhookServer:
             )
             return watcher.ssl_context
         if find_spec("cryptography") is None:
-            raise ConfigurationError("webhooks make certificates by cryptography: install steersman[webhooks]")
+            raise ConfigurationError(
+                "webhook certificates need the package cryptography: install steersman[webhooks]"
+            )
         ssl_context = server_ssl_context()
 
         def load_certificate(pair: KeyPair) -> None:
