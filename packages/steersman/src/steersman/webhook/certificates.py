@@ -4,7 +4,7 @@ Each serving certificate has a CA of its own, whose key is discarded after signi
 sign further certificates, and CAs are rotated together with their certificates.
 
 ``next_state`` advances a ``CertificateState`` by one step. Each step is one write of one Secret, so that another
-process can continue after a crash. The steps of a rotation:
+process can continue after a crash. The steps of a rotation are::
 
     initial      a CA and its certificate
     prepared     the next certificate exists, and its CA is in the CA bundle
@@ -46,7 +46,7 @@ class Rotation:
 
 
 class KeyPair(Struct, frozen=True):
-    """A certificate, its private key, and the certificate of its CA, in PEM."""
+    """A certificate, its private key and its CA, in PEM."""
 
     certificate: str
     key: str
@@ -83,7 +83,7 @@ class CertificateState(Struct, frozen=True):
 
     @property
     def ca_bundle(self) -> str:
-        """All trusted CAs in PEM, in an order that a promotion does not change."""
+        """All trusted CAs in PEM. A promotion does not change it."""
         next_ca = self.next.ca_certificate if self.next is not None else ""
         return "".join(sorted({self.current.ca_certificate, next_ca, self.previous_ca}))
 
@@ -150,7 +150,10 @@ def to_secret(state: CertificateState) -> dict[str, str]:
 
 
 def from_secret(data: Mapping[str, str]) -> CertificateState | None:
-    """The state that ``to_secret`` wrote, or None if ``data`` is incomplete or inconsistent."""
+    """Parse the data of the Secret.
+
+    Returns None if it is incomplete or inconsistent.
+    """
     try:
         current = KeyPair(*(data[k] for k in _CURRENT_KEYS))
         next_pair = KeyPair(*(data[k] for k in _NEXT_KEYS)) if _NEXT_KEYS[0] in data else None
