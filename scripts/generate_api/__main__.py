@@ -36,7 +36,7 @@ def main() -> None:
     options = parser.parse_args()
 
     if options.save_protobuf:
-        protobuf.save(options.save_protobuf)
+        protobuf.save_protobuf_table(options.save_protobuf)
         return
     if options.kubectl:
         found = documents.from_server(options.kubectl)
@@ -48,12 +48,12 @@ def main() -> None:
     if options.save_published:
         published.save(found, options.save_published)
         return
-    api = model.read(found)
+    api = model.build_model(found)
     changed: list[Path] = []
     for module in api.modules:
         if options.only and module.name not in options.only:
             continue
-        for path, source in render.modules(module, api):
+        for path, source in render.render_modules(module, api):
             text = _format(source)
             target = options.output / path
             if target.exists() and target.read_text() == text:

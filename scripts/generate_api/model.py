@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from documents import GROUP_VERSIONS, KIND, Documents, kinds_of
+from documents import GROUP_VERSIONS, GVK_KEY, Documents, group_version_kinds
 
 Schema = dict[str, Any]
 
@@ -42,13 +42,13 @@ class Struct:
     def is_kind(self) -> bool:
         """Whether it is an object of its own, with a name in the API."""
         properties = self.schema.get("properties", {})
-        kinds = self.schema.get(KIND, ())
+        kinds = self.schema.get(GVK_KEY, ())
         return len(kinds) == 1 and referenced_name(properties.get("metadata", {})) == _OBJECT_META
 
     @property
     def properties(self) -> dict[str, Schema]:
         """Those that become fields; the class itself says what a kind is."""
-        omitted = {"apiVersion", "kind"} if KIND in self.schema else set[str]()
+        omitted = {"apiVersion", "kind"} if GVK_KEY in self.schema else set[str]()
         if self.is_kind:
             omitted |= {"metadata"}
         return {k: v for k, v in self.schema.get("properties", {}).items() if k not in omitted}
@@ -152,7 +152,7 @@ def reachable_schemas(roots: list[str], structs: dict[str, Struct]) -> set[str]:
 
 
 def _kind_key(struct: Struct) -> str:
-    kind = struct.schema[KIND][0]
+    kind = struct.schema[GVK_KEY][0]
     return f"{kind['group']}/{kind['version']}/{kind['kind']}"
 
 
@@ -167,7 +167,7 @@ def _resource_locations(document: dict[str, Any]) -> dict[str, ResourceLocation]
         segments = [s for s in url.split("/") if s]
         if "watch" in segments or segments[-1].startswith("{"):
             continue
-        for kind in kinds_of(item):
+        for kind in group_version_kinds(item):
             namespaced = "{namespace}" in segments
             parent = segments[-3] if segments[-2] == "{name}" else ""
             location = ResourceLocation(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from documents import KIND, KUBERNETES_VERSION, Documents
+from documents import GVK_KEY, KUBERNETES_VERSION, Documents
 
 from steersman_testing.apiserver.kinds import KindRegistry
 
@@ -34,7 +34,7 @@ def save(found: Documents, file: Path) -> None:
 def _root_schemas(schemas: dict[str, dict[str, Any]]) -> list[str]:
     served = {(k.resource.group, k.resource.version, k.resource.kind) for k in KindRegistry()}
     # What belongs to many kinds, such as DeleteOptions, is none.
-    named = {n: s[KIND][0] for n, s in schemas.items() if len(s.get(KIND, ())) == 1}
+    named = {n: s[GVK_KEY][0] for n, s in schemas.items() if len(s.get(GVK_KEY, ())) == 1}
     roots = [n for n, k in named.items() if (k["group"], k["version"], k["kind"]) in served]
     assert len(roots) == len(served), f"{len(served)} kinds are served and {len(roots)} described"
     return roots

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from model import Api, Schema, Struct, module_of, reference
+from model import Api, Schema, Struct, module_of, referenced_name
 
 Purpose = Literal["read", "apply"]
 
@@ -53,12 +53,12 @@ def is_struct(name: str) -> bool:
 
 def is_micro_time(schema: Schema) -> bool:
     """Whether Go insists on six digits of microseconds."""
-    return reference(schema) == _MICRO_TIME
+    return referenced_name(schema) == _MICRO_TIME
 
 
 def is_open(schema: Schema) -> bool:
     """Whether any JSON may stand there, alone or in a list."""
-    return (reference(schema) or reference(schema.get("items", {}))) in _ANY_SCHEMAS
+    return (referenced_name(schema) or referenced_name(schema.get("items", {}))) in _ANY_SCHEMAS
 
 
 @dataclass
@@ -88,7 +88,7 @@ class TypeRenderer:
 
     def type_of(self, schema: Schema) -> str:
         """The type of ``schema`` without its absence."""
-        name = reference(schema)
+        name = referenced_name(schema)
         if name:
             return self._referenced_type(name)
         match schema.get("type"):
@@ -160,7 +160,7 @@ def zero_value(schema: Schema, required: bool) -> str | None:
         return repr(default)
     if not required:
         return None
-    if by_reference := {_QUANTITY: '"0"', _INT_OR_STRING: "0"}.get(reference(schema)):
+    if by_reference := {_QUANTITY: '"0"', _INT_OR_STRING: "0"}.get(referenced_name(schema)):
         return by_reference
     by_type = {"string": '""', "boolean": "False", "integer": "0", "number": "0.0"}
     return 'b""' if schema.get("format") == "byte" else by_type.get(schema.get("type", ""))

@@ -25,9 +25,9 @@ from steersman.manager.serving.http_connection import (
     ServerConnection,
     WireRequest,
 )
-from steersman_testing.apiserver.access.impersonation import ImpersonatedUser
 from steersman_testing.apiserver.discovery.documents import content_type
 from steersman_testing.apiserver.failures import bad_request, body_too_large, internal, unauthorized
+from steersman_testing.apiserver.kubectl.impersonation import ImpersonatedUser
 from steersman_testing.apiserver.requests.parameters import bool_parameter
 from steersman_testing.apiserver.server import InMemoryApiServer, error_response
 

@@ -110,7 +110,8 @@ class Webhook(Generic[T]):
     def validates(self, handler: Validator[T]) -> Webhook[T]:
         """Add a handler that validates creates and updates.
 
-        The errors of all handlers are reported together. The old object is None if the stored object does not match its type. Raises like ``defaults``.
+        The errors of all handlers are reported together. The old object is None if the stored object does not match its
+        type. Raises like ``defaults``.
         """
         self.validators.append(_adapt_handler(handler, 2))
         return self
@@ -127,7 +128,7 @@ class Webhook(Generic[T]):
 
     @property
     def resource(self) -> ApiResource:
-        """The resource to match: that of the kind, unless the options set another."""
+        """The resource to match. Defaults to that of the kind."""
         return self.options.resource or self.kind.api_resource
 
     @property

@@ -372,14 +372,14 @@ async def test_watch_skip_callback_prevents_decoding() -> None:
         asked.append(msgspec.json.decode(raw)["metadata"]["resourceVersion"])
         return True
 
-    events = await collect_events(ScriptedTransport(streams=[lines[:2]]), skip=skip)
+    events = await collect_events(ScriptedTransport(streams=[lines[:2]]), skip_decode=skip)
     assert asked == ["5", "6"]
     assert [(e.type, e.object, e.key, e.uid, e.resource_version) for e in events] == [
         ("ADDED", None, KEY, "uid-a", "5"),
         ("MODIFIED", None, KEY, "uid-a", "6"),
     ]
     with pytest.raises(msgspec.ValidationError):
-        await collect_events(ScriptedTransport(streams=[lines[2:]]), skip=skip)
+        await collect_events(ScriptedTransport(streams=[lines[2:]]), skip_decode=skip)
 
 
 @virtual_time

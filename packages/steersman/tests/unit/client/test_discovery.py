@@ -82,7 +82,7 @@ async def test_discovery_prefers_core_group(form: Form) -> None:
 
 def crd_manifest(plural: str, *versions: str) -> dict[str, Any]:
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    kind = plural.removesuffix("s").capitalize()
+    kind = "WebApp"
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -104,7 +104,7 @@ async def test_of_two_versions_the_servers_preferred_one(form: Form) -> None:
     discovery, server = make_discovery(form)
     server.load(crd_manifest("webapps", "v1beta1", "v1", "v2alpha1"))
     assert (await discovery.mapping("WebApp")).version == "v1"
-    assert (await discovery.mapping("bo", version="v2alpha1")).version == "v2alpha1"
+    assert (await discovery.mapping("we", version="v2alpha1")).version == "v2alpha1"
     with pytest.raises(NoKindMatch, match=r"nothing called 'webapp' in group 'example.com' in version 'v3'"):
         await discovery.mapping("webapp", group="example.com", version="v3")
 
@@ -172,11 +172,11 @@ async def test_an_object_of_a_kind_without_a_type() -> None:
         "apiVersion": "example.com/v1",
         "kind": "WebApp",
         "metadata": {"name": "a", "namespace": "default"},
-        "sails": 2,
+        "replicas": 2,
     }
     server.load(webapp)
-    found = await Client(server).get(unstructured(await discovery.mapping("bo")), ObjectKey("default", "a"))
-    assert found.content["sails"] == 2
+    found = await Client(server).get(unstructured(await discovery.mapping("we")), ObjectKey("default", "a"))
+    assert found.content["replicas"] == 2
 
 
 @virtual_time

@@ -74,7 +74,7 @@ async def test_request_after_401_is_retried_with_new_identity() -> None:
     guarded: list[str] = []
     source = RotatingTokens("old", "new")
     async with transport_to(require_token("new"), credentials=source) as transport:
-        answer = await transport.request(get(guard=lambda: guarded.append("asked")))
+        answer = await transport.request(get(before_send=lambda: guarded.append("asked")))
         assert (answer.status, answer.body) == (200, b"new\n")
         assert (await transport.request(get())).status == 200
     assert source.loads == 2

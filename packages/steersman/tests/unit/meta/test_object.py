@@ -33,7 +33,7 @@ class Widget(Resource[WidgetSpec, WidgetStatus]):
     """A kind."""
 
 
-@resource(group="orders.example.com", version="v1", plural="buoyage")
+@resource(group="orders.example.com", version="v1", plural="webappery")
 class WebApp(Resource[WidgetSpec, WidgetStatus]):
     """A kind with a plural of its own."""
 
@@ -62,10 +62,10 @@ def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
 
 
 def test_declared_kind_has_api_resource() -> None:
-    assert Widget.api_resource == ApiResource("orders.example.com", "v1beta1", "Tide", "tides", namespaced=False)
+    assert Widget.api_resource == ApiResource("orders.example.com", "v1beta1", "Widget", "widgets", namespaced=False)
     assert Widget.api_resource.api_version == "orders.example.com/v1beta1"
     assert Widget.resource_options.short_names == ("ti",)
-    assert WebApp.api_resource.plural == "buoyage"
+    assert WebApp.api_resource.plural == "webappery"
     assert PODS.api_version == "v1"
 
 
