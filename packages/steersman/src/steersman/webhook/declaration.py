@@ -110,8 +110,8 @@ class Webhook(Generic[T]):
     def validates(self, handler: Validator[T]) -> Webhook[T]:
         """Add a handler that validates creates and updates.
 
-        The errors of all handlers are reported together. The old object is None if the stored object does not match its
-        type. Raises like ``defaults``.
+        The errors of all handlers are reported together. The old object is None if the stored object does not match
+        its type. Raises like ``defaults``.
         """
         self.validators.append(_adapt_handler(handler, 2))
         return self

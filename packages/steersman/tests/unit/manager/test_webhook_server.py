@@ -165,8 +165,8 @@ def test_webhook_server_invalid_options_raise(change: dict[str, Any], told: str)
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({}, "by a service or by a url: give one of them"),
-        ({"service": "a", "url": "https://a"}, "by a service or by a url: give one of them"),
+        ({}, "webhooks need either a service or a url"),
+        ({"service": "a", "url": "https://a"}, "webhooks need either a service or a url"),
         ({"service": "a"}, "webhooks need a namespace"),
     ],
 )

@@ -350,14 +350,14 @@ async def test_after_a_long_absence_there_is_a_certificate_again() -> None:
 async def test_replica_without_secret_access_is_not_ready() -> None:
     harness = RotationHarness()
     harness.start()
-    assert harness.replicas[0].keeper.check() == "there is no certificate yet"
+    assert harness.replicas[0].keeper.check() == "certificate has not been issued"
     await harness.install()
     harness.server.fail_next(matching("GET", "/secrets/shop-cert"), 503, times=1000)
     await asyncio.sleep(151)
     told = harness.replicas[0].keeper.check()
     harness.settled = False
     assert told is not None
-    assert "was not read for" in told
+    assert "has not been read for" in told
     harness.replicas[0].stop()
     harness.replicas[1].stop()
 
@@ -409,7 +409,7 @@ async def test_unserved_certificate_fails_readiness() -> None:
     keeper = CertRotator(Client(server), SERVING, (), runtime, show)
     with pytest.raises(OSError, match="no place"):
         await keeper.reconcile()
-    assert keeper.check() == "there is no certificate yet"
+    assert keeper.check() == "certificate has not been issued"
     await keeper.reconcile()
     assert keeper.check() is None
     assert shown[0] == shown[1]

@@ -146,6 +146,6 @@ async def test_migration_storage_version_change_is_detected() -> None:
             await cluster.store("v1")
             return await super().list(*arguments, **more)
 
-    with pytest.raises(SteersmanError, match="the storage version was changed from v2 meanwhile: begin again"):
+    with pytest.raises(SteersmanError, match="the storage version changed from v2 during the migration"):
         await migrate_storage_version(Meddling(cluster.server), WEBAPP)
     assert await cluster.stored() == ("v1", "v2")
