@@ -1,4 +1,4 @@
-"""Logs, metrics and health of the process, and the clock, randomness and tasks that tests replace.
+"""Logs, metrics, event loop health and the sources of time.
 
 ``logging`` configures structured logs. ``metrics`` has the Prometheus registry, with controller-runtime's metric
 names. ``heartbeat`` measures the lag of the event loop and reports when it is blocked. ``gc_tuning`` keeps pauses of

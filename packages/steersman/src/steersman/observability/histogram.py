@@ -38,6 +38,9 @@ class HistogramValue:
         return merged
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Upper bound and cumulative count of each bucket, in the form that ``HistogramMetricFamily`` takes."""
+        """Upper bound and cumulative count of each bucket.
+
+        ``HistogramMetricFamily`` takes this form.
+        """
         labels = [*(str(bound) for bound in self.bounds), "+Inf"]
         return list(zip(labels, accumulate(self.counts), strict=True))

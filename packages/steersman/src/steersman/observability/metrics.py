@@ -1,7 +1,8 @@
-"""Prometheus metrics, with the names that controller-runtime uses, so that its dashboards and alerts apply.
+"""Prometheus metrics, with the names that controller-runtime uses.
 
-Metrics are ``prometheus_client`` objects of ``framework_registry``. Values that change several times per reconciled
-object are plain numbers instead: a collector registered by ``register_collector`` reads them at scrape.
+Its dashboards and alerts therefore apply. Metrics are ``prometheus_client`` objects of ``framework_registry``. Values
+that change several times per reconciled object are plain numbers instead: a collector registered by
+``register_collector`` reads them at scrape.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ _collect_functions: list[Callable[[], Iterable[Metric]]] = []
 
 
 def register_collector(collect: Callable[[], Iterable[Metric]]) -> None:
-    """Call ``collect`` at each scrape, possibly from another thread, and expose the metrics that it returns."""
+    """Expose the metrics that ``collect`` returns at each scrape.
+
+    It may be called from another thread.
+    """
     _collect_functions.append(collect)
 
 

@@ -40,7 +40,7 @@ async def test_blocked_loop_is_logged_with_stack_and_measured() -> None:
                 # Blocked on for as long again, it says nothing new.
                 block_until(lambda: heartbeat.age() > 1.4)
                 async with asyncio.timeout(20):
-                    while sum(e["event"] == "event loop runs again" for e in logs) < number:
+                    while sum(e["event"] == "event loop resumed" for e in logs) < number:
                         await asyncio.sleep(0.01)
     finally:
         watchdog.stop()
