@@ -1,4 +1,4 @@
-"""Replicas in processes of their own, on the real API server: who leads after an end, a crash, a lost lease."""
+"""Leader election of processes on the real API server."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class Replica:
             return await self.process.wait()
 
     async def read_stderr(self) -> str:
-        """What it logged, once it has ended."""
+        """Wait for the end of the process, and return its logs."""
         assert self.process.stderr is not None
         return (await self.process.stderr.read()).decode()
 
 
 @dataclass(frozen=True, slots=True)
 class ElectionNamespace:
-    """A namespace, its administrator, and a user who may do what the generated role allows, and read ConfigMaps."""
+    """A namespace, its administrator, and a user with the generated role."""
 
     namespace: str
     client: Client
@@ -66,7 +66,7 @@ class ElectionNamespace:
         return (await self.client.get(Lease, ObjectKey(self.namespace, "replicas"))).spec
 
     async def next_holder(self, former: str | None, version: str) -> str | None:
-        """Who holds it next after ``former``, which held it at ``version``; nobody where it was given back."""
+        """Wait for the holder after ``former``; empty after a release."""
         changes = self.client.watch(Lease, namespace=self.namespace, resource_version=version)
         async with asyncio.timeout(60), aclosing(changes):
             async for change in changes:
@@ -116,7 +116,7 @@ async def test_clean_shutdown_passes_lease_before_expiry(harness: ElectionNamesp
         assert before.lease_duration_seconds == 15
         leader.process.send_signal(signal.SIGTERM)
         assert await leader.wait_for_exit() == 0
-        # Whoever leads next has found it given back, and so need not wait until it runs out.
+        # The next leader found the Lease released, and did not wait for its expiry.
         assert not await harness.next_holder(before.holder_identity, listed.resource_version)
         await waiting
         assert "leading" in standby.said

@@ -1,4 +1,4 @@
-"""The real API server says whose a token is, and whether its bearer may read the metrics."""
+"""Authentication and authorization of metrics clients by the real API server."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from steersman.rbac import metrics_reader_role
 from steersman_testing.envtest import Envtest
 
 
-async def test_tokens_of_service_accounts(envtest: Envtest, envtest_namespace: str) -> None:
-    # It counts when this returns: the API server hears of roles some time after they are written.
+async def test_authorizer_accepts_service_account_tokens(envtest: Envtest, envtest_namespace: str) -> None:
+    # Returns when the role is effective: the API server observes roles some time after they are written.
     envtest.user(f"system:serviceaccount:{envtest_namespace}:prometheus", roles=[metrics_reader_role("scraping")])
     async with envtest.client() as client:
         tokens: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""A version can leave a definition once all objects are rewritten: the real server could not read them otherwise."""
+"""Storage version migration on the real API server."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def versions(*names: str) -> list[dict[str, Any]]:
 
 
 async def served(client: Client, kind: Any) -> Any:
-    """All bells, as soon as the API server serves them in this version."""
+    """All objects, once the API server serves them in this version."""
     async with asyncio.timeout(20):
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What the debug endpoint tells of a running operator, and to whom."""
+"""Pages of the debug endpoint, and their protection."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from steersman_testing import matching, virtual_time
 
 
 class FailingReconciler(Reconciler[Widget]):
-    """Fails for ``reef``, takes a minute for ``slow``, comes again for the others."""
+    """Fails for ``reef``, takes a minute for ``slow``, and requeues the others."""
 
     async def reconcile(self, request: Request) -> Result:
         password = "hunter222"
@@ -85,7 +85,7 @@ async def test_debug_queue_lists_waiting_running_and_delayed() -> None:
     assert running["triggers"] == [{"reason": "created", "origin": "for", "kind": "Widget", "object": "orders/slow"}]
     queue = controller["queue"]
     assert queue["depth"]["0"] == 2
-    # Field paths, no values. What was to come in an hour comes at once, for both reasons.
+    # Field paths, no values. The delayed key runs at once, with both triggers.
     a, c = queue["waiting"]
     updated = {"reason": "updated", "origin": "for", "kind": "Widget", "object": "orders/a", "fields": ["spec.depth"]}
     assert (a["name"], a["triggers"]) == ("a", [{"reason": "requeue", "origin": "requeue"}, updated])

@@ -1,4 +1,4 @@
-"""Candidates for one lease in virtual time: one leads, never two, whatever clocks and answers do."""
+"""LeaderElector in virtual time: there are never two leaders."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Candidate:
         await self.elector.release()
 
     def freeze(self) -> None:
-        """As by SIGKILL or SIGSTOP: nothing of it runs, and its fence stays as it was."""
+        """Freeze the process, like SIGSTOP. Its fence keeps its state."""
         self.task.cancel()
 
     @property
@@ -122,7 +122,7 @@ async def test_leader_renews_lease_like_client_go() -> None:
 
 
 @virtual_time
-async def test_a_renewal_is_one_request() -> None:
+async def test_elector_renewal_sends_one_request() -> None:
     server = InMemoryApiServer(virtual_runtime())
     candidate = Candidate(server, "a")
     await asyncio.sleep(5)
@@ -134,7 +134,7 @@ async def test_a_renewal_is_one_request() -> None:
 
 
 @virtual_time
-async def test_after_a_clean_end_another_leads_at_once() -> None:
+async def test_release_lets_standby_lead_at_once() -> None:
     server = InMemoryApiServer(virtual_runtime())
     first, second = Candidate(server, "a"), Candidate(server, "b")
     await asyncio.sleep(30)
@@ -189,7 +189,7 @@ async def test_standby_takes_over_only_after_lease_expiry() -> None:
 
 
 @pytest.mark.parametrize("skew", [timedelta(hours=-3), timedelta(hours=3), timedelta(days=400)])
-def test_clocks_of_other_machines_do_not_count(skew: timedelta) -> None:
+def test_elector_ignores_clocks_of_other_replicas(skew: timedelta) -> None:
     @virtual_time
     async def scenario() -> None:
         server = InMemoryApiServer(virtual_runtime())
@@ -306,7 +306,7 @@ async def test_leader_keeps_lease_after_short_blocked_loop() -> None:
 
 
 @virtual_time
-async def test_a_dead_candidate_does_not_take_the_lease() -> None:
+async def test_elector_with_dead_loop_does_not_acquire() -> None:
     server = InMemoryApiServer(virtual_runtime())
     dead = Candidate(server, "a", alive=False)
     await asyncio.sleep(60)
@@ -391,12 +391,12 @@ async def test_election_has_one_leader_under_random_faults() -> None:
         await candidate.shut_down()
 
 
-def test_times_that_cannot_work_are_refused() -> None:
+def test_leader_election_invalid_times_raise() -> None:
     with pytest.raises(ValueError, match="lease_duration > renew_deadline"):
         LeaderElection(name="a", namespace="b", renew_deadline=15)
 
 
-def test_no_two_processes_have_one_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_default_identity_is_unique(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_NAME", "ship-0")
     options = LeaderElection(name="a", namespace="b")
     names = {

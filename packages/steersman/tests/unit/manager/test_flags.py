@@ -1,4 +1,4 @@
-"""The command line of an operator: kubebuilder's flags, beside a command's own."""
+"""Manager flags and their combination with options of a command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from steersman.webhook import WebhookServerOptions
 
 
 def parse(*arguments: str) -> tuple[ManagerFlags, str]:
-    """What a command with an option of its own is given."""
+    """Flags and the option of a command that has its own ``port``."""
     app = typer.Typer()
     seen: list[tuple[ManagerFlags, str]] = []
 
@@ -36,7 +36,7 @@ def options(*arguments: str) -> ManagerOptions:
     return parse(*arguments)[0].options("shop", default_namespace="orders")
 
 
-def test_defaults() -> None:
+def test_flags_have_kubebuilder_defaults() -> None:
     flags, port = parse()
     assert flags == ManagerFlags()
     assert port == "Kiel"
@@ -45,11 +45,11 @@ def test_defaults() -> None:
     assert (settings.health_probe_bind_address, settings.metrics_bind_address) == (":8081", ":8080")
 
 
-def test_a_command_has_options_of_its_own() -> None:
+def test_command_keeps_its_own_options() -> None:
     assert parse("--port", "Riga", "--leader-elect")[1] == "Riga"
 
 
-def test_leader_election() -> None:
+def test_leader_election_flags_set_lease() -> None:
     election = options("--leader-elect").leader_election
     assert election is not None
     assert (election.name, election.namespace) == ("shop", "orders")
@@ -68,11 +68,11 @@ def test_leader_election() -> None:
         (("--namespace=",), ()),
     ],
 )
-def test_namespaces(given: tuple[str, ...], expected: tuple[str, ...]) -> None:
+def test_namespace_flags_are_merged(given: tuple[str, ...], expected: tuple[str, ...]) -> None:
     assert options(*given).namespaces == expected
 
 
-def test_webhooks() -> None:
+def test_webhook_flags_override_serving_options() -> None:
     serving = WebhookServerOptions(service="shop", namespace="orders", bind_address="127.0.0.1:9443")
 
     def served(*arguments: str) -> WebhookServerOptions:
@@ -92,11 +92,11 @@ def test_flags_accept_zap_options() -> None:
     assert (flags.log_level, flags.log_format) == ("debug", "console")
 
 
-def test_settings_without_a_flag_win() -> None:
+def test_overrides_win_over_flags() -> None:
     assert parse("--namespace=a")[0].options("shop", namespaces=("z",)).namespaces == ("z",)
 
 
-def test_a_pod_is_named_in_events(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pod_name_is_event_instance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_NAME", "shop-0")
     assert options().instance == "shop-0"
 
@@ -138,7 +138,7 @@ def test_webhook_flags_set_service_and_certificate_source() -> None:
         parse("--webhook-service=mail")[0].options("shop", webhooks=said)
 
 
-def test_an_option_of_the_commands_own_wins() -> None:
+def test_command_option_overrides_flag() -> None:
     app = typer.Typer()
     seen: list[tuple[ManagerFlags, str]] = []
 

@@ -1,4 +1,4 @@
-"""Managers that contend for one lease, in virtual time: who works, who stands by, and what a former leader sends."""
+"""Managers with leader election, in virtual time."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ async def test_leader_without_connection_stops_before_successor() -> None:
 
 
 @virtual_time
-async def test_leadership_lost_while_work_ends_cuts_that_short() -> None:
+async def test_leadership_lost_during_shutdown_skips_grace() -> None:
     world = ControllerEnv()
     world.create_widgets("a")
     first = Replica(world, "first", SlowStatusWriter)
@@ -219,7 +219,7 @@ async def test_leadership_lost_while_work_ends_cuts_that_short() -> None:
 
 @virtual_time
 async def test_fence_blocks_requests_after_renewal_deadline() -> None:
-    """The renewals' answers are slow, and then the elector is frozen while the work goes on."""
+    """Responses to renewals are slow, then the elector freezes while work continues."""
     world = ControllerEnv()
     world.create_widgets("a")
     first = Replica(world, "first")
@@ -287,7 +287,7 @@ async def test_replica_without_synced_cache_does_not_campaign() -> None:
 
 
 @virtual_time
-async def test_runnables_that_need_no_leader_run_on_standbys() -> None:
+async def test_runnables_without_election_run_on_standby() -> None:
     world = ControllerEnv()
     world.create_widgets("a")
     first = Replica(world, "first")

@@ -1,4 +1,4 @@
-"""Each line that is logged while an object is reconciled names it, whoever logs it; in a process of its own."""
+"""Log lines during a reconcile name the object, whichever logger is used."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def logged(output: str) -> list[str]:
     return done.stderr.splitlines()
 
 
-def test_json() -> None:
+def test_json_log_lines_name_the_object() -> None:
     lines: list[dict[str, Any]] = [json.loads(line) for line in logged("json")]
     mine = {line["event"]: line for line in lines if line["event"] in EVENTS}
     assert list(mine) == EVENTS
@@ -65,12 +65,12 @@ def test_json() -> None:
     assert {tuple(line[field] for field in identity) for line in mine.values()} == {("widget", "orders", "a")}
     assert len({line["reconcile_id"] for line in mine.values()}) == 1
     assert "RuntimeError: aground" in mine["reconcile failed"]["exception"]
-    # What belongs to no object names none.
+    # Lines outside of a reconcile have no object.
     assert [line for line in lines if line["event"] == "cache synced" and "name" in line] == []
     assert "hunter222" not in str(lines)
 
 
-def test_for_people() -> None:
+def test_console_log_lines_name_the_object() -> None:
     lines = logged("console")
     for event in EVENTS:
         (line,) = [line for line in lines if event in line]

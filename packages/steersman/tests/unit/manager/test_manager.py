@@ -1,4 +1,4 @@
-"""The manager starts things in order, runs them, and ends them in order."""
+"""Start, run and graceful shutdown of a manager."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def get_config_map(world: ControllerEnv, name: str) -> str | None:
 
 
 @virtual_time
-async def test_an_operator_end_to_end() -> None:
+async def test_manager_reconciles_children_and_status() -> None:
     world = ControllerEnv()
     world.create_widgets("a", depth=3)
     async with running_manager(world):
@@ -114,7 +114,7 @@ async def test_manager_converges_despite_faults() -> None:
 
 
 class SlowReconciler(Reconciler[Widget]):
-    """Takes long, and tells on its way."""
+    """Runs until it is cancelled, and records that."""
 
     seen: list[str] = []  # noqa: RUF012
 
@@ -128,7 +128,7 @@ class SlowReconciler(Reconciler[Widget]):
 
 
 @virtual_time
-async def test_no_reconcile_before_every_first_list() -> None:
+async def test_manager_reconciles_after_all_first_lists() -> None:
     SlowReconciler.seen.clear()
     world = ControllerEnv()
     world.create_widgets("a", "b")
@@ -191,7 +191,7 @@ async def test_manager_raises_when_kind_cannot_be_listed() -> None:
 
 
 @virtual_time
-async def test_one_namespace_and_selected_objects() -> None:
+async def test_manager_limits_cache_to_namespace_and_selector() -> None:
     world = ControllerEnv()
     manager = Manager(world.server, ManagerOptions(namespaces=(NAMESPACE,)), world.runtime)
     manager.cache.configure(ConfigMap, InformerOptions(label_selector="x=y"))
@@ -216,7 +216,7 @@ def listening_ports(logs: Sequence[MutableMapping[str, Any]]) -> list[int]:
     return [entry["port"] for entry in logs if entry["event"] == "listening"]
 
 
-async def test_endpoints() -> None:
+async def test_manager_serves_probes_and_metrics() -> None:
     world = ControllerEnv(Runtime())
     world.create_widgets("a")
     lists = matching("GET", "/configmaps")

@@ -18,13 +18,13 @@ from steersman.manager.serving.http_server import HttpHandler, HttpServer, Serve
 
 
 @pytest.mark.parametrize("bind", ["8081", "localhost", ":http", ":-1", ":99999", "", ":²"])
-def test_malformed_addresses(bind: str) -> None:
+def test_probe_server_malformed_address_raises(bind: str) -> None:
     with pytest.raises(ConfigurationError, match="write host:port, such as :8081"):
         ProbeServer(bind)
 
 
 @pytest.mark.parametrize(("bind", "host"), [("0.0.0.0:0", "127.0.0.1"), ("[::1]:0", "[::1]")])
-async def test_addresses(bind: str, host: str) -> None:
+async def test_probe_server_binds_addresses(bind: str, host: str) -> None:
     server = ProbeServer(bind, health={"ping": lambda: None})
     await server.start()
     try:
@@ -63,7 +63,7 @@ async def test_health_failed_check_is_named() -> None:
         await server.stop()
 
 
-async def test_checks_may_be_coroutines_and_may_break() -> None:
+async def test_health_checks_may_be_async_or_raise() -> None:
     async def sounding() -> str | None:
         return "too shallow"
 
@@ -138,7 +138,7 @@ async def test_probe_server_keeps_connection_alive_until_stop() -> None:
 
 
 class TestPosts:
-    """What webhooks need of the server: bodies, within limits, and an end that costs nobody an answer."""
+    """Requests with bodies, limits and draining, as webhooks need them."""
 
     @staticmethod
     async def started(answer: HttpHandler, context: ssl.SSLContext | None = None) -> HttpServer:
@@ -160,7 +160,7 @@ class TestPosts:
             (b"PUT /echo HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", b"405 Method Not Allowed"),
         ],
     )
-    async def test_bodies(self, sent: bytes, status: bytes) -> None:
+    async def test_post_bodies_are_limited(self, sent: bytes, status: bytes) -> None:
         server = await self.started(echo)
         try:
             answer = await exchange(server.port, sent)
@@ -170,7 +170,7 @@ class TestPosts:
         assert answer.startswith(b"HTTP/1.1 " + status[:3])
         assert answer.count(b"HTTP/1.1 ") == 1
 
-    async def test_a_connection_carries_many_posts(self) -> None:
+    async def test_connection_serves_many_posts(self) -> None:
         server = await self.started(echo)
         try:
             async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
@@ -202,7 +202,7 @@ class TestPosts:
         writer.close()
         await ending
 
-    async def test_another_certificate_is_for_new_connections(self) -> None:
+    async def test_new_certificate_is_used_by_new_connections(self) -> None:
         context, authority = server_ssl_context(), CertificateAuthority()
         clients = ssl.create_default_context(cadata=authority.certificate.decode())
         first, second = (authority.issue(name, names=["localhost"]) for name in ("one", "two"))

@@ -1,4 +1,4 @@
-"""Who owns the process sets its garbage collector, once the caches are filled, and only until the end."""
+"""Garbage collector settings of a manager that handles signals."""
 
 from __future__ import annotations
 

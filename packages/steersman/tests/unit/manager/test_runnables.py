@@ -1,4 +1,4 @@
-"""What runs beside the controllers, and what becomes of its errors."""
+"""Runnables: start, stop and errors."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ PROGRAM = Path(framework_support.__file__).with_name("managed_process.py")
 
 @contextmanager
 def running(*behaviour: str) -> Generator[subprocess.Popen[str], None, None]:
-    """The process, once it has begun to work; it is dead at the end."""
+    """A process that has started to reconcile. It is killed at the end."""
     process = subprocess.Popen(
         [sys.executable, str(PROGRAM), *behaviour],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Who may read the metrics: what is asked of the API server, what is remembered, and what the endpoint answers."""
+"""Authentication and authorization of metrics clients."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class ManualClock:
         self.tick.clear()
 
     async def advance(self) -> None:
-        """Returns when somebody who slept sleeps again."""
+        """Wake the sleeping task, and return when it sleeps again."""
         await self.ticked.wait()
         self.ticked.clear()
         self.tick.set()
@@ -79,7 +79,7 @@ def review(depth: int) -> dict[str, Any]:
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
 
-async def test_files_are_read_again_and_connections_stay(tmp_path: Path) -> None:
+async def test_webhook_server_reloads_certificate_files(tmp_path: Path) -> None:
     authority = CertificateAuthority()
     write(tmp_path, authority, "one")
     webhooks, clock = Webhooks(), ManualClock()
@@ -98,7 +98,7 @@ async def test_files_are_read_again_and_connections_stay(tmp_path: Path) -> None
         write(tmp_path, authority, "two")
         await clock.advance()
         assert certificate_counts() == (before[0] + 1, before[1])
-        # The same connection goes on; a new one is shown the new certificate.
+        # The connection stays open; a new one receives the new certificate.
         assert await first.allows(path, 1)
         assert (await open_connection(server.port, authority)).certificate_name == "two"
         (tmp_path / "tls.crt").write_text("broken")
@@ -134,7 +134,7 @@ async def open_connection(port: int, authority: CertificateAuthority) -> TlsConn
     return TlsConnection(*await asyncio.open_connection("127.0.0.1", port, ssl=trusted, server_hostname="localhost"))
 
 
-def test_requests_are_counted() -> None:
+def test_webhook_requests_are_counted() -> None:
     webhooks = Webhooks()
     path = webhooks.webhook(Widget, WebhookOptions()).validates(validate_depth).paths[0]
     before = sample("controller_runtime_webhook_requests_total", webhook=path, code="200")
@@ -170,13 +170,13 @@ def test_webhook_server_invalid_options_raise(change: dict[str, Any], told: str)
         ({"service": "a"}, "webhooks need a namespace"),
     ],
 )
-def test_incomplete_options(given: dict[str, Any], told: str) -> None:
+def test_webhook_options_incomplete_raise(given: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigurationError, match=told):
         WebhookServerOptions(**given)
 
 
 @virtual_time
-async def test_declared_and_not_served() -> None:
+async def test_manager_without_webhook_options_serves_none() -> None:
     runtime = virtual_runtime()
     manager = Manager(InMemoryApiServer(runtime), ManagerOptions(name="b"), runtime)
     manager.webhook(Widget).validates(validate_depth).rbac(Widget, "get")

@@ -1,4 +1,4 @@
-"""The garbage collector's policy: what survives a long collection is scanned no more; afterwards all is as before."""
+"""GCTuner freezes survivors of long collections and restores settings."""
 
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
@@ -36,7 +36,7 @@ def test_gc_freezes_objects_at_start(policy: GCTuner) -> None:
     assert pauses() == before + 1
 
 
-def test_survivors_of_a_long_collection_are_frozen(policy: GCTuner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gc_long_collection_freezes_survivors(policy: GCTuner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gc_tuning, "_LONG_PAUSE_SECONDS", 0.0)
     held: list[list[object]] = [[] for _ in range(1000)]
     frozen = gc.get_freeze_count()
@@ -45,7 +45,7 @@ def test_survivors_of_a_long_collection_are_frozen(policy: GCTuner, monkeypatch:
     assert len(gc.get_objects()) < 1000
 
 
-def test_survivors_of_a_short_one_are_not(policy: GCTuner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gc_short_collection_freezes_nothing(policy: GCTuner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gc_tuning, "_LONG_PAUSE_SECONDS", 1e9)
     frozen = gc.get_freeze_count()
     gc.collect()

@@ -1,4 +1,4 @@
-"""A blocked event loop is noticed from outside, with the place where it hangs and without what it holds there."""
+"""Heartbeat and watchdog of the event loop."""
 
 from __future__ import annotations
 

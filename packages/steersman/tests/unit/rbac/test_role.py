@@ -1,4 +1,4 @@
-"""Permissions become the fewest rules that grant them, in an order that never changes."""
+"""Roles generated from permissions."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_policy_rules_grant_exactly_the_permissions(asked: list[Permission]) -> 
     assert len(found) == len(wanted)
 
 
-def test_a_cluster_role() -> None:
+def test_cluster_role_is_a_manifest() -> None:
     assert cluster_role("orders-operator", [Permission(PODS, ("get",))]) == {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",

@@ -1,4 +1,4 @@
-"""What users see of defaulting and validating handlers, by an API server that asks them."""
+"""Admission webhooks called by the in-memory API server."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ KEY = ObjectKey("default", "till")
 
 
 class AdmissionCluster:
-    """An API server with shops, and a manager that is asked about them."""
+    """An API server and a manager with webhooks for ``Shop``."""
 
     def __init__(self) -> None:
         runtime = virtual_runtime()
@@ -115,7 +115,7 @@ async def test_defaulting_patch_has_only_handler_changes() -> None:
 
 
 @virtual_time
-async def test_back_to_the_default_is_a_change() -> None:
+async def test_merge_reset_to_default_is_written() -> None:
     cluster = AdmissionCluster()
 
     def one(shop: Shop) -> Shop:
@@ -128,7 +128,7 @@ async def test_back_to_the_default_is_a_change() -> None:
 
 
 @virtual_time
-async def test_labels_and_objects_without_a_type() -> None:
+async def test_defaulting_async_handler_and_untyped_object() -> None:
     cluster = AdmissionCluster()
 
     async def label(pod: Pod, request: AdmissionRequest) -> Pod:
@@ -210,7 +210,7 @@ async def test_warnings_are_sanitized_and_truncated() -> None:
 
 
 @virtual_time
-async def test_deletion() -> None:
+async def test_deletion_handler_denies_delete() -> None:
     cluster = AdmissionCluster()
 
     async def keep(shop: Shop) -> AsyncIterator[FieldError]:
@@ -282,7 +282,7 @@ async def test_handler_timeout_precedes_webhook_timeout() -> None:
     ],
 )
 @virtual_time
-async def test_a_defaulting_handler_stays_within_the_request(change: dict[str, Any], told: str) -> None:
+async def test_defaulting_immutable_field_returns_500(change: dict[str, Any], told: str) -> None:
     cluster = AdmissionCluster()
     kind = unstructured(Shop.api_resource)
     cluster.manager.webhook(kind).defaults(lambda shop: type(shop).of({**shop.to_dict(), **change}))
@@ -292,7 +292,7 @@ async def test_a_defaulting_handler_stays_within_the_request(change: dict[str, A
 
 
 @virtual_time
-async def test_a_status_is_changed_in_a_write_of_the_status() -> None:
+async def test_defaulting_status_subresource_changes_status() -> None:
     cluster = AdmissionCluster()
     options = WebhookOptions(subresource="status")
     cluster.manager.webhook(Shop, options).defaults(lambda shop: replace(shop, status=Status(observed_generation=3)))
@@ -316,7 +316,7 @@ async def test_webhook_handles_undecodable_objects() -> None:
     status, response = await post_review(cluster.manager, VALIDATE, object=odd)
     assert (status, response["allowed"], response["status"]["code"]) == (200, False, 422)
     assert response["status"]["message"].endswith("Expected `int`, got `str` - at `$.spec.replicas`")
-    # What is stored can be mended, and deleted.
+    # Stored invalid objects can be repaired and deleted.
     update = await post_review(cluster.manager, VALIDATE, object=document(), oldObject=odd, operation="UPDATE")
     assert update[1]["allowed"]
     assert seen == [None]

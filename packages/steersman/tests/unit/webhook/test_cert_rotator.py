@@ -1,4 +1,4 @@
-"""Certificates are made, trusted and replaced by several replicas, and no request fails meanwhile.
+"""CertRotator on several replicas: no request fails during rotations.
 
 A request fails where an API server, which may know a configuration as it was half a minute ago, does not trust the
 authority of the certificate that a replica shows it. That is looked at whenever either changes.
@@ -84,7 +84,7 @@ def is_read(request: HttpRequest) -> bool:
 
 
 class RotationHarness:
-    """An API server, the replicas, and the watchman who looks whether a request would fail."""
+    """An API server and replicas, with a check for failing requests."""
 
     def __init__(self, serving: WebhookServerOptions = SERVING) -> None:
         self.runtime = virtual_runtime()
@@ -144,7 +144,7 @@ class RotationHarness:
         return state
 
     def observe(self) -> None:
-        """What has changed since the last look?"""
+        """Check the state after a step."""
         now = self.runtime.clock.monotonic()
         for history, bundle in zip(self.known, self.bundles(), strict=True):
             if not history or history[-1][1] != bundle:
@@ -174,7 +174,7 @@ class RotationHarness:
         self.observe()
 
     async def rotate(self) -> None:
-        """Waits until another certificate is served, and nothing is left of the former one."""
+        """Wait for a complete rotation."""
         before = self.state.current
         await self.run_until(lambda: self.state.current != before)
         await self.run_until(lambda: not self.state.previous_ca and self.bundles() == [self.state.ca_bundle] * 3)
@@ -182,14 +182,14 @@ class RotationHarness:
 
 
 class CrashPoint:
-    """The end of a process at its nth call: before anything was done, or after, with the answer lost."""
+    """Crash of a process at its nth call, before request or response."""
 
     def __init__(self, replica: int, call: int, *, done: bool) -> None:
         self.replica, self.call, self.done = replica, call, done
 
 
 class Replica(Transport):
-    """A process: its connection, which may be cut and the process with it, and what it shows."""
+    """A replica: its connection, which may be closed, and its certificate."""
 
     def __init__(self, harness: RotationHarness, number: int, crash_points: list[CrashPoint]) -> None:
         self.number = number
@@ -330,7 +330,7 @@ async def test_renamed_service_is_added_to_certificate() -> None:
 
 
 @virtual_time
-async def test_after_a_long_absence_there_is_a_certificate_again() -> None:
+async def test_expired_certificate_is_reissued() -> None:
     harness = RotationHarness()
     harness.start()
     await harness.install()
@@ -367,7 +367,7 @@ def near_expiry() -> RotationHarness:
 
 
 async def reference() -> list[int]:
-    """The numbers of the first replica's calls that write something, up to the end of one rotation."""
+    """Numbers of the writing calls of the first replica during one rotation."""
     harness = near_expiry()
     harness.start()
     await harness.install()
@@ -384,7 +384,7 @@ async def run_with_crash(cut: CrashPoint) -> None:
     await harness.stop()
 
 
-def test_a_process_may_end_at_any_call() -> None:
+def test_crash_at_any_call_keeps_one_leader() -> None:
     writes = run_virtual(reference())
     assert len(writes) >= 4
     places = sorted({n + near for n in writes for near in (-1, 0)})

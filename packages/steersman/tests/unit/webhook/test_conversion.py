@@ -1,4 +1,4 @@
-"""Versions become each other, and nothing is lost; where it would be, that is said."""
+"""Conversion between versions, without loss of fields."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ class New(FrozenStruct):
     height: int
 
 
-def test_absent_fields_of_kubernetes_types_stay_absent() -> None:
+def test_conversion_keeps_absent_builtin_fields_absent() -> None:
     assert to_explicit_builtins(JobTemplateSpec()) == {}
     template = decode_builtins({"metadata": {"labels": {"a": "b"}}, "spec": {"backoffLimit": 0}}, JobTemplateSpec)
     assert to_explicit_builtins(template) == {"metadata": {"labels": {"a": "b"}}, "spec": {"backoffLimit": 0}}
@@ -196,7 +196,7 @@ class Otherwise(FrozenStruct):
     doors: tuple[str, ...] = ()
 
 
-def test_the_same_fields() -> None:
+def test_copy_fields_converts_equal_names() -> None:
     old = Old(first_name="a", doors=(DoorV1(name="d"),), labels=FrozenDict(x="y"))
     assert copy_fields(old, New, height=3) == New(
         first_name="a", doors=(Door(name="d"),), size=5, labels=FrozenDict(x="y"), height=3
@@ -237,7 +237,7 @@ def test_versions_are_of_one_kind() -> None:
 
 
 def street() -> SimpleNamespace:
-    """An API server that stores v2 and serves both, and asks a manager."""
+    """An API server that stores v2 and serves both versions."""
     runtime = virtual_runtime()
     server = InMemoryApiServer(runtime)
     manager = Manager(server, runtime=runtime)

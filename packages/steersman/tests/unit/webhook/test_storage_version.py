@@ -90,7 +90,7 @@ async def test_migration_dry_run_validates_and_stores_no_objects() -> None:
 
 
 @virtual_time
-async def test_kinds_are_named_as_for_kubectl() -> None:
+async def test_migration_of_ambiguous_kind_name_raises() -> None:
     cluster = MigrationCluster()
     await cluster.store("v2")
     cluster.server.load(of_group(webapps("v1"), "example.org"))
