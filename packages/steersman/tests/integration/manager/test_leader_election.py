@@ -31,16 +31,16 @@ class Replica:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
-        self.said: list[str] = []
+        self.log_lines: list[str] = []
 
     async def wait_for_log(self, text: str, seconds: float = 60.0) -> float:
-        """The moment at which it said ``words``."""
+        """Wait for ``text`` in the logs, and return the time."""
         assert self.process.stdout is not None
         async with asyncio.timeout(seconds):
-            while text not in self.said:
+            while text not in self.log_lines:
                 line = await self.process.stdout.readline()
                 assert line, f"it ended without saying {text!r}: {await self.read_stderr()}"
-                self.said.append(line.decode().strip())
+                self.log_lines.append(line.decode().strip())
         return time.monotonic()
 
     async def wait_for_exit(self, seconds: float = 60.0) -> int:
@@ -119,7 +119,7 @@ async def test_clean_shutdown_passes_lease_before_expiry(harness: ElectionNamesp
         # The next leader found the Lease released, and did not wait for its expiry.
         assert not await harness.next_holder(before.holder_identity, listed.resource_version)
         await waiting
-        assert "leading" in standby.said
+        assert "leading" in standby.log_lines
         after = await harness.lease()
         assert after.holder_identity != before.holder_identity
         assert after.lease_transitions == (before.lease_transitions or 0) + 1
@@ -145,14 +145,14 @@ async def test_crash_passes_lease_after_expiry(harness: ElectionNamespace) -> No
 async def test_lost_lease_ends_process_with_one_line(harness: ElectionNamespace) -> None:
     async with replica(harness, FAST_TIMINGS) as first:
         await first.wait_for_log("leading")
-        stolen = MergePatch({"spec": {"holderIdentity": "pirate"}})
-        await harness.client.patch(Lease, ObjectKey(harness.namespace, "replicas"), stolen)
+        foreign_holder = MergePatch({"spec": {"holderIdentity": "other-holder"}})
+        await harness.client.patch(Lease, ObjectKey(harness.namespace, "replicas"), foreign_holder)
         assert await first.wait_for_exit() == 1
         logged = await first.read_stderr()
         assert logged.count("leadership lost") == 1, logged
-        assert "is held by 'pirate'" in logged
+        assert "is held by 'other-holder'" in logged
         assert "Traceback" not in logged
-        assert (await harness.lease()).holder_identity == "pirate"
+        assert (await harness.lease()).holder_identity == "other-holder"
 
 
 async def test_user_role_is_limited_to_its_lease(harness: ElectionNamespace) -> None:

@@ -26,8 +26,8 @@ from steersman_testing.envtest import Envtest
 
 GROUP = "webhooks.example.com"
 ROTATION = Rotation(lifetime=timedelta(minutes=30), propagation=timedelta(seconds=4), grace=timedelta(minutes=15))
-# After this time a rotation is due and the previous CA is retired, but nothing has expired. Twice this time is less than
-# the hour by which certificates are backdated, since the clock of the API server is not advanced.
+# After this time a rotation is due and the previous CA is retired, but nothing has expired. Twice this time is less
+# than the hour by which certificates are backdated, since the clock of the API server is not advanced.
 LATER = timedelta(minutes=21)
 SELECTOR = {"matchLabels": {"kubernetes.io/metadata.name": "default"}}
 

@@ -20,7 +20,7 @@ from steersman.observability import metrics
 from steersman.observability.runtime import Runtime
 from steersman_testing import InMemoryApiServer, matching, virtual_runtime, virtual_time
 
-LEASE = ObjectKey("default", "ship")
+LEASE = ObjectKey("default", "shop-operator")
 
 
 class SkewedClock:
@@ -116,7 +116,7 @@ async def test_leader_renews_lease_like_client_go() -> None:
     assert written.acquire_time is not None
     assert written.renew_time is not None
     assert 55 < (written.renew_time - written.acquire_time).total_seconds() <= 60
-    assert metrics.registry.get_sample_value("leader_election_master_status", {"name": "ship"}) == 1
+    assert metrics.registry.get_sample_value("leader_election_master_status", {"name": "shop-operator"}) == 1
     await first.shut_down()
     await second.shut_down()
 
@@ -232,13 +232,13 @@ async def test_lost_renewal_response_is_verified_by_read() -> None:
     server = InMemoryApiServer(virtual_runtime())
     first = Candidate(server, "a")
     await asyncio.sleep(30)
-    slow = metrics.registry.get_sample_value("leader_election_slowpath_total", {"name": "ship"}) or 0
+    slow = metrics.registry.get_sample_value("leader_election_slowpath_total", {"name": "shop-operator"}) or 0
     for _ in range(10):
         server.fail_next(matching("PATCH", "/leases/"), ConnectionFailed("lost"), when="after")
         await asyncio.sleep(10)
         assert first.is_leader
     assert lease(server).lease_transitions == 0
-    assert metrics.registry.get_sample_value("leader_election_slowpath_total", {"name": "ship"}) == slow + 10
+    assert metrics.registry.get_sample_value("leader_election_slowpath_total", {"name": "shop-operator"}) == slow + 10
     await first.shut_down()
     assert lease(server).holder_identity == ""
 
@@ -319,11 +319,11 @@ async def test_leader_steps_down_on_foreign_holder() -> None:
     server = InMemoryApiServer(virtual_runtime())
     first = Candidate(server, "a")
     await asyncio.sleep(30)
-    await Client(server).patch(Lease, LEASE, MergePatch({"spec": {"holderIdentity": "pirate"}}))
+    await Client(server).patch(Lease, LEASE, MergePatch({"spec": {"holderIdentity": "other-holder"}}))
     await wait_until(lambda: first.lost is not None, within=3)
-    assert "is held by 'pirate'" in str(first.lost)
+    assert "is held by 'other-holder'" in str(first.lost)
     assert not first.is_leader
-    assert lease(server).holder_identity == "pirate"
+    assert lease(server).holder_identity == "other-holder"
 
 
 @virtual_time
@@ -355,39 +355,39 @@ async def test_foreign_lease_metadata_is_kept() -> None:
 @virtual_time
 async def test_election_has_one_leader_under_random_faults() -> None:
     server = InMemoryApiServer(virtual_runtime())
-    dice = virtual_runtime(7).random
-    crew = [Candidate(server, f"c{n}", skew=timedelta(minutes=n)) for n in range(4)]
-    ever = list(crew)
-    terms = 0
+    random = virtual_runtime(7).random
+    candidates = [Candidate(server, f"c{n}", skew=timedelta(minutes=n)) for n in range(4)]
+    all_candidates = list(candidates)
+    elections = 0
     holder: str | None = None
     for _ in range(4000):
         await asyncio.sleep(0.25)
         # Those that are frozen count too: whenever they thaw, their fence must be closed before another's is open.
-        leaders = [c for c in ever if c.is_leader]
+        leaders = [c for c in all_candidates if c.is_leader]
         assert len(leaders) <= 1, [c.name for c in leaders]
         if leaders and leaders[0].name != holder:
-            holder, terms = leaders[0].name, terms + 1
-        match dice.randrange(200):
+            holder, elections = leaders[0].name, elections + 1
+        match random.randrange(200):
             case 0:
-                server.fail_next(matching(path="/leases"), 503, times=dice.randrange(8))
+                server.fail_next(matching(path="/leases"), 503, times=random.randrange(8))
             case 1:
                 server.fail_next(matching("PATCH", "/leases"), ConnectionFailed("lost"), when="after", times=3)
             case 2 | 3:
-                crew.remove(unlucky := dice.choice(crew))
-                unlucky.freeze()
+                candidates.remove(crashed := random.choice(candidates))
+                crashed.freeze()
             case 4:
-                crew.remove(leaving := dice.choice(crew))
-                await leaving.shut_down()
+                candidates.remove(stopped := random.choice(candidates))
+                await stopped.shut_down()
             case 5:
-                dice.choice(crew).alive = dice.random() < 0.5
+                random.choice(candidates).alive = random.random() < 0.5
             case _:
                 pass
-        crew = [c for c in crew if c.lost is None]
-        while len(crew) < 4:
-            crew.append(Candidate(server, f"c{len(ever)}"))
-            ever.append(crew[-1])
-    assert terms > 10
-    for candidate in crew:
+        candidates = [c for c in candidates if c.lost is None]
+        while len(candidates) < 4:
+            candidates.append(Candidate(server, f"c{len(all_candidates)}"))
+            all_candidates.append(candidates[-1])
+    assert elections > 10
+    for candidate in candidates:
         await candidate.shut_down()
 
 
@@ -397,10 +397,10 @@ def test_leader_election_invalid_times_raise() -> None:
 
 
 def test_default_identity_is_unique(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POD_NAME", "ship-0")
+    monkeypatch.setenv("POD_NAME", "pod-0")
     options = LeaderElection(name="a", namespace="b")
     names = {
         LeaderElector(InMemoryApiServer(), options, Fence(lambda: 0.0), runtime=Runtime()).identity for _ in range(3)
     }
     assert len(names) == 3
-    assert all(name.startswith("ship-0_") for name in names)
+    assert all(name.startswith("pod-0_") for name in names)

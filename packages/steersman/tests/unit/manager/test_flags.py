@@ -23,7 +23,7 @@ def parse(*arguments: str) -> tuple[ManagerFlags, str]:
 
     @app.command()
     @with_manager_flags
-    def run(flags: ManagerFlags, port: Annotated[str, typer.Option(help="Where to moor.")] = "Kiel") -> None:
+    def run(flags: ManagerFlags, port: Annotated[str, typer.Option(help="Where to moor.")] = "http") -> None:
         """Sail."""
         seen.append((flags, port))
 
@@ -39,7 +39,7 @@ def options(*arguments: str) -> ManagerOptions:
 def test_flags_have_kubebuilder_defaults() -> None:
     flags, port = parse()
     assert flags == ManagerFlags()
-    assert port == "Kiel"
+    assert port == "http"
     settings = flags.options("shop")
     assert (settings.name, settings.leader_election, settings.namespaces) == ("shop", None, ())
     assert (settings.health_probe_bind_address, settings.metrics_bind_address) == (":8081", ":8080")
@@ -125,17 +125,17 @@ def test_debug_endpoint_is_disabled_by_default() -> None:
 
 
 def test_webhook_flags_set_service_and_certificate_source() -> None:
-    said = WebhookServerOptions(service="shop-webhook", namespace="shop-system")
+    options_of_operator = WebhookServerOptions(service="shop-webhook", namespace="shop-system")
     flags, _ = parse("--webhook-service=mail/post-webhook", "--webhook-cert-path=/certs")
-    serving = flags.options("shop", webhooks=said).webhooks
+    serving = flags.options("shop", webhooks=options_of_operator).webhooks
     assert serving is not None
     assert (serving.namespace, serving.service, serving.cert_path) == ("mail", "post-webhook", "/certs")
     assert (serving.configuration_name, serving.secret_name) == ("post-webhook", "post-webhook-cert")
-    assert parse()[0].options("shop", webhooks=said).webhooks == said
+    assert parse()[0].options("shop", webhooks=options_of_operator).webhooks == options_of_operator
     # Without webhooks there is nothing to say of them.
     assert flags.options("shop").webhooks is None
     with pytest.raises(ConfigurationError, match="'mail' is invalid: use NAMESPACE/NAME"):
-        parse("--webhook-service=mail")[0].options("shop", webhooks=said)
+        parse("--webhook-service=mail")[0].options("shop", webhooks=options_of_operator)
 
 
 def test_command_option_overrides_flag() -> None:
@@ -148,6 +148,6 @@ def test_command_option_overrides_flag() -> None:
         """Sail."""
         seen.append((flags, webhook_cert_path))
 
-    result = CliRunner().invoke(app, ["--webhook-cert-path", "/mine", "--leader-elect"])
+    result = CliRunner().invoke(app, ["--webhook-cert-path", "/own", "--leader-elect"])
     assert result.exit_code == 0, result.output
-    assert [(f.webhook_cert_path, f.leader_elect, own) for f, own in seen] == [("", True, "/mine")]
+    assert [(f.webhook_cert_path, f.leader_elect, own) for f, own in seen] == [("", True, "/own")]

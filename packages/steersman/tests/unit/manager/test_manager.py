@@ -32,13 +32,13 @@ class OwnedConfigMapReconciler(Reconciler[Widget]):
     async def reconcile(self, request: Request) -> Result:
         widget = await self.client.get(Widget, request)
         config = ConfigMapApply(
-            metadata=ObjectMetaApply(name=f"chain-{request.name}", namespace=request.namespace),
+            metadata=ObjectMetaApply(name=f"config-{request.name}", namespace=request.namespace),
             data={"length": str(widget.spec.depth)},
         )
         present = await self.client.get_or_none(ConfigMap, config.key)
         await self.client.apply(config, owner=widget)
         if present is None:
-            self.events.normal(widget, "Chained", f"made chain of {widget.spec.depth} m")
+            self.events.normal(widget, "Applied", f"applied ConfigMap with length {widget.spec.depth}")
         if widget.status is None or widget.status.depth != widget.spec.depth:
             await self.client.apply_status(widget, WidgetStatus(depth=widget.spec.depth))
         return Result()
@@ -55,7 +55,7 @@ async def running_manager(
 
 
 def get_config_map(world: ControllerEnv, name: str) -> str | None:
-    found = world.server.read(ConfigMap, key(f"chain-{name}"))
+    found = world.server.read(ConfigMap, key(f"config-{name}"))
     return found.data["length"] if found else None
 
 
@@ -70,7 +70,7 @@ async def test_manager_reconciles_children_and_status() -> None:
         world.create_widgets("b", depth=4)
         await asyncio.sleep(5)
         assert get_config_map(world, "b") == "4"
-        await world.client.delete(ConfigMap, key("chain-a"))
+        await world.client.delete(ConfigMap, key("config-a"))
         await asyncio.sleep(5)
         assert get_config_map(world, "a") == "3"
         await world.client.delete(Widget, key("b"))
@@ -89,7 +89,7 @@ async def test_reconcile_without_change_sends_no_writes() -> None:
     written = len(world.server.writes)
     async with running_manager(world):
         await asyncio.sleep(3600)
-    applied = [r for r in world.server.writes[written:] if "chain-a" not in r.path]
+    applied = [r for r in world.server.writes[written:] if "config-a" not in r.path]
     assert applied == []
 
 
@@ -248,17 +248,17 @@ async def test_shutdown_fails_readiness_and_logs_phases() -> None:
     world = ControllerEnv(Runtime())
     world.create_widgets("a")
     finish = asyncio.Event()
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
-    class Patient(Reconciler[Widget]):
+    class WaitingReconciler(Reconciler[Widget]):
         async def reconcile(self, request: Request) -> Result:
-            begun.set()
+            started.set()
             await finish.wait()
             return Result()
 
     with capture_logs() as logs:
-        async with running_manager(world, Patient, health_probe_bind_address="127.0.0.1:0") as manager:
-            await begun.wait()
+        async with running_manager(world, WaitingReconciler, health_probe_bind_address="127.0.0.1:0") as manager:
+            await started.wait()
             (health,) = listening_ports(logs)
             assert (await get(health, "/readyz"))[0] == 200
             manager.stop()

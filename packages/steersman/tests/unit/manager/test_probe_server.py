@@ -39,23 +39,23 @@ async def test_probe_server_binds_addresses(bind: str, host: str) -> None:
 
 async def test_health_failed_check_is_named() -> None:
     registry = CollectorRegistry()
-    Counter("fish_total", "Fish caught.", registry=registry).inc(3)
-    checks = {"sails": lambda: None, "hull": lambda: "leaks", "mast": lambda: ""}
+    Counter("orders_total", "Fish caught.", registry=registry).inc(3)
+    checks = {"database": lambda: None, "queue": lambda: "full", "cache": lambda: ""}
     server = ProbeServer("127.0.0.1:0", ready=checks, metrics=registry)
     await server.start()
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
             async with session.get("/readyz") as response:
                 assert response.status == 500
-                assert await response.text() == "[+]sails ok\n[-]hull failed: leaks\n[-]mast failed: \nfailed\n"
-            async with session.get("/readyz/sails") as response:
+                assert await response.text() == "[+]database ok\n[-]queue failed: full\n[-]cache failed: \nfailed\n"
+            async with session.get("/readyz/database") as response:
                 assert (response.status, await response.text()) == (200, "ok\n")
-            async with session.get("/readyz/hull") as response:
-                assert (response.status, await response.text()) == (500, "leaks\n")
-            async with session.get("/readyz/keel") as response:
+            async with session.get("/readyz/queue") as response:
+                assert (response.status, await response.text()) == (500, "full\n")
+            async with session.get("/readyz/unknown") as response:
                 assert response.status == 404
             async with session.get("/metrics") as response:
-                assert "fish_total 3.0" in await response.text()
+                assert "orders_total 3.0" in await response.text()
                 assert response.headers["Content-Type"].startswith("text/plain")
             async with session.get("/healthz") as response:
                 assert response.status == 404
@@ -64,13 +64,13 @@ async def test_health_failed_check_is_named() -> None:
 
 
 async def test_health_checks_may_be_async_or_raise() -> None:
-    async def sounding() -> str | None:
+    async def async_check() -> str | None:
         return "too shallow"
 
     def broken() -> str | None:
         raise ValueError("no lead")
 
-    server = ProbeServer("127.0.0.1:0", health={"sounding": sounding, "broken": broken})
+    server = ProbeServer("127.0.0.1:0", health={"async_check": async_check, "broken": broken})
     await server.start()
     try:
         async with (
@@ -78,8 +78,8 @@ async def test_health_checks_may_be_async_or_raise() -> None:
             session.get(f"http://127.0.0.1:{server.port}/healthz") as got,
         ):
             assert got.status == 500
-            told = "[-]sounding failed: too shallow\n[-]broken failed: ValueError: no lead\nfailed\n"
-            assert await got.text() == told
+            expected = "[-]async_check failed: too shallow\n[-]broken failed: ValueError: no lead\nfailed\n"
+            assert await got.text() == expected
     finally:
         await server.stop()
 
@@ -181,17 +181,17 @@ class TestPosts:
             await server.stop()
 
     async def test_shutdown_request_gets_response_and_close(self) -> None:
-        asked, gate = asyncio.Event(), asyncio.Event()
+        arrived, gate = asyncio.Event(), asyncio.Event()
 
         async def slow(request: ServerRequest) -> ServerResponse:
-            asked.set()
+            arrived.set()
             await gate.wait()
             return ServerResponse("done")
 
         server = await self.started(slow)
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         writer.write(b"POST /echo HTTP/1.1\r\nContent-Length: 0\r\n\r\n")
-        await asyncio.wait_for(asked.wait(), 10)
+        await asyncio.wait_for(arrived.wait(), 10)
         server.drain()
         ending = asyncio.create_task(server.stop(grace=10))
         await asyncio.sleep(0)

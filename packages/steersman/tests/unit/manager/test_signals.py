@@ -41,16 +41,16 @@ def running(*behaviour: str) -> Generator[subprocess.Popen[str], None, None]:
 def test_signal_stops_manager_gracefully(number: signal.Signals) -> None:
     with running() as process:
         process.send_signal(number)
-        said, complained = process.communicate(timeout=60)
-    assert said.split() == ["finished", "ended"], complained
+        stdout, stderr = process.communicate(timeout=60)
+    assert stdout.split() == ["finished", "ended"], stderr
     assert process.returncode == 0
 
 
 def test_slow_reconcile_is_cancelled_after_signal() -> None:
     with running("slow") as process:
         process.send_signal(signal.SIGTERM)
-        said, complained = process.communicate(timeout=60)
-    assert said.split() == ["cancelled", "ended"], complained
+        stdout, stderr = process.communicate(timeout=60)
+    assert stdout.split() == ["cancelled", "ended"], stderr
     assert process.returncode == 0
 
 
@@ -60,14 +60,14 @@ def test_second_signal_kills_process() -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "ending\n"
         process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate(timeout=60)
-    assert said == ""
+        stdout, _ = process.communicate(timeout=60)
+    assert stdout == ""
     assert process.returncode == -signal.SIGTERM
 
 
 def test_signal_before_cache_sync_ends_process() -> None:
     with running("unsynced") as process:
         process.send_signal(signal.SIGTERM)
-        said, complained = process.communicate(timeout=60)
-    assert said.split() == ["ended"], complained
+        stdout, stderr = process.communicate(timeout=60)
+    assert stdout.split() == ["ended"], stderr
     assert process.returncode == 0

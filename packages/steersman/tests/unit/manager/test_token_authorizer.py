@@ -184,7 +184,7 @@ async def test_secure_metrics_serve_allowed_users_and_reload_cert(
             authenticated_response(),
             access_response(),
             unauthenticated_response(),
-            authenticated_response("clerk"),
+            authenticated_response("unprivileged"),
             access_response(False),
         ]
     )
@@ -199,9 +199,9 @@ async def test_secure_metrics_serve_allowed_users_and_reload_cert(
         assert await scrape(server.port, authority) == (401, "a bearer token is required\n", "Bearer")
         assert (await scrape(server.port, authority, BEARER))[0] == 200
         assert (await scrape(server.port, authority, "Bearer stolen"))[:2] == (401, "the token is not valid\n")
-        assert (await scrape(server.port, authority, "Bearer clerk"))[:2] == (
+        assert (await scrape(server.port, authority, "Bearer unprivileged"))[:2] == (
             403,
-            "user 'clerk' is not allowed to get /metrics\n",
+            "user 'unprivileged' is not allowed to get /metrics\n",
         )
         assert await served_common_name(server.port, authority) == "first"
         write_pair(tmp_path, authority, "second")

@@ -173,14 +173,14 @@ async def test_log_lines_name_the_trace() -> None:
     world.create_widgets("a")
     seen: list[Any] = []
 
-    class Talker(Reconciler[Widget]):
+    class LoggingReconciler(Reconciler[Widget]):
         async def reconcile(self, request: Request) -> Result:
             info = current_reconcile()
             assert info is not None
             seen.append((info.log_fields()["trace_id"], info.id))
             return Result()
 
-    async with running_manager(world, exports.provider, Talker):
+    async with running_manager(world, exports.provider, LoggingReconciler):
         pass
     (span,) = exports.named("reconcile widget")
     trace_id = format_trace_id(identity(span).trace_id)

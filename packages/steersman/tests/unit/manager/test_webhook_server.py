@@ -138,22 +138,22 @@ def test_webhook_requests_are_counted() -> None:
     webhooks = Webhooks()
     path = webhooks.webhook(Widget, WebhookOptions()).validates(validate_depth).paths[0]
     before = sample("controller_runtime_webhook_requests_total", webhook=path, code="200")
-    answer = asyncio.run(webhooks.handle(path, "", json.dumps(review(1)).encode()))
-    assert answer.status == 200
+    response = asyncio.run(webhooks.handle(path, "", json.dumps(review(1)).encode()))
+    assert response.status == 200
     assert sample("controller_runtime_webhook_requests_total", webhook=path, code="200") == before + 1
     assert sample("controller_runtime_webhook_requests_in_flight", webhook=path) == 0
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"bind_address": "9443"}, "write host:port, such as :9443"),
         ({"cert_path": "/nowhere"}, "cannot read /nowhere/tls.crt"),
     ],
 )
-def test_webhook_server_invalid_options_raise(change: dict[str, Any], told: str) -> None:
+def test_webhook_server_invalid_options_raise(change: dict[str, Any], message: str) -> None:
     options: dict[str, Any] = {"service": "b", "namespace": "s", **change}
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         WebhookServer(
             WebhookServerOptions(**options),
             Webhooks(),
@@ -163,15 +163,15 @@ def test_webhook_server_invalid_options_raise(change: dict[str, Any], told: str)
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({}, "webhooks need either a service or a url"),
         ({"service": "a", "url": "https://a"}, "webhooks need either a service or a url"),
         ({"service": "a"}, "webhooks need a namespace"),
     ],
 )
-def test_webhook_options_incomplete_raise(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_webhook_options_incomplete_raise(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         WebhookServerOptions(**given)
 
 

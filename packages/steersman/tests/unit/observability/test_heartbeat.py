@@ -30,7 +30,7 @@ async def test_blocked_loop_is_logged_with_stack_and_measured() -> None:
     # So long that a process without a processor is never taken for a loop that hangs: it looks every quarter second.
     watchdog = Watchdog(heartbeat, threshold=0.6)
     blocks, lags = sample("steersman_event_loop_blocks_total"), sample("steersman_event_loop_lag_seconds_count")
-    beating = asyncio.create_task(heartbeat.run())
+    heartbeat_task = asyncio.create_task(heartbeat.run())
     watchdog.start()
     try:
         with capture_logs() as logs:
@@ -44,8 +44,8 @@ async def test_blocked_loop_is_logged_with_stack_and_measured() -> None:
                         await asyncio.sleep(0.01)
     finally:
         watchdog.stop()
-        beating.cancel()
-        await asyncio.gather(beating, return_exceptions=True)
+        heartbeat_task.cancel()
+        await asyncio.gather(heartbeat_task, return_exceptions=True)
     reports = [e for e in logs if e["event"] == "event loop blocked"]
     assert len(reports) == 2
     assert "block_until" in reports[0]["stack"]
@@ -57,10 +57,10 @@ async def test_blocked_loop_is_logged_with_stack_and_measured() -> None:
 
 async def test_heartbeat_age_grows_while_loop_is_blocked() -> None:
     heartbeat = Heartbeat(period=0.01)
-    beating = asyncio.create_task(heartbeat.run())
+    heartbeat_task = asyncio.create_task(heartbeat.run())
     await asyncio.sleep(0.03)
-    beating.cancel()
-    await asyncio.gather(beating, return_exceptions=True)
+    heartbeat_task.cancel()
+    await asyncio.gather(heartbeat_task, return_exceptions=True)
     before = heartbeat.age()
     block_until(lambda: heartbeat.age() > before + 0.05)
     assert heartbeat.age() > before

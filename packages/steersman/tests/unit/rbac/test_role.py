@@ -49,14 +49,14 @@ def granted(rules: list[dict[str, list[str]]]) -> list[tuple[str, str, str]]:
 
 @given(st.lists(permissions))
 def test_policy_rules_grant_exactly_the_permissions(asked: list[Permission]) -> None:
-    wanted = {
+    expected = {
         (p.resource.group, f"{p.resource.plural}/{p.subresource}" if p.subresource else p.resource.plural, verb)
         for p in asked
         for verb in p.verbs
     }
     found = granted(policy_rules(asked))
-    assert set(found) == wanted
-    assert len(found) == len(wanted)
+    assert set(found) == expected
+    assert len(found) == len(expected)
 
 
 def test_cluster_role_is_a_manifest() -> None:

@@ -187,8 +187,9 @@ async def test_denial_lists_all_causes_with_fields() -> None:
 async def post_review(manager: Manager, path: str, query: str = "", **request: Any) -> tuple[int, Any]:
     asked: dict[str, Any] = {"uid": "1-2", "operation": "CREATE", "name": "till", "userInfo": {}, **request}
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
-    answer = await manager.webhooks.handle(path, query, json.dumps(review).encode())
-    return answer.status, json.loads(answer.body)["response"] if answer.status == 200 else answer.body.decode()
+    response = await manager.webhooks.handle(path, query, json.dumps(review).encode())
+    content = json.loads(response.body)["response"] if response.status == 200 else response.body.decode()
+    return response.status, content
 
 
 VALIDATE, MUTATE = "/validate-example-com-v1-shop", "/mutate-example-com-v1-shop"
@@ -275,20 +276,20 @@ async def test_handler_timeout_precedes_webhook_timeout() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"metadata": {"name": "other"}}, "metadata.name"),
         ({"status": {"observedGeneration": 1}}, "status"),
     ],
 )
 @virtual_time
-async def test_defaulting_immutable_field_returns_500(change: dict[str, Any], told: str) -> None:
+async def test_defaulting_immutable_field_returns_500(change: dict[str, Any], message: str) -> None:
     cluster = AdmissionCluster()
     kind = unstructured(Shop.api_resource)
     cluster.manager.webhook(kind).defaults(lambda shop: type(shop).of({**shop.to_dict(), **change}))
     status, text = await post_review(cluster.manager, MUTATE, object=document())
     assert status == 500
-    assert told not in text
+    assert message not in text
 
 
 @virtual_time
@@ -308,10 +309,10 @@ async def test_webhook_handles_undecodable_objects() -> None:
     cluster = AdmissionCluster()
     seen: list[Shop | None] = []
 
-    def look(shop: Shop, old: Shop | None) -> None:
+    def inspect_object(shop: Shop, old: Shop | None) -> None:
         seen.append(old)
 
-    cluster.manager.webhook(Shop).validates(look).validates_deletion(lambda shop: [FieldError("", "no")])
+    cluster.manager.webhook(Shop).validates(inspect_object).validates_deletion(lambda shop: [FieldError("", "no")])
     odd = document(replicas="many")
     status, response = await post_review(cluster.manager, VALIDATE, object=odd)
     assert (status, response["allowed"], response["status"]["code"]) == (200, False, 422)

@@ -104,7 +104,7 @@ class RotationHarness:
             "rules": policy_rules(targets),
         }
         self.server.grant("operator", cluster)
-        self.server.grant("operator", webhook_certificate_role("keeper", SECRET.name, namespace="default"))
+        self.server.grant("operator", webhook_certificate_role("rotator", SECRET.name, namespace="default"))
         self.replicas: list[Replica] = []
         self.known: list[list[tuple[float, str]]] = [[] for _ in TARGETS]
         self.violations: list[str] = []
@@ -168,7 +168,7 @@ class RotationHarness:
 
     async def install(self) -> None:
         """Waits until both are ready."""
-        await self.run_until(lambda: all(r.keeper.check() is None for r in self.replicas))
+        await self.run_until(lambda: all(r.rotator.check() is None for r in self.replicas))
         await asyncio.sleep(LAG + 1)
         self.settled = True
         self.observe()
@@ -203,8 +203,10 @@ class Replica(Transport):
     def start(self) -> None:
         client = Client(self, field_manager="shop-webhooks")
         self.shown = None
-        self.keeper = CertRotator(client, self._harness.serving, TARGETS, self._harness.runtime, self._on_certificate)
-        self._task = asyncio.get_running_loop().create_task(self.keeper.run())
+        self.rotator = CertRotator(
+            client, self._harness.serving, TARGETS, self._harness.runtime, self._on_certificate
+        )
+        self._task = asyncio.get_running_loop().create_task(self.rotator.run())
 
     def stop(self) -> None:
         if self._task is not None:
@@ -350,14 +352,14 @@ async def test_expired_certificate_is_reissued() -> None:
 async def test_replica_without_secret_access_is_not_ready() -> None:
     harness = RotationHarness()
     harness.start()
-    assert harness.replicas[0].keeper.check() == "certificate has not been issued"
+    assert harness.replicas[0].rotator.check() == "certificate has not been issued"
     await harness.install()
     harness.server.fail_next(matching("GET", "/secrets/shop-cert"), 503, times=1000)
     await asyncio.sleep(151)
-    told = harness.replicas[0].keeper.check()
+    message = harness.replicas[0].rotator.check()
     harness.settled = False
-    assert told is not None
-    assert "has not been read for" in told
+    assert message is not None
+    assert "has not been read for" in message
     harness.replicas[0].stop()
     harness.replicas[1].stop()
 
@@ -406,12 +408,12 @@ async def test_unserved_certificate_fails_readiness() -> None:
             raise OSError("no place for a file")
         shown.append(pair)
 
-    keeper = CertRotator(Client(server), SERVING, (), runtime, show)
+    rotator = CertRotator(Client(server), SERVING, (), runtime, show)
     with pytest.raises(OSError, match="no place"):
-        await keeper.reconcile()
-    assert keeper.check() == "certificate has not been issued"
-    await keeper.reconcile()
-    assert keeper.check() is None
+        await rotator.reconcile()
+    assert rotator.check() == "certificate has not been issued"
+    await rotator.reconcile()
+    assert rotator.check() is None
     assert shown[0] == shown[1]
 
 

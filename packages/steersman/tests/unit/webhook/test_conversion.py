@@ -122,7 +122,7 @@ def test_conversion_writes_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "told"),
+    ("document", "message"),
     [
         (shop("v1", host="x", colour="red"), "field spec.colour is unknown in ShopV1 v1 and would be lost"),
         (shop("v1", host="x", doors=[{"name": "a", "lock": {}}]), r"field spec.doors\[0\].lock"),
@@ -134,14 +134,14 @@ def test_conversion_writes_defaults() -> None:
         ),
     ],
 )
-def test_lossy_conversion_is_rejected(document: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConversionFailed, match=told):
+def test_lossy_conversion_is_rejected(document: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConversionFailed, match=message):
         SHOPS.convert(document, "example.com/v2")
 
 
 def test_edited_annotation_is_validated() -> None:
     spoke = shop("v1", host="x", doors=[{"name": "a"}])
-    for spec, told in (
+    for spec, message in (
         ({"domain": "x", "tier": "vast"}, "Invalid enum value 'vast'"),
         ({"domain": "x", "colour": "red"}, "field spec.colour is unknown"),
         (
@@ -151,7 +151,7 @@ def test_edited_annotation_is_validated() -> None:
     ):
         annotations = {HUB_ANNOTATION: json.dumps({"spec": spec})}
         written = {**spoke, "metadata": {**METADATA, "annotations": annotations}}
-        with pytest.raises(ConversionFailed, match=told):
+        with pytest.raises(ConversionFailed, match=message):
             SHOPS.convert(written, "example.com/v2")
 
 
@@ -175,7 +175,7 @@ class Old(FrozenStruct):
     doors: tuple[DoorV1, ...] = ()
     size: int | None = 5
     labels: FrozenDict[str, str] = FrozenDict()
-    gone: str = ""
+    deleted: str = ""
 
 
 class New(FrozenStruct):
@@ -220,12 +220,12 @@ def test_lossy_conversion_is_detected_by_round_trip() -> None:
         shop = to_v1(new)
         return replace(shop, spec=replace(shop.spec, big=True))
 
-    for up, down, told in (
+    for up, down, message in (
         (forgets_doors, to_v1, "v1 through v2 comes back changed: spec.(doors|big) is lost"),
         (to_v2, forgets_status, "v1 through v2 comes back changed: .*status is lost"),
         (to_v2, always_big, "v1 through v2 comes back changed: .*spec.big is True"),
     ):
-        with pytest.raises(AssertionError, match=told):
+        with pytest.raises(AssertionError, match=message):
             assert_round_trips(Conversion(ShopV2, Spoke(ShopV1, to_hub=up, from_hub=down)))
 
 
