@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import suppress
 
 import aiohttp
 import pytest
@@ -119,6 +120,37 @@ async def test_probe_server_rejects_invalid_requests(sent: bytes, status: bytes)
         assert answer.startswith(b"HTTP/1.1 " + status + b"\r\n")
         assert answer.count(b"HTTP/1.1 ") == 1
     finally:
+        await server.stop()
+
+
+async def test_endless_header_in_pieces_returns_431() -> None:
+    server = ProbeServer("127.0.0.1:0", health={"ping": lambda: None})
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    try:
+        async with asyncio.timeout(60):
+            writer.write(b"GET /healthz HTTP/1.1\r\nEndless: ")
+            received = asyncio.create_task(reader.readline())
+            while not received.done():
+                writer.write(b"x" * 1000)
+                await writer.drain()
+                await asyncio.sleep(0)
+            assert await received == b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+    finally:
+        writer.close()
+        await server.stop()
+
+
+async def test_connection_over_limit_is_closed() -> None:
+    server = HttpServer("127.0.0.1", 0, echo, max_connections=1)
+    await server.start()
+    _, first = await asyncio.open_connection("127.0.0.1", server.port)
+    try:
+        # The server resets the connection, which the client may see as an error or as the end.
+        with suppress(ConnectionResetError):
+            assert await exchange(server.port, b"") == b""
+    finally:
+        first.close()
         await server.stop()
 
 
