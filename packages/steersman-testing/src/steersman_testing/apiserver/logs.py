@@ -46,9 +46,7 @@ class PodLogs:
         lines = self.lines.get(route.key)
         if lines is None:
             if get_object(pod.object, "spec").get("nodeName"):
-                raise failures.not_implemented(
-                    "the log of a scheduled pod, unless the test sets it in pod_logs"
-                )
+                raise failures.not_implemented("the log of a scheduled pod, unless the test sets it in pod_logs")
             return None
         tail_lines = int_parameter(query, "tailLines")
         return list(lines) if tail_lines is None else list(lines)[len(lines) - min(tail_lines, len(lines)) :]

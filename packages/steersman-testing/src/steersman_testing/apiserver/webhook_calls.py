@@ -249,9 +249,7 @@ class WebhookCaller:
     def _send_sync(self, call: WebhookCall, state: _Operation) -> None:
         handler = self._handlers.get(_normalized_url(call.url))
         if handler is None:
-            raise WouldBlock(
-                f"{call.description}: it has no handler, and a socket would block: call serve_webhook"
-            )
+            raise WouldBlock(f"{call.description}: it has no handler, and a socket would block: call serve_webhook")
         uid, review = self._review_with_uid(call)
         steps = handler(review).__await__()
         try:
@@ -264,9 +262,7 @@ class WebhookCaller:
             state.responses[call.key] = failure
         else:
             steps.close()
-            raise WouldBlock(
-                f"{call.description}: its handler waits: send the request with a client"
-            )
+            raise WouldBlock(f"{call.description}: its handler waits: send the request with a client")
 
     def _review_with_uid(self, call: WebhookCall) -> tuple[str, JsonObject]:
         uid = str(UUID(int=self._runtime.random.getrandbits(128), version=4))

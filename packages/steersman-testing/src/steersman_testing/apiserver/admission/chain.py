@@ -165,9 +165,7 @@ class AdmissionChain:
             return None
         matched = hook.matching_resource(attributes, self._equivalent_resources(attributes))
         if matched is not None and matched != attributes.resource and self._needs_conversion(matched):
-            raise failures.not_implemented(
-                f'calling the admission webhook "{hook.name}" in a converted version'
-            )
+            raise failures.not_implemented(f'calling the admission webhook "{hook.name}" in a converted version')
         conditions = get_array(hook.spec, "matchConditions")
         if matched is None or not conditions:
             return matched
