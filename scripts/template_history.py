@@ -1,4 +1,4 @@
-"""Notes the templates of this release, for ``steersman update`` of later ones. Run it before a release is tagged."""
+"""Record the release's project templates for later ``steersman update`` runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from steersman_cli.update import HISTORY, build_template_repository
 
 
 def record_templates(history: Path = HISTORY) -> None:
-    """Writes ``history`` anew, with the present templates under the tag of their version."""
+    """Write ``history`` with the current templates under their version's tag."""
     with tempfile.TemporaryDirectory() as directory:
         templates = Path(directory) / "templates"
         build_template_repository(templates, history)
