@@ -10,8 +10,8 @@ import typer
 
 from steersman.meta.manifests import Manifest, load_manifests
 from steersman_cli.exit_codes import report_errors
-from steersman_cli.generated_files import sync_files
 from steersman_cli.project import Project
+from steersman_cli.project_files import sync_files
 
 if TYPE_CHECKING:
     from steersman_cli.packaging.bundle import Bundle, BundleSettings

@@ -9,10 +9,10 @@ import typer
 
 from steersman.errors import ConfigurationError
 from steersman_cli.exit_codes import report_errors
-from steersman_cli.generated_files import read_if_exists, sync_files
 from steersman_cli.manifests import load_project_manager
 from steersman_cli.packaging import ProjectMetadata
 from steersman_cli.project import Project
+from steersman_cli.project_files import read_if_exists, sync_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,8 +15,8 @@ import yaml
 from steersman.errors import ConfigurationError
 from steersman_cli.exit_codes import GoFlags, prompt_if_missing, report_errors
 from steersman_cli.project import PROJECT_FILE, Project, to_project_yaml
-from steersman_cli.scaffold import FileEdits, insert_at_marker
-from steersman_cli.templating import render_template, write_files
+from steersman_cli.project_files import FileEdits, insert_at_marker, write_files
+from steersman_cli.templating import render_template
 
 group = typer.Typer(no_args_is_help=True, help="Add kinds, controllers and webhooks to a project.")
 """The commands below ``steersman create``."""

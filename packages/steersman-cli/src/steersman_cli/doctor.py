@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from steersman_cli.cluster import ContextOption, KubeconfigOption
+from steersman_cli.deploy import ContextOption, KubeconfigOption
 from steersman_cli.exit_codes import EXIT_CHECK_FAILED, report_errors
 from steersman_cli.output import OutputFormat, print_output
 from steersman_cli.project import Project

@@ -16,7 +16,8 @@ import typer
 from steersman.errors import ConfigurationError
 from steersman_cli.exit_codes import prompt_if_missing, report_errors
 from steersman_cli.project import PROJECT_FILE, PROJECT_LAYOUT, Project, to_project_yaml
-from steersman_cli.templating import TEMPLATE_SOURCE, release, render_template, write_files
+from steersman_cli.project_files import write_files
+from steersman_cli.templating import TEMPLATE_SOURCE, release, render_template
 
 License = Literal["apache2", "mit", "none"]
 

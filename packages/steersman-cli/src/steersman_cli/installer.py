@@ -9,8 +9,8 @@ import typer
 
 from steersman.meta.yaml_codec import dump_yaml
 from steersman_cli.exit_codes import report_errors
-from steersman_cli.generated_files import sync_files
 from steersman_cli.project import Project
+from steersman_cli.project_files import sync_files
 
 
 def installer(

@@ -15,9 +15,8 @@ from steersman.crd.kinds import KindType, find_kinds, kinds_in
 from steersman.errors import ConfigurationError
 from steersman.meta.yaml_codec import dump_yaml
 from steersman_cli.exit_codes import report_errors
-from steersman_cli.generated_files import read_if_exists, sync_files
-from steersman_cli.load import load_manager
-from steersman_cli.project import Project
+from steersman_cli.project import Project, load_manager
+from steersman_cli.project_files import read_if_exists, sync_files
 
 if TYPE_CHECKING:
     from steersman.crd import ConversionWebhook

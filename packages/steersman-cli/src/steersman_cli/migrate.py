@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from steersman.errors import ConfigurationError
-from steersman_cli.cluster import ContextOption, KubeconfigOption, ServerDryRunOption
+from steersman_cli.deploy import ContextOption, KubeconfigOption, ServerDryRunOption
 from steersman_cli.exit_codes import report_errors
 from steersman_cli.output import OutputFormat, print_output
 

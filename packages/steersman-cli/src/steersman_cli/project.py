@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import yaml
 
@@ -17,7 +17,8 @@ from steersman.meta.manifests import Manifest, load_manifests
 from steersman_cli.packaging import OperatorManifests
 
 if TYPE_CHECKING:
-    from steersman.manager import Manager
+    from steersman.client import HttpRequest
+    from steersman.manager import Manager, ManagerOptions
     from steersman.webhook import WebhookServerOptions
 
 PROJECT_FILE = "PROJECT"
@@ -144,3 +145,25 @@ class Project:
 def to_project_yaml(content: dict[str, Any]) -> str:
     """The text of a PROJECT file."""
     return f"# What `steersman` knows of this project. Commands read and write it.\n{yaml.safe_dump(content)}"
+
+
+def load_manager(setup: Callable[[Manager], None], options: ManagerOptions | None = None) -> Manager:
+    """A manager that was set up, and sends nothing. Raises ConfigurationError: ``setup`` sends something."""
+    from steersman.manager import Manager
+
+    manager = Manager(_OfflineTransport(), options)
+    setup(manager)
+    return manager
+
+
+class _OfflineTransport:
+    """Stands where a transport is asked for and none is used."""
+
+    async def request(self, request: HttpRequest) -> NoReturn:
+        raise ConfigurationError(f"setup must declare, and not send {request.method} {request.path}")
+
+    def stream(self, request: HttpRequest) -> NoReturn:
+        raise ConfigurationError(f"setup must declare, and not watch {request.path}")
+
+    async def close(self) -> None:
+        return

@@ -12,9 +12,8 @@ import typer
 from steersman.errors import ConfigurationError, SteersmanError
 from steersman.meta import ApiResource, ObjectKey
 from steersman.meta.manifests import load_manifests
-from steersman_cli.load import load_manager
 from steersman_cli.manifests import load_project_manager
-from steersman_cli.project import Project
+from steersman_cli.project import Project, load_manager
 
 if TYPE_CHECKING:
     from steersman.manager import Manager

@@ -13,9 +13,9 @@ import typer
 from steersman.errors import ConfigurationError
 from steersman_cli.build import find_builder
 from steersman_cli.exit_codes import report_errors
-from steersman_cli.generated_files import sync_files
 from steersman_cli.packaging import ProjectMetadata
 from steersman_cli.project import Project
+from steersman_cli.project_files import sync_files
 
 _PIP_INSPECT = ("-m", "pip", "inspect", "--local")
 

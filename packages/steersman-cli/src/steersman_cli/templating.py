@@ -11,8 +11,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from steersman.errors import ConfigurationError
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -64,30 +62,3 @@ def _format(directory: Path) -> None:
     if ruff is not None:
         settings = ("--quiet", "--no-cache", "--isolated", "--config", "line-length=118", str(directory))
         subprocess.run([ruff, "format", *settings], check=False, capture_output=True)
-
-
-def write_files(
-    root: Path, files: Mapping[str, str], *, force: bool, dry_run: bool, edits: Mapping[str, str]
-) -> None:
-    """Writes ``files`` and ``edits`` below ``root``, and tells what.
-
-    Args:
-        files: that are new; one that is there already is an error, unless ``force``, but for ``__init__.py``.
-        edits: that are there and are changed.
-        force: write over files.
-        dry_run: only tell.
-
-    Raises:
-        ConfigurationError: a file is there already.
-    """
-    creatable = {n: t for n, t in files.items() if not (n.endswith("__init__.py") and (root / n).exists())}
-    conflicting = [n for n, text in creatable.items() if (root / n).exists() and (root / n).read_text() != text]
-    if conflicting and not force:
-        raise ConfigurationError(f"there already, and not written over without --force: {', '.join(conflicting)}")
-    for name, text in {**creatable, **edits}.items():
-        path = root / name
-        verb = "would write" if dry_run else "wrote"
-        typer.echo(f"{verb} {name}")
-        if not dry_run:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)

@@ -10,7 +10,7 @@ import yaml
 
 from framework_support.projects import KIND, create_project, steersman
 from steersman.errors import ConfigurationError
-from steersman_cli import cluster
+from steersman_cli import deploy
 from steersman_cli.project import Project
 
 IMAGE = ("--image", "example.com/databaseuser:v1")
@@ -63,7 +63,7 @@ def test_packages_dry_run_writes_no_files(project: Path) -> None:
 
 
 def test_deploy_manifests_have_image_and_namespace(pristine: Path) -> None:
-    found = cluster.deploy_manifests(Project.load(pristine), "example.com/shop:v1")
+    found = deploy.deploy_manifests(Project.load(pristine), "example.com/shop:v1")
     (deployment,) = [m for m in found if m["kind"] == "Deployment"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "example.com/shop:v1"
@@ -84,7 +84,7 @@ def test_deploy_manifests_mount_cert_manager_secret(project: Path) -> None:
     scratch = "volumeMounts: [{name: scratch, mountPath: /tmp}]\n          resources:"
     text = manager.read_text().replace("resources:", scratch)
     manager.write_text(text + "      volumes: [{name: scratch, emptyDir: {}}]\n")
-    found = cluster.deploy_manifests(Project.load(project), "example.com/shop:v1")
+    found = deploy.deploy_manifests(Project.load(project), "example.com/shop:v1")
     (deployment,) = [m for m in found if m["kind"] == "Deployment"]
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -99,4 +99,4 @@ def test_deploy_manifests_without_placeholder_image_fail(project: Path) -> None:
     deployment = project / "config/manager/deployment.yaml"
     deployment.write_text(deployment.read_text().replace("controller:latest", "mine:1"))
     with pytest.raises(ConfigurationError, match="has a container with the image controller:latest"):
-        cluster.deploy_manifests(Project.load(project), "example.com/shop:v1")
+        deploy.deploy_manifests(Project.load(project), "example.com/shop:v1")

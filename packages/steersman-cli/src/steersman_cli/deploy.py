@@ -119,8 +119,7 @@ def _apply(
 ) -> None:
     from steersman.client import Client
     from steersman.meta import ObjectKey
-    from steersman_cli.apply import Applier, display_name, run_with_client
-    from steersman_cli.rollout import wait_available
+    from steersman_cli.apply import Applier, display_name, run_with_client, wait_available
 
     async def apply(client: Client) -> None:
         await Applier(client, dry_run=dry_run).apply(manifests)

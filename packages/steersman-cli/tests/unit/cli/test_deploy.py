@@ -20,11 +20,10 @@ from steersman.client import HttpRequest, HttpResponse, Transport
 from steersman.crd import definition
 from steersman.errors import ConfigurationError, NotFound, SteersmanError
 from steersman.meta import ObjectKey, decode_builtins
-from steersman_cli import cluster
-from steersman_cli.apply import Applier
+from steersman_cli import deploy
+from steersman_cli.apply import Applier, rollout_pending_reason, wait_available
 from steersman_cli.exit_codes import CheckFailed
 from steersman_cli.project import Project
-from steersman_cli.rollout import rollout_pending_reason, wait_available
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop-system"}}
@@ -39,7 +38,7 @@ CONFIG_MAP: dict[str, Any] = {
 def test_neither_kubectl_nor_kustomize(pristine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ConfigurationError, match="neither is in PATH"):
-        cluster.deploy_manifests(Project.load(pristine), "x")
+        deploy.deploy_manifests(Project.load(pristine), "x")
 
 
 @virtual_time

@@ -1,13 +1,81 @@
-"""Entries at the comments ``+steersman:scaffold:…``, by which commands add to files that are the user's."""
+"""Files of a project: create, edit at markers, and keep generated ones current."""
 
 from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
 
 import typer
 
 from steersman.errors import ConfigurationError
+from steersman_cli.exit_codes import EXIT_CHECK_FAILED
 from steersman_cli.project import Project
 
 _MARKER_PREFIX = "+steersman:scaffold:"
+
+
+def write_files(
+    root: Path, files: Mapping[str, str], *, force: bool, dry_run: bool, edits: Mapping[str, str]
+) -> None:
+    """Writes ``files`` and ``edits`` below ``root``, and tells what.
+
+    Args:
+        files: that are new; one that is there already is an error, unless ``force``, but for ``__init__.py``.
+        edits: that are there and are changed.
+        force: write over files.
+        dry_run: only tell.
+
+    Raises:
+        ConfigurationError: a file is there already.
+    """
+    creatable = {n: t for n, t in files.items() if not (n.endswith("__init__.py") and (root / n).exists())}
+    conflicting = [n for n, text in creatable.items() if (root / n).exists() and (root / n).read_text() != text]
+    if conflicting and not force:
+        raise ConfigurationError(f"there already, and not written over without --force: {', '.join(conflicting)}")
+    for name, text in {**creatable, **edits}.items():
+        path = root / name
+        verb = "would write" if dry_run else "wrote"
+        typer.echo(f"{verb} {name}")
+        if not dry_run:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+
+def sync_files(root: Path, files: Mapping[str, str | None], *, command: str, check: bool, dry_run: bool) -> None:
+    """Writes what is stale, and tells it.
+
+    Args:
+        root: what the names of the files are relative to.
+        files: texts; None for a file that goes.
+        again: the command that writes them, for people.
+        check: write nothing, show the difference, and end with code 1 if there is one.
+        dry_run: print what would be written.
+    """
+    stale = {name: text for name, text in files.items() if read_if_exists(root / name) != text}
+    if check:
+        for name, text in stale.items():
+            typer.echo(_unified_diff(name, read_if_exists(root / name), text), nl=False)
+        if stale:
+            typer.echo(f"{len(stale)} stale: run `{command}`", err=True)
+            raise typer.Exit(EXIT_CHECK_FAILED)
+        return
+    for name, text in stale.items():
+        if dry_run:
+            typer.echo(f"# {name}\n{text or '# goes'}")
+            continue
+        path = root / name
+        if text is None:
+            path.unlink()
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        typer.echo(f"{'removed' if text is None else 'wrote'} {name}")
+
+
+def read_if_exists(path: Path) -> str | None:
+    """What is in a file; None where there is none."""
+    return path.read_text() if path.exists() else None
 
 
 class FileEdits:
@@ -94,3 +162,10 @@ def _insert_import(present: list[str], marker_line: int, lines: list[str]) -> st
     project_imports = sorted([*present[begin:end], *lines])
     separator = [] if begin < end else [""]
     return "\n".join([*present[:end][:begin], *separator, *project_imports, "", *present[marker_line:], ""])
+
+
+def _unified_diff(name: str, old: str | None, new: str | None) -> str:
+    lines = difflib.unified_diff(
+        (old or "").splitlines(True), (new or "").splitlines(True), name, f"{name} (generated)"
+    )
+    return "".join(lines)
