@@ -111,6 +111,7 @@ async def test_runtime_wheel_runs_operator_with_webhook(runtime_python: Path, en
         *(str(runtime_python), "-I", runtime_only_operator.__file__, *arguments), stderr=asyncio.subprocess.PIPE
     )
     try:
+        await wait_listening(serving.host, serving.port)
         await asyncio.to_thread(envtest.install_webhooks, *manager.webhooks.configurations(webhook_options()))
         kind = unstructured(Widget.api_resource)
         key = ObjectKey("default", "one")
@@ -129,6 +130,18 @@ async def test_runtime_wheel_runs_operator_with_webhook(runtime_python: Path, en
             process.terminate()
         _, errors = await process.communicate()
     assert process.returncode == 0, errors.decode()
+
+
+async def wait_listening(host: str, port: int) -> None:
+    async with asyncio.timeout(READY_TIMEOUT_SECONDS):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection(host, port)
+            except ConnectionRefusedError:
+                await asyncio.sleep(0.1)
+            else:
+                writer.close()
+                return
 
 
 def test_extras_install_the_other_distributions(wheels: Path, runtime_python: Path, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 import msgspec
 
 from steersman import Manager, Reconciler, Request, Resource, Result, Spec, Status, resource
-from steersman.manager.flags import ManagerFlags, with_manager_flags
+from steersman.manager.flags import ManagerFlags
 from steersman.webhook import WebhookServerOptions
 
 NAMESPACE = "default"
@@ -50,12 +50,8 @@ def setup(manager: Manager) -> None:
 
 def main(bind_address: str, cert_path: str, kubeconfig: str) -> None:
     """Run the operator until SIGTERM."""
-
-    @with_manager_flags
-    def run(flags: ManagerFlags) -> None:
-        flags.run(setup, name="widgets", webhooks=webhook_options(bind_address, cert_path))
-
-    run(kubeconfig=kubeconfig, metrics_bind_address="0", health_probe_bind_address="0")
+    flags = ManagerFlags(kubeconfig=kubeconfig, metrics_bind_address="0", health_probe_bind_address="0")
+    flags.run(setup, name="widgets", webhooks=webhook_options(bind_address, cert_path))
 
 
 if __name__ == "__main__":

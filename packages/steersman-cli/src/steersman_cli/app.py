@@ -1,4 +1,4 @@
-"""Commands of ``steersman``."""
+"""The ``steersman`` command and its subcommands."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def version() -> None:
 
 
 def main() -> None:
-    """The entry point of the command."""
-    # As with `python -m`: the operator's modules are where it is run.
+    """Run the command."""
+    # As with `python -m`: the modules of the operator are in the working directory.
     sys.path.insert(0, "")
     app(prog_name="steersman")

@@ -1,4 +1,4 @@
-"""Files of a project: create, edit at markers, and keep generated ones current."""
+"""Files of a project: create, edit and synchronize."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ _MARKER_PREFIX = "+steersman:scaffold:"
 def write_files(
     root: Path, files: Mapping[str, str], *, force: bool, dry_run: bool, edits: Mapping[str, str]
 ) -> None:
-    """Writes ``files`` and ``edits`` below ``root``, and tells what.
+    """Write ``files`` and ``edits``, and print their names.
 
     Args:
-        files: that are new; one that is there already is an error, unless ``force``, but for ``__init__.py``.
-        edits: that are there and are changed.
-        force: write over files.
-        dry_run: only tell.
+        root: directory of the project.
+        files: texts of new files, by path. An existing ``__init__.py`` is kept.
+        force: overwrite existing files.
+        dry_run: print the names only.
+        edits: new texts of existing files, by path.
 
     Raises:
-        ConfigurationError: a file is there already.
+        ConfigurationError: a file exists, and ``force`` is false.
     """
     creatable = {n: t for n, t in files.items() if not (n.endswith("__init__.py") and (root / n).exists())}
     conflicting = [n for n, text in creatable.items() if (root / n).exists() and (root / n).read_text() != text]
     if conflicting and not force:
-        raise ConfigurationError(f"there already, and not written over without --force: {', '.join(conflicting)}")
+        raise ConfigurationError(f"files exist: {', '.join(conflicting)}. Give --force to overwrite them")
     for name, text in {**creatable, **edits}.items():
         path = root / name
         verb = "would write" if dry_run else "wrote"
@@ -43,14 +44,14 @@ def write_files(
 
 
 def sync_files(root: Path, files: Mapping[str, str | None], *, command: str, check: bool, dry_run: bool) -> None:
-    """Writes what is stale, and tells it.
+    """Write stale files, and print their names.
 
     Args:
-        root: what the names of the files are relative to.
-        files: texts; None for a file that goes.
-        again: the command that writes them, for people.
-        check: write nothing, show the difference, and end with code 1 if there is one.
-        dry_run: print what would be written.
+        root: directory of the files.
+        files: texts by path; None removes a file.
+        command: the command that writes the files, for messages.
+        check: write nothing, print the differences, and exit with 1 if there are any.
+        dry_run: print the texts instead of writing them.
     """
     stale = {name: text for name, text in files.items() if read_if_exists(root / name) != text}
     if check:
@@ -62,7 +63,7 @@ def sync_files(root: Path, files: Mapping[str, str | None], *, command: str, che
         return
     for name, text in stale.items():
         if dry_run:
-            typer.echo(f"# {name}\n{text or '# goes'}")
+            typer.echo(f"# {name}\n{text or '# removed'}")
             continue
         path = root / name
         if text is None:
@@ -74,14 +75,14 @@ def sync_files(root: Path, files: Mapping[str, str | None], *, command: str, che
 
 
 def read_if_exists(path: Path) -> str | None:
-    """What is in a file; None where there is none."""
+    """Return the text of an existing file, or None."""
     return path.read_text() if path.exists() else None
 
 
 class FileEdits:
-    """Changes of files that a project has, made one after the other and written at the end.
+    """Edits of existing files of a project, collected in memory.
 
-    Methods raise ConfigurationError where a file cannot be read.
+    Methods raise ConfigurationError if a file cannot be read.
     """
 
     def __init__(self, project: Project) -> None:
@@ -90,29 +91,29 @@ class FileEdits:
 
     @property
     def changes(self) -> dict[str, str]:
-        """The texts of the files that differ from what is there."""
+        """New texts of the changed files, by path."""
         return {name: text for name, text in self._texts.items() if text != self._read(name)}
 
     def exists(self, name: str) -> bool:
-        """Whether the project has this file."""
+        """Return True if the project has this file."""
         return (self._project.root / name).exists()
 
     def text(self, name: str) -> str:
-        """The file as it is to be, so far."""
+        """Return the text of a file with the edits so far."""
         return self._texts[name] if name in self._texts else self._read(name)
 
     def set_text(self, name: str, text: str) -> None:
-        """Has the file be ``text``."""
+        """Replace the text of a file."""
         self._texts[name] = text
 
     def add_to_main(self, import_line: str, call: str) -> None:
-        """Enters a line of imports, and one of ``setup``, in the project's main module."""
+        """Add an import and a line of ``setup`` to the main module."""
         name = f"src/{self._project.package}/main.py"
         text = insert_at_marker(self.text(name), "imports", [import_line], file_name=name)
         self.set_text(name, insert_at_marker(text, "setup", [call], file_name=name))
 
     def add_to_kustomization(self, directory: str, marker: str, *entries: str) -> None:
-        """Enters resources in a kustomization of ``config``."""
+        """Add resources to a kustomization in ``config``."""
         name = f"config/{directory}/kustomization.yaml"
         self.set_text(name, insert_at_marker(self.text(name), marker, [f"  - {e}" for e in entries], file_name=name))
 
@@ -125,12 +126,15 @@ class FileEdits:
 
 
 def insert_at_marker(text: str, marker: str, lines: list[str], *, file_name: str) -> str:
-    """``text`` with ``lines`` above the comment of ``marker``, indented as it is; those that are there are left out.
+    """Insert missing lines above a marker.
 
-    Lines of imports are kept in order. Where somebody removed the comment, they are told what to enter by hand.
+    Imports are sorted. Without the comment, the text is unchanged, and a message lists the lines to add.
 
     Args:
-        where: the file's name, for that message.
+        text: text of the file.
+        marker: name of the marker, such as ``imports``.
+        lines: lines to insert.
+        file_name: name of the file, for the message.
     """
     present = text.splitlines()
     missing = [line for line in lines if line.strip() not in {p.strip() for p in present}]
@@ -140,7 +144,7 @@ def insert_at_marker(text: str, marker: str, lines: list[str], *, file_name: str
     if marker_line is None:
         entry = "\n".join(f"    {line}" for line in missing)
         typer.echo(
-            f"steersman: {file_name} has no comment `# {_MARKER_PREFIX}{marker}` any more. Enter by hand:\n{entry}",
+            f"steersman: {file_name} has no comment `# {_MARKER_PREFIX}{marker}`. Add these lines:\n{entry}",
             err=True,
         )
         return text
@@ -151,7 +155,7 @@ def insert_at_marker(text: str, marker: str, lines: list[str], *, file_name: str
 
 
 def _insert_import(present: list[str], marker_line: int, lines: list[str]) -> str:
-    """With ``lines`` in the block of imports above ``place``: the project's own, in order."""
+    """Insert imports in order into the block of the project's own imports."""
     end = marker_line
     while end and not present[end - 1].strip():
         end -= 1

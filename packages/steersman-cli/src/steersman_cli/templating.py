@@ -1,4 +1,4 @@
-"""Files made of the package's templates, by copier."""
+"""Render the templates of the package with copier."""
 
 from __future__ import annotations
 
@@ -15,27 +15,29 @@ from steersman.errors import ConfigurationError
 
 TEMPLATES = Path(__file__).parent / "templates"
 TEMPLATE_SOURCE = "https://steersman.dev/templates/project.git"
-"""By what name projects know their template; `steersman update` has it in the package, and asks no server."""
+"""Template URL in the projects. `steersman update` maps it to the templates of the package."""
 
 _ANSWERS_FILE = ".copier-answers.yml"
 
 
 def release() -> str:
-    """The version of the templates: that of the package, as a tag."""
+    """Return the version of the templates as a tag, such as ``v0.1.0``."""
     return f"v{version('steersman')}"
 
 
 def load_copier() -> Any:
-    """The module. Raises ConfigurationError: it is not installed."""
+    """The module. Raises ConfigurationError: not installed."""
     try:
         import copier
     except ImportError as error:
-        raise ConfigurationError(f"this command needs more: pip install 'steersman[cli]' ({error})") from None
+        raise ConfigurationError(
+            f"cannot import a required package ({error}): pip install 'steersman[cli]'"
+        ) from None
     return copier
 
 
 def render_template(template: str, variables: Mapping[str, Any]) -> dict[str, str]:
-    """The files that ``template`` makes, by their paths.
+    """Render ``template`` and return its files, by path.
 
     Raises:
         ConfigurationError: copier is not installed.
@@ -56,7 +58,7 @@ def render_template(template: str, variables: Mapping[str, Any]) -> dict[str, st
 
 
 def _format(directory: Path) -> None:
-    """Breaks lines that long names made too long, where the project's own formatter is at hand."""
+    """Format the files with ruff, if it is installed."""
     local_ruff = Path(sys.executable).with_name("ruff")
     ruff = str(local_ruff) if local_ruff.exists() else shutil.which("ruff")
     if ruff is not None:

@@ -204,7 +204,7 @@ def test_conversions(operator: OperatorInfo) -> None:
     assert conversion["type"] == "ConversionWebhook"
     assert conversion["conversionCRDs"] == ["databaseusers.mygroup.handsomeguy.cn"]
     assert [m["type"] for m in spec["installModes"] if m["supported"]] == ["AllNamespaces"]
-    with pytest.raises(ConfigurationError, match="OLM converts for AllNamespaces only"):
+    with pytest.raises(ConfigurationError, match="with conversion webhooks, OLM supports AllNamespaces only"):
         build_bundle(converting, BundleSettings(install_modes=("OwnNamespace",)))
 
 

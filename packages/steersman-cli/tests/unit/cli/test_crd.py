@@ -56,7 +56,7 @@ def test_json(old_definitions: Path) -> None:
 
 def test_crd_diff_of_equal_schemas_succeeds() -> None:
     result = diff("framework_support.crd_twins.v1:Task", "framework_support.crd_twins.v1:Task")
-    assert (result.exit_code, result.output) == (0, "Nothing breaks.\n")
+    assert (result.exit_code, result.output) == (0, "No breaking changes.\n")
 
 
 def test_standard_input(old_definitions: Path) -> None:

@@ -126,7 +126,7 @@ async def test_delete_waits_for_finalizers_until_timeout(capsys: pytest.CaptureF
         await client.get(Namespace, ObjectKey("", "shop-system"))
 
     await Applier(client).apply([NAMESPACE, held])
-    with pytest.raises(SteersmanError, match="configmap/words is not gone after 180 s: a finalizer"):
+    with pytest.raises(SteersmanError, match="configmap/words still exists after 180 s: a finalizer"):
         await Applier(client).delete([held])
 
 
@@ -160,9 +160,9 @@ UPDATED_STATUS = {"observedGeneration": 2, "updatedReplicas": 1, "replicas": 1}
 @pytest.mark.parametrize(
     ("status", "told"),
     [
-        ({"observedGeneration": 1, "availableReplicas": 1}, "it was not looked at yet"),
-        ({**UPDATED_STATUS, "updatedReplicas": 0, "availableReplicas": 1}, "0 of 1 replicas are new"),
-        ({**UPDATED_STATUS, "replicas": 2, "availableReplicas": 2}, "1 old replicas are still there"),
+        ({"observedGeneration": 1, "availableReplicas": 1}, "the Deployment controller has not observed it yet"),
+        ({**UPDATED_STATUS, "updatedReplicas": 0, "availableReplicas": 1}, "0 of 1 replicas are updated"),
+        ({**UPDATED_STATUS, "replicas": 2, "availableReplicas": 2}, "1 old replicas are still running"),
         (UPDATED_STATUS, "0 of 1 replicas are available"),
         ({**UPDATED_STATUS, "availableReplicas": 1}, ""),
     ],

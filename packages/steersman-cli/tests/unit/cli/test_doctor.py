@@ -66,10 +66,10 @@ async def test_an_empty_cluster(project: Project) -> None:
     found = await run_checks(InMemoryApiServer(), project)
     assert found["cluster"].status == "ok"
     wrong = {subject: f.message for subject, f in found.items() if f.status == "wrong"}
-    assert wrong[f"definition {NAME}"] == "it is not installed"
-    assert wrong["deployment shop-system/shop"] == "it is not deployed"
+    assert wrong[f"definition {NAME}"] == "not installed"
+    assert wrong["deployment shop-system/shop"] == "not deployed"
     assert wrong["rights"].startswith("system:serviceaccount:shop-system:shop may not ")
-    assert wrong["MutatingWebhookConfiguration shop-webhook"] == "it is not installed"
+    assert wrong["MutatingWebhookConfiguration shop-webhook"] == "not installed"
     assert wrong["certificate in the Secret shop-system/shop-webhook-cert"] == "there is none"
 
 
@@ -116,4 +116,4 @@ async def test_a_webhook_without_authority(project: Project) -> None:
     (configuration,) = manager.webhooks.configurations(SERVING)
     await Client(server).apply(WEBHOOK.of(configuration))
     found = (await run_checks(server, project))["MutatingWebhookConfiguration shop-webhook"]
-    assert "trust no authority, so every call fails" in found.message
+    assert "have no CA bundle, so every call fails" in found.message

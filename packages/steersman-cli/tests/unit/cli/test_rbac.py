@@ -28,13 +28,13 @@ def role() -> str:
 
 def test_a_role_that_fits(role: str) -> None:
     result = check(role, *DECLARED)
-    assert (result.exit_code, result.output) == (0, "The role grants what is needed, and nothing beyond.\n")
+    assert (result.exit_code, result.output) == (0, "The role grants exactly the required permissions.\n")
 
 
 def test_rbac_check_in_project_uses_its_setup(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(OPERATOR)
     result = check(role)
-    assert (result.exit_code, result.output) == (0, "The role grants what is needed, and nothing beyond.\n")
+    assert (result.exit_code, result.output) == (0, "The role grants exactly the required permissions.\n")
 
 
 def test_rbac_check_reports_undeclared_test_access(role: str, tmp_path: Path) -> None:
