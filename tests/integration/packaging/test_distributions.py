@@ -123,7 +123,7 @@ async def test_runtime_wheel_runs_operator_with_webhook(runtime_python: Path, en
             while "status" not in (found := (await client.get(kind, key)).to_dict()):
                 assert process.returncode is None
                 await asyncio.sleep(0.1)
-            assert found["status"] == {"size": 3}
+            assert found["status"]["size"] == 3
             await client.delete(kind, key)
     finally:
         if process.returncode is None:

@@ -1,4 +1,4 @@
-"""MyApp on an API server in memory, in virtual time."""
+"""Test of MyApp on the in-memory API server, in virtual time."""
 
 from __future__ import annotations
 

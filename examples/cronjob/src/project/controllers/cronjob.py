@@ -47,10 +47,13 @@ class OwnedJobs:
 
 
 class CronJobReconciler(Reconciler[CronJob]):
-    """Brings the world in line with one CronJob."""
+    """Makes the cluster match the spec of each CronJob."""
 
     async def reconcile(self, request: Request) -> Result:
-        """Runs after each change, and again after each error; it looks at what is, and does what is missing."""
+        """Reconcile one CronJob: compare the actual state with the spec, and change what differs.
+
+        The controller calls it after each change, and retries it with back-off after an error.
+        """
         cronjob = await self.client.get(CronJob, request)
         if cronjob.metadata.deletion_timestamp is not None:
             return Result()

@@ -1,7 +1,7 @@
 # Copyright 2026
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the API server asks about writes of CronJob."""
+"""Admission webhook of CronJob."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def validate(obj: CronJob, old: CronJob | None) -> Iterable[FieldError | Admissi
 
 
 def setup_cronjob_webhook_with_manager(manager: Manager) -> None:
-    """Declares the webhook."""
+    """Register the webhook."""
     manager.webhook(CronJob).defaults(default).validates(validate)
 
 

@@ -1,7 +1,7 @@
 # Copyright 2026
 # SPDX-License-Identifier: Apache-2.0
 
-"""How CronJob v2 becomes v1, the hub, and comes from it."""
+"""Conversion of CronJob between v2 and the hub v1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def to_hub(old: v2.CronJob) -> hub.CronJob:
 
 
 def from_hub(new: hub.CronJob) -> v2.CronJob:
-    """What v2 cannot say may be dropped: it is kept beside."""
+    """Convert to v2. Fields that v2 lacks are kept in an annotation."""
     minute, hour, day_of_month, month, day_of_week = new.spec.schedule.split()
     schedule = v2.CronSchedule(
         minute=minute, hour=hour, day_of_month=day_of_month, month=month, day_of_week=day_of_week

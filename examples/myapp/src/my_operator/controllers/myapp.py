@@ -1,7 +1,7 @@
 # Copyright 2026
 # SPDX-License-Identifier: Apache-2.0
 
-"""Brings the world in line with each MyApp."""
+"""Controller of MyApp."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ async def test_apply_waits_until_crd_is_discoverable(capsys: pytest.CaptureFixtu
 
 @virtual_time
 async def test_apply_crd_missing_in_discovery_times_out() -> None:
-    with pytest.raises(CheckFailed, match=r"after 60 s \(it is established, but the API server does not"):
+    with pytest.raises(CheckFailed, match=r"after 60 s \(established, but not in API discovery"):
         await Applier(Client(DelayedDiscoveryTransport(delay_seconds=3600))).apply([definition(Widget)])
 
 
@@ -126,7 +126,7 @@ async def test_delete_waits_for_finalizers_until_timeout(capsys: pytest.CaptureF
         await client.get(Namespace, ObjectKey("", "shop-system"))
 
     await Applier(client).apply([NAMESPACE, held])
-    with pytest.raises(SteersmanError, match="configmap/words still exists after 180 s: a finalizer"):
+    with pytest.raises(SteersmanError, match="configmap/words still exists after 180 s: check its finalizers"):
         await Applier(client).delete([held])
 
 
@@ -139,7 +139,7 @@ async def test_definitions_with_objects(capsys: pytest.CaptureFixture[str]) -> N
     await client.create(Widget(metadata=ObjectMeta(name="a", namespace="default"), spec=WidgetSpec()))
     assert await applier.count_objects([definition(Widget)]) == {"widgets": 1}
     await applier.delete([definition(Widget), CONFIG_MAP])
-    assert "configmap/words not there" in capsys.readouterr().out
+    assert "configmap/words not found" in capsys.readouterr().out
 
 
 def rolled_out_deployment(**status: Any) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def test_docker_without_its_daemon(pristine: Path, tmp_path: Path, monkeypatch: 
     docker.chmod(0o755)
     result = steersman(pristine, "build", "--image", "x")
     assert result.returncode == 2
-    assert "its daemon does not answer" in result.stderr
+    assert "the docker daemon does not respond" in result.stderr
     buildah = tmp_path / "buildah"
     buildah.write_text("#!/bin/sh\nexit 0\n")
     buildah.chmod(0o755)

@@ -57,10 +57,10 @@ def test_rbac_check_reports_superfluous_rules(role: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ((), "this is no project"),
+        ((), "no PROJECT file in this directory"),
         (("--declared", "nowhere:setup"), "nowhere:setup is not there"),
         (("--recorded", "absent.json"), "cannot read absent.json"),
-        (("--webhooks", "steersman_databases.main:WEBHOOKS"), "which is not given"),
+        (("--webhooks", "steersman_databases.main:WEBHOOKS"), "--webhooks requires --declared"),
     ],
 )
 def test_rbac_check_without_input_exits_2(

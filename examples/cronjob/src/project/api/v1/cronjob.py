@@ -1,7 +1,7 @@
 # Copyright 2026
 # SPDX-License-Identifier: Apache-2.0
 
-"""CronJob in batch.tutorial.kubebuilder.io/v1."""
+"""API types of CronJob in batch.tutorial.kubebuilder.io/v1."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HistoryLimit = Annotated[int, Field(ge=0, format="int32")]
 
 
 class CronJobSpec(Spec):
-    """What users want of a CronJob."""
+    """Desired state of a CronJob."""
 
     schedule: Annotated[str, Field(pattern=SCHEDULE_PATTERN, max_length=200)]
     """When Jobs run, in cron's format and UTC: minute, hour, day of the month, month, day of the week."""
@@ -40,7 +40,7 @@ class CronJobSpec(Spec):
 
 
 class CronJobStatus(Status):
-    """How it is, as the operator tells."""
+    """Observed state of a CronJob."""
 
     active: Annotated[tuple[ObjectReference, ...], Field(list_type="atomic", max_items=10)] = ()
     """Jobs that run now; the first ten of them."""

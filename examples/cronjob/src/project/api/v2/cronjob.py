@@ -27,7 +27,7 @@ class CronSchedule(FrozenStruct):
 
 
 class CronJobSpec(Spec):
-    """What users want of a CronJob."""
+    """Desired state of a CronJob."""
 
     schedule: CronSchedule
     """When Jobs run."""

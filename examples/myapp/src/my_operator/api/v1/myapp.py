@@ -1,7 +1,7 @@
 # Copyright 2026
 # SPDX-License-Identifier: Apache-2.0
 
-"""MyApp in example.com/v1."""
+"""API types of MyApp in example.com/v1."""
 
 from __future__ import annotations
 
