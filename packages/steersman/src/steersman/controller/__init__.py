@@ -1,8 +1,7 @@
 """Controllers: what to watch, a queue of keys, and workers that reconcile them."""
 
 from steersman.controller.builder import Builder
-from steersman.controller.client import CachedClient
-from steersman.controller.controller import Controller, ControllerOptions, ReconcileTimeout
+from steersman.controller.controller import Controller, ReconcileTimeout
 from steersman.controller.create_or_patch import create_or_patch
 from steersman.controller.events import EventRecorder
 from steersman.controller.finalizers import add_finalizer, remove_finalizer
@@ -32,16 +31,17 @@ from steersman.controller.queue import LOW_PRIORITY, NORMAL_PRIORITY, QueueShutD
 from steersman.controller.reconcile_info import ReconcileInfo, current_reconcile
 from steersman.controller.reconciler import ReconcileOutcome, Reconciler, ReconcilerContext, Request, Result
 from steersman.controller.sources import Channel, Source, Ticker
+from steersman.controller.spec import ControllerOptions, ControllerSpec
 from steersman.controller.triggers import Trigger
 
 __all__ = [
     "LOW_PRIORITY",
     "NORMAL_PRIORITY",
     "Builder",
-    "CachedClient",
     "Channel",
     "Controller",
     "ControllerOptions",
+    "ControllerSpec",
     "EventRecorder",
     "Permission",
     "Predicate",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
+from steersman.cache.cached_client import CachedClient
 from steersman.client import JsonPatch
-from steersman.controller.client import CachedClient
 from steersman.meta import Object, to_builtins
 from steersman.meta.json_patch import diff
 

@@ -19,7 +19,8 @@ from gallery.helpers import has_owner_label, kubelet, object_meta, ordinal, requ
 from gallery.stateful_sets import stateful_set, stateful_set_controller
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod
-from steersman.controller import CachedClient, Reconciler, Request, Result
+from steersman.cache import CachedClient
+from steersman.controller import Reconciler, Request, Result
 from steersman.manager import Manager
 from steersman.meta import Field, Resource, Spec, Status, resource
 from steersman_testing.simulation import World
@@ -107,11 +108,11 @@ BUG_CASE = BugCase(
     outside=NoExternalSystem,
     detector="simulation",
     report_excerpts=(
-        "another replica takes the lease while call 3 is under way",
+        "another replica acquires the lease during call 3",
         "operator    3  APPLY statefulsets.apps default/ring  200",
         "user           DELETE pods default/ring-1  200",
-        "the operator is started anew",
-        "wrong      PersistentVolumeClaim default/data-ring-1 is there, and should not be",
+        "the operator is restarted",
+        "wrong      PersistentVolumeClaim default/data-ring-1 exists, but is not expected",
         "replay='lease:3'",
     ),
     actors=(stateful_set_controller, kubelet()),
