@@ -172,7 +172,7 @@ def test_bundle_keeps_foreign_service_accounts(operator: OperatorInfo) -> None:
     assert [f for f in built.files if "databaseuser_v1_serviceaccount" in f] == []
     # OLM puts accounts where users install the operator, and leaves subjects as they are.
     assert built.warnings == (
-        "ClusterRoleBinding agent is for accounts in databaseuser-system, wherever OLM installs",
+        "ClusterRoleBinding agent refers to accounts in databaseuser-system, even if OLM installs into another namespace",
     )
 
 
@@ -286,7 +286,7 @@ def test_bundle_invalid_configuration_raises(operator: OperatorInfo) -> None:
     refused = [
         (
             with_changed_manifests(operator, elsewhere),
-            "https://example.com/validate: OLM has the operator's own webhooks only",
+            "https://example.com/validate: OLM supports only webhooks behind a Service",
         ),
         (replace(operator, image=""), "give --image"),
         (replace(operator, metadata=replace(operator.metadata, version="1.0")), "needs a semantic version"),

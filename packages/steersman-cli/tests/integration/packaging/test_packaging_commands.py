@@ -41,7 +41,7 @@ def test_chart_foreign_directory_is_not_overwritten(project: Path) -> None:
     foreign_chart.write_text("name: theirs\n")
     result = steersman(project, "chart", "--directory", "charts")
     assert result.returncode == 2
-    assert "charts has a chart of somebody else's" in result.stderr
+    assert "charts has a chart that steersman did not generate" in result.stderr
     assert [p.name for p in foreign_chart.parent.iterdir()] == ["Chart.yaml"]
 
 

@@ -88,6 +88,6 @@ def test_update_requires_known_version_and_git(old_project: Path, project: Path,
     (old_project / README).write_text("mine")
     result = steersman(old_project, "update")
     assert result.returncode == 2
-    assert "something is not committed" in result.stderr
+    assert "uncommitted changes" in result.stderr
     shutil.rmtree(project / ".git")
-    assert "not in git" in steersman(project, "update").stderr
+    assert "not in a Git repository" in steersman(project, "update").stderr
