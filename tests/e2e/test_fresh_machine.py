@@ -77,7 +77,8 @@ def test_from_an_empty_folder_to_a_running_operator(
         explained = machine.run(PROJECT, "steersman", "explain", "databaseuser", "default/databaseuser-sample")
         assert "created" in explained or "added" in explained or "initial" in explained, explained
         controller = machine.home / PROJECT / "src/databaseuser/controllers/databaseuser.py"
-        save_atomically(controller, controller.read_text().replace("The cluster matches the spec.", "The cluster is ready."))
+        text = controller.read_text()
+        save_atomically(controller, text.replace("The cluster matches the spec.", "The cluster is ready."))
         running.wait_for_text("changed: src/databaseuser/controllers/databaseuser.py; restarting")
         running.wait_for_text("cache synced")
         machine.run(

@@ -92,7 +92,8 @@ async def test_the_operator_runs(environment: dict[str, str], project: Path, env
         reasons = {t["reason"] for r in json.loads(explained.stdout)["recent"] for t in r["triggers"]}
         assert reasons & {"created", "added", "initial"}, explained.stdout
         controller = project / "src/databaseuser/controllers/databaseuser.py"
-        controller.write_text(controller.read_text().replace("The cluster matches the spec.", "The cluster is ready."))
+        text = controller.read_text()
+        controller.write_text(text.replace("The cluster matches the spec.", "The cluster is ready."))
         await read_until(operator, b"changed: src/databaseuser/controllers/databaseuser.py; restarting")
         await read_until(operator, b"cache synced")
         refused = await asyncio.to_thread(run_steersman, environment, project, "uninstall", *kubeconfig_arguments)

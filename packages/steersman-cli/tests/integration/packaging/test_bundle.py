@@ -172,7 +172,8 @@ def test_bundle_keeps_foreign_service_accounts(operator: OperatorInfo) -> None:
     assert [f for f in built.files if "databaseuser_v1_serviceaccount" in f] == []
     # OLM puts accounts where users install the operator, and leaves subjects as they are.
     assert built.warnings == (
-        "ClusterRoleBinding agent refers to accounts in databaseuser-system, even if OLM installs into another namespace",
+        "ClusterRoleBinding agent refers to accounts in databaseuser-system, "
+        "even if OLM installs into another namespace",
     )
 
 
