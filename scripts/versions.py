@@ -1,7 +1,7 @@
 """Keep all distributions at the version of the root ``pyproject.toml``.
 
-``versions.py --check`` lists files with another version and exits with 1. ``versions.py --set 1.2.3`` writes a version
-into every ``pyproject.toml``, and into the ``==`` requirements between the distributions.
+``versions.py --check`` lists files with another version and exits with 1. ``versions.py --set 1.2.3`` writes a
+version into every ``pyproject.toml``, and into the ``==`` requirements between the distributions.
 """
 
 from __future__ import annotations
