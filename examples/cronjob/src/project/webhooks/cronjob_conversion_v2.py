@@ -12,7 +12,7 @@ from project.api.v2 import cronjob as v2
 
 
 def to_hub(old: v2.CronJob) -> hub.CronJob:
-    """All that v2 can say, v1 must be able to say."""
+    """Convert from v2: join the fields of the schedule."""
     parts = old.spec.schedule
     schedule = " ".join((parts.minute, parts.hour, parts.day_of_month, parts.month, parts.day_of_week))
     spec = copy_fields(old.spec, hub.CronJobSpec, schedule=schedule)
@@ -20,7 +20,7 @@ def to_hub(old: v2.CronJob) -> hub.CronJob:
 
 
 def from_hub(new: hub.CronJob) -> v2.CronJob:
-    """Convert to v2. Fields that v2 lacks are kept in an annotation."""
+    """Convert to v2: split the schedule into fields."""
     minute, hour, day_of_month, month, day_of_week = new.spec.schedule.split()
     schedule = v2.CronSchedule(
         minute=minute, hour=hour, day_of_month=day_of_month, month=month, day_of_week=day_of_week

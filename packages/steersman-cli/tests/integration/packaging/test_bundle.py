@@ -289,7 +289,7 @@ def test_bundle_invalid_configuration_raises(operator: OperatorInfo) -> None:
         ),
         (replace(operator, image=""), "give --image"),
         (replace(operator, metadata=replace(operator.metadata, version="1.0")), "needs a semantic version"),
-        (with_changed_manifests(operator, namespaces), "config/manager says --namespaces"),
+        (with_changed_manifests(operator, namespaces), "config/manager sets --namespaces"),
     ]
     for wrong, message in refused:
         with pytest.raises(ConfigurationError, match=message):
