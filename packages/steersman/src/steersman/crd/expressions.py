@@ -1,6 +1,6 @@
 """CEL expressions of rules, read as the API server reads them: syntax, functions, the types of what they name.
 
-The engine is the extra ``cel``. Where not installed, expressions are left to the API server, with one warning.
+The engine is the extra ``cel``. Where it is not installed, expressions are left to the API server, with one warning.
 """
 
 from __future__ import annotations

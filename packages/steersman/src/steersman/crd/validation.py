@@ -1,6 +1,6 @@
 """Values held to the CEL rules of their schemas, without a server.
 
-The engine is the extra ``cel``; where not installed, and where it lacks a function, rules are left to the API
+The engine is the extra ``cel``; where it is not installed, and where it lacks a function, rules are left to the API
 server.
 """
 

@@ -1954,7 +1954,7 @@ class PodStatusApply(FrozenStruct):
     node_allocatable_resource_claim_statuses: Sequence[NodeAllocatableResourceClaimStatusApply] | UnsetType = UNSET
     """NodeAllocatableResourceClaimStatuses contains the status of node-allocatable resources that were allocated for this pod through DRA claims."""
     nominated_node_name: str | UnsetType = UNSET
-    """nominatedNodeName is set only when this pod preempts other pods on the node, but the pod cannot be scheduled right away as preemption victims receive their graceful termination periods."""
+    """nominatedNodeName is set only when this pod preempts other pods on the node, but it cannot be scheduled right away as preemption victims receive their graceful termination periods."""
     observed_generation: int | UnsetType = UNSET
     """If set, this represents the .metadata.generation that the pod status was set based upon."""
     phase: str | UnsetType = UNSET
