@@ -1,4 +1,7 @@
-"""Python in the documentation, as a reader would write it down: blocks of one title are parts of one file."""
+"""Python code of the documentation, written to files.
+
+Blocks with the same title are parts of one file.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,14 @@ DOCS = Path(__file__).parents[3] / "docs"
 _FILE = re.compile(r'^```\w+ title="(?P<name>\w+\.\w+)"\n(?P<code>.*?)^```$', re.MULTILINE | re.DOTALL)
 
 Load = Callable[[str], Any]
-"""Imports one of a page's files."""
+"""Imports a file of a page."""
 
 Pages = Callable[[str], Load]
-"""The files of a page, such as ``how-to/use-the-client.md``."""
+"""Loads the files of a page, such as ``how-to/use-the-client.md``."""
 
 
 def write_documented_files(page: str, directory: Path) -> list[str]:
-    """Writes the files of ``page`` into ``directory``, and gives their modules."""
+    """Write the Python files of ``page`` into ``directory``. Return the module names."""
     files = {n.removesuffix(".py"): text for n, text in documented_files(page).items() if n.endswith(".py")}
     assert files, f"{page} has no Python with a title"
     for name, text in files.items():
@@ -28,7 +31,7 @@ def write_documented_files(page: str, directory: Path) -> list[str]:
 
 
 def documented_files(page: str) -> dict[str, str]:
-    """The files of ``page`` in any language, by their names."""
+    """Files of ``page`` in any language, by name."""
     found: dict[str, list[str]] = {}
     for file in _FILE.finditer((DOCS / page).read_text()):
         found.setdefault(file["name"], []).append(file["code"])
@@ -36,5 +39,5 @@ def documented_files(page: str) -> dict[str, str]:
 
 
 def load(name: str) -> Any:
-    """The module ``name``, which must be on the path."""
+    """Import the module ``name``."""
     return importlib.import_module(name)
