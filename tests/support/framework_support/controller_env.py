@@ -7,18 +7,20 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from framework_support.widget import Widget
+from framework_support.widget import Widget, widget
 from steersman.cache import Cache, CachedClient
 from steersman.client import Client
 from steersman.controller import (
     Controller,
     ControllerOptions,
+    ControllerSpec,
     EventRecorder,
     Reconciler,
     ReconcilerContext,
     Request,
     Result,
 )
+from steersman.controller.controller import TraceSpan
 from steersman.errors import ApiStatus, Conflict
 from steersman.manager import Manager
 from steersman.meta import ObjectKey
@@ -149,15 +151,15 @@ def controller_for(
     exists: bool = True,
     workers: int = 1,
     timeout: float | None = None,
+    trace_span: TraceSpan | None = None,
 ) -> Controller:
-    return Controller(
-        name,
-        reconciler,
+    spec = ControllerSpec(
+        name=name,
         resource=Widget.api_resource,
-        runtime=reconciler.runtime,
-        exists=lambda _: exists,
+        get_cached=lambda request: widget(request.name) if exists else None,
         options=ControllerOptions(max_concurrent_reconciles=workers, reconcile_timeout=timeout),
     )
+    return Controller(spec, reconciler, runtime=reconciler.runtime, trace_span=trace_span)
 
 
 def metric_value(metric: str, /, **labels: str) -> float:
