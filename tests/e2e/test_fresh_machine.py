@@ -77,8 +77,9 @@ def test_from_an_empty_folder_to_a_running_operator(
         explained = machine.run(PROJECT, "steersman", "explain", "databaseuser", "default/databaseuser-sample")
         assert "created" in explained or "added" in explained or "initial" in explained, explained
         controller = machine.home / PROJECT / "src/databaseuser/controllers/databaseuser.py"
-        save_atomically(controller, controller.read_text().replace("all is as it should be", "all is well"))
-        running.wait_for_text("changed: src/databaseuser/controllers/databaseuser.py; starting anew")
+        text = controller.read_text()
+        save_atomically(controller, text.replace("The cluster matches the spec.", "The cluster is ready."))
+        running.wait_for_text("changed: src/databaseuser/controllers/databaseuser.py; restarting")
         running.wait_for_text("cache synced")
         machine.run(
             PROJECT, "kubectl", "wait", "--for=jsonpath={.status.conditions[0].message}=all is well", *ready[1:]
@@ -87,7 +88,7 @@ def test_from_an_empty_folder_to_a_running_operator(
         # make's word for the key.
         assert running.wait() == 130, running.output
     said = (machine.home / PROJECT / "said").read_text()
-    assert said.count("shutting down: watches and endpoints end") == 2, said
+    assert said.count("stopping caches and endpoints") == 2, said
     assert "Traceback" not in said
     assert "1 passed" in machine.run(PROJECT, "make", "test-integration", KUBEBUILDER_ASSETS=BINARIES)
     machine.run(PROJECT, "make", "check")

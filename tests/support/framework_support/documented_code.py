@@ -1,7 +1,4 @@
-"""Python code of the documentation, written to files.
-
-Blocks with the same title are parts of one file.
-"""
+"""Python code of the documentation. Blocks with the same title form one file."""
 
 from __future__ import annotations
 
@@ -15,14 +12,14 @@ DOCS = Path(__file__).parents[3] / "docs"
 _FILE = re.compile(r'^```\w+ title="(?P<name>\w+\.\w+)"\n(?P<code>.*?)^```$', re.MULTILINE | re.DOTALL)
 
 Load = Callable[[str], Any]
-"""Imports a file of a page."""
+"""Imports one of a page's files."""
 
 Pages = Callable[[str], Load]
-"""Loads the files of a page, such as ``how-to/use-the-client.md``."""
+"""The files of a page, such as ``how-to/use-the-client.md``."""
 
 
 def write_documented_files(page: str, directory: Path) -> list[str]:
-    """Write the Python files of ``page`` into ``directory``. Return the module names."""
+    """Writes the files of ``page`` into ``directory``, and gives their modules."""
     files = {n.removesuffix(".py"): text for n, text in documented_files(page).items() if n.endswith(".py")}
     assert files, f"{page} has no Python with a title"
     for name, text in files.items():
@@ -31,7 +28,7 @@ def write_documented_files(page: str, directory: Path) -> list[str]:
 
 
 def documented_files(page: str) -> dict[str, str]:
-    """Files of ``page`` in any language, by name."""
+    """The files of ``page`` in any language, by their names."""
     found: dict[str, list[str]] = {}
     for file in _FILE.finditer((DOCS / page).read_text()):
         found.setdefault(file["name"], []).append(file["code"])
@@ -39,5 +36,5 @@ def documented_files(page: str) -> dict[str, str]:
 
 
 def load(name: str) -> Any:
-    """Import the module ``name``."""
+    """The module ``name``, which must be on the path."""
     return importlib.import_module(name)
