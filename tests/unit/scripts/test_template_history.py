@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from scripts.template_history import record_templates
+
 from steersman_cli.templating import release
 
 
