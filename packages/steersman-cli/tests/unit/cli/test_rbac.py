@@ -58,7 +58,7 @@ def test_rbac_check_reports_superfluous_rules(role: str, tmp_path: Path) -> None
     ("arguments", "text"),
     [
         ((), "no PROJECT file in this directory"),
-        (("--declared", "nowhere:setup"), "nowhere:setup is not there"),
+        (("--declared", "nowhere:setup"), "nowhere:setup cannot be loaded"),
         (("--recorded", "absent.json"), "cannot read absent.json"),
         (("--webhooks", "steersman_databases.main:WEBHOOKS"), "--webhooks requires --declared"),
     ],
