@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 from steersman.client import HttpRequest, HttpResponse
-from steersman.client.http import error_from_body
+from steersman.client.transport.http import error_from_body
 
 Step = bytes | Exception | float | Callable[[], None]
 """A line to send, an error to break with, seconds to be silent, or something to do."""

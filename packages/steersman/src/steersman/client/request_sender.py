@@ -6,10 +6,9 @@ from typing import TypeVar
 
 import msgspec
 
-from steersman.client.decode import decode_object, decode_response
-from steersman.client.http import error_from_body
-from steersman.client.list_decoder import ObjectDecoder
-from steersman.client.transport import HttpRequest, HttpResponse, Transport
+from steersman.client.decode import ObjectDecoder, decode_object, decode_response
+from steersman.client.transport.http import error_from_body
+from steersman.client.transport.interface import HttpRequest, HttpResponse, Transport
 from steersman.client.write_observer import WriteObserver
 from steersman.errors import ApiError, ConnectionFailed
 from steersman.meta import Object, ObjectKey, decode

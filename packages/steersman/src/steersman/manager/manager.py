@@ -361,7 +361,7 @@ class Manager:
         if not self.options.tracing:
             return transport
         try:
-            from steersman.client.tracing import TracingTransport
+            from steersman.client.transport.tracing import TracingTransport
             from steersman.controller.tracing import trace_reconciles
         except ImportError as error:
             raise ConfigurationError(f"tracing needs steersman[tracing]: {error}") from error

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from urllib.parse import quote
 
-from steersman.client.address import Address, parse_address
-from steersman.client.cluster import ClusterConfig, Impersonation
+from steersman.client.config import ClusterConfig, Impersonation
 from steersman.client.credentials import Identity
-from steersman.client.http1 import Origin
-from steersman.client.proxy import proxy_for
-from steersman.client.tls import create_ssl_context, load_ca
-from steersman.client.transport import HttpRequest
+from steersman.client.transport.address import Address, parse_address
+from steersman.client.transport.http1 import Origin
+from steersman.client.transport.interface import HttpRequest
+from steersman.client.transport.proxy import proxy_for
+from steersman.client.transport.tls import create_ssl_context, load_ca
 from steersman.errors import ConfigurationError, CredentialsFailed
 from steersman.observability.logging import get_logger
 

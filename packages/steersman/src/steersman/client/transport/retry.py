@@ -41,7 +41,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from steersman.client.transport import HttpRequest, HttpResponse, Transport
+from steersman.client.transport.interface import HttpRequest, HttpResponse, Transport
 from steersman.errors import ConnectionFailed
 from steersman.observability import metrics
 from steersman.observability.logging import get_logger

@@ -15,10 +15,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import msgspec
 
-from steersman.client.auth import AuthenticatedEndpoint, Authenticator, server_address
-from steersman.client.cluster import ClusterConfig
-from steersman.client.http1 import Connection, ConnectionPool, Disconnected, RawResponse, describe_error
-from steersman.client.transport import HttpRequest, HttpResponse, Transport
+from steersman.client.config import ClusterConfig
+from steersman.client.transport.auth import AuthenticatedEndpoint, Authenticator, server_address
+from steersman.client.transport.http1 import Connection, Disconnected, RawResponse, describe_error
+from steersman.client.transport.interface import HttpRequest, HttpResponse, Transport
+from steersman.client.transport.pool import ConnectionPool
 from steersman.errors import ApiError, ApiStatus, ConnectionFailed, error_from_status
 from steersman.observability.logging import get_logger
 from steersman.observability.request_metrics import RequestMetrics

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from steersman.client.transport import HttpRequest, HttpResponse, Transport
+from steersman.client.transport.interface import HttpRequest, HttpResponse, Transport
 from steersman.observability import metrics
 from steersman.observability.runtime import Runtime
 
