@@ -19,9 +19,9 @@ IMG ?= steersman.dev/databases-operator:dev
 DISTRIBUTIONS := packages/steersman packages/steersman-cel packages/steersman-testing packages/steersman-cli \
 	operators/databases devcluster
 PROJECTS := pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml)
-UNIT := $(wildcard packages/*/tests/unit) operators/databases/tests/unit devcluster/tests/unit benchmarks/tests/unit tests/unit
+UNIT := $(wildcard packages/*/tests/unit) operators/databases/tests/unit benchmarks/tests/unit tests/unit
 INTEGRATION := $(wildcard packages/*/tests/integration) operators/databases/tests/integration tests/integration
-E2E := operators/databases/tests/e2e devcluster/tests/e2e tests/e2e
+E2E := operators/databases/tests/e2e tests/e2e
 SERVERS := postgresql-15 mariadb-server-core redis-server
 
 .PHONY: help
@@ -46,7 +46,7 @@ demo: $(READY) ## A PostgreSQL cluster that switches over under load, and a MySQ
 
 .PHONY: test
 test: $(READY) ## Unit tests of all packages: no root, no Go, no database server (5 min)
-	@$(BIN)/pytest -n 4 --dist loadgroup $(UNIT)
+	@$(BIN)/pytest -n 4 --dist loadgroup --durations 30 --junitxml build/junit-unit.xml $(UNIT)
 
 .PHONY: test-integration
 test-integration: $(READY) ## Tests on the real API server and on real database servers (12 min, and 9 min to build them once)
@@ -55,7 +55,7 @@ test-integration: $(READY) ## Tests on the real API server and on real database 
 	@$(BIN)/python -m devcluster servers
 	@PYTHONPATH=tests/support $(BIN)/python -m framework_support.build_test_tools
 	@# More workers than cores, since many tests wait for servers.
-	@$(BIN)/pytest -n 4 --dist loadgroup $(INTEGRATION)
+	@$(BIN)/pytest -n 4 --dist loadgroup --durations 30 --junitxml build/junit-integration.xml $(INTEGRATION)
 
 .PHONY: conformance
 conformance: $(READY) ## Every case on the in-memory API server and on the real one, answers compared (3 min)
@@ -70,6 +70,11 @@ e2e: $(READY) ## Everything end to end on the cluster, faults included (4 hours)
 	@$(BIN)/pytest -v --timeout 1800 -n 3 --dist loadgroup -m "not disruptive" $(E2E)
 	@$(BIN)/pytest -v --timeout 1800 -m disruptive $(E2E)
 	@[ "$(CLUSTER)" = current ] || $(MAKE) e2e-ipv6
+
+.PHONY: e2e-long
+e2e-long: $(READY) ## End-to-end tests that repeat, wait for hours, or run a matrix; their figures are committed (hours)
+	@$(BIN)/python -m devcluster up --nodes 3
+	@$(BIN)/pytest -v --timeout 7200 -m long $(E2E)
 
 .PHONY: e2e-ipv6
 e2e-ipv6: $(READY) ## Smoke tests, and what depends on addresses, on a devcluster of its own that has only those of IPv6 (15 min)
@@ -96,6 +101,11 @@ e2e-smoke: $(READY) ## The demo's path and one fault on the cluster (8 min from 
 bench: $(READY) ## Benchmarks beside controller-runtime, kube-rs and Kopf (3 hours; BENCH="--scenario a --runs 1")
 	@$(BIN)/python -m devcluster build
 	@$(BIN)/python -m benchmarks $(BENCH)
+
+.PHONY: bench-calls
+bench-calls: $(READY) ## Count the function calls per object of a cold start, and compare them with the recorded count (1 min)
+	@$(BIN)/python -m devcluster build
+	@$(BIN)/python -m benchmarks.calls $(BENCH)
 
 .PHONY: bench-databases
 bench-databases: $(READY) ## Benchmarks of the database operator on the devcluster (6 hours; BENCH="--scenario drift --runs 1")

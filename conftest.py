@@ -1,23 +1,35 @@
-"""The project's own pytest plugin, also in a checkout that was installed before there was one."""
+"""Fixtures and hooks of all test suites of the repository."""
 
 from __future__ import annotations
 
 import gc
+import time
+from collections.abc import Generator
 
 import pytest
 
-# As users have it, it comes with the package, by an entry point of the same name: then this does nothing.
+# The entry point of steersman-testing registers the same plugin; naming it here also serves an old installation.
 pytest_plugins = ["steersman_testing.pytest_plugin", "framework_support.case_fixtures"]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection() -> None:
-    """Nothing that is collected goes away again."""
+    """Disable the garbage collector: collected items stay until the end."""
     gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Spares the garbage collector the thousands of tests, which stay: it looked at all of them again and again."""
+    """Freeze the collected items, so that later collections skip them."""
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Record the CPU time of each test as the junit property ``cpu_seconds``; scripts/check_durations.py reads it."""
+    started = time.process_time()
+    try:
+        return (yield)
+    finally:
+        item.user_properties.append(("cpu_seconds", f"{time.process_time() - started:.3f}"))

@@ -6,14 +6,14 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from steersman_cli.update import HISTORY, repository
+from steersman_cli.update import HISTORY, build_template_repository
 
 
 def record_templates(history: Path = HISTORY) -> None:
     """Writes ``history`` anew, with the present templates under the tag of their version."""
     with tempfile.TemporaryDirectory() as directory:
         templates = Path(directory) / "templates"
-        repository(templates, history)
+        build_template_repository(templates, history)
         bundle = Path(directory) / "history.bundle"
         subprocess.run(["git", "bundle", "create", "--quiet", str(bundle), "--tags"], cwd=templates, check=True)
         history.write_bytes(bundle.read_bytes())

@@ -54,11 +54,11 @@ def picture(summaries: list[Summary]) -> PlotSpec:
             Panel(DRIFT, name, f"{name[0].upper()}{name[1:]}: healed after, s")
             for name in dict.fromkeys(drift_metrics)
         ),
-        Panel(ROLLING, "write gap", "Rolling update: longest gap in planned_disruptions, s"),
-        Panel(SWITCHOVER, "write gap", "Switchover: longest gap in planned_disruptions, s"),
+        Panel(ROLLING, "write gap", "Rolling update: longest gap in writes, s"),
+        Panel(SWITCHOVER, "write gap", "Switchover: longest gap in writes, s"),
         *_faults(summaries, FAILOVER, ""),
-        Panel(MYSQL_ROLLING, "write gap", "MySQL, rolling update: longest gap in planned_disruptions, s"),
-        Panel(MYSQL_SWITCHOVER, "write gap", "MySQL, switchover: longest gap in planned_disruptions, s"),
+        Panel(MYSQL_ROLLING, "write gap", "MySQL, rolling update: longest gap in writes, s"),
+        Panel(MYSQL_SWITCHOVER, "write gap", "MySQL, switchover: longest gap in writes, s"),
         *_faults(summaries, MYSQL_FAILOVER, "MySQL, "),
         *_faults(summaries, MYSQL_OUTAGE, "MySQL, "),
     ]

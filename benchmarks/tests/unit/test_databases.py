@@ -75,9 +75,9 @@ def test_usage_of_parses_kubelet_summary() -> None:
 
 def test_an_operator_that_was_restarted_is_not_measured() -> None:
     before = ResourceUsage(1.0, 50.0, 100.0, "2026-11-22T06:00:00Z")
-    assert replace(before, at=2.0, cpu=52.5).cpu_since(before) == 2.5
+    assert replace(before, timestamp=2.0, cpu=52.5).cpu_since(before) == 2.5
     with pytest.raises(DevclusterError, match="restarted at 2026-11-22T06:30:00Z"):
-        replace(before, at=2.0, cpu=52.5, container="2026-11-22T06:30:00Z").cpu_since(before)
+        replace(before, timestamp=2.0, cpu=52.5, container="2026-11-22T06:30:00Z").cpu_since(before)
 
 
 def test_the_longest_gap() -> None:
@@ -166,7 +166,8 @@ def saved_after_failure(
     printed = {"machine": "one", "runs": "1", "day": "2026-11-22"}
     results.write(results.merge(results.Runs(), [Measurement("t", "who", "write gap", 1.0, "s")], printed), directory)
     picture = directory / "picture.svg"
-    given = {"DIRECTORY": directory, "PLOT": picture, "SCENARIOS": scenarios, "target": nothing, "install": nothing}
+    given = {"DIRECTORY": directory, "PLOT": picture, "SCENARIOS": scenarios}
+    given |= {"select_target": nothing, "install": nothing}
     for name, value in given.items():
         monkeypatch.setattr(command, name, value)
     with pytest.raises(typer.Exit) as ended:

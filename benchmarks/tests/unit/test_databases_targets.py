@@ -56,7 +56,7 @@ def test_command_exit_code_follows_the_worst_run(
     def nothing(*_: object) -> None: ...
 
     scenarios = (DatabaseScenario("rolling", ROLLING, measure), DatabaseScenario("drift", "drift", measure_nothing))
-    for name, value in {"SCENARIOS": scenarios, "target": nothing, "install": nothing}.items():
+    for name, value in {"SCENARIOS": scenarios, "select_target": nothing, "install": nothing}.items():
         monkeypatch.setattr(command, name, value)
     # A narrow terminal would break the row that is read.
     monkeypatch.setattr(command.console, "width", 200)
@@ -90,7 +90,7 @@ def test_run_count_is_that_of_the_rarest_figure(monkeypatch: pytest.MonkeyPatch,
         "DIRECTORY": tmp_path,
         "PLOT": tmp_path / "picture.svg",
         "SCENARIOS": (DatabaseScenario("t", "t", measure),),
-        "target": nothing,
+        "select_target": nothing,
         "install": nothing,
     }
     for name, value in given.items():

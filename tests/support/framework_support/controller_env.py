@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from framework_support.widget import Widget
-from steersman.cache import Cache
+from steersman.cache import Cache, CachedClient
 from steersman.client import Client
-from steersman.controller import CachedClient, EventRecorder, ReconcilerContext
+from steersman.controller import EventRecorder, ReconcilerContext
 from steersman.manager import Manager
 from steersman.meta import ObjectKey
 from steersman.observability.logging import get_logger

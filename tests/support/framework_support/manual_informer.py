@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from steersman.cache import InformerEvent
-from steersman.cache.store import Store
+from steersman.cache.store import IndexedStore
 from steersman.meta import Object, ObjectKey
 
 
@@ -14,7 +14,7 @@ class ManualInformer:
     """A store, and whoever subscribed to its changes."""
 
     def __init__(self) -> None:
-        self.store: Store[Any] = Store()
+        self.store: IndexedStore[Any] = IndexedStore()
         self._subscribers: list[Callable[[InformerEvent[Any]], None]] = []
 
     def subscribe(self, subscriber: Callable[[InformerEvent[Any]], None]) -> None:

@@ -45,7 +45,7 @@ def create_project(root: Path, *commands: tuple[str, ...]) -> Path:
 def write_project(root: Path, *commands: tuple[str, ...]) -> Path:
     """As ``made``, but in this process and without manifests, for tests of what several commands write."""
     root.mkdir(parents=True, exist_ok=True)
-    with chdir(root), patch("steersman_cli.manifests.generate_in_background"):
+    with chdir(root), patch("steersman_cli.manifests.generate_in_subprocess"):
         for each in commands:
             ended = CliRunner().invoke(app, each, prog_name="steersman")
             assert ended.exit_code == 0, f"{each}: {ended.output}"

@@ -11,9 +11,9 @@ from typer.main import get_command
 from framework_support.documented_code import Pages
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap, Secret
-from steersman.cache import Cache
+from steersman.cache import Cache, CachedClient
 from steersman.client import Client, MergePatch
-from steersman.controller import CachedClient, ReconcilerContext
+from steersman.controller import ReconcilerContext
 from steersman.errors import ConfigurationError
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta, find_condition

@@ -48,7 +48,7 @@ def reported_reasons() -> Iterator[str]:
                 reason_nodes = [each.elts[0] for each in ast.walk(node.value) if is_reason_pair(each)]
             elif isinstance(node, ast.Call):
                 name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-                if name == "Cause":
+                if name == "FieldError":
                     continue
                 reason_nodes = [k.value for k in node.keywords if k.arg == "reason"]
                 if name in REPORTING_CALLS and len(node.args) > REPORTING_CALLS[name]:

@@ -13,9 +13,9 @@ WHOLE = os.environ.get("SIMULATE") == "whole"
 
 
 @pytest.mark.timeout(3600 if WHOLE else 120)
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", SCENARIOS if WHOLE else list(SCENARIOS)[:2])
 def test_comes_through(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    report = sweep(SCENARIOS[name], random_runs=50 if WHOLE else 1, max_places=None if WHOLE else 2)
+    report = sweep(SCENARIOS[name], random_runs=50 if WHOLE else 1, max_places=None if WHOLE else 1)
     with capsys.disabled():
         sys.stdout.write(f"\n{name}:\n{report}\n" if WHOLE else "")
     assert report.is_complete is WHOLE

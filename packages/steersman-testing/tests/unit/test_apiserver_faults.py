@@ -218,7 +218,7 @@ def test_objects_are_loaded_and_read_without_a_trace(server: InMemoryApiServer) 
 
 
 def test_loading_fails_loudly(server: InMemoryApiServer) -> None:
-    with pytest.raises(ValueError, match=r"toys.example.com/v1 Kite is not served: register it first"):
+    with pytest.raises(ValueError, match=r"toys.example.com/v1 WebApp is not served: register it first"):
         server.load(WebApp(metadata=ObjectMeta(name="a", namespace="default"), spec=WebAppSpec()))
     with pytest.raises(NotFound, match='namespaces "nowhere" not found'):
         server.load(ConfigMap(metadata=ObjectMeta(name="a", namespace="nowhere")))

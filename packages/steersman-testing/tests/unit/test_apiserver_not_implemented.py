@@ -16,7 +16,7 @@ from apiserver_cases.waiting import create_and_wait
 from steersman.client import HttpRequest
 from steersman.errors import ApiError
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
-from steersman_testing.apiserver.access.impersonation import ImpersonatedUser
+from steersman_testing.apiserver.kubectl.impersonation import ImpersonatedUser
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 COMPARED = {"rule": "timestamp(self.at) > timestamp(0) && duration(self.of) < duration('1us')"}

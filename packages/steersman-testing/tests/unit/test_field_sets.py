@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from steersman_testing.apiserver.fields.field_paths import compare
-from steersman_testing.apiserver.fields.shapes import DEDUCED, SchemaShape, Shape
 from steersman_testing.apiserver.schemas.keywords import HasKeyword
+from steersman_testing.apiserver.shapes import DEDUCED, SchemaShape, Shape
 
 SPEC: dict[str, Any] = {
     "type": "object",

@@ -11,8 +11,8 @@ import pytest
 from steersman.client import HttpRequest
 from steersman_testing import InMemoryApiServer
 from steersman_testing.apiserver.kinds import KindRegistry
+from steersman_testing.apiserver.kubectl.protobuf import decode_protobuf
 from steersman_testing.apiserver.requests.media import PROTOBUF
-from steersman_testing.apiserver.requests.protobuf import decode_protobuf
 from steersman_testing.apiserver.values import is_list, is_map
 
 PREFIX = "#/components/schemas/"
@@ -81,7 +81,7 @@ def test_a_custom_kind_is_described_by_its_definition() -> None:
     server = InMemoryApiServer()
     server.load(definition(["red"]))
     found = document(server, "apis/shop.example.com/v1")
-    schema = found["components"]["schemas"]["com.example.orders.v1.Widget"]
+    schema = found["components"]["schemas"]["com.example.shop.v1.Widget"]
     assert gvk(schema) == [("shop.example.com", "v1", "Widget")]
     assert schema["properties"]["spec"]["properties"]["colour"]["enum"] == ["red"]
     assert schema["properties"]["apiVersion"]["description"].startswith("APIVersion defines")

@@ -11,8 +11,8 @@ import pytest
 from steersman.client import HttpRequest
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 from steersman_testing.apiserver.kinds import KindRegistry
-from steersman_testing.apiserver.printing.durations import human_age, human_duration
-from steersman_testing.apiserver.printing.json_path import find_results
+from steersman_testing.apiserver.kubectl.durations import human_age, human_duration
+from steersman_testing.apiserver.kubectl.json_path import find_results
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -27,7 +27,7 @@ A kind is a class, a controller is a coroutine, and this is a whole operator::
             return Result()
 
     def setup(manager: Manager) -> None:
-        manager.controller(Greeting).owns(ConfigMap).permits(ConfigMap, "create", "patch").complete(Greeter)
+        manager.controller(Greeting).owns(ConfigMap).rbac(ConfigMap, "create", "patch").complete(Greeter)
 
     async def main() -> None:
         async with connect(load_config()) as transport:
@@ -61,6 +61,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from steersman.cache import CachedClient
     from steersman.client import (
         Client,
         JsonPatch,
@@ -73,7 +74,6 @@ if TYPE_CHECKING:
         retry_on_conflict,
     )
     from steersman.controller import (
-        CachedClient,
         Channel,
         EventRecorder,
         ReconcileOutcome,
@@ -169,7 +169,7 @@ __all__ = [
 ]
 
 # Asked in this order, from the cheapest to import to the dearest.
-_ROOMS = ("meta", "errors", "client", "controller", "manager")
+_ROOMS = ("meta", "errors", "client", "cache", "controller", "manager")
 
 
 def __getattr__(name: str) -> Any:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from steersman.cache import CachedClient
 from steersman.client import MergePatch, Propagation
-from steersman.controller import CachedClient, EventRecorder
+from steersman.controller import EventRecorder
 from steersman.errors import NotFound
 from steersman.meta import ApplyConfiguration, Object, ObjectKey
 from steersman.observability.runtime import Clock

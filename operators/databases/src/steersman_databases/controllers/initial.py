@@ -12,7 +12,8 @@ from typing import TypeVar
 
 from steersman.api.batch_v1 import Job
 from steersman.api.core_v1 import ConfigMap, Namespace, Pod, Secret
-from steersman.controller import Builder, CachedClient
+from steersman.cache import CachedClient
+from steersman.controller import Builder
 from steersman.errors import AlreadyExists
 from steersman.meta import Object, ObjectKey
 from steersman_databases.api import Cluster

@@ -13,8 +13,9 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from steersman.api.core_v1 import Secret
+from steersman.cache import CachedClient
 from steersman.client import MergePatch
-from steersman.controller import CachedClient, EventRecorder
+from steersman.controller import EventRecorder
 from steersman.meta import Duration, ObjectKey, to_builtins
 from steersman_databases.api import DatabaseUser
 from steersman_databases.api.users import Rotation

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from steersman.controller import CachedClient
+from steersman.cache import CachedClient
 from steersman.errors import NotFound
 from steersman.meta import Object, ObjectKey
 

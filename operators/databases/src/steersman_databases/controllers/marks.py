@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from steersman.api.core_v1 import Namespace
-from steersman.controller import CachedClient
+from steersman.cache import CachedClient
 from steersman.meta import ObjectKey
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from steersman.controller import CachedClient
+from steersman.cache import CachedClient
 from steersman_databases.api import CLUSTERS, Cluster
 from steersman_databases.clusters.claims import winner
 

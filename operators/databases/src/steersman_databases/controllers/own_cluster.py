@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from steersman.api.core_v1 import PersistentVolumeClaim
+from steersman.cache import CachedClient
 from steersman.client import MergePatch
-from steersman.controller import CachedClient, EventRecorder
+from steersman.controller import EventRecorder
 from steersman.errors import NotFound
 from steersman.meta import Condition, find_condition
 from steersman_databases.api import Cluster, Database

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from steersman.api.core_v1 import Secret
+from steersman.cache import CachedClient
 from steersman.client import MergePatch
-from steersman.controller import CachedClient, EventRecorder
+from steersman.controller import EventRecorder
 from steersman.meta import to_builtins
 from steersman_databases.api import Database
 from steersman_databases.api.conditions import DATABASE

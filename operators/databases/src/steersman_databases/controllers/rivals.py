@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from steersman.controller import CachedClient
+from steersman.cache import CachedClient
 from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster
 from steersman_databases.clusters import claims, tenancy
 from steersman_databases.clusters.desires import claim_of

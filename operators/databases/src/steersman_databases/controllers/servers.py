@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeGuard, TypeVar
 
 from steersman.api.core_v1 import ConfigMap, Namespace, Secret, Service
-from steersman.controller import CachedClient
+from steersman.cache import CachedClient
 from steersman.meta import Object, ObjectKey, metadata_only
 from steersman.observability.runtime import Clock
 from steersman_databases.api import Cluster, Database, DatabaseUser, MySQLCluster, PostgreSQLCluster

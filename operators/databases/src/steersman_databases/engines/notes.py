@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from steersman.api.core_v1 import ConfigMap, Pod
+from steersman.cache import CachedClient
 from steersman.client import MergePatch
-from steersman.controller import CachedClient
 from steersman.meta import ObjectKey
 
 from .cluster_names import ClusterNames

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import psycopg
 
+from database_support.every_server import WHOLE_MATRIX
 from database_support.postgresql_server import PostgreSQLServer, compose
 from database_support.real_server import ADMINISTRATOR
 from steersman_databases.engines import Credentials, PostgreSQL
@@ -25,7 +26,7 @@ from steersman_databases.engines.settle import settle
 from steersman_databases.engines.survey import Scope
 
 Rank = Literal["superuser", "operator", "modest"]
-RANKS: tuple[Rank, ...] = ("superuser", "operator", "modest")
+RANKS: tuple[Rank, ...] = ("superuser", "operator", "modest") if WHOLE_MATRIX else ("operator",)
 """`modest`: somebody with CREATEROLE and CREATEDB, and nobody mightier behind."""
 
 CLAIM = Claim("c1", "Database", "shop", "it's")

@@ -48,7 +48,7 @@ def render_sbom(report: Mapping[str, Any], metadata: ProjectMetadata) -> str:
 
     Args:
         report: what ``pip inspect`` or ``pip install --report`` wrote.
-        about: the project.
+        metadata: the project.
 
     Raises:
         ConfigurationError: the project is not among the packages.

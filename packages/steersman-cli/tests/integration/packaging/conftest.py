@@ -13,10 +13,11 @@ import pytest
 from devcluster import binaries, tools
 from framework_support.helm_runner import Helm
 from framework_support.packaged_operator import installation, webhook_project
+from framework_support.project_fixtures import pristine, project
 from steersman_cli.packaging import OperatorManifests, ProjectMetadata
 from steersman_cli.packaging.chart import build_chart
 
-__all__ = ["installation", "webhook_project"]
+__all__ = ["installation", "pristine", "project", "webhook_project"]
 
 ABOUT = ProjectMetadata("databaseuser", "1.2.0", "Users of databases.", license="Apache-2.0", keywords=("database",))
 

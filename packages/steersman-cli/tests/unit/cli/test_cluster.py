@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from framework_support.projects import KIND, create_project, steersman
+from framework_support.projects import steersman
 from framework_support.widget import Widget, WidgetSpec
 from steersman import Client, MergePatch, ObjectMeta
 from steersman.api.apps_v1 import Deployment
@@ -28,7 +27,6 @@ from steersman_cli.project import Project
 from steersman_cli.rollout import rollout_pending_reason, wait_available
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
-kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop-system"}}
 CONFIG_MAP: dict[str, Any] = {
     "apiVersion": "v1",
@@ -36,49 +34,6 @@ CONFIG_MAP: dict[str, Any] = {
     "metadata": {"name": "words", "namespace": "shop-system"},
     "data": {"a": "b"},
 }
-
-
-@kubectl
-def test_the_image_is_put_in_its_place(pristine: Path) -> None:
-    found = cluster.deploy_manifests(Project.load(pristine), "example.com/shop:v1")
-    (deployment,) = [m for m in found if m["kind"] == "Deployment"]
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == "example.com/shop:v1"
-    kinds = [m["kind"] for m in found]
-    assert {"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"} <= set(kinds)
-    # All that is in a namespace says in which.
-    assert all(
-        m["metadata"]["namespace"] == "databaseuser-system" for m in found if m["kind"] in ("Role", "Deployment")
-    )
-
-
-@kubectl
-def test_certificates_of_cert_manager(project: Path) -> None:
-    create_project(project, ("create", "webhook", *KIND, "--defaulting"))
-    default = project / "config/default/kustomization.yaml"
-    default.write_text(default.read_text().replace("# components:\n#   -", "components:\n  -"))
-    # What the user mounts stays.
-    manager = project / "config/manager/deployment.yaml"
-    scratch = "volumeMounts: [{name: scratch, mountPath: /tmp}]\n          resources:"
-    text = manager.read_text().replace("resources:", scratch)
-    manager.write_text(text + "      volumes: [{name: scratch, emptyDir: {}}]\n")
-    found = cluster.deploy_manifests(Project.load(project), "example.com/shop:v1")
-    (deployment,) = [m for m in found if m["kind"] == "Deployment"]
-    pod = deployment["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    assert container["args"] == ["--leader-elect", "--webhook-cert-path=/certs"]
-    assert {m["name"] for m in container["volumeMounts"]} == {"webhook-cert", "scratch"}
-    assert {v["name"] for v in pod["volumes"]} == {"webhook-cert", "scratch"}
-    injected = {m["kind"] for m in found if "cert-manager.io/inject-ca-from" in m["metadata"].get("annotations", {})}
-    assert injected == {"MutatingWebhookConfiguration", "CustomResourceDefinition"}
-
-
-@kubectl
-def test_no_image_to_replace(project: Path) -> None:
-    deployment = project / "config/manager/deployment.yaml"
-    deployment.write_text(deployment.read_text().replace("controller:latest", "mine:1"))
-    with pytest.raises(ConfigurationError, match="has a container with the image controller:latest"):
-        cluster.deploy_manifests(Project.load(project), "example.com/shop:v1")
 
 
 def test_neither_kubectl_nor_kustomize(pristine: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from steersman_testing.apiserver.aggregation import ClusterRoleAggregator
 from steersman_testing.apiserver.controller_requests import ControllerRequests
-from steersman_testing.apiserver.definitions.controller import DefinitionController
+from steersman_testing.apiserver.definition_controller import DefinitionController
 from steersman_testing.apiserver.garbage_collector import GarbageCollector
 from steersman_testing.apiserver.storage import Storage
 from steersman_testing.apiserver.webhook_calls import PendingWebhook, WebhookCaller, WouldBlock

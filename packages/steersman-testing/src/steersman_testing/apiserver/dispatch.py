@@ -8,17 +8,17 @@ from steersman.client.transport import HttpRequest
 from steersman.meta import ApiResource
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.access.authorization import RequestUser, request_attributes
-from steersman_testing.apiserver.access.reviews import Reviews
 from steersman_testing.apiserver.admission.webhooks import AdmissionAttributes
 from steersman_testing.apiserver.deletion import DeletionHandler
 from steersman_testing.apiserver.discovery.documents import discover, supported_verbs
 from steersman_testing.apiserver.lists import check_get_version, list_objects
-from steersman_testing.apiserver.printing.tables import TableConverter
 from steersman_testing.apiserver.requests.negotiation import negotiate
 from steersman_testing.apiserver.requests.parameters import bool_parameter
 from steersman_testing.apiserver.requests.routes import Route, find_route, status_not_found
+from steersman_testing.apiserver.reviews import Reviews
 from steersman_testing.apiserver.storage import StoredObject
 from steersman_testing.apiserver.subresources import SubresourceHandler
+from steersman_testing.apiserver.tables import table_encoder
 from steersman_testing.apiserver.verbs import Verbs
 from steersman_testing.apiserver.watches import Watch
 
@@ -88,5 +88,5 @@ class Dispatcher:
         form = negotiate(request)
         if form == "table":
             meta = {"resourceVersion": str(stored.version)}
-            return TableConverter.of(route.kind, request).encode([stored], meta, self.verbs.runtime.clock.now())
+            return table_encoder(route.kind, request).encode([stored], meta, self.verbs.runtime.clock.now())
         return stored.to_json(route.kind.resource.api_version, partial=form == "metadata")

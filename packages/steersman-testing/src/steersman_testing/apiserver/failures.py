@@ -15,7 +15,7 @@ from steersman.meta import ApiResource
 from steersman_cel.errors import not_implemented as not_implemented
 
 
-class FieldError(NamedTuple):
+class InvalidFieldError(NamedTuple):
     """One invalid field: its path, the machine-readable reason, and the text without the path."""
 
     path: str
@@ -23,25 +23,25 @@ class FieldError(NamedTuple):
     text: str
 
 
-def required_value(path: str, detail: str = "") -> FieldError:
-    return FieldError(path, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
+def required_value(path: str, detail: str = "") -> InvalidFieldError:
+    return InvalidFieldError(path, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value")
 
 
-def invalid_value(path: str, value: Any, detail: str, *, reason: str = "FieldValueInvalid") -> FieldError:
-    return FieldError(path, reason, f"Invalid value: {format_value(value)}: {detail}")
+def invalid_value(path: str, value: Any, detail: str, *, reason: str = "FieldValueInvalid") -> InvalidFieldError:
+    return InvalidFieldError(path, reason, f"Invalid value: {format_value(value)}: {detail}")
 
 
-def forbidden_field(path: str, detail: str) -> FieldError:
-    return FieldError(path, "FieldValueForbidden", f"Forbidden: {detail}")
+def forbidden_field(path: str, detail: str) -> InvalidFieldError:
+    return InvalidFieldError(path, "FieldValueForbidden", f"Forbidden: {detail}")
 
 
-def duplicate_value(path: str, value: Any) -> FieldError:
-    return FieldError(path, "FieldValueDuplicate", f"Duplicate value: {format_value(value)}")
+def duplicate_value(path: str, value: Any) -> InvalidFieldError:
+    return InvalidFieldError(path, "FieldValueDuplicate", f"Duplicate value: {format_value(value)}")
 
 
-def unsupported_value(path: str, value: Any, supported: Iterable[str]) -> FieldError:
+def unsupported_value(path: str, value: Any, supported: Iterable[str]) -> InvalidFieldError:
     listed = ", ".join(format_value(s) for s in supported)
-    return FieldError(
+    return InvalidFieldError(
         path, "FieldValueNotSupported", f"Unsupported value: {format_value(value)}: supported values: {listed}"
     )
 
@@ -105,9 +105,8 @@ def precondition_failed(resource: ApiResource, name: str, field: str, expected: 
     # The kind, not the plural, stands here: so does it in the real server's rest.BeforeDelete.
     kind_name = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     message = (
-        f'Operation cannot be fulfilled on {kind_name} "{name}": the {field} in the precondition '
-        f"({expected}) does not "
-        f"match the {field} in record ({found}). The object might have been {guess}"
+        f'Operation cannot be fulfilled on {kind_name} "{name}": the {field} in the precondition ({expected}) does '
+        f"not match the {field} in record ({found}). The object might have been {guess}"
     )
     return _failure(409, "Conflict", message, resource, name, kind=resource.kind)
 
@@ -125,7 +124,7 @@ def apply_conflict(causes: Sequence[StatusCause], message: str) -> ApiError:
     return _failure(409, "Conflict", message, causes=tuple(causes))
 
 
-def invalid(resource: ApiResource, name: str, errors: Iterable[FieldError]) -> ApiError:
+def invalid(resource: ApiResource, name: str, errors: Iterable[InvalidFieldError]) -> ApiError:
     found = list(errors)
     # The same complaint twice is one line, yet two causes.
     messages = list(dict.fromkeys(f"{e.path}: {e.text}" for e in found))

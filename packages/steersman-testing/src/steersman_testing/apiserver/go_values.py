@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from steersman_testing.apiserver import failures
+from steersman_testing.apiserver.values import is_list, is_map, type_of
 
 _QUANTITY_PATTERN = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
 _DECIMAL_SUFFIXES = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
@@ -176,3 +177,20 @@ def canonical_base64(value: Any) -> str:
     if len(body) % 4 or not re.fullmatch(r"[^=]*={0,2}", body):
         raise UnmarshalTypeError(f"illegal base64 data at input byte {len(body) - len(body) % 4}")
     return body
+
+
+def go_value_text(value: Any) -> str:
+    """Format ``value`` like Go's ``%v``."""
+    if is_map(value):
+        return f"map[{' '.join(f'{name}:{go_value_text(value[name])}' for name in sorted(value))}]"
+    if is_list(value):
+        return f"[{' '.join(map(go_value_text, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "<nil>" if value is None else str(value)
+
+
+def go_type_name(value: Any) -> str:
+    """Format the type of a decoded JSON value like Go's ``%T``."""
+    names = {bool: "bool", int: "int64", float: "float64", str: "string", type(None): "<nil>"}
+    return "[]interface {}" if is_list(value) else names.get(type_of(value), "map[string]interface {}")

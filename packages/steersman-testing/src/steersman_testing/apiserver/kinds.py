@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from steersman.meta import ApiResource
-from steersman_testing.apiserver.fields.shapes import BuiltinShape, RegisteredShape, Shape
+from steersman_testing.apiserver.shapes import BuiltinShape, RegisteredShape, Shape
 from steersman_testing.apiserver.values import JsonObject
 
 

@@ -14,12 +14,12 @@ from steersman.meta import ObjectKey
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.definitions.conversion import VersionConverter
 from steersman_testing.apiserver.kinds import ServedKind
-from steersman_testing.apiserver.printing.tables import TableConverter
 from steersman_testing.apiserver.requests.negotiation import PARTIAL_OBJECT_METADATA, negotiate
 from steersman_testing.apiserver.requests.parameters import int_parameter, parse_resource_version
 from steersman_testing.apiserver.requests.routes import Route
 from steersman_testing.apiserver.requests.selectors import ObjectMatcher, field_matcher, label_matcher
 from steersman_testing.apiserver.storage import Storage, StoredObject, list_sort_key
+from steersman_testing.apiserver.tables import table_encoder
 from steersman_testing.apiserver.values import JsonObject
 
 _VERSION_MATCHES = ("Exact", "NotOlderThan")
@@ -67,7 +67,7 @@ def list_objects(
         ApiError: 400, a parameter is malformed; 410, the version is forgotten; 504, it is still to come.
     """
     representation = negotiate(request, is_list=True)
-    tables = TableConverter.of(route.kind, request) if representation == "table" else None
+    tables = table_encoder(route.kind, request) if representation == "table" else None
     page, meta = list_page(storage, route, request.query, conversion)
     if tables is not None:
         return tables.encode(page, meta, now)

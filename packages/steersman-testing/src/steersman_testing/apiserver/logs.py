@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from steersman.meta import ApiResource, ObjectKey
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.failures import FieldError, forbidden_field, invalid_value
+from steersman_testing.apiserver.failures import InvalidFieldError, forbidden_field, invalid_value
 from steersman_testing.apiserver.go_values import UnmarshalTypeError, canonical_time
 from steersman_testing.apiserver.requests.parameters import int_parameter
 from steersman_testing.apiserver.requests.routes import Route
@@ -59,7 +59,7 @@ def _check_options(name: str, query: Mapping[str, str]) -> None:
         raise failures.invalid(_LOG_OPTIONS, name, errors)
 
 
-def _option_errors(query: Mapping[str, str]) -> Iterator[FieldError]:
+def _option_errors(query: Mapping[str, str]) -> Iterator[InvalidFieldError]:
     if "sinceTime" in query:
         try:
             canonical_time(query["sinceTime"])

@@ -17,7 +17,7 @@ from steersman_cel.name_validation import (
     is_label_value,
     label_key_errors,
 )
-from steersman_testing.apiserver.failures import FieldError, forbidden_field, invalid_value, required_value
+from steersman_testing.apiserver.failures import InvalidFieldError, forbidden_field, invalid_value, required_value
 from steersman_testing.apiserver.values import JsonObject, is_list, is_map
 
 # No vowels, and nothing that is easily mistaken: k8s.io/apimachinery/pkg/util/rand.
@@ -38,7 +38,7 @@ def generate_name(prefix: str, random: Random) -> str:
     )
 
 
-def validate_metadata(kind: str, metadata: JsonObject, *, custom: bool) -> Iterator[FieldError]:
+def validate_metadata(kind: str, metadata: JsonObject, *, custom: bool) -> Iterator[InvalidFieldError]:
     """What is wrong with the name, labels, annotations, finalizers and owner references of an object."""
     if prefix := metadata.get("generateName"):
         # A prefix may end with what a name may not.
@@ -52,7 +52,7 @@ def validate_metadata(kind: str, metadata: JsonObject, *, custom: bool) -> Itera
 
 def finalizer_errors(
     finalizers: Iterable[str], path: str, *, custom: bool = False, indexed_paths: bool = False
-) -> Iterator[FieldError]:
+) -> Iterator[InvalidFieldError]:
     """What is wrong with the names of ``finalizers``.
 
     Args:
@@ -68,7 +68,7 @@ def finalizer_errors(
             yield invalid_value(item_path, finalizer, text)
 
 
-def _name_errors(kind: str, name: str, path: str = "metadata.name", sent: str = "") -> Iterator[FieldError]:
+def _name_errors(kind: str, name: str, path: str = "metadata.name", sent: str = "") -> Iterator[InvalidFieldError]:
     """What is wrong with ``name``; refusals show ``sent`` where that is another text."""
     if not name:
         yield required_value(path, "name or generateName is required")
@@ -91,13 +91,13 @@ def _name_errors(kind: str, name: str, path: str = "metadata.name", sent: str = 
             yield invalid_value(path, sent or name, problem)
 
 
-def label_error(path: str, value: str) -> FieldError | None:
+def label_error(path: str, value: str) -> InvalidFieldError | None:
     """Why ``value``, at ``path``, is no RFC 1123 label; None where it is one."""
     problem = dns1123_label_error(value)
     return invalid_value(path, value, problem) if problem else None
 
 
-def validate_annotations(annotations: Any) -> Iterator[FieldError]:
+def validate_annotations(annotations: Any) -> Iterator[InvalidFieldError]:
     """What is wrong with the keys of annotations, and with their size together."""
     if not is_map(annotations):
         return
@@ -105,10 +105,10 @@ def validate_annotations(annotations: Any) -> Iterator[FieldError]:
         yield from key_errors(key.lower(), "metadata.annotations")
     if sum(len(k.encode()) + len(str(v).encode()) for k, v in annotations.items()) > _MAX_ANNOTATIONS_BYTES:
         text = f"Too long: may not be more than {_MAX_ANNOTATIONS_BYTES} bytes"
-        yield FieldError("metadata.annotations", "FieldValueTooLong", text)
+        yield InvalidFieldError("metadata.annotations", "FieldValueTooLong", text)
 
 
-def validate_labels(labels: Any) -> Iterator[FieldError]:
+def validate_labels(labels: Any) -> Iterator[InvalidFieldError]:
     """What is wrong with the keys and values of labels."""
     if not is_map(labels):
         return
@@ -123,14 +123,14 @@ def validate_labels(labels: Any) -> Iterator[FieldError]:
             yield invalid_value("metadata.labels", value, LABEL_VALUE_ERROR)
 
 
-def key_errors(key: str, path: str) -> Iterator[FieldError]:
+def key_errors(key: str, path: str) -> Iterator[InvalidFieldError]:
     """What is wrong with ``key``, which stands at ``path``, as the key of a label or the name of a finalizer."""
     noun = "label key" if path == "metadata.labels" else "qualified name"
     for problem in label_key_errors(key, noun):
         yield invalid_value(path, key, problem)
 
 
-def _owner_reference_errors(owners: Any) -> Iterator[FieldError]:
+def _owner_reference_errors(owners: Any) -> Iterator[InvalidFieldError]:
     if not is_list(owners):
         return
     controllers: list[str] = []
@@ -153,7 +153,7 @@ def _owner_reference_errors(owners: Any) -> Iterator[FieldError]:
         yield invalid_value("metadata.ownerReferences", owners, text)
 
 
-def validate_finalizer_update(old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
+def validate_finalizer_update(old: JsonObject, new: JsonObject) -> Iterator[InvalidFieldError]:
     """No finalizer may be added to an object that is being deleted."""
     if "deletionTimestamp" not in old:
         return

@@ -18,16 +18,16 @@ from steersman.meta import ApiResource
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.access.authorization import RequestUser
 from steersman_testing.apiserver.admission.webhooks import AdmissionObjects
-from steersman_testing.apiserver.failures import FieldError, invalid_value
+from steersman_testing.apiserver.failures import InvalidFieldError, invalid_value
 from steersman_testing.apiserver.fields.field_paths import FieldPath
 from steersman_testing.apiserver.fields.managed_fields import ManagedFields, ManagerIdentifier, merged_on_read
 from steersman_testing.apiserver.fields.scale_managers import to_parent_managers, to_subresource_managers
-from steersman_testing.apiserver.fields.shapes import BuiltinShape
 from steersman_testing.apiserver.kinds import ServedKind
 from steersman_testing.apiserver.options import WriteOptions
 from steersman_testing.apiserver.requests.bodies import SCHEME, decode_body, set_name_and_namespace
 from steersman_testing.apiserver.requests.routes import Route
 from steersman_testing.apiserver.requests.selectors import label_selector_text
+from steersman_testing.apiserver.shapes import BuiltinShape
 from steersman_testing.apiserver.storage import StoredObject
 from steersman_testing.apiserver.strategy import prepare_for_update, redecode
 from steersman_testing.apiserver.values import JsonObject, clone, ensure_map, ensure_metadata, get_object, is_map
@@ -201,5 +201,5 @@ def _negative_replicas_error(kind: ServedKind, name: str, replicas: int) -> ApiE
     if kind.is_custom and kind.scale is not None:
         error = invalid_value(kind.scale.spec_replicas_path, replicas, "should be a non-negative integer")
         return failures.invalid(kind.resource, name, [error])
-    error: FieldError = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
+    error: InvalidFieldError = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
     return failures.invalid(_SCALE_KIND.resource, name, [error])

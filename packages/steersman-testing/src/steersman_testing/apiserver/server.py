@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection,
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from functools import lru_cache
 from ipaddress import ip_network
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import structs
@@ -25,8 +25,6 @@ from steersman_testing.apiserver.access.authorization import (
     RequestUser,
     impersonated_user,
 )
-from steersman_testing.apiserver.access.impersonation import ImpersonatedUser
-from steersman_testing.apiserver.access.reviews import Reviews
 from steersman_testing.apiserver.access.role_grants import RoleOrManifest, role_manifests
 from steersman_testing.apiserver.access.tokens import TokenAuthenticator
 from steersman_testing.apiserver.admission.allocation import ServiceAllocator
@@ -35,7 +33,7 @@ from steersman_testing.apiserver.aggregation import ClusterRoleAggregator
 from steersman_testing.apiserver.body_decoder import BodyDecoder
 from steersman_testing.apiserver.controller_requests import ControllerRequests
 from steersman_testing.apiserver.controllers import ControllerRunner, R, SectionRunner, run_section
-from steersman_testing.apiserver.definitions.controller import DefinitionController
+from steersman_testing.apiserver.definition_controller import DefinitionController
 from steersman_testing.apiserver.definitions.conversion import VersionConverter
 from steersman_testing.apiserver.deletion import INITIAL_NAMESPACES, DeletionHandler
 from steersman_testing.apiserver.dispatch import Dispatcher, is_watch
@@ -44,6 +42,7 @@ from steersman_testing.apiserver.garbage_collector import GarbageCollector
 from steersman_testing.apiserver.kinds import DEFINITIONS, GroupResource, KindRegistry, schemaless_kind
 from steersman_testing.apiserver.requests.media import APPLY
 from steersman_testing.apiserver.requests.routes import find_route
+from steersman_testing.apiserver.reviews import Reviews
 from steersman_testing.apiserver.storage import Storage, StorageEvent, StoredObject
 from steersman_testing.apiserver.subresources import SubresourceHandler
 from steersman_testing.apiserver.transports import AuthenticatedTransport, encode_lines, watch_lines
@@ -56,6 +55,12 @@ from steersman_testing.apiserver.writes import StorageWriter
 T = TypeVar("T", bound=Object)
 # Each test has a server of its own, and all have the same kinds.
 _cached_definitions = lru_cache(maxsize=128)(definitions)
+
+
+class Impersonation(Protocol):
+    """User that the sender of a request impersonates: see ``kubectl.impersonation``."""
+
+    def authorize(self, authorizer: Authorizer, requester: RequestUser) -> RequestUser: ...
 
 
 class InMemoryApiServer:
@@ -231,25 +236,24 @@ class InMemoryApiServer:
         """As ``as_user``, for a user as ``authenticate`` gives it."""
         return self._transport_for(lambda: user)
 
-    def as_bearer(self, token: str, impersonate: ImpersonatedUser | None = None) -> Transport:
+    def as_bearer(self, token: str, impersonate: Impersonation | None = None) -> Transport:
         """The server as who shows the bearer token ``token`` meets it: 401 wherever ``authenticate`` gives nobody.
 
         Args:
-            acting: whom the holder wants to be, by impersonation; 403 where RBAC does not let the holder.
+            impersonate: whom the holder wants to be, by impersonation; 403 where RBAC does not let the holder.
         """
         return self._transport_for(lambda: self._authenticate_bearer(token, impersonate))
 
     def _transport_for(self, identify: Callable[[], RequestUser]) -> Transport:
         return AuthenticatedTransport(lambda r: self._request_as(r, identify), lambda r: self._stream(r, identify))
 
-    def _authenticate_bearer(self, token: str, impersonate: ImpersonatedUser | None) -> RequestUser:
+    def _authenticate_bearer(self, token: str, impersonate: Impersonation | None) -> RequestUser:
         user = self.authenticate(token)
         if user is None:
             raise failures.unauthorized()
         if impersonate is None:
             return user
-        impersonate.check(self._authorizer, user)
-        return impersonate.to_user()
+        return impersonate.authorize(self._authorizer, user)
 
     def authenticate(self, token: str) -> RequestUser | None:
         """Who shows the bearer token ``token``: that of a TokenRequest, or one of ``reviews.users``; None: nobody."""

@@ -12,14 +12,10 @@ from uuid import UUID
 
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.builtin.defaults import apply_defaults, keep_allocated_fields, set_creation_fields
-from steersman_testing.apiserver.builtin.types import (
-    decode_builtin,
-    nulls_for_empty_lists,
-    set_zero_values,
-    zero_values_of,
-)
+from steersman_testing.apiserver.builtin.types import decode_builtin
 from steersman_testing.apiserver.builtin.update_validation import validate_immutable_fields
 from steersman_testing.apiserver.builtin.validation import validate_content
+from steersman_testing.apiserver.builtin.zero_values import nulls_for_empty_lists, set_zero_values, zero_values_of
 from steersman_testing.apiserver.definitions.conversion import prune_to_schema
 from steersman_testing.apiserver.definitions.crds import (
     CRD,
@@ -29,7 +25,7 @@ from steersman_testing.apiserver.definitions.crds import (
     status_after_update,
 )
 from steersman_testing.apiserver.definitions.custom_resource_validation import custom_resource_errors
-from steersman_testing.apiserver.failures import FieldError, invalid_value
+from steersman_testing.apiserver.failures import InvalidFieldError, invalid_value
 from steersman_testing.apiserver.fields.managed_fields import FieldScope
 from steersman_testing.apiserver.go_values import UnmarshalTypeError
 from steersman_testing.apiserver.kinds import ServedKind
@@ -153,7 +149,7 @@ def prepare_for_create(
     return obj
 
 
-def _creation_errors(kind: ServedKind, obj: JsonObject) -> list[FieldError]:
+def _creation_errors(kind: ServedKind, obj: JsonObject) -> list[InvalidFieldError]:
     errors = [*validate_metadata(kind.resource.kind, ensure_metadata(obj), custom=kind.is_custom)]
     errors += custom_resource_errors(kind, obj, MISSING, "", errors)
     if not kind.is_custom:
@@ -273,7 +269,7 @@ def _generation_fields(kind: ServedKind, obj: JsonObject) -> JsonObject:
     return {k: v for k, v in obj.items() if k not in ignored}
 
 
-def _deletion_timestamp_errors(before: JsonObject, metadata: JsonObject) -> Iterator[FieldError]:
+def _deletion_timestamp_errors(before: JsonObject, metadata: JsonObject) -> Iterator[InvalidFieldError]:
     """A deletion is asked for by DELETE alone."""
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
         if name not in before and metadata.get(name) is not None:
@@ -282,7 +278,9 @@ def _deletion_timestamp_errors(before: JsonObject, metadata: JsonObject) -> Iter
             yield from (error, error)
 
 
-def _update_errors(kind: ServedKind, old: JsonObject, new: JsonObject, subresource: str) -> Iterator[FieldError]:
+def _update_errors(
+    kind: ServedKind, old: JsonObject, new: JsonObject, subresource: str
+) -> Iterator[InvalidFieldError]:
     found = [
         *validate_metadata(kind.resource.kind, new["metadata"], custom=kind.is_custom),
         *validate_finalizer_update(old["metadata"], new["metadata"]),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 
@@ -18,15 +19,15 @@ from steersman_testing.apiserver.access.authorization import AuthorizationAttrib
 from steersman_testing.apiserver.access.tokens import TokenAuthenticator
 from steersman_testing.apiserver.admission.webhooks import AdmissionObjects
 from steersman_testing.apiserver.deletion import DeletionHandler
-from steersman_testing.apiserver.fields.shapes import BuiltinShape
+from steersman_testing.apiserver.extensions import load_kubectl
 from steersman_testing.apiserver.kinds import GroupResource, ServedKind
 from steersman_testing.apiserver.logs import PodLogs
 from steersman_testing.apiserver.options import WriteOptions, validate_delete_options
 from steersman_testing.apiserver.requests.routes import Route, status_not_found
 from steersman_testing.apiserver.requests.selectors import label_matcher, label_selector_text
 from steersman_testing.apiserver.scales import ScaleHandler
+from steersman_testing.apiserver.shapes import BuiltinShape
 from steersman_testing.apiserver.storage import StoredObject
-from steersman_testing.apiserver.token_requests import TokenRequestHandler
 from steersman_testing.apiserver.values import JsonObject, clone, ensure_map, get_array, get_object
 from steersman_testing.apiserver.verbs import Verbs, admission_attributes
 
@@ -42,6 +43,14 @@ _DISRUPTION_TARGET = {
     "message": "Eviction API: evicting",
 }
 _UNPROTECTED_PHASES = ("Pending", "Succeeded", "Failed")
+
+
+class TokenSupport(Protocol):
+    """Functions of the package ``kubectl`` for TokenRequests."""
+
+    def create_token(
+        self, verbs: Verbs, authenticator: TokenAuthenticator, route: Route, request: HttpRequest, user: RequestUser
+    ) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +100,7 @@ class SubresourceHandler:
             case "eviction", "pods", "POST":
                 return lambda: (201, self._evict(route, request, user))
             case "token", "serviceaccounts", "POST":
-                return lambda: (
-                    201,
-                    TokenRequestHandler(self.verbs, self.token_authenticator).create(route, request, user),
-                )
+                return lambda: (201, self._create_token(route, request, user))
             case "finalize", "namespaces", "PUT":
                 version = route.kind.resource.api_version
                 return lambda: (200, self.verbs.update(route, request, user).to_json(version))
@@ -131,6 +137,10 @@ class SubresourceHandler:
         """Who streams by GET, as WebSockets do, must have the right to create, too."""
         if not self.verbs.authorizer.decide(user, AuthorizationAttributes.of("create", route)).allowed:
             raise self.verbs.authorizer.record_denial(failures.forbidden(route.kind.resource, route.name, ""))
+
+    def _create_token(self, route: Route, request: HttpRequest, user: RequestUser) -> bytes:
+        support: TokenSupport = load_kubectl()
+        return support.create_token(self.verbs, self.token_authenticator, route, request, user)
 
     # Eviction
 

@@ -13,11 +13,11 @@ from steersman.observability.runtime import Runtime
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.definitions.conversion import VersionConverter
 from steersman_testing.apiserver.lists import parse_watch_version, selector_matcher
-from steersman_testing.apiserver.printing.tables import TableConverter
 from steersman_testing.apiserver.requests.negotiation import PARTIAL_OBJECT_METADATA, negotiate
 from steersman_testing.apiserver.requests.parameters import bool_parameter, int_parameter
 from steersman_testing.apiserver.requests.routes import Route
 from steersman_testing.apiserver.storage import Storage, StorageEvent, StoredObject, Subscription
+from steersman_testing.apiserver.tables import TableEncoder, table_encoder
 from steersman_testing.apiserver.values import JsonObject, get_object
 
 _BOOKMARK_INTERVAL_SECONDS = 60.0
@@ -38,7 +38,7 @@ class Watch:
         self._converter = conversion
         representation = negotiate(request)
         self._partial = representation == "metadata"
-        self._tables = TableConverter.of(route.kind, request) if representation == "table" else None
+        self._tables = table_encoder(route.kind, request) if representation == "table" else None
         self._sent_headers = False
         self._matches = selector_matcher(route, query)
         self._since = parse_watch_version(query.get("resourceVersion", ""))
@@ -123,7 +123,7 @@ class Watch:
             return _event_line(kind, self._table(self._tables, stored))
         return _event_line(kind, stored.to_json(self._route.kind.resource.api_version, partial=self._partial))
 
-    def _table(self, tables: TableConverter, stored: StoredObject) -> bytes:
+    def _table(self, tables: TableEncoder, stored: StoredObject) -> bytes:
         """Only the first one has headers."""
         meta = {"resourceVersion": str(stored.version)}
         table = tables.encode([stored], meta, self._runtime.clock.now(), headers=not self._sent_headers)

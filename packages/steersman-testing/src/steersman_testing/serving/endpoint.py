@@ -18,9 +18,9 @@ import yaml
 
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
 from steersman.errors import ApiError, ConfigurationError, ConnectionFailed
-from steersman_testing.apiserver.access.impersonation import ImpersonatedUser
 from steersman_testing.apiserver.discovery.documents import content_type
 from steersman_testing.apiserver.failures import bad_request, body_too_large, internal, unauthorized
+from steersman_testing.apiserver.kubectl.impersonation import ImpersonatedUser
 from steersman_testing.apiserver.requests.parameters import bool_parameter
 from steersman_testing.apiserver.server import InMemoryApiServer, error_response
 from steersman_testing.serving.server_connection import (

@@ -230,9 +230,9 @@ def on_cluster(
         observed: the kinds of objects that are compared; empty for all that can be in a namespace.
         restart: starts the operator anew. Without it an annotation of the object changes, which says less: an
             operator need not look again for that.
-        controllers: whether the cluster runs a controller manager. Where it does not, as with envtest, objects
+        controller_manager: whether the cluster runs a controller manager. Where it does not, as with envtest, objects
             without owners are deleted from here, and so is what is in the namespaces.
-        patience: when all is quiet.
+        settle_options: when all is quiet.
 
     Raises:
         ValueError: the kind is cluster-scoped: its objects cannot be told from those of others.

@@ -84,7 +84,7 @@ async def explore(
 
     Args:
         kind: a custom resource type, or the manifest of a CustomResourceDefinition.
-        systems: where it runs: ``in_memory`` or ``on_cluster``.
+        system_factory: where it runs: ``in_memory`` or ``on_cluster``.
         hints: what the schema does not say.
         seed: of all that is random.
         budget: when to stop.

@@ -89,7 +89,7 @@ class InMemorySystem:
         operator: gives the operator, which is run here.
         namespace: of the object.
         observe: what there is outside of Kubernetes and is to be compared as well, by names such as ``Disk a``.
-        patience: when all is quiet.
+        settle_options: when all is quiet.
 
     Example:
         ``async with InMemorySystem(Database, world.server, world.operator) as system: …``
@@ -241,10 +241,10 @@ def in_memory(
     Args:
         kind: the explored kind, or the manifest of its definition.
         setup: gives a new manager its controllers.
-        serves: other kinds that the operator needs, beside the built-in ones.
+        kinds: other kinds that the operator needs, beside the built-in ones.
         manifests: objects that are there from the start.
         options: the manager's.
-        patience: when all is quiet.
+        settle_options: when all is quiet.
     """
     system_count = 0
     definition = KindUnderTest.from_kind(kind).definition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from apiserver_cases.api import Api, Json, config_map
 from apiserver_cases.roles import grant_in_namespace, policy_rule, poll, user_subject
 from apiserver_cases.subresources import create_pod, create_service_account, request_token
-from steersman_testing.apiserver.access.impersonation import ImpersonatedUser
+from steersman_testing.apiserver.kubectl.impersonation import ImpersonatedUser
 
 _GROUP = "rbac.authorization.k8s.io"
 _ROLES = f"/apis/{_GROUP}/v1"

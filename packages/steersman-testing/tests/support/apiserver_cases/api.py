@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from steersman.client import HttpRequest
 from steersman.client.transport import Transport
-from steersman_testing.apiserver.access.impersonation import ImpersonatedUser
+from steersman_testing.apiserver.kubectl.impersonation import ImpersonatedUser
 
 Json = dict[str, Any]
 GROUP = "cases.steersman.dev"

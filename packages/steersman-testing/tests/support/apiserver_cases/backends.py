@@ -23,7 +23,7 @@ from steersman.client import ClusterConfig, HttpTransport, Impersonation, Static
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
 from steersman.errors import ConnectionFailed
 from steersman_testing import InMemoryApiServer
-from steersman_testing.apiserver.access.impersonation import ImpersonatedUser
+from steersman_testing.apiserver.kubectl.impersonation import ImpersonatedUser
 
 HOST = "localhost"
 UNREACHABLE_URL = "https://127.0.0.1:1/review"

@@ -15,7 +15,7 @@ from apiserver_cases.installation import make_namespace
 from apiserver_cases.transcript import Exchange, Transcript
 from steersman.client.transport import Transport
 from steersman_testing import InMemoryApiServer, run_virtual, virtual_runtime
-from steersman_testing.apiserver.access.impersonation import ImpersonatedUser
+from steersman_testing.apiserver.kubectl.impersonation import ImpersonatedUser
 from steersman_testing.envtest import Envtest
 
 # Seconds for one case on the real server.

@@ -234,10 +234,8 @@ def outcome_difference(left: Sequence[Exchange], right: Sequence[Exchange]) -> s
             _comparable_response(e)["reason"] for e in (left_exchange, right_exchange) if e.code >= 400
         ]
         if left_exchange.code != right_exchange.code or len(set(filter(None, reasons))) > 1:
-            return (
-                f"{left_exchange.request}\n    {left_exchange.code} {reasons[:1]} != "
-                f"{right_exchange.code} {reasons[1:]}"
-            )
+            codes = f"{left_exchange.code} {reasons[:1]} != {right_exchange.code} {reasons[1:]}"
+            return f"{left_exchange.request}\n    {codes}"
     return "" if len(left) == len(right) else f"{len(left)} and {len(right)} exchanges"
 
 

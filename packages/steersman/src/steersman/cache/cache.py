@@ -1,4 +1,4 @@
-"""The informers of a manager, one a kind, shared by its controllers."""
+"""The informers of a manager, one for each kind, shared by its controllers."""
 
 from __future__ import annotations
 
@@ -16,26 +16,25 @@ from steersman.client import Client
 from steersman.client.decode import decode_object
 from steersman.errors import CacheNotSynced, ConfigurationError, Forbidden, NotFound
 from steersman.meta import Object, ObjectKey, ObjectMetadata
-from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
 
 T = TypeVar("T", bound=Object)
 
 _DEFAULTS = InformerOptions()
-# Of all kinds and namespaces: as many lists as the client has connections would keep the loop from all else.
+# Lists of all kinds and namespaces at a time. More of them would block the event loop for other tasks.
 _MAX_CONCURRENT_CATCH_UPS = 32
-
-log = get_logger("cache")
 
 
 class Cache:
-    """Makes and runs informers, and tells them of our own writes before their watches do.
+    """Creates and runs informers, and passes them the responses to our own writes.
 
-    It is the ``observer`` of the client that writes: ``Client(transport, observer=cache)``. Then a read of what we
-    have written never shows less than the server's last answer to us.
+    The cache is the ``observer`` of each client that writes: ``Client(transport, observer=cache)``. A read of an
+    object that we have written then never returns less than the last response.
 
     Args:
-        namespaces: the only namespaces to watch; empty for all.
+        client: lists and watches.
+        runtime: clock, randomness and tasks.
+        namespaces: the namespaces to watch. Defaults to all.
     """
 
     def __init__(self, client: Client, *, runtime: Runtime, namespaces: tuple[str, ...] = ()) -> None:
@@ -44,72 +43,77 @@ class Cache:
         self._namespaces = namespaces
         self._options: dict[type[Object], InformerOptions] = {}
         self._informers: dict[type[Object], Informer[Any]] = {}
-        # Kinds that are held in several forms (typed, as metadata alone, …) are one and the same to a write.
-        self._informers_by_resource: dict[tuple[str, str], list[Informer[Any]]] = {}
+        # A write concerns each informer of the resource, whatever type (typed, metadata only, …) it caches.
+        self._informers_by_written_kind: dict[type[Object], tuple[Informer[Any], ...]] = {}
         self._tasks: list[asyncio.Task[Any]] = []
         self._started = False
 
     def configure(self, kind: type[Object], options: InformerOptions) -> None:
-        """Says which objects of ``kind`` are held, and in what form. It comes before what needs the kind's informer.
+        """Set the options of the informer of ``kind``. Call it before anything that needs this informer.
 
         Raises:
-            ConfigurationError: the informer is there already.
+            ConfigurationError: the informer exists already.
         """
         if kind in self._informers:
-            name = kind.__name__
-            raise ConfigurationError(f"the informer of {name} is there already: configure it before what needs it")
+            raise ConfigurationError(
+                f"informer of {kind.__name__} exists already: call configure() before what needs the informer"
+            )
         self._options[kind] = options
 
     def informer(self, kind: type[T]) -> Informer[T]:
-        """The informer of ``kind``, made at the first call, and started with the cache or at once if that runs.
+        """Return the informer of ``kind``; the first call creates it, and starts it if the cache runs.
 
         Raises:
-            ConfigurationError: the kind's ``InformerOptions`` do not fit it, or it is Secret and all would be held.
+            ConfigurationError: the kind's ``InformerOptions`` do not fit it, or it would cache all Secrets.
         """
-        if kind not in self._informers:
+        informer = self._informers.get(kind)
+        if informer is None:
             scopes = scopes_of(kind, self._options.get(kind, _DEFAULTS), self._namespaces)
-            informer: Informer[Any] = Informer(self._client, kind, runtime=self._runtime, scopes=scopes)
-            self._informers[kind] = informer
-            self._informers_by_resource.setdefault(_group_resource(kind), []).append(informer)
+            informer = self._informers[kind] = Informer(self._client, kind, runtime=self._runtime, scopes=scopes)
+            self._informers_by_written_kind.clear()
             if self._started:
                 self._start_informer(informer)
-        return self._informers[kind]
+        return informer
 
-    def has_informer(self, kind: type[Object]) -> bool:
-        """Whether an informer of ``kind`` exists."""
-        return kind in self._informers
+    def existing_informer(self, kind: type[T]) -> Informer[T] | None:
+        """Return the informer of ``kind``, or None if the kind is not cached."""
+        return self._informers.get(kind)
 
     def has_transform(self, kind: type[Object]) -> bool:
-        """Whether objects of ``kind`` are held in another form than they were read in."""
+        """Return True if a transform changes objects of ``kind`` before they are stored."""
         informer = self._informers.get(kind)
         return informer is not None and any(sink.scope.selection.transform is not None for sink in informer.sinks)
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
-        """All that were asked for so far."""
+        """The informers that exist."""
         return tuple(self._informers.values())
 
     @property
     def has_synced(self) -> bool:
-        """Whether every informer has its first list."""
+        """True if the cache runs and every informer has completed its first lists."""
         return self._started and all(i.has_synced for i in self._informers.values())
 
     def start(self) -> None:
-        """Starts all informers."""
+        """Start all informers."""
         self._started = True
         for informer in self._informers.values():
             self._start_informer(informer)
 
     async def wait_for_sync(self, timeout: float = 120.0, *, kind: type[Object] | None = None) -> None:
-        """Returns once every informer, or the one of ``kind``, has its first lists.
+        """Wait until every informer has completed its first lists.
+
+        Args:
+            timeout: seconds to wait for the next complete list.
+            kind: wait for the informer of this kind only.
 
         Raises:
-            CacheNotSynced: no list became complete for ``timeout`` seconds; names the kinds and why: a CRD that is
-                not installed, a right that RBAC does not give, or whatever else the server answered.
+            CacheNotSynced: no list completed within ``timeout``. The message names each kind and the reason, such as
+                a missing CustomResourceDefinition or missing RBAC rules.
         """
         informers = self.informers if kind is None else (self._informers[kind],)
         try:
-            # Those of hundreds of namespaces take their time, and that is no reason to begin anew.
+            # Each complete list extends the deadline: hundreds of namespaces take longer than one.
             async with asyncio.timeout(timeout) as deadline:
                 await asyncio.gather(*(_wait_for_informer(informer, deadline, timeout) for informer in informers))
         except TimeoutError:
@@ -119,21 +123,24 @@ class Cache:
             raise CacheNotSynced(f"not synced after {timeout:g} s: {unsynced}") from None
 
     async def catch_up(self, timeout: float = 30.0) -> None:
-        """Returns when every informer is at least as new as the server was at the call.
+        """Wait until every informer is at least as new as the server was at the call.
 
-        A standby's watches may lag behind what the former leader has just done; a new leader calls this before it
-        acts. Where nothing is late it costs one list of metadata a kind and namespace.
+        The watches of a standby may lag behind the last writes of the previous leader. A new leader therefore calls
+        this method before it acts. If no watch lags, it costs one metadata list for each kind and namespace.
+
+        Args:
+            timeout: seconds to wait for the next informer.
 
         Raises:
-            CacheNotSynced: none of them caught up for ``timeout`` seconds; names the kinds.
+            CacheNotSynced: no informer caught up within ``timeout``. The message names the kinds.
             ApiError, ConnectionFailed: a kind could not be listed.
         """
-        pending = {sink: sink for sink in self._sinks()}
+        pending = dict.fromkeys(self._sinks())
         semaphore = asyncio.Semaphore(_MAX_CONCURRENT_CATCH_UPS)
 
         async def catch_up_sink(sink: InformerSink[Any], deadline: asyncio.Timeout) -> None:
-            # Without a turn: a kind that cannot be listed must not keep the others from theirs, or be taken for them.
-            await sink.informer.wait_for_sync()
+            # Wait outside the semaphore: a kind that cannot be listed must not block the others.
+            await sink.progress.wait_for_sync()
             async with semaphore:
                 await catch_up(sink, self._client)
             del pending[sink]
@@ -141,52 +148,43 @@ class Cache:
 
         try:
             async with asyncio.timeout(timeout) as deadline:
-                await asyncio.gather(*(catch_up_sink(part, deadline) for part in tuple(pending)))
+                await asyncio.gather(*(catch_up_sink(sink, deadline) for sink in tuple(pending)))
         except TimeoutError:
-            names = "; ".join(_describe_resource(p.kind, p.scope.namespace) for p in pending)
+            names = "; ".join(_describe_resource(sink.kind, sink.scope.namespace) for sink in pending)
             raise CacheNotSynced(f"not caught up after {timeout:g} s: {names}") from None
 
     async def stop(self) -> None:
-        """Ends all informers."""
+        """Stop all informers."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         self._started = False
 
-    # Doubts
-
-    def is_uncertain(self, kind: type[Object], key: ObjectKey | None = None) -> bool:
-        """Whether a write of ``key`` (None: of any object of ``kind``) went out whose outcome nobody knows.
-
-        Whoever reads it from the cache calls ``settle`` first.
-        """
-        informer = self._informers.get(kind)
-        if informer is None:
-            return False
-        return any(sink.uncertain_keys and (key is None or key in sink.uncertain_keys) for sink in informer.sinks)
-
     async def resolve(self, kind: type[Object], key: ObjectKey | None = None) -> None:
-        """Reads from the server what is uncertain of ``key`` (None: of all of ``kind``), and stores it.
+        """Read the objects whose last write has an unknown outcome, and store the result.
+
+        Args:
+            kind: a cached kind. See ``Informer.is_uncertain``.
+            key: an object. Defaults to all objects of ``kind``.
 
         Raises:
-            ApiError, ConnectionFailed: it could not be read; it stays uncertain.
+            ApiError, ConnectionFailed: an object could not be read; it stays uncertain.
         """
         for sink in self._informers[kind].sinks:
-            await sink.resolve_all(
-                [uncertain_key for uncertain_key in sink.uncertain_keys if key in (None, uncertain_key)]
-            )
+            await sink.resolve_all([uncertain for uncertain in sink.uncertain_keys if key in (None, uncertain)])
 
-    # What the client tells of its writes: see ``WriteObserver``.
+    # Outcomes of our own writes: implements ``WriteObserver``.
 
     def on_write_started(self, kind: type[Object], key: ObjectKey) -> None:
-        """A write of ``key`` is about to be sent."""
+        """See ``WriteObserver``."""
         for sink in self._sinks_for(kind, key):
             sink.on_write_started(key)
 
     def on_write_succeeded(self, kind: type[Object], obj: Object, raw: bytes) -> None:
-        """The server answered with ``obj``: every informer that it belongs to has it from now on."""
-        key = obj.key
+        """See ``WriteObserver``. Each informer of the object's resource stores ``obj``."""
+        meta = obj.metadata
+        key = ObjectKey(meta.namespace, meta.name)
         content: dict[str, Any] = {}
 
         def parse_content() -> Mapping[str, Any]:
@@ -195,7 +193,7 @@ class Cache:
             return content
 
         for sink in self._sinks_for(kind, key):
-            converted = self._convert(sink.kind, kind, obj, raw)
+            converted = obj if sink.kind is kind else self._convert(sink.kind, kind, raw)
             if converted is not None:
                 sink.on_write_succeeded(converted, len(raw), parse_content)
             else:
@@ -203,31 +201,36 @@ class Cache:
                 sink.on_write_finished(key)
 
     def on_deleted(self, kind: type[Object], key: ObjectKey, uid: str) -> None:
-        """The object ``uid`` is gone for good: no informer shows it again."""
+        """See ``WriteObserver``. No informer returns the object ``uid`` again."""
         for sink in self._sinks_for(kind, key):
             sink.on_deleted(key, uid)
 
     def on_write_unknown(self, kind: type[Object], key: ObjectKey) -> None:
-        """Nobody knows what became of a write: the next read of ``key`` asks the server."""
+        """See ``WriteObserver``. The next read of ``key`` goes to the server."""
         for sink in self._sinks_for(kind, key):
             sink.mark_uncertain(key)
             sink.on_write_finished(key)
 
     def on_write_rejected(self, kind: type[Object], key: ObjectKey) -> None:
-        """Nothing has changed."""
+        """See ``WriteObserver``."""
         for sink in self._sinks_for(kind, key):
             sink.on_write_finished(key)
 
-    def _sinks_for(self, kind: type[Object], key: ObjectKey) -> Iterator[InformerSink[Any]]:
-        for informer in self._informers_by_resource.get(_group_resource(kind), ()):
-            sink = informer.sink_for(key)
-            if sink is not None:
-                yield sink
+    def _sinks_for(self, kind: type[Object], key: ObjectKey) -> list[InformerSink[Any]]:
+        informers = self._informers_by_written_kind.get(kind)
+        if informers is None:
+            resource = _group_resource(kind)
+            informers = tuple(i for i in self._informers.values() if _group_resource(i.kind) == resource)
+            self._informers_by_written_kind[kind] = informers
+        # A loop, as this is on the path of every write, and nearly every resource has one informer.
+        sinks: list[InformerSink[Any]] = []
+        for informer in informers:
+            if (sink := informer.sink_for(key)) is not None:
+                sinks.append(sink)  # noqa: PERF401
+        return sinks
 
-    def _convert(self, cached_kind: type[Object], kind: type[Object], obj: Object, raw: bytes) -> Object | None:
-        """``obj`` as a ``held``; None where the answer does not say enough for that."""
-        if cached_kind is kind:
-            return obj
+    def _convert(self, cached_kind: type[Object], kind: type[Object], raw: bytes) -> Object | None:
+        """Decode a response of type ``kind`` as ``cached_kind``; None if it has not all the fields."""
         metadata_only = issubclass(cached_kind, ObjectMetadata)
         if not metadata_only and (
             issubclass(kind, ObjectMetadata) or cached_kind.api_resource.version != kind.api_resource.version
@@ -251,10 +254,10 @@ class Cache:
 
 
 async def _wait_for_informer(informer: Informer[Any], deadline: asyncio.Timeout, seconds: float) -> None:
-    """Returns once ``informer`` is; each list that becomes complete meanwhile gives ``patience`` so much more."""
+    """Wait until ``informer`` has synced; each complete list extends ``deadline`` by ``seconds``."""
     synced_count = 0
     while not informer.has_synced:
-        await informer.wait_for_progress()
+        await informer.progress.wait()
         previous_count, synced_count = synced_count, sum(sink.has_synced for sink in informer.sinks)
         if synced_count > previous_count:
             _extend_deadline(deadline, seconds)
@@ -271,9 +274,9 @@ def _describe_unsynced(sink: InformerSink[Any]) -> str:
 
 def _describe_error(error: Exception | None) -> str:
     if error is None:
-        return "no answer yet"
+        return "no response yet"
     if isinstance(error, NotFound):
-        return f"its CustomResourceDefinition is not installed, or of another version: {error}"
+        return f"its CustomResourceDefinition is not installed, or does not serve this version: {error}"
     if isinstance(error, Forbidden):
         return f"RBAC must allow get, list and watch: {error}"
     return str(error) or type(error).__name__

@@ -28,7 +28,7 @@ async def catch_up(sink: InformerSink[Any], client: Client) -> None:
     try:
         async with asyncio.timeout(_WATCH_GRACE_SECONDS):
             while outdated:
-                await sink.informer.wait_for_progress()
+                await sink.progress.wait()
                 outdated = {key for key in outdated if _is_outdated(sink, key, listed.get(key), version)}
     except TimeoutError:
         pass
@@ -54,7 +54,7 @@ async def _list_metadata(sink: InformerSink[Any], client: Client) -> tuple[dict[
 
 
 def _outdated_keys(sink: InformerSink[Any], listed: dict[ObjectKey, ObjectMeta], version: str) -> set[ObjectKey]:
-    cached_keys = {obj.key for obj in sink.informer.store if sink.covers(obj.key)}
+    cached_keys = {obj.key for obj in sink.cached_objects()}
     return {key for key in cached_keys | set(listed) if _is_outdated(sink, key, listed.get(key), version)}
 
 
@@ -62,7 +62,7 @@ def _is_outdated(sink: InformerSink[Any], key: ObjectKey, meta: ObjectMeta | Non
     """Whether the store knows less of ``key`` than a list at ``version``, which has it as ``meta`` or not at all."""
     if sink.has_observed(version):
         return False
-    cached = sink.informer.store.get(key)
+    cached = sink.store.get(key)
     if meta is None:
         return cached is not None and sink.write_through.missing_from_list(cached, version)
     if sink.write_through.has_tombstone(meta.uid):

@@ -137,7 +137,7 @@ class Reflector(Generic[T]):
     """Lists and watches one kind in one scope.
 
     Args:
-        turns: taken by who lists or opens a watch, until that is done; shared by the reflectors of a kind.
+        semaphore: taken by who lists or opens a watch, until that is done; shared by the reflectors of a kind.
 
     Attributes:
         state: where it is.

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from steersman.cache import metrics
 from steersman.cache.opaque_versions import OpaqueVersions
 from steersman.cache.options import WatchScope
+from steersman.cache.progress import Progress
 from steersman.cache.reflector import Reflector, ResourceVersionRegression
 from steersman.cache.resource_version import parse_resource_version
+from steersman.cache.store import IndexedStore
 from steersman.cache.watch_errors import WatchErrorLogger
 from steersman.cache.write_through import ComparableVersions, WriteThrough
 from steersman.client import Client
@@ -20,9 +23,6 @@ from steersman.meta import Object, ObjectKey
 from steersman.meta.selectors import label_matcher, matches_fields, parse_field_selector
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
-
-if TYPE_CHECKING:
-    from steersman.cache.informer import Informer
 
 T = TypeVar("T", bound=Object)
 
@@ -38,8 +38,10 @@ class InformerSink(Generic[T]):
 
     def __init__(
         self,
-        informer: Informer[T],
+        store: IndexedStore[T],
+        progress: Progress,
         client: Client,
+        kind: type[T],
         scope: WatchScope,
         *,
         runtime: Runtime,
@@ -47,18 +49,20 @@ class InformerSink(Generic[T]):
         semaphore: asyncio.Semaphore | None = None,
     ) -> None:
         selection = scope.selection
-        self.kind = informer.kind
+        self.kind = kind
+        self.store = store
+        self.progress = progress
         self.scope = scope
         self.has_synced = False
         self.reflector = Reflector(
-            client, informer.kind, self, runtime=runtime, scope=scope, watch_errors=watch_errors, semaphore=semaphore
+            client, kind, self, runtime=runtime, scope=scope, watch_errors=watch_errors, semaphore=semaphore
         )
         self.write_through: WriteThrough = ComparableVersions(runtime.clock, has_selector=selection.has_selector)
         self.uncertain_keys: dict[ObjectKey, int] = {}
         self._uncertain_until_list: set[ObjectKey] = set()
         self._client = client
-        self.informer = informer
-        self._store = informer.store
+        self._write_throughs = metrics.write_throughs.labels(kind.api_resource.kind)
+        self._stale_events_dropped = metrics.stale_events_dropped.labels(kind.api_resource.kind)
         self._matches_labels = label_matcher(selection.label_selector)
         self._field_selector = parse_field_selector(selection.field_selector)
         self._transform = selection.transform
@@ -77,9 +81,10 @@ class InformerSink(Generic[T]):
             and self.write_through.observed_version >= number
         )
 
-    def covers(self, key: ObjectKey) -> bool:
-        """Whether ``key`` is in its namespace."""
-        return not self.scope.namespace or key.namespace == self.scope.namespace
+    def cached_objects(self) -> Iterable[T]:
+        """Return the stored objects of the scope."""
+        namespace = self.scope.namespace
+        return self.store.by_index("namespace", namespace) if namespace else self.store
 
     # Lists. See ``Sink``.
 
@@ -96,9 +101,9 @@ class InformerSink(Generic[T]):
     def init_apply(self, obj: T, size: int) -> None:
         key = obj.key
         self._listed_keys.add(key)
-        cached = self._store.get(key)
+        cached = self.store.get(key)
         if self._replace_all or self._is_newer_event(obj, key, cached):
-            self.informer.put(key, self._apply_transform(obj), size, cached, is_initial_list=True)
+            self.store.put(self._transformed(obj), size, key, is_initial_list=True)
 
     def decode_failed(self, key: ObjectKey) -> None:
         # It exists: what was held of it before is the best that is known.
@@ -112,10 +117,10 @@ class InformerSink(Generic[T]):
             is_regression = self._use_opaque_versions().is_regression(version)
         if is_regression and not self._replace_all:
             return False
-        for cached in self._store:
+        for cached in self.cached_objects():
             key = cached.key
-            if key not in self._listed_keys and self.covers(key) and self._is_missing(cached, version):
-                self.informer.remove(key)
+            if key not in self._listed_keys and self._is_missing(cached, version):
+                self.store.remove(key)
         self._listed_keys = set()
         self._listing = self._replace_all = False
         self.write_through.end_list(version)
@@ -123,8 +128,10 @@ class InformerSink(Generic[T]):
             key: tick for key, tick in self.uncertain_keys.items() if tick > self.write_through.list_tick
         }
         self._uncertain_until_list &= set(self.uncertain_keys)
-        self.has_synced = True
-        self.informer.on_list_complete()
+        if not self.has_synced:
+            self.has_synced = True
+            self.progress.first_list_completed()
+        self.progress.notify()
         return True
 
     # The watch. See ``Sink``.
@@ -133,15 +140,15 @@ class InformerSink(Generic[T]):
         meta = obj.metadata
         self._advance(meta.resource_version)
         key = ObjectKey(meta.namespace, meta.name)
-        cached = self._store.get(key)
+        cached = self.store.get(key)
         if self._is_newer_event(obj, key, cached):
-            self.informer.put(key, self._apply_transform(obj), size, cached)
+            self.store.put(self._transformed(obj), size, key)
         self._on_watch_event()
 
     def delete(self, key: ObjectKey, uid: str, version: str) -> None:
         self._advance(version)
-        if self.write_through.is_newer_delete(key, uid, version, self._store.get(key)):
-            self.informer.remove(key)
+        if self.write_through.is_newer_delete(key, uid, version, self.store.get(key)):
+            self.store.remove(key)
         self._on_watch_event()
 
     def bookmark(self, version: str) -> None:
@@ -172,7 +179,7 @@ class InformerSink(Generic[T]):
 
     def on_write_started(self, key: ObjectKey) -> None:
         """A write of ``key`` is about to be sent."""
-        self.write_through.on_write_started(key, self._store.get(key))
+        self.write_through.on_write_started(key, self.store.get(key))
 
     def on_write_finished(self, key: ObjectKey) -> None:
         """It was refused, or its outcome is known."""
@@ -181,21 +188,21 @@ class InformerSink(Generic[T]):
     def on_write_succeeded(self, obj: T, size: int, content: Callable[[], Mapping[str, Any]]) -> None:
         """It was answered by ``obj``, of ``size`` bytes of JSON; ``content`` gives the wire form."""
         key, version = obj.key, obj.metadata.resource_version
-        cached = self._store.get(key)
+        cached = self.store.get(key)
         if isinstance(self.write_through, OpaqueVersions) and self.write_through.is_ambiguous(key):
             self.mark_uncertain(key, until_list=True)
         elif self._is_newer_response(obj, key, cached):
-            self.informer.write_throughs.inc()
+            self._write_throughs.inc()
             if self.matches_selector(obj, content):
-                self.informer.put(key, self._apply_transform(obj), size, cached, from_own_write=True)
+                self.store.put(self._transformed(obj), size, key, from_own_write=True)
             else:
                 self.write_through.left_selection(key, version)
-                self.informer.remove(key)
+                self.store.remove(key)
         self.on_write_finished(key)
 
     def on_deleted(self, key: ObjectKey, uid: str) -> None:
         """It was answered by: the object ``uid`` (empty: not said) is gone for good."""
-        cached = self._store.get(key)
+        cached = self.store.get(key)
         write_through = self.write_through
         # Of an object that was held, or whose end was seen, nothing older can come. If it never was, others that bore
         # the name before it may still be told of.
@@ -208,7 +215,7 @@ class InformerSink(Generic[T]):
             write_through.add_tombstone(key, cached.metadata.uid)
             if isinstance(write_through, ComparableVersions):
                 write_through.left_selection(key, cached.metadata.resource_version)
-            self.informer.remove(key)
+            self.store.remove(key)
         if not certain:
             self.mark_uncertain(key, until_list=isinstance(write_through, OpaqueVersions))
         self.on_write_finished(key)
@@ -249,7 +256,7 @@ class InformerSink(Generic[T]):
         tick = self.write_through.ticks
         selection = self.scope.selection
         field_selector = ",".join(s for s in (selection.field_selector, f"metadata.name={key.name}") if s)
-        cached = self._store.get(key)
+        cached = self.store.get(key)
         undecodable: list[ObjectKey] = []
         self.on_write_started(key)
         try:
@@ -289,19 +296,19 @@ class InformerSink(Generic[T]):
         await asyncio.gather(*map(resolve, keys))
 
     def _store_read(self, obj: T, key: ObjectKey) -> None:
-        cached = self._store.get(key)
+        cached = self.store.get(key)
         if self._is_newer_response(obj, key, cached):
-            self.informer.put(key, self._apply_transform(obj), 0, cached)
+            self.store.put(self._transformed(obj), 0, key)
 
     def _store_absence(self, key: ObjectKey, previous: T | None, version: str) -> None:
-        cached = self._store.get(key)
+        cached = self.store.get(key)
         if isinstance(self.write_through, ComparableVersions):
             if cached is not None and not self.write_through.missing_from_list(cached, version):
                 return
             self.write_through.left_selection(key, version)
-            self.informer.remove(key)
+            self.store.remove(key)
         elif cached is not None and previous is not None and cached.metadata.uid == previous.metadata.uid:
-            self.informer.remove(key)
+            self.store.remove(key)
             self.mark_uncertain(key, until_list=True)
 
     # Inside
@@ -319,7 +326,7 @@ class InformerSink(Generic[T]):
         except ValueError:
             is_newer = self._use_opaque_versions().is_newer_event(key, meta.uid, meta.resource_version, cached)
         if not is_newer and (cached is None or cached.metadata.resource_version != meta.resource_version):
-            self.informer.stale_events_dropped.inc()
+            self._stale_events_dropped.inc()
         return is_newer
 
     def _is_newer_response(self, obj: T, key: ObjectKey, cached: T | None) -> bool:
@@ -353,10 +360,9 @@ class InformerSink(Generic[T]):
         ):
             # A version never came: it was no news, or the watch was told before we asked. A list will tell.
             self.reflector.relist()
-        if self.informer.has_progress_waiters:
-            self.informer.notify_progress()
+        self.progress.notify()
 
-    def _apply_transform(self, obj: T) -> T:
+    def _transformed(self, obj: T) -> T:
         if self._transform is None:
             return obj
         try:
@@ -364,6 +370,8 @@ class InformerSink(Generic[T]):
         except Exception:
             # To leave it out, or to end the watch, would take it for absent, or cost all others their news.
             log.exception(
-                "transform failed: the object is cached untransformed", kind=self.informer.name, object=str(obj.key)
+                "transform failed: the object is cached untransformed",
+                kind=self.kind.api_resource.kind,
+                object=str(obj.key),
             )
             return obj

@@ -1,17 +1,51 @@
-"""The objects of one kind, by key and by index."""
+"""The objects of one kind by key and by index, and the events for subscribers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
+from steersman.cache.interning import Interner
 from steersman.meta import Object, ObjectKey
 from steersman.observability.logging import get_logger
 
 T = TypeVar("T", bound=Object)
 IndexFunction = Callable[[T], Iterable[str]]
 
+# Bytes of JSON. Smaller objects have few parts in common.
+_INTERN_MIN_BYTES = 2048
+
 log = get_logger("cache")
+
+
+class InformerEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
+    """A change of one object: created (``old`` is None), deleted (``new`` is None) or updated.
+
+    Attributes:
+        old: the object before the change.
+        new: the object after the change.
+        is_initial_list: True if the object came from a list, not from a watch event.
+        is_resync: True if nothing changed and the informer repeats every object.
+        from_own_write: True if the new state is the response to our own write.
+    """
+
+    old: T | None
+    new: T | None
+    is_initial_list: bool = False
+    is_resync: bool = False
+    from_own_write: bool = False
+
+    @property
+    def object(self) -> T:
+        """The newest known state."""
+        obj = self.new if self.new is not None else self.old
+        assert obj is not None
+        return obj
+
+
+Subscriber = Callable[[InformerEvent[T]], None]
 
 
 def _controller_uid(obj: Object) -> tuple[str, ...]:
@@ -21,24 +55,80 @@ def _controller_uid(obj: Object) -> tuple[str, ...]:
     return ()
 
 
-BUILT_IN_INDEXES: dict[str, IndexFunction[Any]] = {"owner": _controller_uid}
-"""Indexes that every store has, from the first question on: ``owner`` is the UID of the controller owner."""
+def _namespace(obj: Object) -> tuple[str]:
+    return (obj.metadata.namespace,)
 
 
-class Store(Generic[T]):
-    """Holds the latest known object of each key. Objects are immutable, so reads copy nothing.
+BUILT_IN_INDEXES: dict[str, IndexFunction[Any]] = {"owner": _controller_uid, "namespace": _namespace}
+"""Indexes of every store, built at the first use. ``owner`` is the UID of the controller owner."""
+
+
+class _Index(Generic[T]):
+    """One index. It keeps the values of each key, so that an update does not recompute them for the old object."""
+
+    __slots__ = ("_function", "_name", "_values", "keys")
+
+    def __init__(self, name: str, function: IndexFunction[T]) -> None:
+        self._name = name
+        self._function = function
+        self._values: dict[ObjectKey, tuple[str, ...]] = {}
+        # Dicts as ordered sets: the order of results is the same in every run.
+        self.keys: dict[str, dict[ObjectKey, None]] = {}
+
+    def put(self, key: ObjectKey, obj: T) -> None:
+        values = self._compute(obj)
+        previous = self._values.get(key, ())
+        if values == previous:
+            return
+        for value in previous:
+            if value not in values:
+                self._discard(value, key)
+        for value in values:
+            self.keys.setdefault(value, {})[key] = None
+        self._values[key] = values
+
+    def remove(self, key: ObjectKey) -> None:
+        for value in self._values.pop(key, ()):
+            self._discard(value, key)
+
+    def _discard(self, value: str, key: ObjectKey) -> None:
+        keys = self.keys[value]
+        del keys[key]
+        if not keys:
+            del self.keys[value]
+
+    def _compute(self, obj: T) -> tuple[str, ...]:
+        try:
+            values = tuple(self._function(obj))
+        except Exception:
+            # An object that the function does not expect must still reach the store and its subscribers.
+            log.exception("index function failed", index=self._name, object=str(obj.key))
+            return ()
+        return values if len(values) < 2 else tuple(dict.fromkeys(values))
+
+
+class IndexedStore(Generic[T]):
+    """Holds the latest known object of each key, and notifies subscribers of every change.
+
+    Objects are immutable, so reads copy nothing.
+
+    Args:
+        name: the kind, for logs.
 
     Attributes:
-        size: bytes of JSON of all objects together, as far as they were told.
+        size_bytes: bytes of JSON of all objects whose size is known.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
+        self._name = name
         self._objects: dict[ObjectKey, T] = {}
         self._sizes: dict[ObjectKey, int] = {}
-        self._index_functions: dict[str, IndexFunction[T]] = {}
-        # Dicts as ordered sets: what is found comes in the same order on every run.
-        self._indexes: dict[str, dict[str, dict[ObjectKey, None]]] = {}
+        self._indexes: dict[str, _Index[T]] = {}
+        self._interner = Interner()
+        self._subscribers: list[Subscriber[T]] = []
         self.size_bytes = 0
+        self.get: Callable[[ObjectKey], T | None] = self._objects.get
+        """Return the object of a key, or None."""
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -46,81 +136,104 @@ class Store(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         return iter(tuple(self._objects.values()))
 
-    def get(self, key: ObjectKey) -> T | None:
-        """The object ``key``, or None."""
-        return self._objects.get(key)
-
     def add_index(self, name: str, function: IndexFunction[T]) -> None:
-        """Indexes objects, present and future, by the values that ``function`` gives for each.
+        """Index present and future objects by the values that ``function`` returns.
 
-        An object on which it fails is in the store all the same, under none of the index's values; that is logged.
+        An object on which ``function`` fails is stored without index values, and the error is logged.
 
         Raises:
-            ValueError: there is an index of that name.
+            ValueError: an index of that name exists.
         """
-        if name in self._index_functions or name in BUILT_IN_INDEXES:
+        if name in self._indexes or name in BUILT_IN_INDEXES:
             raise ValueError(f"index {name!r} exists")
         self._build_index(name, function)
 
     def by_index(self, name: str, value: str) -> tuple[T, ...]:
-        """The objects for which the index's function gave ``value``. Raises KeyError for an unknown index.
+        """Return the objects whose index values contain ``value``.
 
-        ``by_index("owner", uid)`` gives the objects that the object ``uid`` controls, without further ado.
+        Two indexes are built in: ``by_index("owner", uid)`` returns the objects that the object ``uid`` controls, and
+        ``by_index("namespace", name)`` those of one namespace.
+
+        Raises:
+            KeyError: no index has that name.
         """
-        if name not in self._indexes and name in BUILT_IN_INDEXES:
-            self._build_index(name, BUILT_IN_INDEXES[name])
-        return tuple(self._objects[key] for key in self._indexes[name].get(value, ()))
+        index = self._indexes.get(name)
+        if index is None:
+            index = self._build_index(name, BUILT_IN_INDEXES[name])
+        objects = self._objects
+        return tuple([objects[key] for key in index.keys.get(value, ())])
 
-    def put(self, obj: T, size: int = 0, key: ObjectKey | None = None) -> T | None:
-        """Stores ``obj``, of ``size`` bytes of JSON, and returns what it replaces; ``key`` is its key, if at hand."""
-        key = key or obj.key
+    def subscribe(self, subscriber: Subscriber[T]) -> None:
+        """Call ``subscriber`` for each change, in order, on the event loop; for stored objects immediately.
+
+        Our own writes are reported when the response arrives, and not again when their watch event arrives.
+        """
+        self._subscribers.append(subscriber)
+        for obj in self:
+            subscriber(InformerEvent(None, obj, is_initial_list=True))
+
+    def put(
+        self,
+        obj: T,
+        size: int = 0,
+        key: ObjectKey | None = None,
+        *,
+        is_initial_list: bool = False,
+        from_own_write: bool = False,
+    ) -> T | None:
+        """Store ``obj``, notify subscribers if it differs, and return the object that it replaces.
+
+        Args:
+            obj: the object.
+            size: bytes of JSON; 0 if unknown.
+            key: the key of ``obj``, if the caller has it.
+            is_initial_list: see ``InformerEvent``.
+            from_own_write: see ``InformerEvent``.
+        """
+        if key is None:
+            key = obj.key
         previous = self._objects.get(key)
-        self._objects[key] = obj
         if size:
-            self.size_bytes += size - self._sizes.get(key, 0)
+            if size >= _INTERN_MIN_BYTES:
+                key = self._interner.intern(obj, previous).key
+            self.size_bytes += size if previous is None else size - self._sizes.get(key, 0)
             self._sizes[key] = size
-        for name, function in self._index_functions.items():
-            values = _index_values(name, function, obj)
-            if previous is not None:
-                previous_values = _index_values(name, function, previous)
-                if previous_values == values:
-                    continue
-                for value in previous_values:
-                    if value not in values:
-                        self._remove_from_index(name, value, key)
-            for value in values:
-                self._indexes[name].setdefault(value, {})[key] = None
+        self._objects[key] = obj
+        if self._indexes:
+            for index in self._indexes.values():
+                index.put(key, obj)
+        old = previous
+        if old is not None:
+            if old.metadata.uid != obj.metadata.uid:
+                # Deleted and recreated between two events: subscribers must see both changes.
+                self.notify(InformerEvent(old, None))
+                old = None
+            elif old.metadata.resource_version == obj.metadata.resource_version:
+                return previous
+        self.notify(InformerEvent(old, obj, is_initial_list and old is None, False, from_own_write))
         return previous
 
     def remove(self, key: ObjectKey) -> T | None:
-        """Removes and returns the object ``key``; None where there is none."""
+        """Remove the object ``key``, notify subscribers, and return it; None if the store does not have it."""
         previous = self._objects.pop(key, None)
         if previous is not None:
             self.size_bytes -= self._sizes.pop(key, 0)
-            for name, function in self._index_functions.items():
-                for value in _index_values(name, function, previous):
-                    self._remove_from_index(name, value, key)
+            for index in self._indexes.values():
+                index.remove(key)
+            self.notify(InformerEvent(previous, None))
         return previous
 
-    def _build_index(self, name: str, function: IndexFunction[T]) -> None:
-        self._index_functions[name] = function
-        entries: dict[str, dict[ObjectKey, None]] = {}
-        self._indexes[name] = entries
+    def notify(self, event: InformerEvent[T]) -> None:
+        """Call each subscriber with ``event``."""
+        for subscriber in self._subscribers:
+            try:
+                subscriber(event)
+            except Exception:
+                # A failing subscriber must not affect the others or later events.
+                log.exception("subscriber failed", kind=self._name, object=str(event.object.key))
+
+    def _build_index(self, name: str, function: IndexFunction[T]) -> _Index[T]:
+        index = self._indexes[name] = _Index[T](name, function)
         for key, obj in self._objects.items():
-            for value in _index_values(name, function, obj):
-                entries.setdefault(value, {})[key] = None
-
-    def _remove_from_index(self, name: str, value: str, key: ObjectKey) -> None:
-        keys = self._indexes[name].get(value, {})
-        keys.pop(key, None)
-        if not keys:
-            self._indexes[name].pop(value, None)
-
-
-def _index_values(name: str, function: IndexFunction[T], obj: T) -> dict[str, None]:
-    try:
-        return dict.fromkeys(function(obj))
-    except Exception:
-        # One object that it does not expect must not cost subscribers the news of it.
-        log.exception("index function failed", index=name, object=str(obj.key))
-        return {}
+            index.put(key, obj)
+        return index

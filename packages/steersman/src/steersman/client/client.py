@@ -83,8 +83,8 @@ class Client(SubresourceClient):
         """All objects of ``kind`` in ``namespace`` (empty: in all) that the selectors match, as of one moment.
 
         Args:
-            resource_version: empty for what is true now; otherwise see ``match``.
-            match: ``NotOlderThan``, which the server may answer from its cache, or ``Exact``.
+            resource_version: empty for what is true now; otherwise see ``resource_version_match``.
+            resource_version_match: ``NotOlderThan``, which the server may answer from its cache, or ``Exact``.
             page_size: objects a request; 0 for all in one, which is also how a list is read whose pages expired.
             on_decode_error: called with the key of an object that does not fit ``kind``, which is then left out;
                 without it, such an object raises ``msgspec.ValidationError``.
@@ -283,9 +283,49 @@ class Client(SubresourceClient):
         document = with_owner(config, owner)
         if uid:
             document["metadata"]["uid"] = uid
-        request = self._apply_request(kind_of(config), config.key, document, force, dry_run, field_validation)
+        return await self.apply_encoded(
+            kind_of(config),
+            config.key,
+            encode(document),
+            force=force,
+            dry_run=dry_run,
+            field_validation=field_validation,
+        )
+
+    async def apply_encoded(
+        self,
+        kind: type[T],
+        key: ObjectKey,
+        body: bytes,
+        *,
+        subresource: str = "",
+        force: bool = True,
+        dry_run: bool = False,
+        field_validation: FieldValidation = "Strict",
+    ) -> T:
+        """Sends an apply configuration that is already encoded. ``apply`` and ``apply_status`` encode and call it.
+
+        Args:
+            kind: the type of the result.
+            key: the object to apply to.
+            body: JSON with apiVersion, kind and metadata.name.
+            subresource: empty, or ``status``.
+            force: take over fields that another manager owns.
+            dry_run: validate and admit the request, but do not store the result.
+            field_validation: handling of fields that the server does not know.
+
+        Raises:
+            Conflict: another manager owns a field, or the object does not match the body's UID or resourceVersion.
+        """
+        request = HttpRequest(
+            method="PATCH",
+            path=kind.api_resource.path(key, subresource=subresource),
+            query=write_query(self.field_manager, field_validation, dry_run, force),
+            body=body,
+            content_type="application/apply-patch+yaml",
+        )
         try:
-            return await self._sender.write(request, kind_of(config), config.key)
+            return await self._sender.write(request, kind, key)
         except Invalid as error:
             if (conflict := uid_conflict(error)) is not None:
                 raise conflict from error
@@ -319,9 +359,15 @@ class Client(SubresourceClient):
             Conflict: it has another resource version.
             NotFound: ``obj`` is gone.
         """
-        document = status_document(obj, status, resource_version)
-        request = self._apply_request(type(obj), obj.key, document, force, dry_run, field_validation, "status")
-        return await self._sender.write(request, type(obj), obj.key)
+        return await self.apply_encoded(
+            type(obj),
+            obj.key,
+            encode(status_document(obj, status, resource_version)),
+            subresource="status",
+            force=force,
+            dry_run=dry_run,
+            field_validation=field_validation,
+        )
 
     async def delete(
         self,
@@ -403,8 +449,8 @@ class Client(SubresourceClient):
             send_initial_events: what exists comes first, as ADDED, then a bookmark with ``initial_events_end``
                 ("streaming list"); it is at least as new as ``resource_version``, or, where that is empty, as this
                 call. Servers without it, among them those before Kubernetes 1.32, raise Invalid: list instead.
-            skip: asked with the JSON of each ADDED or MODIFIED object; where it says yes, the object is not read,
-                and its event comes without it.
+            skip_decode: called with the JSON of each ADDED or MODIFIED object. If it returns True, the object is not
+                decoded, and its event comes without it.
             on_open: called when the server has begun to answer, which may be long before the first event.
             on_decode_error: called with the key of an object that does not fit ``kind``; its event comes without it;
                 without it, such an object raises ``msgspec.ValidationError``.
@@ -434,24 +480,6 @@ class Client(SubresourceClient):
             async for line in lines:
                 if (event := decoder.decode(line)) is not None:
                     yield event
-
-    def _apply_request(
-        self,
-        kind: type[Object],
-        key: ObjectKey,
-        document: dict[str, Any],
-        force: bool,
-        dry_run: bool,
-        field_validation: FieldValidation,
-        subresource: str = "",
-    ) -> HttpRequest:
-        return HttpRequest(
-            method="PATCH",
-            path=kind.api_resource.path(key, subresource=subresource),
-            query=write_query(self.field_manager, field_validation, dry_run, force),
-            body=encode(document),
-            content_type="application/apply-patch+yaml",
-        )
 
     def _delete_request(self, path: str, options: dict[str, Any], accept: str, query: dict[str, str]) -> HttpRequest:
         # Beside a body the query's dryRun does not count for the server, but for all who handle the request.

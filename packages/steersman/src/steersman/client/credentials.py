@@ -92,7 +92,7 @@ class TokenFile(Credentials):
 
     Args:
         path: the file.
-        first: the token to use while the file cannot be read.
+        fallback: the token to use while the file cannot be read.
     """
 
     def __init__(self, path: Path, fallback: str | None = None) -> None:

@@ -234,7 +234,7 @@ class EventDecoder(Generic[T]):
     """Reads the lines of one watch.
 
     Args:
-        skip: whether an ADDED or MODIFIED object, given as JSON, need not be read.
+        skip_decode: whether an ADDED or MODIFIED object, given as JSON, need not be read.
     """
 
     def __init__(self, decoder: ObjectDecoder[T], skip_decode: SkipDecode | None) -> None:

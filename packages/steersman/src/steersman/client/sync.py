@@ -205,6 +205,7 @@ class SyncClient:
     update = _blocking(Client.update)
     patch = _blocking(Client.patch)
     apply = _blocking(Client.apply)
+    apply_encoded = _blocking(Client.apply_encoded)
     apply_status = _blocking(Client.apply_status)
     delete = _blocking(Client.delete)
     delete_collection = _blocking(Client.delete_collection)

@@ -1,7 +1,6 @@
 """Controllers: what to watch, a queue of keys, and workers that reconcile them."""
 
 from steersman.controller.builder import Builder
-from steersman.controller.client import CachedClient
 from steersman.controller.controller import Controller, ControllerOptions, ReconcileTimeout
 from steersman.controller.create_or_patch import create_or_patch
 from steersman.controller.events import EventRecorder
@@ -38,7 +37,6 @@ __all__ = [
     "LOW_PRIORITY",
     "NORMAL_PRIORITY",
     "Builder",
-    "CachedClient",
     "Channel",
     "Controller",
     "ControllerOptions",

@@ -194,7 +194,7 @@ class Builder(Generic[T]):
         return self
 
     def rbac(self, kind: type[Object], *verbs: str, subresource: str = "") -> Builder[T]:
-        """Declares for RBAC what the reconciler does beyond watching: ``.permits(Deployment, "create", "patch")``."""
+        """Declares for RBAC what the reconciler does beyond watching: ``.rbac(Deployment, "create", "patch")``."""
         self._permissions.append(Permission(kind.api_resource, verbs, subresource))
         return self
 

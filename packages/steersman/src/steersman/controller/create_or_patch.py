@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
+from steersman.cache.cached_client import CachedClient
 from steersman.client import JsonPatch
-from steersman.controller.client import CachedClient
 from steersman.meta import Object, to_builtins
 from steersman.meta.json_patch import diff
 
@@ -21,8 +21,8 @@ async def create_or_patch(client: CachedClient, obj: T, mutate: Callable[[T], T]
     Prefer ``client.apply``, which needs no read; this is for changes that depend on what is there.
 
     Args:
-        blank: name and namespace, and what a new object starts from.
-        mutate: gives the wanted object, from the one that is there or else from ``blank``. It must leave name,
+        obj: name and namespace, and what a new object starts from.
+        mutate: gives the wanted object, from the one that is there or else from ``obj``. It must leave name,
             namespace and status alone: a difference of status is not written.
 
     Returns:

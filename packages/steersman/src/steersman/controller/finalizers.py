@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from steersman.cache.cached_client import CachedClient
 from steersman.client import MergePatch
-from steersman.controller.client import CachedClient
 from steersman.errors import NotFound
 from steersman.meta import Object
 

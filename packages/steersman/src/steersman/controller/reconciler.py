@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from steersman.controller.client import CachedClient
+from steersman.cache.cached_client import CachedClient
 from steersman.controller.events import EventRecorder
 from steersman.meta import Object, ObjectKey
 from steersman.observability.runtime import Runtime

@@ -126,7 +126,7 @@ class Ticker:
         ValueError: ``seconds`` is not above 0.
 
     Example:
-        ``manager.controller(Widget).source(Every(300, lambda: [w.key for w in cache.informer(Widget).store]))``
+        ``builder.source(Ticker(300, lambda: [w.key for w in manager.cache.informer(Widget).store]))``
     """
 
     def __init__(

@@ -25,7 +25,7 @@ def violations(value: FrozenStruct, old_value: FrozenStruct | None = None) -> tu
 
     Args:
         value: what is to be written.
-        former: what is there now, of the same class: rules compare with it, and what it breaks already may stay.
+        old_value: what is there now, of the same class: rules compare with it, and what it breaks already may stay.
 
     Raises:
         SchemaError: its class has no structural schema.

@@ -25,8 +25,8 @@ class CertWatcher:
 
     Args:
         directory: of both files.
-        certificate: the file's name.
-        key: the file's name.
+        cert_name: the file's name.
+        key_name: the file's name.
 
     Attributes:
         context: for the server. ``refresh`` gives it what is in the files now; connections from then on get that.

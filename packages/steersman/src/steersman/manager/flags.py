@@ -129,7 +129,7 @@ class ManagerFlags:
         Args:
             name: the operator's: of its field manager, its Events, and its Lease unless a flag names another.
             default_namespace: of the Lease where no flag names one; ``config().namespace`` is the pod's own.
-            more: settings that have no flag, such as ``tracing``; they win, but for what flags say of ``webhooks``.
+            overrides: settings without a flag, such as ``tracing``. They win, except over the flags for ``webhooks``.
 
         Raises:
             ConfigurationError: a flag says what cannot be.
@@ -174,7 +174,7 @@ class ManagerFlags:
         Args:
             setup: adds controllers to the manager.
             name: as for ``options``.
-            more: as for ``options``.
+            overrides: as for ``options``.
         """
         configure_logging(self.log_level, self.log_format)
         try:

@@ -62,9 +62,9 @@ class HttpServer:
     """Listens at ``host`` (None: all addresses) and ``port`` (0: a free one), and has ``answer`` answer.
 
     Args:
-        context: for TLS. A certificate that is loaded into it later is shown to connections from then on.
-        longest_body: bytes that a POST to a path may have, 0 for none; without it there is no POST.
-        most_connections: at the same time; further ones are closed at once.
+        ssl_context: for TLS. A certificate that is loaded into it later is shown to connections from then on.
+        max_body_size: bytes that a POST to a path may have, 0 for none; without it there is no POST.
+        max_connections: at the same time; further ones are closed at once.
     """
 
     def __init__(

@@ -90,7 +90,7 @@ class LeaderElector:
         transport: to the API server; not the fenced one.
         fence: opened and closed as leadership comes and goes.
         clock: must be the fence's own.
-        alive: whether the work still runs; the lease is neither taken nor renewed while it does not.
+        is_alive: whether the work still runs; the lease is neither taken nor renewed while it does not.
     """
 
     def __init__(

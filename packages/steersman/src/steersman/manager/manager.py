@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from steersman.cache import Cache
+from steersman.cache import Cache, CachedClient
 from steersman.client import Client, Transport
-from steersman.controller import Builder, CachedClient, Controller, EventRecorder, Permission, ReconcilerContext
+from steersman.controller import Builder, Controller, EventRecorder, Permission, ReconcilerContext
 from steersman.errors import ConfigurationError, SteersmanError
 from steersman.manager.election_runner import ElectionRunner, new_election_runner
 from steersman.manager.endpoints import EndpointHandler, HealthCheck, ManagerEndpoints

@@ -40,8 +40,8 @@ class TokenAuthorizer:
 
     Args:
         client: not the fenced one: replicas that stand by have metrics too.
-        allowed_for: seconds that a yes is remembered: so long does a withdrawn right still work.
-        refused_for: seconds that a no is remembered.
+        allow_cache_ttl: seconds that a yes is remembered: so long does a withdrawn right still work.
+        deny_cache_ttl: seconds that a no is remembered.
     """
 
     def __init__(

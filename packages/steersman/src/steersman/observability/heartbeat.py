@@ -57,7 +57,7 @@ class Watchdog:
     """A thread that logs where the event loop hangs, once each time that it does.
 
     Args:
-        limit: seconds without a beat that count as blocked.
+        threshold: seconds without a beat that count as blocked.
 
     Call ``start`` on the loop's own thread.
     """

@@ -70,7 +70,7 @@ def configure_logging(level: LogLevel = "info", log_format: LogFormat = "json") 
 
     Args:
         level: the least that is shown.
-        output: ``json`` gives one object a line, and of a flood of equal events a sample (see ``FloodFilter``);
+        log_format: ``json`` gives one object a line, and of a flood of equal events a sample (see ``FloodFilter``);
             ``console`` aligned text, and all.
     """
     shared_processors: list[Any] = [

@@ -101,7 +101,7 @@ def next_state(
 
     Args:
         names: DNS names and IP addresses under which the server is called.
-        settled: whether all configurations have had the whole bundle for as long as ``rotation.settling``.
+        propagated: whether all configurations have had the whole bundle for as long as ``rotation.settling``.
     """
     if state is None:
         return CertificateState(issue(names, now, rotation.lifetime))

@@ -122,7 +122,7 @@ class Webhook(Generic[T]):
         return self
 
     def rbac(self, kind: type[Object], *verbs: str, subresource: str = "") -> Webhook[T]:
-        """Declares for RBAC what the handlers do: ``.permits(Secret, "get")``."""
+        """Declares for RBAC what the handlers do: ``.rbac(Secret, "get")``."""
         self.permissions.append(Permission(kind.api_resource, verbs, subresource))
         return self
 

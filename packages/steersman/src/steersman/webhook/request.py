@@ -37,7 +37,7 @@ class UserInfo(FrozenStruct):
         A webhook acts with the operator's rights; what a user gets by it, they should be allowed themselves.
 
         Args:
-            client: the operator's; declare it by ``.permits(SubjectAccessReview, "create")``.
+            client: the operator's; declare it by ``.rbac(SubjectAccessReview, "create")``.
             verb: ``get``, ``list``, ``create``, …
             namespace: empty for all of them, or for a cluster-scoped kind.
             name: empty for all.

@@ -23,10 +23,10 @@ def copy_fields(source: FrozenStruct, kind: type[StructT], **overrides: Any) -> 
     Fields that only ``source`` has are left out, and those that only ``kind`` has are at their default.
 
     Args:
-        others: the fields that differ, by their names in ``kind``.
+        overrides: the fields that differ, by their names in ``kind``.
 
     Example:
-        ``same_fields(old.spec, v2.ShopSpec, domain=old.spec.host)``
+        ``copy_fields(old.spec, v2.ShopSpec, domain=old.spec.host)``
 
     Raises:
         ConversionFailed: a value does not fit the type that the field has in ``kind``, or a required one is missing.

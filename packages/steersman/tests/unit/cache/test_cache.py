@@ -12,7 +12,7 @@ from framework_support.controller_env import NAMESPACE, ControllerEnv, drain_eve
 from framework_support.scripted_transport import ScriptedTransport, error_response, list_response
 from framework_support.widget import Widget, widget, widget_document
 from steersman.api.core_v1 import Node, Pod
-from steersman.cache import Cache, InformerEvent, InformerOptions, Store
+from steersman.cache import Cache, IndexedStore, InformerEvent, InformerOptions
 from steersman.client import Client
 from steersman.errors import CacheNotSynced
 from steersman.meta import OwnerReference
@@ -33,7 +33,7 @@ async def test_one_informer_a_kind_in_the_one_namespace() -> None:
     cache = new_cache(transport, "orders")
     assert cache.informer(Widget) is cache.informer(Widget)
     cache.informer(Node)
-    assert (cache.has_informer(Widget), cache.has_informer(Pod)) == (True, False)
+    assert (cache.existing_informer(Widget) is not None, cache.existing_informer(Pod)) == (True, None)
     assert not cache.has_synced
     cache.start()
     await cache.wait_for_sync()
@@ -82,7 +82,7 @@ async def test_wait_for_sync_without_response_is_reported() -> None:
     cache = new_cache(ScriptedTransport())
     cache.informer(Widget)
     cache.start()
-    with pytest.raises(CacheNotSynced, match=r"widgets\.orders\.example\.com \(no answer yet\)"):
+    with pytest.raises(CacheNotSynced, match=r"widgets\.shop\.example\.com \(no response yet\)"):
         await cache.wait_for_sync(timeout=1)
     await cache.stop()
 
@@ -147,7 +147,7 @@ async def test_cache_metrics_report_objects_and_size() -> None:
 async def test_owner_index_finds_controlled_objects() -> None:
     owner = OwnerReference(api_version="v1", kind="X", name="x", uid="the-owner", controller=True)
     other = OwnerReference(api_version="v1", kind="X", name="y", uid="no-controller")
-    store: Store[Widget] = Store()
+    store: IndexedStore[Widget] = IndexedStore()
     for name, owners in (("a", (other, owner)), ("b", (other,)), ("c", ())):
         store.put(widget(name, owners=owners))
     assert [o.metadata.name for o in store.by_index("owner", "the-owner")] == ["a"]

@@ -112,7 +112,7 @@ async def test_catch_up_timeout_names_the_kind() -> None:
     cache = Cache(Client(ScriptedTransport([list_response(version="5")])), runtime=virtual_runtime())
     cache.informer(Widget)
     cache.start()
-    with pytest.raises(CacheNotSynced, match=r"not caught up after 3 s: widgets\.orders\.example\.com"):
+    with pytest.raises(CacheNotSynced, match=r"not caught up after 3 s: widgets\.shop\.example\.com"):
         await cache.catch_up(3)
     await cache.stop()
 

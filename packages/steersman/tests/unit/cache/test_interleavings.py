@@ -211,7 +211,7 @@ class Interleavings(RuleBasedStateMachine):
         self.sink.mark_uncertain(ObjectKey("orders", write.name))
         self.sink.on_write_finished(ObjectKey("orders", write.name))
 
-    @precondition(lambda self: self.part.doubts)
+    @precondition(lambda self: self.sink.uncertain_keys)
     @rule(data=st.data())
     def start_resolve(self, data: st.DataObject) -> None:
         key = data.draw(st.sampled_from(sorted(self.sink.uncertain_keys)))

@@ -119,7 +119,7 @@ async def test_sync_timeout_names_the_unresponsive_namespace() -> None:
     transport = SlowTransport()
     transport.responds_to = lambda request: "/orders-7/" not in request.path
     async with running_cache(transport, Widget) as cache:
-        with pytest.raises(CacheNotSynced, match=r"not synced after 3 s: widgets\.orders\.example\.com in orders-7 "):
+        with pytest.raises(CacheNotSynced, match=r"not synced after 3 s: widgets\.shop\.example\.com in orders-7 "):
             await cache.wait_for_sync(timeout=3)
 
 

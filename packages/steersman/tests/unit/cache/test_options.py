@@ -120,5 +120,5 @@ async def test_failing_transform_stores_original_object() -> None:
 def test_configure_after_informer_raises() -> None:
     cache = Cache(Client(InMemoryApiServer(virtual_runtime())), runtime=virtual_runtime())
     cache.informer(Widget)
-    with pytest.raises(ConfigurationError, match="the informer of Widget is there already: configure it before"):
+    with pytest.raises(ConfigurationError, match="informer of Widget exists already: call configure"):
         cache.configure(Widget, InformerOptions(label_selector="x=y"))

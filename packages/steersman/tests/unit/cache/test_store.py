@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from framework_support.widget import Widget, widget
-from steersman.cache import Store
+from steersman.cache import IndexedStore
 from steersman.meta import ObjectKey
 
 Action = tuple[str, int, bool]
@@ -22,7 +22,7 @@ def depths(obj: Widget) -> list[str]:
 
 @given(actions)
 def test_indexes_follow_the_objects(history: list[Action]) -> None:
-    store: Store[Widget] = Store()
+    store: IndexedStore[Widget] = IndexedStore()
     store.add_index("depth", depths)
     model: dict[str, int] = {}
     for name, depth, remove in history:
@@ -40,7 +40,7 @@ def test_indexes_follow_the_objects(history: list[Action]) -> None:
 
 
 def test_index_added_later_covers_stored_objects() -> None:
-    store: Store[Widget] = Store()
+    store: IndexedStore[Widget] = IndexedStore()
     store.put(widget("a", depth=2))
     store.add_index("depth", depths)
     assert [o.metadata.name for o in store.by_index("depth", "2")] == ["a"]
@@ -50,7 +50,7 @@ def test_failing_index_function_keeps_object() -> None:
     def inverse(obj: Widget) -> list[str]:
         return [str(12 // obj.spec.depth)]
 
-    store: Store[Widget] = Store()
+    store: IndexedStore[Widget] = IndexedStore()
     with capture_logs() as lines:
         store.put(widget("early", depth=0))
         store.add_index("inverse", inverse)
@@ -65,7 +65,7 @@ def test_failing_index_function_keeps_object() -> None:
 
 
 def test_by_index_returns_objects_in_insertion_order() -> None:
-    store: Store[Widget] = Store()
+    store: IndexedStore[Widget] = IndexedStore()
     store.add_index("all", lambda _: ("x",))
     names = [f"widget-{n}" for n in range(50)]
     for name in names:
@@ -73,8 +73,34 @@ def test_by_index_returns_objects_in_insertion_order() -> None:
     assert [o.metadata.name for o in store.by_index("all", "x")] == names
 
 
+def test_namespace_index_follows_objects() -> None:
+    store: IndexedStore[Widget] = IndexedStore()
+    store.put(widget("a"))
+    assert [o.metadata.name for o in store.by_index("namespace", "orders")] == ["a"]
+    store.put(widget("b"))
+    store.remove(ObjectKey("orders", "a"))
+    assert [o.metadata.name for o in store.by_index("namespace", "orders")] == ["b"]
+    assert store.by_index("namespace", "other") == ()
+
+
+def test_index_function_runs_once_for_each_put() -> None:
+    calls: list[int] = []
+
+    def depth(obj: Widget) -> tuple[str]:
+        calls.append(obj.spec.depth)
+        return (str(obj.spec.depth),)
+
+    store: IndexedStore[Widget] = IndexedStore()
+    store.add_index("depth", depth)
+    for number in (1, 2):
+        store.put(widget("a", number, depth=number))
+    store.remove(ObjectKey("orders", "a"))
+    assert calls == [1, 2]
+    assert store.by_index("depth", "2") == ()
+
+
 def test_duplicate_or_unknown_index_raises() -> None:
-    store: Store[Widget] = Store()
+    store: IndexedStore[Widget] = IndexedStore()
     store.add_index("depth", depths)
     with pytest.raises(ValueError, match="'depth' exists"):
         store.add_index("depth", depths)
@@ -83,7 +109,7 @@ def test_duplicate_or_unknown_index_raises() -> None:
 
 
 def test_store_can_change_during_iteration() -> None:
-    store: Store[Widget] = Store()
+    store: IndexedStore[Widget] = IndexedStore()
     for name in "abc":
         store.put(widget(name))
     for obj in store:

@@ -195,9 +195,9 @@ async def test_deletion_of_unseen_object_marks_read_uncertain() -> None:
         await harness.other_client.delete(Widget, key("a"))
         await harness.apply(2, harness.other_client)
         await harness.client.delete(Widget, key("a"))
-        assert harness.cache.is_uncertain(Widget, key("a"))
+        assert harness.cache.informer(Widget).is_uncertain(key("a"))
         await harness.cache.resolve(Widget, key("a"))
-        assert (harness.cached(), harness.cache.is_uncertain(Widget)) == (None, False)
+        assert (harness.cached(), harness.cache.informer(Widget).is_uncertain()) == (None, False)
         harness.transport.release_watches()
         await drain_event_loop()
         assert harness.cached() is None
@@ -267,13 +267,13 @@ async def test_lost_write_response_triggers_uncached_read() -> None:
         with pytest.raises(ConnectionFailed):
             await harness.apply(2)
         assert harness.depth == 1
-        assert harness.cache.is_uncertain(Widget)
-        assert not harness.cache.is_uncertain(Widget, key("other"))
+        assert harness.cache.informer(Widget).is_uncertain()
+        assert not harness.cache.informer(Widget).is_uncertain(key("other"))
         harness.server.fail_next(matching("GET"), ConnectionFailed("scripted loss"))
         with pytest.raises(ConnectionFailed):
             await harness.cache.resolve(Widget, key("a"))
         await harness.cache.resolve(Widget, key("a"))
-        assert (harness.depth, harness.cache.is_uncertain(Widget, key("a"))) == (2, False)
+        assert (harness.depth, harness.cache.informer(Widget).is_uncertain(key("a"))) == (2, False)
 
 
 @virtual_time
@@ -291,7 +291,7 @@ async def test_uncertain_objects_are_resolved_concurrently() -> None:
         assert 5 < len(harness.server.requests) < 40
         harness.transport.lists_released.set()
         await resolving
-        assert not harness.cache.is_uncertain(Widget)
+        assert not harness.cache.informer(Widget).is_uncertain()
         assert len(harness.cache.informer(Widget).store) == 0
 
 
@@ -305,7 +305,10 @@ async def test_metadata_only_response_leaves_object_uncertain() -> None:
         patch = MergePatch({"metadata": {"annotations": {"x": "y"}}, "spec": {"depth": 2}})
         await harness.client.patch(METADATA, key("a"), patch)
         assert harness.cached(METADATA).metadata.annotations == {"x": "y"}
-        assert (harness.cache.is_uncertain(Widget), harness.cache.is_uncertain(METADATA)) == (True, False)
+        assert (harness.cache.informer(Widget).is_uncertain(), harness.cache.informer(METADATA).is_uncertain()) == (
+            True,
+            False,
+        )
         await harness.cache.resolve(Widget)
         assert harness.depth == 2
 
@@ -318,5 +321,5 @@ async def test_rejected_write_leaves_cache_unchanged() -> None:
         harness.server.fail_next(matching("PATCH"), 409)
         with pytest.raises(Exception, match="modified"):
             await harness.apply(2)
-        assert (harness.depth, harness.cache.is_uncertain(Widget)) == (1, False)
+        assert (harness.depth, harness.cache.informer(Widget).is_uncertain()) == (1, False)
         assert not harness.cache.informer(Widget).sinks[0].write_through.in_flight

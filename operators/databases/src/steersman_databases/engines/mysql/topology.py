@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
-from steersman.controller import CachedClient
+from steersman.cache import CachedClient
 from steersman.errors import NotFound
 from steersman.meta import ObjectKey
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from steersman.api.core_v1 import ConfigMap, Pod, Secret
-from steersman.controller import CachedClient
+from steersman.cache import CachedClient
 from steersman.errors import NotFound
 from steersman.meta import ObjectKey
 from steersman_databases.engines.cluster_names import ClusterNames

@@ -37,7 +37,7 @@ def build_chart(
 
     Args:
         installation: what it installs.
-        about: version and description.
+        metadata: version and description.
         image: the operator's; the installation's name and the chart's appVersion unless given.
         cluster_scoped: API groups and plurals of resources that are in no namespace, beside Kubernetes' own and those
             that the installation defines. Where only some namespaces are watched, Roles give the rest.

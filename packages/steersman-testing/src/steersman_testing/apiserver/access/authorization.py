@@ -245,10 +245,8 @@ class Authorizer:
                 yield from self._role_grants({"kind": "ClusterRole", "name": name}, "", reason)
         if name := SERVICE_ACCOUNT_BINDINGS.get(user.name):
             account_namespace, account = user.name.removeprefix(SERVICE_ACCOUNT_PREFIX).split(":")
-            reason = (
-                f'ClusterRoleBinding "{name}" of ClusterRole "{name}" to ServiceAccount '
-                f'"{account}/{account_namespace}"'
-            )
+            subject = f'ServiceAccount "{account}/{account_namespace}"'
+            reason = f'ClusterRoleBinding "{name}" of ClusterRole "{name}" to {subject}'
             yield from self._role_grants({"kind": "ClusterRole", "name": name}, "", reason)
         bindings = self.storage.list(_CLUSTER_BINDINGS)
         if namespace:

@@ -137,9 +137,8 @@ def _compact_rules(permissions: Iterable[AuthorizationAttributes]) -> Iterator[s
     for attributes, verb_names in verbs.items():
         names = f", ResourceNames:[{format_value(attributes.name)}]" if attributes.name else ""
         listed = " ".join(format_value(v) for v in dict.fromkeys(verb_names))
-        resources = format_value(attributes.resource_with_subresource)
-        group = format_value(attributes.group)
-        yield f"{{APIGroups:[{group}], Resources:[{resources}]{names}, Verbs:[{listed}]}}"
+        resource = format_value(attributes.resource_with_subresource)
+        yield (f"{{APIGroups:[{format_value(attributes.group)}], Resources:[{resource}]{names}, Verbs:[{listed}]}}")
 
 
 def _only_ignored_changed(old: JsonObject, new: JsonObject) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from steersman.meta import selectors
-from steersman_testing.apiserver.failures import FieldError, forbidden_field, invalid_value, required_value
+from steersman_testing.apiserver.failures import InvalidFieldError, forbidden_field, invalid_value, required_value
 from steersman_testing.apiserver.names import key_errors
 from steersman_testing.apiserver.values import JsonObject, get_array
 
@@ -18,7 +18,7 @@ _VALUE_OPERATORS = ("In", "NotIn")
 _EXISTENCE_OPERATORS = ("Exists", "DoesNotExist")
 
 
-def selector_errors(attributes: JsonObject) -> Iterator[FieldError]:
+def selector_errors(attributes: JsonObject) -> Iterator[InvalidFieldError]:
     """What is wrong with the selectors of ``resourceAttributes``."""
     for name in _SELECTORS:
         selector, path = attributes.get(name), f"{_PATH}.{name}"
@@ -34,7 +34,7 @@ def selector_errors(attributes: JsonObject) -> Iterator[FieldError]:
             yield from _requirement_errors(requirement, f"{path}.requirements[{position}]", name)
 
 
-def _requirement_errors(requirement: JsonObject, path: str, name: str) -> Iterator[FieldError]:
+def _requirement_errors(requirement: JsonObject, path: str, name: str) -> Iterator[InvalidFieldError]:
     key, operator, values = requirement.get("key", ""), requirement.get("operator"), requirement.get("values")
     if operator in _VALUE_OPERATORS and not values:
         yield required_value(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")

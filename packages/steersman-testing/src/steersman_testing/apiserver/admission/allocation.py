@@ -8,7 +8,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 from random import Random
 
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.failures import FieldError, format_value, invalid_value
+from steersman_testing.apiserver.failures import InvalidFieldError, format_value, invalid_value
 from steersman_testing.apiserver.kinds import GroupResource, ServedKind
 from steersman_testing.apiserver.storage import Storage, StoredObject
 from steersman_testing.apiserver.values import JsonObject, get_array, get_object
@@ -57,7 +57,7 @@ class ServiceAllocator:
         if errors:
             raise failures.invalid(kind.resource, name, errors)
 
-    def _allocate_address(self, name: str, spec: JsonObject, others: list[JsonObject]) -> Iterator[FieldError]:
+    def _allocate_address(self, name: str, spec: JsonObject, others: list[JsonObject]) -> Iterator[InvalidFieldError]:
         if not _has_address(spec):
             return
         addresses: Iterator[str] = (get_object(o, "spec").get("clusterIP", "") for o in others)
@@ -71,7 +71,7 @@ class ServiceAllocator:
         spec.setdefault("ipFamilies", [f"IPv{self.service_network.version}"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
 
-    def _address_errors(self, requested: str, taken: set[str]) -> Iterator[FieldError]:
+    def _address_errors(self, requested: str, taken: set[str]) -> Iterator[InvalidFieldError]:
         try:
             address = ip_address(requested)
         except ValueError:
@@ -137,7 +137,7 @@ def _release_unused_fields(spec: JsonObject, before: JsonObject) -> None:
             port.pop("nodePort", None)
 
 
-def _allocate_node_ports(spec: JsonObject, others: list[JsonObject], random: Random) -> Iterator[FieldError]:
+def _allocate_node_ports(spec: JsonObject, others: list[JsonObject], random: Random) -> Iterator[InvalidFieldError]:
     if not _has_node_ports(spec):
         return
     taken = {p.get("nodePort") for o in others for p in get_array(get_object(o, "spec"), "ports")}
@@ -146,7 +146,7 @@ def _allocate_node_ports(spec: JsonObject, others: list[JsonObject], random: Ran
         node_port = port.get("nodePort")
         path = f"spec.ports[{position}].nodePort"
         if node_port and node_port not in _NODE_PORTS:
-            yield FieldError(
+            yield InvalidFieldError(
                 path, "FieldValueInvalid", f"Invalid value: {format_value(node_port)}: {_PORT_RANGE_ERROR}"
             )
         elif node_port in taken and node_port:

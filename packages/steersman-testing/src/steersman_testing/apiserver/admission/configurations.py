@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.admission.match_conditions import condition_error
 from steersman_testing.apiserver.definitions.conversion_validation import service_errors, url_errors
-from steersman_testing.apiserver.definitions.schema_validation import not_supported
-from steersman_testing.apiserver.failures import FieldError, invalid_value, required_value
+from steersman_testing.apiserver.failures import InvalidFieldError, invalid_value, required_value, unsupported_value
 from steersman_testing.apiserver.kinds import ServedKind
 from steersman_testing.apiserver.values import JsonObject, get_array, get_object, is_map
 
@@ -62,7 +61,9 @@ def validate_configuration(kind: ServedKind, obj: JsonObject) -> None:
     for position, name in enumerate(names):
         if name in names[:position]:
             path = f"webhooks[{position}].name"
-            errors.append(FieldError(path, "FieldValueDuplicate", f"Duplicate value: {failures.format_value(name)}"))
+            errors.append(
+                InvalidFieldError(path, "FieldValueDuplicate", f"Duplicate value: {failures.format_value(name)}")
+            )
     if errors:
         raise failures.invalid(kind.resource, obj["metadata"].get("name", ""), errors)
     for webhook in webhooks:
@@ -74,7 +75,7 @@ def _is_configuration(kind: ServedKind) -> bool:
     return kind.resource.group == _GROUP and kind.resource.kind in _KINDS
 
 
-def _errors(webhook: JsonObject, path: str) -> Iterator[FieldError]:
+def _errors(webhook: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     if not webhook.get("admissionReviewVersions"):
         yield required_value(f"{path}.admissionReviewVersions", "must specify one of v1, v1beta1")
     name = webhook.get("name", "")
@@ -86,12 +87,12 @@ def _errors(webhook: JsonObject, path: str) -> Iterator[FieldError]:
         yield from _rule_errors(rule, f"{path}.rules[{position}]")
     for field, choices in _ENUM_VALUES.items():
         if (chosen := webhook.get(field)) is not None and chosen not in choices:
-            yield not_supported(f"{path}.{field}", chosen, choices)
+            yield unsupported_value(f"{path}.{field}", chosen, choices)
     effects = webhook.get("sideEffects")
     if not effects:
         yield required_value(f"{path}.sideEffects", "must specify one of None, NoneOnDryRun")
     elif effects not in ("None", "NoneOnDryRun"):
-        yield not_supported(f"{path}.sideEffects", effects, ("None", "NoneOnDryRun"))
+        yield unsupported_value(f"{path}.sideEffects", effects, ("None", "NoneOnDryRun"))
     seconds = webhook.get("timeoutSeconds", 10)
     if not 1 <= seconds <= _MAX_TIMEOUT_SECONDS:
         yield invalid_value(f"{path}.timeoutSeconds", seconds, "the timeout value must be between 1 and 30 seconds")
@@ -99,7 +100,7 @@ def _errors(webhook: JsonObject, path: str) -> Iterator[FieldError]:
     yield from _condition_errors(get_array(webhook, "matchConditions"), f"{path}.matchConditions")
 
 
-def _client_errors(config: JsonObject, path: str) -> Iterator[FieldError]:
+def _client_errors(config: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
         yield required_value(path, "exactly one of url or service is required")
@@ -111,7 +112,7 @@ def _client_errors(config: JsonObject, path: str) -> Iterator[FieldError]:
         yield from service_errors(*names, service, f"{path}.service")
 
 
-def _rule_errors(rule: JsonObject, path: str) -> Iterator[FieldError]:
+def _rule_errors(rule: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     operations = get_array(rule, "operations")
     if not operations:
         yield required_value(f"{path}.operations")
@@ -120,7 +121,7 @@ def _rule_errors(rule: JsonObject, path: str) -> Iterator[FieldError]:
         yield invalid_value(f"{path}.operations", operations, detail)
     for position, operation in enumerate(operations):
         if operation not in _OPERATIONS:
-            yield not_supported(f"{path}.operations[{position}]", operation, _OPERATIONS)
+            yield unsupported_value(f"{path}.operations[{position}]", operation, _OPERATIONS)
     for field, noun in _LIST_NOUNS.items():
         values = get_array(rule, field)
         if not values:
@@ -130,10 +131,10 @@ def _rule_errors(rule: JsonObject, path: str) -> Iterator[FieldError]:
     if not get_array(rule, "resources"):
         yield required_value(f"{path}.resources")
     if rule.get("scope", "*") not in ("*", "Cluster", "Namespaced"):
-        yield not_supported(f"{path}.scope", rule["scope"], ("*", "Cluster", "Namespaced"))
+        yield unsupported_value(f"{path}.scope", rule["scope"], ("*", "Cluster", "Namespaced"))
 
 
-def _condition_errors(conditions: list[JsonObject], path: str) -> Iterator[FieldError]:
+def _condition_errors(conditions: list[JsonObject], path: str) -> Iterator[InvalidFieldError]:
     seen: set[str] = set()
     for position, condition in enumerate(conditions):
         item_path, name, expression = (
@@ -148,7 +149,7 @@ def _condition_errors(conditions: list[JsonObject], path: str) -> Iterator[Field
         if not name:
             yield required_value(f"{item_path}.name")
         elif name in seen:
-            yield FieldError(
+            yield InvalidFieldError(
                 f"{item_path}.name", "FieldValueDuplicate", f"Duplicate value: {failures.format_value(name)}"
             )
         seen.add(name)

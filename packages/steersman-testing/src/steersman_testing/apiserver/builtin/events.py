@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from steersman.meta import ApiResource
-from steersman_testing.apiserver.builtin.types import set_zero_values
+from steersman_testing.apiserver.builtin.zero_values import set_zero_values
 from steersman_testing.apiserver.values import JsonObject
 
 EVENTS_V1 = ApiResource("events.k8s.io", "v1", "Event", "events")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from steersman.meta import Quantity
 from steersman_testing.apiserver.failures import (
-    FieldError,
+    InvalidFieldError,
     duplicate_value,
     forbidden_field,
     format_value,
@@ -29,7 +29,7 @@ _IMMUTABLE_ERROR = (
 )
 
 
-def validate_workload(kind: str, spec: JsonObject) -> Iterator[FieldError]:
+def validate_workload(kind: str, spec: JsonObject) -> Iterator[InvalidFieldError]:
     """What is wrong with the spec of a Deployment, a StatefulSet, a ReplicaSet or a DaemonSet."""
     replicas = spec.get("replicas", 0)
     if isinstance(replicas, int) and replicas < 0:
@@ -46,7 +46,7 @@ def validate_workload(kind: str, spec: JsonObject) -> Iterator[FieldError]:
         labels.get(k) != v for k, v in match_labels.items()
     ):
         text = f"Invalid value: {format_value(labels)}: `selector` does not match template `labels`"
-        yield FieldError("spec.template.metadata.labels", "FieldValueInvalid", text)
+        yield InvalidFieldError("spec.template.metadata.labels", "FieldValueInvalid", text)
     pod = get_object(template, "spec")
     # Of a StatefulSet, as the controller will complete it: each of its claims is a volume of the pod.
     claims = [get_object(claim, "metadata").get("name") for claim in get_array(spec, "volumeClaimTemplates")]
@@ -58,13 +58,13 @@ def validate_workload(kind: str, spec: JsonObject) -> Iterator[FieldError]:
         yield from _strategy(get_object(spec, "strategy"))
 
 
-def _strategy(strategy: JsonObject) -> Iterator[FieldError]:
+def _strategy(strategy: JsonObject) -> Iterator[InvalidFieldError]:
     if strategy.get("type") == "Recreate" and strategy.get("rollingUpdate") is not None:
         text = "may not be specified when strategy `type` is 'Recreate'"
         yield forbidden_field("spec.strategy.rollingUpdate", text)
 
 
-def validate_job(spec: JsonObject, path: str = "spec") -> Iterator[FieldError]:
+def validate_job(spec: JsonObject, path: str = "spec") -> Iterator[InvalidFieldError]:
     """What is wrong with the spec of a Job."""
     pod = get_object(get_object(spec, "template"), "spec")
     yield from validate_pod_spec(pod, f"{path}.template.spec")
@@ -72,7 +72,7 @@ def validate_job(spec: JsonObject, path: str = "spec") -> Iterator[FieldError]:
         yield required_value(f"{path}.template.spec.restartPolicy", 'valid values: "OnFailure", "Never"')
 
 
-def validate_cron_job(spec: JsonObject) -> Iterator[FieldError]:
+def validate_cron_job(spec: JsonObject) -> Iterator[InvalidFieldError]:
     """What is wrong with the spec of a CronJob."""
     schedule = str(spec.get("schedule") or "")
     fields = schedule.split()
@@ -84,7 +84,7 @@ def validate_cron_job(spec: JsonObject) -> Iterator[FieldError]:
     yield from validate_job(get_object(get_object(spec, "jobTemplate"), "spec"), "spec.jobTemplate.spec")
 
 
-def validate_pod_spec(spec: JsonObject, path: str) -> Iterator[FieldError]:
+def validate_pod_spec(spec: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     """What is wrong with a pod's spec, which stands at ``path``."""
     containers = get_array(spec, "containers")
     volumes = {v.get("name") for v in get_array(spec, "volumes")}
@@ -106,11 +106,11 @@ def validate_pod_spec(spec: JsonObject, path: str) -> Iterator[FieldError]:
         for number, mount in enumerate(get_array(container, "volumeMounts")):
             if mount.get("name") not in volumes:
                 text = f"Not found: {format_value(mount.get('name'))}"
-                yield FieldError(f"{container_path}.volumeMounts[{number}].name", "FieldValueNotFound", text)
+                yield InvalidFieldError(f"{container_path}.volumeMounts[{number}].name", "FieldValueNotFound", text)
         yield from _resources(get_object(container, "resources"), f"{container_path}.resources.requests")
 
 
-def _resources(resources: JsonObject, path: str) -> Iterator[FieldError]:
+def _resources(resources: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     limits = get_object(resources, "limits")
     for name, request in get_object(resources, "requests").items():
         limit = limits.get(name)
@@ -118,7 +118,7 @@ def _resources(resources: JsonObject, path: str) -> Iterator[FieldError]:
             yield invalid_value(path, request, f"must be less than or equal to {name} limit of {limit}")
 
 
-def validate_pod_update(old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
+def validate_pod_update(old: JsonObject, new: JsonObject) -> Iterator[InvalidFieldError]:
     """A pod's spec changes in its images and very little else."""
     if _immutable_fields(get_object(old, "spec")) != _immutable_fields(get_object(new, "spec")):
         yield forbidden_field("spec", _IMMUTABLE_ERROR)

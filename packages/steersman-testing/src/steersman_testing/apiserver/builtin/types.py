@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
@@ -20,7 +19,7 @@ from typing import Any, cast
 import msgspec
 
 from steersman import meta
-from steersman.meta import ApiResource, Condition, FrozenDict, Object, OwnerReference
+from steersman.meta import ApiResource, FrozenDict, Object, OwnerReference
 from steersman_testing.apiserver.go_values import (
     NumberLiteral,
     UnmarshalTypeError,
@@ -29,10 +28,10 @@ from steersman_testing.apiserver.go_values import (
     canonical_quantity,
     canonical_time,
 )
-from steersman_testing.apiserver.values import JsonObject, clone, is_list, is_map, without_keys, without_nulls
+from steersman_testing.apiserver.values import JsonObject, is_list, is_map, without_keys, without_nulls
 
 _TYPE_META = ("apiVersion", "kind")
-_ROOT_FIELDS = (*_TYPE_META, "metadata")
+ROOT_FIELDS = (*_TYPE_META, "metadata")
 # Where a text is a quantity, by type and field: the generated types have texts there.
 _RESOURCE_LISTS = {
     *(("ResourceRequirements", n) for n in ("limits", "requests")),
@@ -78,6 +77,8 @@ _OPENAPI_TYPES = {
     int: "integer",
     str: "string",
 }
+# Go names of structs that have other names in Python.
+_GO_NAMES = {"ApiStatus": "Status"}
 _GO_SCALARS = {str: "string", bool: "bool", float: "float64"}
 
 
@@ -113,11 +114,11 @@ class ObjectMeta(msgspec.Struct, rename="camel"):
     managed_fields: tuple[ManagedFieldsEntry, ...] = ()
 
 
-_METADATA_TYPES = (ObjectMeta, meta.ObjectMeta)
+METADATA_TYPES = (ObjectMeta, meta.ObjectMeta)
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
+class StructField:
     """A field of a Go type: the Python type without None, whether None is among it, and the default.
 
     ``plain`` is the type whose values are taken as they are, if any; of ``texts``, all entries must be texts.
@@ -149,9 +150,9 @@ def struct_for(resource: ApiResource) -> type[msgspec.Struct] | None:
 
 
 @cache
-def _struct_fields(struct: type[msgspec.Struct]) -> dict[str, _Field]:
+def struct_fields(struct: type[msgspec.Struct]) -> dict[str, StructField]:
     hints = typing.get_type_hints(struct)
-    found: dict[str, _Field] = {}
+    found: dict[str, StructField] = {}
     for struct_field in msgspec.structs.fields(struct):
         members = _union_members(hints[struct_field.name])
         kinds = [m for m in members if m is not type(None)]
@@ -159,7 +160,7 @@ def _struct_fields(struct: type[msgspec.Struct]) -> dict[str, _Field]:
         is_not_quantity = (struct.__name__, struct_field.encode_name) not in _QUANTITIES
         exact_type = kind if is_not_quantity and kind in (str, bool, int) else None
         is_string_map = is_not_quantity and kind == FrozenDict[str, str]
-        found[struct_field.encode_name] = _Field(
+        found[struct_field.encode_name] = StructField(
             kind, type(None) in members, struct_field.default, exact_type, is_string_map
         )
     return found
@@ -181,7 +182,7 @@ class _Decoder:
 
     def decode_struct(self, value: JsonObject, struct: type[msgspec.Struct], path: str, go_path: str) -> JsonObject:
         result: JsonObject = {}
-        fields = _struct_fields(struct)
+        fields = struct_fields(struct)
         for name, content in value.items():
             inner = f"{path}.{name}" if path else name
             known = fields.get(name)
@@ -195,7 +196,7 @@ class _Decoder:
                 if content:
                     result[name] = {**content}
             elif content is not None:
-                location = _Location(struct.__name__, name, inner, f"{go_path}.{name}" if go_path else name)
+                location = _Location(_go_name(struct), name, inner, f"{go_path}.{name}" if go_path else name)
                 decoded = self.decode_value(content, known.kind, location)
                 # Go leaves out empty maps and lists.
                 if decoded or typing.get_origin(known.kind) not in (FrozenDict, tuple) or known.keeps_empty_list:
@@ -211,7 +212,7 @@ class _Decoder:
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             kind = ObjectMeta if kind is meta.ObjectMeta else kind
             if not is_map(value):
-                raise location.type_error(value, f"v1.{kind.__name__}")
+                raise location.type_error(value, f"v1.{_go_name(kind)}")
             return self.decode_struct(value, kind, location.path, location.go_path)
         return _decode_scalar(value, kind, location)
 
@@ -266,6 +267,10 @@ class _Location:
         )
 
 
+def _go_name(struct: type[msgspec.Struct]) -> str:
+    return _GO_NAMES.get(struct.__name__, struct.__name__)
+
+
 def _decode_scalar(value: Any, kind: Any, location: _Location) -> Any:
     if (location_key := (location.struct, location.name)) in _QUANTITIES:
         return canonical_quantity(value, milli=location_key in _RESOURCE_LISTS)
@@ -301,7 +306,7 @@ def _go_type_name(kind: Any, location: _Location) -> str:
     if kind is bytes:
         return "[]uint8"
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        return f"v1.{kind.__name__}"
+        return f"v1.{_go_name(kind)}"
     return _GO_SCALARS.get(cast("type", kind), "interface {}")
 
 
@@ -327,7 +332,7 @@ def openapi_schema(resource: ApiResource) -> JsonObject | None:
 def _schema(struct: type[msgspec.Struct]) -> JsonObject:
     if struct is meta.ObjectMeta:
         return _schema(ObjectMeta)
-    fields = _struct_fields(struct).items()
+    fields = struct_fields(struct).items()
     any_value: JsonObject = {"x-kubernetes-preserve-unknown-fields": True}
     properties = {n: any_value if (struct.__name__, n) in _QUANTITIES else _value_schema(f.kind) for n, f in fields}
     return {"type": "object", "properties": properties}
@@ -356,8 +361,8 @@ def decode_builtin(resource: ApiResource, obj: JsonObject) -> tuple[JsonObject, 
     if struct is None:
         return without_nulls(obj), []
     decoder = _Decoder()
-    head = {n: obj[n] for n in _ROOT_FIELDS if n in obj}
-    body = decoder.decode_struct({n: v for n, v in obj.items() if n not in _ROOT_FIELDS}, struct, "", "")
+    head = {n: obj[n] for n in ROOT_FIELDS if n in obj}
+    body = decoder.decode_struct({n: v for n, v in obj.items() if n not in ROOT_FIELDS}, struct, "", "")
     return {**head, **body}, decoder.unknown_fields
 
 
@@ -384,9 +389,7 @@ def decode_metadata(value: Any, owner: str = "") -> tuple[JsonObject, list[str]]
     decoder = _Decoder()
     found = decoder.decode_struct(value, ObjectMeta, "metadata", "metadata" if owner else "")
     # An empty list of managers forgets them all, and who applies an empty map owns it.
-    empty = {
-        n: v for n, v in value.items() if not v and (is_map(v) or is_list(v)) and n in _struct_fields(ObjectMeta)
-    }
+    empty = {n: v for n, v in value.items() if not v and (is_map(v) or is_list(v)) and n in struct_fields(ObjectMeta)}
     return {**found, **empty}, decoder.unknown_fields
 
 
@@ -394,106 +397,3 @@ def decode_metadata(value: Any, owner: str = "") -> tuple[JsonObject, list[str]]
 def metadata_schema() -> JsonObject:
     """``metav1.ObjectMeta`` as an OpenAPI schema, for server-side apply."""
     return _schema(ObjectMeta)
-
-
-@cache
-def _zero_fields(struct: type[msgspec.Struct]) -> Mapping[str, Any]:
-    """What Go writes for the zero value of a type: what ``omitempty`` does not leave out."""
-    if struct in (*_METADATA_TYPES, Condition):
-        return {}
-    found = ((name, _zero_or_unset(told)) for name, told in _struct_fields(struct).items())
-    zero_values = {name: zero for name, zero in found if zero is not msgspec.UNSET}
-    # Times that are no pointers are never left out.
-    if struct.__name__ == "Event" or struct.__name__.endswith("Condition"):
-        zero_values |= {n: None for n, told in _struct_fields(struct).items() if told.kind is datetime}
-    return zero_values
-
-
-def _zero_or_unset(struct_field: _Field) -> Any:
-    default = struct_field.default
-    if isinstance(default, msgspec.Struct):
-        return _zero_fields(type(default))
-    if struct_field.keeps_empty_list:
-        return None
-    # Of numbers not 0.0: there are none in the types.
-    if not struct_field.nullable and isinstance(default, str | int) and not default:
-        return default
-    return msgspec.UNSET
-
-
-def zero_values_of(resource: ApiResource) -> JsonObject:
-    """What a new object has before anything is written to it: owned by nobody."""
-    struct = struct_for(resource)
-    if struct is None:
-        return {}
-    return {n: clone(v) for n, v in _zero_fields(struct).items() if n not in _ROOT_FIELDS}
-
-
-def set_zero_values(resource: ApiResource, obj: JsonObject) -> None:
-    """Puts the zero values that Go writes where fields are missing, in place."""
-    struct = struct_for(resource)
-    if struct is not None:
-        _set_zero_values(obj, struct, root=True)
-
-
-def _set_zero_values(value: JsonObject, struct: type[msgspec.Struct], *, root: bool = False) -> None:
-    for name, zero in _zero_fields(struct).items():
-        if name not in value and not (root and name in _ROOT_FIELDS):
-            value[name] = clone(zero)
-    fields = _struct_fields(struct)
-    for name, content in value.items():
-        if name in fields and not (root and name in _ROOT_FIELDS):
-            for inner, kind in _nested_structs(content, fields[name].kind):
-                _set_zero_values(inner, kind)
-
-
-def _nested_structs(value: Any, kind: Any) -> Iterator[tuple[JsonObject, type[msgspec.Struct]]]:
-    if typing.get_origin(kind) is tuple and is_list(value):
-        item = typing.get_args(kind)[0]
-        yield from (pair for v in value for pair in _nested_structs(v, item))
-    elif (
-        isinstance(kind, type)
-        and issubclass(kind, msgspec.Struct)
-        and is_map(value)
-        and kind not in (*_METADATA_TYPES, Condition)
-    ):
-        yield value, kind
-
-
-def nulls_for_empty_lists(resource: ApiResource, obj: JsonObject) -> JsonObject:
-    """``obj`` with null in place of each empty list that Go writes null for: the store cannot tell them apart.
-
-    Itself, where there is none. Source: the protobuf of ``k8s.io/api``.
-    """
-    struct = struct_for(resource)
-    return obj if struct is None else _with_nulls(obj, struct)
-
-
-def _with_nulls(value: JsonObject, struct: type[msgspec.Struct]) -> JsonObject:
-    changes: JsonObject = {}
-    for name, (emptiable, inner) in _nullable_list_fields(struct).items():
-        content = value.get(name)
-        if content == [] and emptiable:
-            changes[name] = None
-        elif inner is not None and is_map(content):
-            changes[name] = _with_nulls(content, inner)
-        elif inner is not None and is_list(content):
-            changes[name] = [_with_nulls(v, inner) for v in content]
-    return {**value, **changes} if changes else value
-
-
-@cache
-def _nullable_list_fields(struct: type[msgspec.Struct]) -> Mapping[str, tuple[bool, type[msgspec.Struct] | None]]:
-    """The fields of ``struct`` that are emptiable or have such within, and of what structs they are."""
-    found: dict[str, tuple[bool, type[msgspec.Struct] | None]] = {}
-    for name, struct_field in _struct_fields(struct).items():
-        kind = (
-            typing.get_args(struct_field.kind)[0]
-            if typing.get_origin(struct_field.kind) is tuple
-            else struct_field.kind
-        )
-        inner = kind if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else None
-        inner = inner if inner is not None and inner not in _METADATA_TYPES and _nullable_list_fields(inner) else None
-        if struct_field.keeps_empty_list or inner is not None:
-            found[name] = struct_field.keeps_empty_list, inner
-    return found

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from steersman_testing.apiserver.builtin.pods import validate_pod_update
-from steersman_testing.apiserver.failures import FieldError, forbidden_field, invalid_value
+from steersman_testing.apiserver.failures import InvalidFieldError, forbidden_field, invalid_value
 from steersman_testing.apiserver.values import MISSING, JsonObject, get_field, is_map
 
 _STATEFUL_SET_UPDATABLE = (
@@ -34,7 +34,7 @@ _IMMUTABLE_SPEC_FIELDS = {
 }
 
 
-def validate_immutable_fields(kind: str, old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
+def validate_immutable_fields(kind: str, old: JsonObject, new: JsonObject) -> Iterator[InvalidFieldError]:
     """The changes from ``old`` to ``new`` that the real server refuses."""
     for field in _IMMUTABLE_SPEC_FIELDS.get(kind, ()):
         before, after = get_field(old.get("spec"), field), get_field(new.get("spec"), field)
@@ -73,13 +73,13 @@ def validate_immutable_fields(kind: str, old: JsonObject, new: JsonObject) -> It
             return
 
 
-def _unchanged_fields(old: JsonObject, new: JsonObject, *names: str) -> Iterator[FieldError]:
+def _unchanged_fields(old: JsonObject, new: JsonObject, *names: str) -> Iterator[InvalidFieldError]:
     for name in names:
         if old.get(name) != new.get(name):
             yield invalid_value(name, new.get(name), "field is immutable")
 
 
-def _stateful_set(old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
+def _stateful_set(old: JsonObject, new: JsonObject) -> Iterator[InvalidFieldError]:
     before, after = (
         {k: v for k, v in o.get("spec", {}).items() if k not in _STATEFUL_SET_UPDATABLE} for o in (old, new)
     )
@@ -89,7 +89,7 @@ def _stateful_set(old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
         yield forbidden_field("spec", text)
 
 
-def _data(kind: str, old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
+def _data(kind: str, old: JsonObject, new: JsonObject) -> Iterator[InvalidFieldError]:
     if kind == "Secret" and old.get("type") != new.get("type"):
         yield invalid_value("type", new.get("type"), "field is immutable")
     if not old.get("immutable"):
@@ -99,7 +99,7 @@ def _data(kind: str, old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
             yield forbidden_field(field, "field is immutable when `immutable` is set")
 
 
-def _persistent_volume_claim(old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
+def _persistent_volume_claim(old: JsonObject, new: JsonObject) -> Iterator[InvalidFieldError]:
     def immutable_fields(claim: JsonObject) -> JsonObject:
         bound = get_field(old.get("status"), "phase") == "Bound"
         mutable = {"resources", "volumeAttributesClassName"} if bound else set[str]()
@@ -116,7 +116,7 @@ def _persistent_volume_claim(old: JsonObject, new: JsonObject) -> Iterator[Field
         yield forbidden_field("spec", text)
 
 
-def _service(old: JsonObject, new: JsonObject) -> Iterator[FieldError]:
+def _service(old: JsonObject, new: JsonObject) -> Iterator[InvalidFieldError]:
     before, after = old.get("spec"), new.get("spec")
     if not is_map(before) or not is_map(after) or "ExternalName" in (before.get("type"), after.get("type")):
         return

@@ -18,7 +18,7 @@ from steersman_testing.apiserver.builtin.pods import (
     validate_workload,
 )
 from steersman_testing.apiserver.failures import (
-    FieldError,
+    InvalidFieldError,
     duplicate_value,
     invalid_value,
     required_value,
@@ -52,13 +52,13 @@ _PERCENT_ERROR = (
 _REQUIRED_EVENT_FIELDS = ("reportingController", "reportingInstance", "action", "reason")
 
 
-def validate_content(kind: str, obj: JsonObject) -> Iterator[FieldError]:
+def validate_content(kind: str, obj: JsonObject) -> Iterator[InvalidFieldError]:
     """What is wrong with the content of an object of a built-in kind."""
     if check := _VALIDATORS.get(kind):
         yield from check(obj)
 
 
-def _config_map(obj: JsonObject) -> Iterator[FieldError]:
+def _config_map(obj: JsonObject) -> Iterator[InvalidFieldError]:
     data, binary = get_object(obj, "data"), get_object(obj, "binaryData")
     for field, values in (("data", data), ("binaryData", binary)):
         for key in values:
@@ -69,7 +69,7 @@ def _config_map(obj: JsonObject) -> Iterator[FieldError]:
     yield from _size_errors("[]", [*data.values(), *binary.values()])
 
 
-def _secret(obj: JsonObject) -> Iterator[FieldError]:
+def _secret(obj: JsonObject) -> Iterator[InvalidFieldError]:
     data, kind = get_object(obj, "data"), obj.get("type")
     for key in data:
         if not _is_key(key):
@@ -84,16 +84,16 @@ def _secret(obj: JsonObject) -> Iterator[FieldError]:
         yield required_value(f"metadata.annotations[{_SERVICE_ACCOUNT_ANNOTATION}]")
 
 
-def _invalid_key(field: str, key: str) -> FieldError:
+def _invalid_key(field: str, key: str) -> InvalidFieldError:
     return invalid_value(f"{field}[{key}]", key, _KEY_ERROR)
 
 
-def _size_errors(path: str, values: Iterable[str]) -> Iterator[FieldError]:
+def _size_errors(path: str, values: Iterable[str]) -> Iterator[InvalidFieldError]:
     if sum(len(v.encode()) for v in values) > _MAX_DATA_BYTES:
-        yield FieldError(path, "FieldValueTooLong", f"Too long: may not be more than {_MAX_DATA_BYTES} bytes")
+        yield InvalidFieldError(path, "FieldValueTooLong", f"Too long: may not be more than {_MAX_DATA_BYTES} bytes")
 
 
-def _service(obj: JsonObject) -> Iterator[FieldError]:
+def _service(obj: JsonObject) -> Iterator[InvalidFieldError]:
     spec = get_object(obj, "spec")
     ports = get_array(spec, "ports")
     if not ports and spec.get("type") != "ExternalName" and spec.get("clusterIP") != "None":
@@ -105,7 +105,7 @@ def _service(obj: JsonObject) -> Iterator[FieldError]:
         yield unsupported_value("spec.type", spec.get("type"), _SERVICE_TYPES)
 
 
-def _port(port: JsonObject, path: str, seen: set[str], *, named: bool) -> Iterator[FieldError]:
+def _port(port: JsonObject, path: str, seen: set[str], *, named: bool) -> Iterator[InvalidFieldError]:
     name = port.get("name") or ""
     if named and not name:
         yield required_value(f"{path}.name")
@@ -122,7 +122,7 @@ def _port(port: JsonObject, path: str, seen: set[str], *, named: bool) -> Iterat
         yield unsupported_value(f"{path}.protocol", port.get("protocol"), _PROTOCOLS)
 
 
-def _persistent_volume_claim(obj: JsonObject) -> Iterator[FieldError]:
+def _persistent_volume_claim(obj: JsonObject) -> Iterator[InvalidFieldError]:
     spec = get_object(obj, "spec")
     modes = get_array(spec, "accessModes")
     if not modes:
@@ -134,7 +134,7 @@ def _persistent_volume_claim(obj: JsonObject) -> Iterator[FieldError]:
         yield required_value("spec.resources[storage]")
 
 
-def _lease(obj: JsonObject) -> Iterator[FieldError]:
+def _lease(obj: JsonObject) -> Iterator[InvalidFieldError]:
     spec = get_object(obj, "spec")
     duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
     if duration is not None and duration <= 0:
@@ -143,7 +143,7 @@ def _lease(obj: JsonObject) -> Iterator[FieldError]:
         yield invalid_value("spec.leaseTransitions", transitions, "must be greater than or equal to 0")
 
 
-def _event(obj: JsonObject) -> Iterator[FieldError]:
+def _event(obj: JsonObject) -> Iterator[InvalidFieldError]:
     namespace = get_object(obj, "metadata").get("namespace", "")
     if obj.get("apiVersion") == "events.k8s.io/v1":
         # Of one that was made in the other group, without a time, the rest is not asked for.
@@ -156,7 +156,7 @@ def _event(obj: JsonObject) -> Iterator[FieldError]:
         yield invalid_value("involvedObject.namespace", regarding_namespace, "does not match event.namespace")
 
 
-def _rules(obj: JsonObject) -> Iterator[FieldError]:
+def _rules(obj: JsonObject) -> Iterator[InvalidFieldError]:
     namespaced = obj.get("kind") == "Role"
     for position, rule in enumerate(get_array(obj, "rules")):
         path = f"rules[{position}]"
@@ -173,7 +173,7 @@ def _rules(obj: JsonObject) -> Iterator[FieldError]:
             yield required_value(f"{path}.resources", "resource rules must supply at least one resource")
 
 
-def _binding(obj: JsonObject) -> Iterator[FieldError]:
+def _binding(obj: JsonObject) -> Iterator[InvalidFieldError]:
     role = get_object(obj, "roleRef")
     kinds = ("Role", "ClusterRole") if obj.get("kind") == "RoleBinding" else ("ClusterRole",)
     if role.get("kind") not in kinds:
@@ -188,7 +188,7 @@ def _binding(obj: JsonObject) -> Iterator[FieldError]:
             yield unsupported_value(f"{path}.kind", subject.get("kind"), ("ServiceAccount", "User", "Group"))
 
 
-def _pod_disruption_budget(obj: JsonObject) -> Iterator[FieldError]:
+def _pod_disruption_budget(obj: JsonObject) -> Iterator[InvalidFieldError]:
     spec = get_object(obj, "spec")
     if "minAvailable" in spec and "maxUnavailable" in spec:
         yield invalid_value("spec", spec, "minAvailable and maxUnavailable cannot be both set")
@@ -196,14 +196,14 @@ def _pod_disruption_budget(obj: JsonObject) -> Iterator[FieldError]:
         yield from _int_or_percent(f"spec.{name}", spec.get(name))
 
 
-def _int_or_percent(path: str, value: Any) -> Iterator[FieldError]:
+def _int_or_percent(path: str, value: Any) -> Iterator[InvalidFieldError]:
     if isinstance(value, str) and not is_percent(value):
         yield invalid_value(path, value, _PERCENT_ERROR)
     elif isinstance(value, int) and value < 0:
         yield invalid_value(path, value, "must be greater than or equal to 0")
 
 
-def _horizontal_pod_autoscaler(obj: JsonObject) -> Iterator[FieldError]:
+def _horizontal_pod_autoscaler(obj: JsonObject) -> Iterator[InvalidFieldError]:
     spec = get_object(obj, "spec")
     min_replicas, max_replicas = spec.get("minReplicas", 1), spec.get("maxReplicas", 0)
     if max_replicas < 1:
@@ -212,7 +212,7 @@ def _horizontal_pod_autoscaler(obj: JsonObject) -> Iterator[FieldError]:
         yield invalid_value("spec.maxReplicas", max_replicas, "must be greater than or equal to `minReplicas`")
 
 
-def _ingress(obj: JsonObject) -> Iterator[FieldError]:
+def _ingress(obj: JsonObject) -> Iterator[InvalidFieldError]:
     for number, rule in enumerate(get_array(get_object(obj, "spec"), "rules")):
         for position, path in enumerate(get_array(get_object(rule, "http"), "paths")):
             if not path.get("pathType"):
@@ -220,11 +220,11 @@ def _ingress(obj: JsonObject) -> Iterator[FieldError]:
                 yield required_value(field_path, "pathType must be specified")
 
 
-def _workload(obj: JsonObject) -> Iterator[FieldError]:
+def _workload(obj: JsonObject) -> Iterator[InvalidFieldError]:
     return validate_workload(obj["kind"], get_object(obj, "spec"))
 
 
-_VALIDATORS: dict[str, Callable[[JsonObject], Iterator[FieldError]]] = {
+_VALIDATORS: dict[str, Callable[[JsonObject], Iterator[InvalidFieldError]]] = {
     "ConfigMap": _config_map,
     "Secret": _secret,
     "Service": _service,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from steersman_testing.apiserver.failures import FieldError, invalid_value, required_value
+from steersman_testing.apiserver.failures import InvalidFieldError, invalid_value, required_value
 from steersman_testing.apiserver.values import JsonObject, get_object
 
 _ANNOTATION = "api-approved.kubernetes.io"
@@ -45,7 +45,7 @@ def _approval_state(definition: JsonObject) -> tuple[str, str]:
     return "invalid", f'{needed} with either a URL or a reason starting with "unapproved", {_KEP_REFERENCE}'
 
 
-def approval_errors(new: JsonObject, old: JsonObject | None) -> Iterator[FieldError]:
+def approval_errors(new: JsonObject, old: JsonObject | None) -> Iterator[InvalidFieldError]:
     """What is wrong with the annotation of ``new``; where ``old`` had the same state, nothing is."""
     if not is_protected_group(get_object(new, "spec").get("group", "")):
         return

@@ -16,15 +16,16 @@ from typing import Any
 from steersman.errors import ApiError
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.builtin.events import EVENTS_V1, to_core_v1, to_events_v1
-from steersman_testing.apiserver.failures import FieldError
+from steersman_testing.apiserver.failures import InvalidFieldError
 from steersman_testing.apiserver.fields import managed_fields
 from steersman_testing.apiserver.fields.managed_fields import ManagedFields
+from steersman_testing.apiserver.go_values import go_type_name
 from steersman_testing.apiserver.kinds import CustomResourceVersions, ServedKind
 from steersman_testing.apiserver.names import validate_annotations, validate_labels
 from steersman_testing.apiserver.schemas.embedded import prune_embedded_metadata
 from steersman_testing.apiserver.schemas.schema import fill_defaults, prune
 from steersman_testing.apiserver.storage import StoredObject
-from steersman_testing.apiserver.values import JsonObject, clone, get_array, get_object, is_list, is_map, type_of
+from steersman_testing.apiserver.values import JsonObject, clone, get_array, get_object, is_map
 from steersman_testing.apiserver.webhook_calls import PendingWebhook, WebhookCall, WebhookCaller, WebhookCallFailed
 
 _REVIEW_VERSIONS = ("v1", "v1beta1")
@@ -222,19 +223,14 @@ def _restored_metadata(original: JsonObject, converted: JsonObject) -> JsonObjec
 
 def _string_map_error(field: str, values: Any, before: JsonObject) -> str:
     if not is_map(values):
-        return f"invalid metadata.{field} of type {_go_type_name(values)} in converted object"
+        return f"invalid metadata.{field} of type {go_type_name(values)} in converted object"
     for key, value in values.items():
         if not isinstance(value, str):
-            return f"metadata.{field}[{key}] must be a string, but is {_go_type_name(value)} in converted object"
+            return f"metadata.{field}[{key}] must be a string, but is {go_type_name(value)} in converted object"
     if values == before:
         return ""
-    errors: list[FieldError] = [*(validate_labels(values) if field == "labels" else validate_annotations(values))]
+    errors: list[InvalidFieldError] = [
+        *(validate_labels(values) if field == "labels" else validate_annotations(values))
+    ]
     messages = list(dict.fromkeys(f"{e.path}: {e.text}" for e in errors))
     return messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]" if messages else ""
-
-
-def _go_type_name(value: Any) -> str:
-    if is_list(value):
-        return "[]interface {}"
-    names = {bool: "bool", int: "int64", float: "float64", str: "string", dict: "map[string]interface {}"}
-    return names.get(type_of(value), "<nil>")

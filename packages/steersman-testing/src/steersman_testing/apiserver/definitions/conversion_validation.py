@@ -10,8 +10,13 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from steersman_cel.name_validation import dns1035_label_error, dns1123_subdomain_error
-from steersman_testing.apiserver.definitions.schema_validation import not_supported
-from steersman_testing.apiserver.failures import FieldError, forbidden_field, invalid_value, required_value
+from steersman_testing.apiserver.failures import (
+    InvalidFieldError,
+    forbidden_field,
+    invalid_value,
+    required_value,
+    unsupported_value,
+)
 from steersman_testing.apiserver.values import JsonObject, get_array, get_object
 
 _URL_FORMAT = "; desired format: https://host[/path]"
@@ -20,7 +25,7 @@ _CLIENT_CONFIG_PATH = f"{_CONVERSION_PATH}.webhookClientConfig"
 _MAX_PORT = 65535
 
 
-def conversion_errors(spec: JsonObject) -> Iterator[FieldError]:
+def conversion_errors(spec: JsonObject) -> Iterator[InvalidFieldError]:
     """What is wrong with ``spec.conversion``, which is filled in where it was not sent."""
     conversion = get_object(spec, "conversion")
     strategy = conversion.get("strategy", "")
@@ -33,7 +38,7 @@ def conversion_errors(spec: JsonObject) -> Iterator[FieldError]:
     if not strategy:
         yield required_value(f"{_CONVERSION_PATH}.strategy")
     elif strategy not in ("None", "Webhook"):
-        yield not_supported(f"{_CONVERSION_PATH}.strategy", strategy, ("None", "Webhook"))
+        yield unsupported_value(f"{_CONVERSION_PATH}.strategy", strategy, ("None", "Webhook"))
     if strategy == "Webhook":
         yield from _client_config_errors(client)
         yield from _review_version_errors(review_versions)
@@ -45,7 +50,7 @@ def conversion_errors(spec: JsonObject) -> Iterator[FieldError]:
         yield forbidden_field(f"{_CONVERSION_PATH}.conversionReviewVersions", text)
 
 
-def _client_config_errors(client_config: JsonObject | None) -> Iterator[FieldError]:
+def _client_config_errors(client_config: JsonObject | None) -> Iterator[InvalidFieldError]:
     if client_config is None:
         yield required_value(_CLIENT_CONFIG_PATH, "required when strategy is set to Webhook")
         return
@@ -60,7 +65,7 @@ def _client_config_errors(client_config: JsonObject | None) -> Iterator[FieldErr
         )
 
 
-def url_errors(url: str, path: str) -> Iterator[FieldError]:
+def url_errors(url: str, path: str) -> Iterator[InvalidFieldError]:
     """Why a webhook cannot be called at ``url``."""
     try:
         parts = urlsplit(url)
@@ -81,7 +86,7 @@ def url_errors(url: str, path: str) -> Iterator[FieldError]:
             yield invalid_value(path, found, text)
 
 
-def service_errors(namespace: str, name: str, service: JsonObject, field_path: str) -> Iterator[FieldError]:
+def service_errors(namespace: str, name: str, service: JsonObject, field_path: str) -> Iterator[InvalidFieldError]:
     """Why a webhook cannot be called at ``service``.
 
     The real server takes the name for the namespace and the other way round, so callers do here.
@@ -110,7 +115,7 @@ def service_errors(namespace: str, name: str, service: JsonObject, field_path: s
             yield invalid_value(field_path, path, f"segment[{position}]{separator} {problem}")
 
 
-def _review_version_errors(versions: list[str]) -> Iterator[FieldError]:
+def _review_version_errors(versions: list[str]) -> Iterator[InvalidFieldError]:
     path = f"{_CONVERSION_PATH}.conversionReviewVersions"
     if not versions:
         yield required_value(path)

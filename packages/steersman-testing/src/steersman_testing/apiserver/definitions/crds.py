@@ -15,10 +15,10 @@ from steersman_testing.apiserver.definitions.approval import approval_errors
 from steersman_testing.apiserver.definitions.decoding import decode_spec
 from steersman_testing.apiserver.definitions.spec_validation import spec_errors
 from steersman_testing.apiserver.definitions.structural import subschemas
-from steersman_testing.apiserver.failures import FieldError, format_value, invalid_value
-from steersman_testing.apiserver.fields.shapes import SchemaShape
+from steersman_testing.apiserver.failures import InvalidFieldError, format_value, invalid_value
 from steersman_testing.apiserver.kinds import Column, CustomResourceVersions, ScalePaths, ServedKind, version_sort_key
 from steersman_testing.apiserver.schemas.cost_budget import may_exceed_budget
+from steersman_testing.apiserver.shapes import SchemaShape
 from steersman_testing.apiserver.values import JsonObject, clone, get_array, get_object, without_nulls
 
 CRD = ApiResource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", False)
@@ -70,7 +70,7 @@ def _set_defaults(spec: JsonObject) -> None:
         service.setdefault("port", _HTTPS_PORT)
 
 
-def definition_errors(obj: JsonObject, old: JsonObject | None = None) -> Iterator[FieldError]:
+def definition_errors(obj: JsonObject, old: JsonObject | None = None) -> Iterator[InvalidFieldError]:
     """What is wrong with the definition ``obj``, which is new, or replaces ``old``; its metadata aside.
 
     Raises:
@@ -91,10 +91,10 @@ def definition_errors(obj: JsonObject, old: JsonObject | None = None) -> Iterato
         text = (
             "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
         )
-        yield FieldError("spec.preserveUnknownFields", "FieldValueInvalid", f"Invalid value: true: {text}")
+        yield InvalidFieldError("spec.preserveUnknownFields", "FieldValueInvalid", f"Invalid value: true: {text}")
 
 
-def _immutable_errors(old: JsonObject, new: JsonObject, *, established: bool) -> Iterator[FieldError]:
+def _immutable_errors(old: JsonObject, new: JsonObject, *, established: bool) -> Iterator[InvalidFieldError]:
     before, after = get_object(old, "names"), get_object(new, "names")
     if established:
         yield from _unchanged_error("spec.scope", old.get("scope"), new.get("scope"))
@@ -103,21 +103,23 @@ def _immutable_errors(old: JsonObject, new: JsonObject, *, established: bool) ->
     yield from _unchanged_error("spec.names.plural", before.get("plural"), after.get("plural"))
 
 
-def _unchanged_error(path: str, old: Any, new: Any) -> Iterator[FieldError]:
+def _unchanged_error(path: str, old: Any, new: Any) -> Iterator[InvalidFieldError]:
     if old != new:
         yield invalid_value(path, new or "", "field is immutable")
 
 
-def _stored_version_errors(stored: list[str], versions: list[JsonObject]) -> Iterator[FieldError]:
+def _stored_version_errors(stored: list[str], versions: list[JsonObject]) -> Iterator[InvalidFieldError]:
     path = "status.storedVersions"
     if not stored:
-        yield FieldError(path, "FieldValueInvalid", "Invalid value: null: must have at least one stored version")
+        yield InvalidFieldError(
+            path, "FieldValueInvalid", "Invalid value: null: must have at least one stored version"
+        )
         return
     names = [v.get("name") for v in versions]
     for version in versions:
         if version.get("storage") and version.get("name") not in stored:
             text = f"Invalid value: {format_value(stored)}: must have the storage version {version.get('name')}"
-            yield FieldError(path, "FieldValueInvalid", text)
+            yield InvalidFieldError(path, "FieldValueInvalid", text)
     for position, version in enumerate(stored):
         if version not in names:
             text = (
@@ -125,7 +127,7 @@ def _stored_version_errors(stored: list[str], versions: list[JsonObject]) -> Ite
                 f"spec.versions until a storage migration ensures no data remains persisted in {version} and removes "
                 f"{version} from status.storedVersions"
             )
-            yield FieldError(
+            yield InvalidFieldError(
                 f"{path}[{position}]", "FieldValueInvalid", f"Invalid value: {format_value(version)}: {text}"
             )
 

@@ -8,21 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from steersman_testing.apiserver.failures import FieldError, invalid_value
+from steersman_testing.apiserver.failures import InvalidFieldError, invalid_value
+from steersman_testing.apiserver.go_values import go_type_name, go_value_text
 from steersman_testing.apiserver.kinds import ScalePaths, ServedKind
 from steersman_testing.apiserver.schemas.cost_budget import check_budget
 from steersman_testing.apiserver.schemas.embedded import metadata_errors
 from steersman_testing.apiserver.schemas.list_types import list_type_errors
 from steersman_testing.apiserver.schemas.rules import BLOCKING_REASONS, RULES_NOT_CHECKED, rule_errors
 from steersman_testing.apiserver.schemas.schema import validate, validate_status
-from steersman_testing.apiserver.values import MISSING, JsonObject, is_map, type_of
+from steersman_testing.apiserver.values import MISSING, JsonObject, is_map
 
 _MAX_INT32 = 2**31 - 1
 
 
 def custom_resource_errors(
-    kind: ServedKind, obj: JsonObject, old: Any, subresource: str, previous_errors: Sequence[FieldError] = ()
-) -> list[FieldError]:
+    kind: ServedKind, obj: JsonObject, old: Any, subresource: str, previous_errors: Sequence[InvalidFieldError] = ()
+) -> list[InvalidFieldError]:
     """What is wrong with ``obj``, written to ``subresource`` in place of ``old`` (or MISSING).
 
     Args:
@@ -52,12 +53,12 @@ def custom_resource_errors(
     return found
 
 
-def _scale_spec_errors(obj: JsonObject, paths: ScalePaths | None) -> Iterator[FieldError]:
+def _scale_spec_errors(obj: JsonObject, paths: ScalePaths | None) -> Iterator[InvalidFieldError]:
     if paths is not None:
         yield from _replicas_errors(obj, paths.spec_replicas_path)
 
 
-def _scale_status_errors(obj: JsonObject, paths: ScalePaths | None) -> Iterator[FieldError]:
+def _scale_status_errors(obj: JsonObject, paths: ScalePaths | None) -> Iterator[InvalidFieldError]:
     if paths is None:
         return
     yield from _replicas_errors(obj, paths.status_replicas_path)
@@ -67,7 +68,7 @@ def _scale_status_errors(obj: JsonObject, paths: ScalePaths | None) -> Iterator[
             yield invalid_value(paths.label_selector_path, "" if found is None else found, problem)
 
 
-def _replicas_errors(obj: JsonObject, path: str) -> Iterator[FieldError]:
+def _replicas_errors(obj: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     count, problem = nested_field(obj, path, int)
     if problem:
         yield invalid_value(path, 0, problem)
@@ -86,31 +87,14 @@ def nested_field(obj: JsonObject, path: str, expected_type: type[Any]) -> tuple[
     prefix = f".{path.lstrip('.')} accessor error:"
     for name in path.lstrip(".").split("."):
         if not is_map(current):
-            return (
-                None,
-                (
-                    f"{prefix} {_go_value_text(current)} is of the type {_go_type_name(current)}, "
-                    f"expected map[string]interface{{}}"
-                ),
-            )
+            return None, f"{prefix} {_type_mismatch(current, 'map[string]interface{}')}"
         if name not in current:
             return None, ""
         current = current[name]
     if type(current) is not expected_type:
-        expected = "int64" if expected_type is int else "string"
-        return (
-            None,
-            f"{prefix} {_go_value_text(current)} is of the type {_go_type_name(current)}, expected {expected}",
-        )
+        return None, f"{prefix} {_type_mismatch(current, 'int64' if expected_type is int else 'string')}"
     return current, ""
 
 
-def _go_value_text(value: Any) -> str:
-    if value is None:
-        return "<nil>"
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _go_type_name(value: Any) -> str:
-    names = {bool: "bool", int: "int64", float: "float64", str: "string", list: "[]interface {}"}
-    return "<nil>" if value is None else names.get(type_of(value), "map[string]interface {}")
+def _type_mismatch(value: Any, expected: str) -> str:
+    return f"{go_value_text(value)} is of the type {go_type_name(value)}, expected {expected}"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from steersman_cel.validation import has_rules
-from steersman_testing.apiserver.failures import FieldError, format_value
+from steersman_testing.apiserver.failures import InvalidFieldError, format_value
 from steersman_testing.apiserver.schemas.embedded import metadata_errors, metadata_type_errors
 from steersman_testing.apiserver.schemas.rules import default_rule_errors
 from steersman_testing.apiserver.schemas.schema import prune, validate_value
@@ -18,12 +18,12 @@ from steersman_testing.apiserver.values import JsonObject, get_object, is_list, 
 _META_FIELDS = ("metadata", "kind", "apiVersion")
 
 
-def default_errors(schema: JsonObject, path: str) -> list[FieldError]:
+def default_errors(schema: JsonObject, path: str) -> list[InvalidFieldError]:
     """What is wrong with the defaults in the structural ``schema``."""
     return list(_check({**schema, "x-kubernetes-embedded-resource": True}, path, inside_meta=False))
 
 
-def _check(schema: JsonObject, path: str, *, inside_meta: bool) -> Iterator[FieldError]:
+def _check(schema: JsonObject, path: str, *, inside_meta: bool) -> Iterator[InvalidFieldError]:
     resource = bool(schema.get("x-kubernetes-embedded-resource"))
     inside_meta = inside_meta and not resource
     if schema.get("default") is not None:
@@ -35,14 +35,14 @@ def _check(schema: JsonObject, path: str, *, inside_meta: bool) -> Iterator[Fiel
         yield from _check(inner, f"{path}.properties[{name}]", inside_meta=inner_meta)
 
 
-def _default_errors_at(schema: JsonObject, path: str, *, inside_meta: bool) -> Iterator[FieldError]:
+def _default_errors_at(schema: JsonObject, path: str, *, inside_meta: bool) -> Iterator[InvalidFieldError]:
     default = schema["default"]
     embedded = bool(schema.get("x-kubernetes-embedded-resource"))
     if not inside_meta:
         pruned, unknown = prune(default, schema, root=embedded, keep_nulls=True)
         if unknown and pruned != default:
             text = f"Invalid value: {format_value(default)}: must not have unknown fields"
-            yield FieldError(path, "FieldValueInvalid", text)
+            yield InvalidFieldError(path, "FieldValueInvalid", text)
         metadata_problems = metadata_type_errors(default, schema, path) or metadata_errors(default, schema, path)
         if metadata_problems:
             yield from metadata_problems

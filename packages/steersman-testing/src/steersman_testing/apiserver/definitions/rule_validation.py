@@ -15,7 +15,7 @@ from steersman_cel.engine import CompilationError
 from steersman_cel.types import Type, type_from_schema
 from steersman_cel.validation import VALIDATIONS_KEY, cached_program, schema_key
 from steersman_testing.apiserver.definitions.schema_validation import SchemaContext
-from steersman_testing.apiserver.failures import FieldError, forbidden_field, invalid_value
+from steersman_testing.apiserver.failures import InvalidFieldError, forbidden_field, invalid_value
 from steersman_testing.apiserver.values import JsonObject, get_array
 
 _TYPE_ERROR = (
@@ -34,7 +34,7 @@ class RuleValidator:
         self._root = root
         self._costs: list[tuple[int, str]] = []
 
-    def __call__(self, schema: JsonObject, path: str, context: SchemaContext) -> Iterator[FieldError]:
+    def __call__(self, schema: JsonObject, path: str, context: SchemaContext) -> Iterator[InvalidFieldError]:
         """What is wrong with the rules at one place.
 
         Raises:
@@ -43,13 +43,13 @@ class RuleValidator:
         root = schema is self._root
         kind = type_from_schema(schema, root=root)
         if kind is None:
-            yield FieldError(f"{path}.{VALIDATIONS_KEY}", "InternalError", _TYPE_ERROR)
+            yield InvalidFieldError(f"{path}.{VALIDATIONS_KEY}", "InternalError", _TYPE_ERROR)
             return
         key = schema_key(schema, root)
         for position, rule in enumerate(get_array(schema, VALIDATIONS_KEY)):
             yield from self._rule_errors(rule, key, f"{path}.{VALIDATIONS_KEY}[{position}]", context, kind)
 
-    def total_cost_errors(self, path: str) -> Iterator[FieldError]:
+    def total_cost_errors(self, path: str) -> Iterator[InvalidFieldError]:
         """Whether all rules together cost too much; to be asked when all are checked."""
         total = sum(cost for cost, _ in self._costs)
         if total <= CRD_COST_LIMIT:
@@ -59,14 +59,14 @@ class RuleValidator:
             yield forbidden_field(place, _COST_CONTRIBUTION)
         yield forbidden_field(path, budget_error(_TOTAL_COST, total, CRD_COST_LIMIT))
 
-    def _record_cost(self, subject: str, cost: int, path: str) -> Iterator[FieldError]:
+    def _record_cost(self, subject: str, cost: int, path: str) -> Iterator[InvalidFieldError]:
         self._costs.append((cost, path))
         if cost > RULE_COST_LIMIT:
             yield forbidden_field(path, budget_error(subject, cost, RULE_COST_LIMIT))
 
     def _rule_errors(
         self, rule: JsonObject, key: bytes, path: str, context: SchemaContext, kind: Type
-    ) -> Iterator[FieldError]:
+    ) -> Iterator[InvalidFieldError]:
         optional = bool(rule.get("optionalOldSelf"))
         uses_old_self = False
         try:
@@ -82,16 +82,14 @@ class RuleValidator:
         except CompilationError as error:
             yield _invalid_rule(rule, f"{path}.rule", str(error))
         if uses_old_self and context.uncorrelatable_path:
-            text = (
-                "oldSelf cannot be used on the uncorrelatable portion of the schema within "
-                f"{context.uncorrelatable_path}"
-            )
+            path_text = context.uncorrelatable_path
+            text = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {path_text}"
             yield invalid_value(f"{path}.rule", rule["rule"], text)
         elif not uses_old_self and "optionalOldSelf" in rule:
             text = "may not be set if oldSelf is not used in rule"
             yield invalid_value(f"{path}.optionalOldSelf", rule["optionalOldSelf"], text)
 
-    def _message_errors(self, rule: JsonObject, key: bytes, path: str) -> Iterator[FieldError]:
+    def _message_errors(self, rule: JsonObject, key: bytes, path: str) -> Iterator[InvalidFieldError]:
         try:
             found = cached_program(key, rule["messageExpression"], bool(rule.get("optionalOldSelf")))
         except CompilationError as error:
@@ -104,7 +102,7 @@ class RuleValidator:
         yield from self._record_cost("estimated messageExpression cost", found.cost, path)
 
 
-def _invalid_rule(rule: JsonObject, path: str, text: str) -> FieldError:
+def _invalid_rule(rule: JsonObject, path: str, text: str) -> InvalidFieldError:
     # The rule is shown in the form that the real server has inside.
     go_rule = {
         "Rule": rule.get("rule", ""),
@@ -114,7 +112,7 @@ def _invalid_rule(rule: JsonObject, path: str, text: str) -> FieldError:
         "FieldPath": rule.get("fieldPath", ""),
         "OptionalOldSelf": rule.get("optionalOldSelf"),
     }
-    return FieldError(path, "FieldValueInvalid", f"Invalid value: {_go_json(go_rule)}: {text}")
+    return InvalidFieldError(path, "FieldValueInvalid", f"Invalid value: {_go_json(go_rule)}: {text}")
 
 
 def _go_json(value: JsonObject) -> str:

@@ -13,11 +13,11 @@ from typing import Any
 from steersman_cel.validation import VALIDATIONS_KEY
 from steersman_testing.apiserver.definitions.structural import nested_schemas, subschemas, unsupported_field
 from steersman_testing.apiserver.failures import (
-    FieldError,
+    InvalidFieldError,
     forbidden_field,
-    format_value,
     invalid_value,
     required_value,
+    unsupported_value,
 )
 from steersman_testing.apiserver.schemas.paths import InvalidFieldPath, resolve_path
 from steersman_testing.apiserver.values import JsonObject, get_array, get_object, is_list, is_map
@@ -44,23 +44,15 @@ class SchemaContext:
     inside_meta: bool = False
     uncorrelatable_path: str = ""
     max_cardinality: int | None = 1
-    rule_validator: Callable[[JsonObject, str, SchemaContext], Iterator[FieldError]] | None = None
+    rule_validator: Callable[[JsonObject, str, SchemaContext], Iterator[InvalidFieldError]] | None = None
 
 
-def unsupported_type(kind: str, path: str) -> FieldError:
+def unsupported_type(kind: str, path: str) -> InvalidFieldError:
     """The refusal of a type that OpenAPI does not have."""
-    return not_supported(f"{path}.type", kind, _OPENAPI_TYPES)
+    return unsupported_value(f"{path}.type", kind, _OPENAPI_TYPES)
 
 
-def not_supported(path: str, value: Any, supported: tuple[str, ...]) -> FieldError:
-    """The refusal of a value that is none of ``supported``."""
-    listed = ", ".join(f'"{s}"' for s in supported)
-    return FieldError(
-        path, "FieldValueNotSupported", f"Unsupported value: {format_value(value)}: supported values: {listed}"
-    )
-
-
-def schema_errors(schema: JsonObject, path: str, context: SchemaContext) -> list[FieldError]:
+def schema_errors(schema: JsonObject, path: str, context: SchemaContext) -> list[InvalidFieldError]:
     """What is wrong with ``schema``: first its form at all depths, then its rules."""
     structure_errors, rule_errors = _check(schema, path, context, root=True)
     return structure_errors + rule_errors
@@ -68,9 +60,9 @@ def schema_errors(schema: JsonObject, path: str, context: SchemaContext) -> list
 
 def _check(
     schema: JsonObject, path: str, context: SchemaContext, *, root: bool = False
-) -> tuple[list[FieldError], list[FieldError]]:
+) -> tuple[list[InvalidFieldError], list[InvalidFieldError]]:
     structure_errors = [*_keyword_errors(schema, path, context)]
-    rule_errors: list[FieldError] = []
+    rule_errors: list[InvalidFieldError] = []
     for inner, field_path, inner_context in _subschemas_with_context(schema, path, context, root=root):
         inner_structure_errors, inner_rule_errors = _check(inner, field_path, inner_context)
         structure_errors += inner_structure_errors
@@ -131,7 +123,7 @@ def _subschemas_with_context(
         yield from ((item, f"{path}.items[{i}]", inner) for i, item in enumerate(items))
 
 
-def _keyword_errors(schema: JsonObject, path: str, context: SchemaContext) -> Iterator[FieldError]:
+def _keyword_errors(schema: JsonObject, path: str, context: SchemaContext) -> Iterator[InvalidFieldError]:
     kind = schema.get("type", "")
     if kind and kind not in _OPENAPI_TYPES:
         yield unsupported_type(kind, path)
@@ -156,32 +148,32 @@ def _keyword_errors(schema: JsonObject, path: str, context: SchemaContext) -> It
         )
 
 
-def _type_errors(expected: str, extension: str, schema: JsonObject, path: str) -> Iterator[FieldError]:
+def _type_errors(expected: str, extension: str, schema: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     kind = schema.get("type", "")
     if kind != expected:
         text = f"must be {expected} if {extension} is specified"
         yield invalid_value(f"{path}.type", kind, text) if kind else required_value(f"{path}.type", text)
 
 
-def _extension_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
+def _extension_errors(schema: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     if schema.get("x-kubernetes-preserve-unknown-fields") is False:
         field_path = f"{path}.x-kubernetes-preserve-unknown-fields"
-        yield FieldError(field_path, "FieldValueInvalid", "Invalid value: false: must be true or undefined")
+        yield InvalidFieldError(field_path, "FieldValueInvalid", "Invalid value: false: must be true or undefined")
     map_type, list_type = schema.get("x-kubernetes-map-type"), schema.get("x-kubernetes-list-type")
     if map_type is not None:
         yield from _type_errors("object", "x-kubernetes-map-type", schema, path)
         if map_type not in ("atomic", "granular"):
-            yield not_supported(f"{path}.x-kubernetes-map-type", map_type, ("atomic", "granular"))
+            yield unsupported_value(f"{path}.x-kubernetes-map-type", map_type, ("atomic", "granular"))
     if list_type is not None:
         type_errors = list(_type_errors("array", "x-kubernetes-list-type", schema, path))
         yield from type_errors
         if not type_errors and list_type == "set":
             yield from _set_item_errors(get_object(schema, "items"), path)
         if list_type not in ("atomic", "set", "map"):
-            yield not_supported(f"{path}.x-kubernetes-list-type", list_type, ("atomic", "set", "map"))
+            yield unsupported_value(f"{path}.x-kubernetes-list-type", list_type, ("atomic", "set", "map"))
 
 
-def _set_item_errors(items: JsonObject, path: str) -> Iterator[FieldError]:
+def _set_item_errors(items: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     text = "must be atomic as item of a list with x-kubernetes-list-type=set"
     list_type = items.get("x-kubernetes-list-type")
     if items.get("type") == "array" and list_type not in (None, "atomic"):
@@ -191,7 +183,7 @@ def _set_item_errors(items: JsonObject, path: str) -> Iterator[FieldError]:
         yield invalid_value(f"{path}.items.x-kubernetes-map-type", list_type, text)
 
 
-def _list_map_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
+def _list_map_errors(schema: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     list_type, keys = schema.get("x-kubernetes-list-type"), get_array(schema, "x-kubernetes-list-map-keys")
     if keys and list_type != "map":
         text = "must be map if x-kubernetes-list-map-keys is non-empty"
@@ -215,7 +207,7 @@ def _list_map_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
         yield from _map_key_errors(items, keys, path)
 
 
-def _map_key_errors(items: JsonObject, keys: list[str], path: str) -> Iterator[FieldError]:
+def _map_key_errors(items: JsonObject, keys: list[str], path: str) -> Iterator[InvalidFieldError]:
     properties = get_object(items, "properties")
     field_path = f"{path}.x-kubernetes-list-map-keys"
     for position, key in enumerate(keys):
@@ -228,7 +220,7 @@ def _map_key_errors(items: JsonObject, keys: list[str], path: str) -> Iterator[F
             yield invalid_value(field_path, keys, "must not contain duplicate entries")
 
 
-def _list_item_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
+def _list_item_errors(schema: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     list_type, items = schema.get("x-kubernetes-list-type"), schema.get("items")
     if not is_map(items) or list_type not in ("set", "map"):
         return
@@ -249,13 +241,13 @@ def _list_item_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
             yield forbidden_field(f"{field_path}.nullable", f"{text} cannot be nullable")
 
 
-def _rule_structure_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
+def _rule_structure_errors(schema: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     for position, rule in enumerate(get_array(schema, VALIDATIONS_KEY)):
         item_path = f"{path}.{VALIDATIONS_KEY}[{position}]"
         yield from _rule_text_errors(rule, item_path)
         reason = rule.get("reason")
         if reason is not None and reason not in _RULE_REASONS:
-            yield not_supported(f"{item_path}.reason", reason, _RULE_REASONS)
+            yield unsupported_value(f"{item_path}.reason", reason, _RULE_REASONS)
         field_path = rule.get("fieldPath", "")
         if field_path and not field_path.strip():
             yield invalid_value(f"{item_path}.fieldPath", field_path, "must be non-empty if specified")
@@ -265,7 +257,7 @@ def _rule_structure_errors(schema: JsonObject, path: str) -> Iterator[FieldError
             yield invalid_value(f"{item_path}.fieldPath", field_path, "must be a valid path")
 
 
-def _rule_text_errors(rule: JsonObject, path: str) -> Iterator[FieldError]:
+def _rule_text_errors(rule: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     expression: str = rule.get("rule", "")
     message: str = rule.get("message", "")
     if not expression.strip():

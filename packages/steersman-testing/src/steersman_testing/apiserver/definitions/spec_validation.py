@@ -19,11 +19,16 @@ from steersman_testing.apiserver.definitions.rule_validation import RuleValidato
 from steersman_testing.apiserver.definitions.schema_validation import (
     SchemaContext,
     any_subschema,
-    not_supported,
     schema_errors,
 )
 from steersman_testing.apiserver.definitions.structural import structural_errors, unsupported_field
-from steersman_testing.apiserver.failures import FieldError, forbidden_field, invalid_value, required_value
+from steersman_testing.apiserver.failures import (
+    InvalidFieldError,
+    forbidden_field,
+    invalid_value,
+    required_value,
+    unsupported_value,
+)
 from steersman_testing.apiserver.schemas.paths import InvalidFieldPath, resolve_path
 from steersman_testing.apiserver.values import JsonObject, get_array, get_object
 
@@ -49,14 +54,14 @@ _GO_FIELD_NAMES = {
 }
 
 
-def spec_errors(spec: JsonObject) -> Iterator[FieldError]:
+def spec_errors(spec: JsonObject) -> Iterator[InvalidFieldError]:
     """What is wrong with the spec of a new definition, or a changed one."""
     yield from _group_errors(spec.get("group", ""))
     scope = spec.get("scope", "")
     if not scope:
         yield required_value("spec.scope")
     elif scope not in ("Cluster", "Namespaced"):
-        yield not_supported("spec.scope", scope, ("Cluster", "Namespaced"))
+        yield unsupported_value("spec.scope", scope, ("Cluster", "Namespaced"))
     versions: list[JsonObject] = get_array(spec, "versions")
     for position, version in enumerate(versions):
         if "openAPIV3Schema" not in get_object(version, "schema"):
@@ -86,7 +91,7 @@ def _is_equal_in_all_versions(field: str, versions: list[JsonObject]) -> bool:
     return all((v.get(field) or None) == (versions[0].get(field) or None) for v in versions)
 
 
-def _group_errors(group: str) -> Iterator[FieldError]:
+def _group_errors(group: str) -> Iterator[InvalidFieldError]:
     if not group:
         yield required_value("spec.group")
     elif problem := dns1123_subdomain_error(group):
@@ -95,16 +100,16 @@ def _group_errors(group: str) -> Iterator[FieldError]:
         yield invalid_value("spec.group", group, "should be a domain with at least one dot")
 
 
-def _preserve_unknown_fields_errors(spec: JsonObject, versions: list[JsonObject]) -> Iterator[FieldError]:
+def _preserve_unknown_fields_errors(spec: JsonObject, versions: list[JsonObject]) -> Iterator[InvalidFieldError]:
     if not spec.get("preserveUnknownFields"):
         return
     schemas = [get_object(v, "schema").get("openAPIV3Schema") for v in versions]
     if any(any_subschema(s, lambda s: "default" in s) for s in schemas):
         text = "must be false in order to use defaults in the schema"
-        yield FieldError("spec.preserveUnknownFields", "FieldValueInvalid", f"Invalid value: true: {text}")
+        yield InvalidFieldError("spec.preserveUnknownFields", "FieldValueInvalid", f"Invalid value: true: {text}")
 
 
-def _storage_version_errors(versions: list[JsonObject], common: set[str]) -> Iterator[FieldError]:
+def _storage_version_errors(versions: list[JsonObject], common: set[str]) -> Iterator[InvalidFieldError]:
     names = [v.get("name", "") for v in versions]
     if len(set(names)) < len(names):
         yield invalid_value(
@@ -137,7 +142,7 @@ def _internal_versions(versions: list[JsonObject], common: set[str]) -> list[Jso
     ]
 
 
-def _deprecation_warning_errors(version: JsonObject, path: str) -> Iterator[FieldError]:
+def _deprecation_warning_errors(version: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     warning = version.get("deprecationWarning")
     if warning is None:
         return
@@ -158,7 +163,7 @@ def _deprecation_warning_errors(version: JsonObject, path: str) -> Iterator[Fiel
 
 def _version_errors(
     version: JsonObject, places: dict[str, str], versions: list[JsonObject] | None = None
-) -> Iterator[FieldError]:
+) -> Iterator[InvalidFieldError]:
     """What is wrong with the fields of a version that have a path in ``places``."""
     subresources = get_object(version, "subresources")
     if "schema" in places:
@@ -180,16 +185,16 @@ def _version_errors(
         )
 
 
-def _schema_errors_at(schema: JsonObject | None, path: str, has_status: bool) -> Iterator[FieldError]:
+def _schema_errors_at(schema: JsonObject | None, path: str, has_status: bool) -> Iterator[InvalidFieldError]:
     if schema is not None:
         yield from _schema_errors(msgspec.json.encode(schema), f"{path}.openAPIV3Schema", has_status)
 
 
 @lru_cache(maxsize=128)
-def _schema_errors(encoded: bytes, path: str, has_status: bool) -> list[FieldError]:
+def _schema_errors(encoded: bytes, path: str, has_status: bool) -> list[InvalidFieldError]:
     """What is wrong with a schema, in JSON. Each test has a server of its own, and all install the same schemas."""
     schema = msgspec.json.decode(encoded)
-    errors: list[FieldError] = []
+    errors: list[InvalidFieldError] = []
     if has_status:
         errors += _root_field_errors(schema, path)
     if schema.get("nullable"):
@@ -202,31 +207,31 @@ def _schema_errors(encoded: bytes, path: str, has_status: bool) -> list[FieldErr
     errors += schema_errors(schema, path, SchemaContext(rule_validator=rules if is_structural else None))
     errors += rules.total_cost_errors(path)
     if unsupported and not errors:
-        errors.append(FieldError(path, "FieldValueInvalid", f'Invalid value: "": {unsupported}'))
+        errors.append(InvalidFieldError(path, "FieldValueInvalid", f'Invalid value: "": {unsupported}'))
     return errors
 
 
-def _root_field_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
+def _root_field_errors(schema: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     kind = schema.get("type", "")
     if kind and kind != "object":
         text = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
         yield invalid_value(f"{path}.type", kind, text)
     elif any(_GO_FIELD_NAMES.get(f, f[0].upper() + f[1:]) not in _ALLOWED_ROOT_FIELDS.split() for f in schema):
         text = (
-            f"only [{_ALLOWED_ROOT_FIELDS}] fields are allowed at the root of the schema if the "
-            "status subresource is enabled"
+            f"only [{_ALLOWED_ROOT_FIELDS}] fields are allowed at the root of the schema if the status subresource "
+            "is enabled"
         )
-        yield FieldError(path, "FieldValueInvalid", f"Invalid value: {text}")
+        yield InvalidFieldError(path, "FieldValueInvalid", f"Invalid value: {text}")
 
 
-def required_name_errors(names: JsonObject) -> Iterator[FieldError]:
+def required_name_errors(names: JsonObject) -> Iterator[InvalidFieldError]:
     """The names that a spec lacks."""
     for field in ("plural", "singular", "kind", "listKind"):
         if not names.get(field):
             yield required_value(f"spec.names.{field}")
 
 
-def name_errors(names: JsonObject, path: str) -> Iterator[FieldError]:
+def name_errors(names: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     """The names that are no labels."""
     for field in ("plural", "singular"):
         if (name := names.get(field, "")) and (problem := dns1035_label_error(name)):
@@ -246,12 +251,12 @@ def name_errors(names: JsonObject, path: str) -> Iterator[FieldError]:
             yield invalid_value(f"{path}.categories[{position}]", name, problem)
 
 
-def _simple_path_errors(path: str, field_path: str) -> Iterator[FieldError]:
+def _simple_path_errors(path: str, field_path: str) -> Iterator[InvalidFieldError]:
     if path[0] != ".":
         yield invalid_value(field_path, path, "must be a simple json path starting with .")
 
 
-def _scale_errors(scale: JsonObject, field_path: str) -> Iterator[FieldError]:
+def _scale_errors(scale: JsonObject, field_path: str) -> Iterator[InvalidFieldError]:
     for field, prefixes in (("specReplicasPath", [".spec."]), ("statusReplicasPath", [".status."])):
         path = scale.get(field, "")
         if not path:
@@ -266,14 +271,14 @@ def _scale_errors(scale: JsonObject, field_path: str) -> Iterator[FieldError]:
         yield from _path_prefix_errors(path, f"{field_path}.labelSelectorPath", [".spec.", ".status."], text)
 
 
-def _path_prefix_errors(path: str, field_path: str, prefixes: list[str], text: str) -> Iterator[FieldError]:
+def _path_prefix_errors(path: str, field_path: str, prefixes: list[str], text: str) -> Iterator[InvalidFieldError]:
     malformed = list(_simple_path_errors(path, field_path))
     yield from malformed
     if not malformed and not path.startswith(tuple(prefixes)):
         yield invalid_value(field_path, path, text)
 
 
-def _column_errors(column: JsonObject, field_path: str) -> Iterator[FieldError]:
+def _column_errors(column: JsonObject, field_path: str) -> Iterator[InvalidFieldError]:
     if not column.get("name"):
         yield required_value(f"{field_path}.name")
     kind, form, path = (column.get(f, "") for f in ("type", "format", "jsonPath"))
@@ -291,10 +296,10 @@ def _column_errors(column: JsonObject, field_path: str) -> Iterator[FieldError]:
 
 def _selectable_field_errors(
     fields: list[JsonObject], schema: JsonObject | None, field_path: str
-) -> Iterator[FieldError]:
+) -> Iterator[InvalidFieldError]:
     if schema is None:
         text = "may only be set when `version.schema.openAPIV3Schema` is not included"
-        yield FieldError(field_path, "FieldValueInvalid", f'Invalid value: "": {text}')
+        yield InvalidFieldError(field_path, "FieldValueInvalid", f'Invalid value: "": {text}')
         return
     seen: set[str] = set()
     for position, field in enumerate(fields):
@@ -309,14 +314,14 @@ def _selectable_field_errors(
             continue
         yield from _selected_field_errors(found.root, found.schema, path, inner)
         if found.path in seen:
-            yield FieldError(inner, "FieldValueDuplicate", f'Duplicate value: "{path}"')
+            yield InvalidFieldError(inner, "FieldValueDuplicate", f'Duplicate value: "{path}"')
         seen.add(found.path)
     if len(seen) > _MAX_SELECTABLE_FIELDS:
         text = f"Too many: {len(seen)}: must have at most {_MAX_SELECTABLE_FIELDS} items"
-        yield FieldError(field_path, "FieldValueTooMany", text)
+        yield InvalidFieldError(field_path, "FieldValueTooMany", text)
 
 
-def _selected_field_errors(root: str, schema: Any, path: str, field_path: str) -> Iterator[FieldError]:
+def _selected_field_errors(root: str, schema: Any, path: str, field_path: str) -> Iterator[InvalidFieldError]:
     if root == "metadata":
         yield invalid_value(field_path, path, "must not point to fields in metadata")
     if get_object({"schema": schema}, "schema").get("type") not in ("string", "boolean", "integer"):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from steersman_cel.patterns import PatternError, compile_pattern
-from steersman_testing.apiserver.failures import FieldError, forbidden_field, invalid_value, required_value
+from steersman_testing.apiserver.failures import InvalidFieldError, forbidden_field, invalid_value, required_value
 from steersman_testing.apiserver.values import JsonObject, get_array, get_object, is_list, is_map
 
 _Level = Literal["root", "item", "field"]
@@ -38,13 +38,13 @@ _FORBIDDEN_WHEN_NESTED = {
 _INT_OR_STRING: list[JsonObject] = [{"type": "integer"}, {"type": "string"}]
 
 
-def structural_errors(schema: JsonObject, path: str) -> list[FieldError]:
+def structural_errors(schema: JsonObject, path: str) -> list[InvalidFieldError]:
     """Why ``schema`` is not structural, sorted as the real server sorts."""
     found = [*_invariant_errors(schema, "root", path), *_completeness_errors(schema, path)]
     return sorted(found, key=lambda e: f"{e.path}: {e.text}")
 
 
-def _invariant_errors(schema: JsonObject, level: _Level, path: str) -> Iterator[FieldError]:
+def _invariant_errors(schema: JsonObject, level: _Level, path: str) -> Iterator[InvalidFieldError]:
     kind, items = schema.get("type", ""), schema.get("items")
     if kind == "array" and not is_map(items):
         yield required_value(f"{path}.items", "must be specified")
@@ -61,7 +61,7 @@ def _invariant_errors(schema: JsonObject, level: _Level, path: str) -> Iterator[
         for extension in ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"):
             if schema.get(extension):
                 text = "must be false if x-kubernetes-int-or-string is true"
-                yield FieldError(f"{path}.{extension}", "FieldValueInvalid", f"Invalid value: true: {text}")
+                yield InvalidFieldError(f"{path}.{extension}", "FieldValueInvalid", f"Invalid value: true: {text}")
     skipped = schema.get("anyOf") == _INT_OR_STRING
     first = get_array(schema, "allOf")[:1]
     yield from _value_validation_errors(
@@ -71,7 +71,7 @@ def _invariant_errors(schema: JsonObject, level: _Level, path: str) -> Iterator[
     yield from _metadata_errors(schema, level, path)
 
 
-def _type_errors(schema: JsonObject, level: _Level, path: str) -> Iterator[FieldError]:
+def _type_errors(schema: JsonObject, level: _Level, path: str) -> Iterator[InvalidFieldError]:
     kind: str = schema.get("type", "")
     embedded = bool(schema.get("x-kubernetes-embedded-resource"))
     allows_any_type = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
@@ -88,7 +88,7 @@ def _type_errors(schema: JsonObject, level: _Level, path: str) -> Iterator[Field
         yield invalid_value(f"{path}.type", kind, "must be object at the root")
 
 
-def _metadata_errors(schema: JsonObject, level: _Level, path: str) -> Iterator[FieldError]:
+def _metadata_errors(schema: JsonObject, level: _Level, path: str) -> Iterator[InvalidFieldError]:
     properties = get_object(schema, "properties")
     embedded = bool(schema.get("x-kubernetes-embedded-resource"))
     checked = level == "root" or embedded
@@ -116,7 +116,7 @@ def _restricts_names_only(meta: JsonObject) -> bool:
 
 def _value_validation_errors(
     schema: JsonObject, path: str, *, skip_any: bool = False, skip_first: bool = False
-) -> Iterator[FieldError]:
+) -> Iterator[InvalidFieldError]:
     for field, nested, field_path in nested_schemas(schema, path):
         if not (field == "anyOf" and skip_any):
             yield from _nested_errors(
@@ -140,7 +140,7 @@ def nested_schemas(schema: JsonObject, path: str) -> Iterator[tuple[str, JsonObj
         yield "not", negated, f"{path}.not"
 
 
-def _nested_errors(schema: JsonObject, path: str, *, skip_any: bool = False) -> Iterator[FieldError]:
+def _nested_errors(schema: JsonObject, path: str, *, skip_any: bool = False) -> Iterator[InvalidFieldError]:
     yield from _value_validation_errors(schema, path, skip_any=skip_any)
     if is_map(items := schema.get("items")):
         yield from _nested_errors(items, f"{path}.items")
@@ -155,7 +155,7 @@ def _nested_errors(schema: JsonObject, path: str, *, skip_any: bool = False) -> 
         yield forbidden_field(f"{path}.properties[metadata]", "must not be specified in a nested context")
 
 
-def _completeness_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
+def _completeness_errors(schema: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     """Each field and item that the root's nested schemas speak of is told by the shape, too."""
     for field, nested, field_path in nested_schemas(schema, path):
         # The real server looks twice at oneOf.
@@ -163,7 +163,7 @@ def _completeness_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
             yield from _specified_errors(nested, schema, field_path, path)
 
 
-def _specified_errors(nested: JsonObject, structure: Any, field_path: str, path: str) -> Iterator[FieldError]:
+def _specified_errors(nested: JsonObject, structure: Any, field_path: str, path: str) -> Iterator[InvalidFieldError]:
     if not is_map(structure):
         yield required_value(path, f"because it is defined in {field_path}")
         return

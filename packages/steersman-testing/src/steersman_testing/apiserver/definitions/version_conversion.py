@@ -6,9 +6,9 @@ Source: ``pkg/util/managedfields/internal/versionconverter.go`` of ``k8s.io/apim
 from __future__ import annotations
 
 from steersman_testing.apiserver.definitions.conversion import VersionConverter
-from steersman_testing.apiserver.fields.shapes import SchemaShape, Shape
 from steersman_testing.apiserver.fields.typed import validate_object
 from steersman_testing.apiserver.kinds import ServedKind
+from steersman_testing.apiserver.shapes import SchemaShape, Shape
 from steersman_testing.apiserver.values import JsonObject
 
 

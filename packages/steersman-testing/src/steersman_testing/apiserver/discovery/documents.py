@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 
 from steersman.client.transport import HttpRequest
 from steersman.meta import ApiResource
-from steersman_testing.apiserver.discovery.openapi import openapi_document
-from steersman_testing.apiserver.fields.shapes import BuiltinShape
+from steersman_testing.apiserver.extensions import load_kubectl
 from steersman_testing.apiserver.kinds import KindRegistry, ServedKind, version_sort_key
+from steersman_testing.apiserver.shapes import BuiltinShape
 from steersman_testing.apiserver.values import JsonObject
 
 _SUBRESOURCE_VERBS = ["get", "patch", "update"]
@@ -64,6 +65,12 @@ _IN_CATEGORY_ALL = {
 }
 
 
+class OpenApiSupport(Protocol):
+    """Functions of the package ``kubectl`` for OpenAPI."""
+
+    def openapi_document(self, path: str, kinds: KindRegistry) -> bytes | None: ...
+
+
 def discover(path: str, accept: str, kinds: KindRegistry) -> bytes | None:
     """The answer to a GET of ``path``; None where it is no discovery path."""
     aggregated = _AGGREGATED_PATTERN.search(accept) is not None
@@ -88,7 +95,8 @@ def discover(path: str, accept: str, kinds: KindRegistry) -> bytes | None:
         case ["apis", group, version]:
             return _resource_list(group, version, kinds)
         case ["openapi", *_]:
-            return openapi_document(path, kinds)
+            support: OpenApiSupport = load_kubectl()
+            return support.openapi_document(path, kinds)
         case _:
             return None
 

@@ -26,7 +26,7 @@ from steersman_testing.apiserver.fields.managed_fields import (
     apply_ownership,
     resolve_conflicts,
 )
-from steersman_testing.apiserver.fields.shapes import Shape
+from steersman_testing.apiserver.shapes import Shape
 from steersman_testing.apiserver.values import MISSING, JsonObject, clone, is_map, json_equal
 
 

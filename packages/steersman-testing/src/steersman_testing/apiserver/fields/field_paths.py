@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.fields.shapes import ListMapKey, Shape
+from steersman_testing.apiserver.shapes import ListMapKey, Shape
 from steersman_testing.apiserver.values import MISSING, JsonObject, get_field, is_list, is_map, json_equal, type_of
 
 FieldPath = tuple[str, ...]

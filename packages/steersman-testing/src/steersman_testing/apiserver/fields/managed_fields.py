@@ -21,7 +21,7 @@ from steersman_testing.apiserver.fields.field_paths import (
     path_text,
     to_fields_v1,
 )
-from steersman_testing.apiserver.fields.shapes import Shape
+from steersman_testing.apiserver.shapes import Shape
 from steersman_testing.apiserver.values import JsonObject, is_list, is_map
 
 # Who writes without a field manager is called by the beginning of the User-Agent, and that is the client's own.

@@ -13,7 +13,8 @@ from typing import Any
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.builtin.types import json_type_name
 from steersman_testing.apiserver.fields.field_paths import is_associative, list_elements
-from steersman_testing.apiserver.fields.shapes import Shape
+from steersman_testing.apiserver.go_values import go_value_text
+from steersman_testing.apiserver.shapes import Shape
 from steersman_testing.apiserver.values import JsonObject, clone, get_object, is_list, is_map, json_equal
 
 _SET_ELEMENT_ORDER = "$setElementOrder/"
@@ -100,17 +101,8 @@ def _check_order(patch: Any, order: Any, shape: Shape) -> None:
     patched_items = [i for i in patch if not (is_map(i) and "$patch" in i)]
     expected = iter(list_elements(order, shape))
     if not all(element in expected for element in list_elements(patched_items, shape)):
-        formatted = f"{_go_text(patch)}\n doesn't match $setElementOrder list:\n{_go_text(order)}\n"
+        formatted = f"{go_value_text(patch)}\n doesn't match $setElementOrder list:\n{go_value_text(order)}\n"
         raise failures.unclassified_error(f"The order in patch list:\n{formatted}")
-
-
-def _go_text(value: Any) -> str:
-    """``value`` as Go prints it."""
-    if is_map(value):
-        return f"map[{' '.join(f'{k}:{_go_text(value[k])}' for k in sorted(value))}]"
-    if is_list(value):
-        return f"[{' '.join(map(_go_text, value))}]"
-    return "<nil>" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def json_patch(target: Any, operations: Any) -> Any:

@@ -10,8 +10,8 @@ from functools import lru_cache
 
 from steersman_testing.apiserver.fields.field_paths import FieldPath, FieldSet
 from steersman_testing.apiserver.fields.managed_fields import ManagedFields
-from steersman_testing.apiserver.fields.shapes import DEDUCED, SchemaShape, Shape
 from steersman_testing.apiserver.kinds import ServedKind
+from steersman_testing.apiserver.shapes import DEDUCED, SchemaShape, Shape
 
 _CACHE_SIZE = 4096
 """Sets of fields are the same from write to write, mostly."""

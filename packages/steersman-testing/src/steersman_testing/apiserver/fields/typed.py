@@ -12,8 +12,9 @@ from steersman.errors import ApiError
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.builtin.types import metadata_schema, openapi_schema
 from steersman_testing.apiserver.fields.field_paths import list_elements, path_text
-from steersman_testing.apiserver.fields.shapes import Shape
+from steersman_testing.apiserver.go_values import go_value_text
 from steersman_testing.apiserver.kinds import ServedKind
+from steersman_testing.apiserver.shapes import Shape
 from steersman_testing.apiserver.values import MISSING, JsonObject, get_field, get_object, is_list, is_map
 
 _ROOT_FIELDS = ("apiVersion", "kind")
@@ -40,7 +41,7 @@ def validate_applied(kind: ServedKind, config: JsonObject, invalid_times: JsonOb
     """
     schema = openapi_schema(kind.resource) if kind.schema is None else kind.schema
     found = [
-        f".metadata.{name}: expected any scalar, got &{{{_go_value_text(value)}}}"
+        f".metadata.{name}: expected any scalar, got &{{{go_value_text(value)}}}"
         for name, value in invalid_times.items()
         if is_map(value) or is_list(value)
     ]
@@ -74,7 +75,7 @@ def _errors(value: Any, schema: JsonObject, shape: Shape, path: str, *, root: bo
         return
     wrong = _expected_type(value, schema)
     if wrong:
-        yield f"{path}: expected {wrong}, got {_go_type_name(value)}"
+        yield f"{path}: expected {wrong}, got {_schema_type_name(value)}"
     elif is_list(value):
         yield from _list_errors(value, schema, shape, path)
     elif is_map(value):
@@ -123,18 +124,7 @@ def _expected_type(value: Any, schema: JsonObject) -> str:
     return "" if isinstance(value, types) and not is_bool else description
 
 
-def _go_value_text(value: Any) -> str:
-    """``value`` as Go prints it."""
-    if is_map(value):
-        return f"map[{' '.join(f'{name}:{_go_value_text(value[name])}' for name in sorted(value))}]"
-    if is_list(value):
-        return f"[{' '.join(map(_go_value_text, value))}]"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "<nil>" if value is None else str(value)
-
-
-def _go_type_name(value: Any) -> str:
+def _schema_type_name(value: Any) -> str:
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, str):

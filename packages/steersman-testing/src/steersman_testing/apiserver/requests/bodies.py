@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 import yaml
@@ -16,11 +16,11 @@ from steersman.meta import ApiResource
 from steersman.meta.yaml_codec import load_yaml
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.builtin.types import decode_as_struct, json_type_name
+from steersman_testing.apiserver.extensions import load_kubectl
 from steersman_testing.apiserver.failures import invalid_value
 from steersman_testing.apiserver.go_values import NumberLiteral, UnmarshalTypeError
 from steersman_testing.apiserver.kinds import KindRegistry, ServedKind
 from steersman_testing.apiserver.requests.media import JSON, PROTOBUF, YAML, media_type
-from steersman_testing.apiserver.requests.protobuf import decode_protobuf
 from steersman_testing.apiserver.values import JsonObject, ensure_metadata, is_list, is_map
 
 _MAX_BODY_BYTES = 3 * 1024 * 1024
@@ -38,6 +38,12 @@ _JSON_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _LITERAL_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=NumberLiteral)
 # What they hold may be anything, numbers included.
 _FREE_FORM_KINDS = ("ControllerRevision", "CustomResourceDefinition")
+
+
+class ProtobufSupport(Protocol):
+    """Functions of the package ``kubectl`` for protobuf."""
+
+    def decode_protobuf(self, body: bytes) -> JsonObject: ...
 
 
 def decode_for_kind(kind: ServedKind, request: HttpRequest, kind_name: str = "") -> Any:
@@ -64,7 +70,8 @@ def decode_body(request: HttpRequest, kind: str = "", *, decoder: msgspec.json.D
         raise failures.unsupported_media_type(_MEDIA_TYPES)
     if media == PROTOBUF:
         try:
-            return decode_protobuf(body)
+            support: ProtobufSupport = load_kubectl()
+            return support.decode_protobuf(body)
         except ValueError as error:
             raise failures.bad_request(f"the object provided is unrecognized: {error}") from error
     try:
@@ -100,10 +107,8 @@ def type_meta_error(value: Any) -> str:
     non_strings = [n for n in ("apiVersion", "kind") if not isinstance(value.get(n), str | None)]
     if not non_strings:
         return ""
-    return (
-        f"json: cannot unmarshal {json_type_name(value[non_strings[0]])} into Go struct field "
-        f".{non_strings[0]} of type string"
-    )
+    name = non_strings[0]
+    return f"json: cannot unmarshal {json_type_name(value[name])} into Go struct field .{name} of type string"
 
 
 def _unrecognized(kind: str, body: bytes, problem: str) -> str:

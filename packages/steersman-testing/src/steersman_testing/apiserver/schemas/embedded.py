@@ -11,7 +11,7 @@ from typing import Any
 
 from steersman_cel.name_validation import dns1035_label_error
 from steersman_testing.apiserver.builtin.types import decode_metadata
-from steersman_testing.apiserver.failures import FieldError, format_value, invalid_value, required_value
+from steersman_testing.apiserver.failures import InvalidFieldError, format_value, invalid_value, required_value
 from steersman_testing.apiserver.go_values import UnmarshalTypeError
 from steersman_testing.apiserver.names import validate_metadata
 from steersman_testing.apiserver.schemas.keywords import HasKeyword
@@ -63,7 +63,7 @@ def prune_embedded_metadata(value: Any, schema: JsonObject) -> list[str]:
     return unknown
 
 
-def metadata_type_errors(value: Any, schema: JsonObject, path: str = "") -> list[FieldError]:
+def metadata_type_errors(value: Any, schema: JsonObject, path: str = "") -> list[InvalidFieldError]:
     """The first place where an embedded object has another JSON type than typed Go."""
     for obj, field_path in embedded_objects(value, schema, path):
         for field in ("apiVersion", "kind"):
@@ -74,16 +74,16 @@ def metadata_type_errors(value: Any, schema: JsonObject, path: str = "") -> list
                 decode_metadata(obj["metadata"])
         except UnmarshalTypeError as error:
             text = f"Invalid value: {format_value(obj['metadata'])}: {error}"
-            return [FieldError(f"{field_path}.metadata", "FieldValueInvalid", text)]
+            return [InvalidFieldError(f"{field_path}.metadata", "FieldValueInvalid", text)]
     return []
 
 
-def metadata_errors(value: Any, schema: JsonObject, path: str = "") -> list[FieldError]:
+def metadata_errors(value: Any, schema: JsonObject, path: str = "") -> list[InvalidFieldError]:
     """What is wrong with the embedded objects' apiVersion, kind and metadata."""
     return [e for obj, field_path in embedded_objects(value, schema, path) for e in _errors(obj, field_path)]
 
 
-def _errors(obj: JsonObject, path: str) -> Iterator[FieldError]:
+def _errors(obj: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     for field in ("apiVersion", "kind"):
         if field not in obj:
             yield required_value(f"{path}.{field}")
@@ -103,7 +103,7 @@ def _errors(obj: JsonObject, path: str) -> Iterator[FieldError]:
             yield from _metadata(content, f"{path}.metadata")
 
 
-def _metadata(meta: JsonObject, path: str) -> Iterator[FieldError]:
+def _metadata(meta: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     name = meta.get("name") or "fakename"
     # As in a path: all but what would change the path.
     if name in (".", ".."):

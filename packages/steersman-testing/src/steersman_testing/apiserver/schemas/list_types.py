@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from steersman_testing.apiserver.failures import FieldError, invalid_value
+from steersman_testing.apiserver.failures import InvalidFieldError, invalid_value
 from steersman_testing.apiserver.schemas.keywords import HasKeyword
 from steersman_testing.apiserver.schemas.validation import format_schema_value
 from steersman_testing.apiserver.values import (
@@ -24,12 +24,12 @@ from steersman_testing.apiserver.values import (
 _has_list_types = HasKeyword("x-kubernetes-list-type")
 
 
-def list_type_errors(value: Any, schema: JsonObject) -> list[FieldError]:
+def list_type_errors(value: Any, schema: JsonObject) -> list[InvalidFieldError]:
     """The items that stand twice in lists within ``value``."""
     return list(_errors(value, schema, ""))
 
 
-def _errors(value: Any, schema: JsonObject, path: str) -> Iterator[FieldError]:
+def _errors(value: Any, schema: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     if not _has_list_types(schema):
         return
     if is_list(value):
@@ -52,7 +52,7 @@ def _errors(value: Any, schema: JsonObject, path: str) -> Iterator[FieldError]:
                 yield from _errors(content, additional, f"{path}[{name}]")
 
 
-def _map_errors(value: list[Any], keys: list[str], path: str) -> Iterator[FieldError]:
+def _map_errors(value: list[Any], keys: list[str], path: str) -> Iterator[InvalidFieldError]:
     for position, item in enumerate(value):
         if item is not None and not is_map(item):
             yield invalid_value(f"{path}[{position}]", item, "must be an object for an array of list-type map")
@@ -61,8 +61,10 @@ def _map_errors(value: list[Any], keys: list[str], path: str) -> Iterator[FieldE
     yield from (_duplicate_error(path, i, item_keys[i]) for i in _duplicate_positions(item_keys))
 
 
-def _duplicate_error(path: str, position: int, item: Any) -> FieldError:
-    return FieldError(f"{path}[{position}]", "FieldValueDuplicate", f"Duplicate value: {format_schema_value(item)}")
+def _duplicate_error(path: str, position: int, item: Any) -> InvalidFieldError:
+    return InvalidFieldError(
+        f"{path}[{position}]", "FieldValueDuplicate", f"Duplicate value: {format_schema_value(item)}"
+    )
 
 
 def _duplicate_positions(values: list[Any]) -> Iterator[int]:

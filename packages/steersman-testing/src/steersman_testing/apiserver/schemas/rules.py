@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from steersman_cel.validation import RuleViolation, find_default_violations, find_violations
-from steersman_testing.apiserver.failures import FieldError
+from steersman_testing.apiserver.failures import InvalidFieldError
 from steersman_testing.apiserver.schemas.paths import InvalidFieldPath, resolve_path
 from steersman_testing.apiserver.schemas.validation import format_schema_value
 from steersman_testing.apiserver.values import JsonObject
 
-RULES_NOT_CHECKED = FieldError(
+RULES_NOT_CHECKED = InvalidFieldError(
     "<nil>",
     "FieldValueInvalid",
     "Invalid value: null: some validation rules were not checked because the object was invalid; correct the "
@@ -30,21 +30,21 @@ BLOCKING_REASONS = {
 }
 
 
-def rule_errors(obj: Any, old: Any, schema: JsonObject) -> list[FieldError]:
+def rule_errors(obj: Any, old: Any, schema: JsonObject) -> list[InvalidFieldError]:
     """The rules that ``obj`` breaks; ``old`` is what it replaces, or MISSING."""
     return [_rule_error(b) for b in find_violations(obj, old, schema, root=True)]
 
 
-def default_rule_errors(default: Any, schema: JsonObject, path: str) -> list[FieldError]:
+def default_rule_errors(default: Any, schema: JsonObject, path: str) -> list[InvalidFieldError]:
     """The rules that the default at ``path`` in a definition breaks."""
     return [_rule_error(b) for b in find_default_violations(default, schema, path=path)]
 
 
-def _rule_error(broken: RuleViolation) -> FieldError:
+def _rule_error(broken: RuleViolation) -> InvalidFieldError:
     return _evaluation_error(broken) if broken.error else _validation_error(broken)
 
 
-def _evaluation_error(broken: RuleViolation) -> FieldError:
+def _evaluation_error(broken: RuleViolation) -> InvalidFieldError:
     """The refusal of a value that a rule cannot be evaluated on."""
     rule = broken.rule
     subject = (rule.get("message") or rule["rule"]).strip()
@@ -53,10 +53,10 @@ def _evaluation_error(broken: RuleViolation) -> FieldError:
         takes = "call arguments did not match a supported operator, function or macro signature"
         description = f"'{broken.error}': {takes} for rule: {subject}"
     text = f'Invalid value: "{broken.schema.get("type", "")}": {description}'
-    return FieldError(broken.path or "<nil>", "FieldValueInvalid", text)
+    return InvalidFieldError(broken.path or "<nil>", "FieldValueInvalid", text)
 
 
-def _validation_error(broken: RuleViolation) -> FieldError:
+def _validation_error(broken: RuleViolation) -> InvalidFieldError:
     reason = broken.rule.get("reason") or "FieldValueInvalid"
     # Objects and lists are not shown, scalars are.
     subject = "" if broken.schema.get("type") in ("object", "array") else f": {format_schema_value(broken.value)}"
@@ -65,7 +65,9 @@ def _validation_error(broken: RuleViolation) -> FieldError:
         "FieldValueRequired": f"Required value: {broken.message}",
         "FieldValueDuplicate": f"Duplicate value{subject}",
     }
-    return FieldError(_error_path(broken), reason, messages.get(reason, f"Invalid value{subject}: {broken.message}"))
+    return InvalidFieldError(
+        _error_path(broken), reason, messages.get(reason, f"Invalid value{subject}: {broken.message}")
+    )
 
 
 def _error_path(broken: RuleViolation) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from steersman_testing.apiserver.failures import FieldError
+from steersman_testing.apiserver.failures import InvalidFieldError
 from steersman_testing.apiserver.schemas.fast_validation import is_certainly_valid
 from steersman_testing.apiserver.schemas.keywords import HasKeyword
 from steersman_testing.apiserver.schemas.validation import ValidationResult, check_value
@@ -125,12 +125,12 @@ def fill_defaults(value: Any, schema: JsonObject) -> None:
             fill_defaults(value[name], inner)
 
 
-def validate(value: Any, old: Any, schema: JsonObject) -> list[FieldError]:
+def validate(value: Any, old: Any, schema: JsonObject) -> list[InvalidFieldError]:
     """What ``schema`` forbids in the object ``value``. What is unchanged from ``old`` is let through (KEP-4008)."""
     return [] if is_certainly_valid(value, schema) else check_value(value, old, schema, "").errors
 
 
-def validate_status(obj: JsonObject, old: JsonObject, schema: JsonObject) -> list[FieldError]:
+def validate_status(obj: JsonObject, old: JsonObject, schema: JsonObject) -> list[InvalidFieldError]:
     """As ``validate`` for a write to the status subresource: its texts name fields relative to the status."""
     inner = get_object(get_object(schema, "properties"), "status")
     if "status" not in obj or not inner:
@@ -138,7 +138,7 @@ def validate_status(obj: JsonObject, old: JsonObject, schema: JsonObject) -> lis
     return validate_value(obj["status"], inner, "status", get_field(old, "status"))
 
 
-def validate_value(value: Any, schema: JsonObject, path: str, old: Any = MISSING) -> list[FieldError]:
+def validate_value(value: Any, schema: JsonObject, path: str, old: Any = MISSING) -> list[InvalidFieldError]:
     """What ``schema`` forbids in ``value``, which stands at ``path``; the texts name fields relative to it."""
     found: ValidationResult = check_value(value, old, schema, "")
     return [e._replace(path=path if e.path == "<nil>" else f"{path}.{e.path}") for e in found.errors]

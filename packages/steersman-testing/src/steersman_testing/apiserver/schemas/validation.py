@@ -16,7 +16,7 @@ from steersman.meta.formats import has_format, known_format
 from steersman_cel.numbers import format_go_float
 from steersman_cel.patterns import compile_pattern
 from steersman_cel.validation import items_by_key, list_item_key
-from steersman_testing.apiserver.failures import FieldError, format_value
+from steersman_testing.apiserver.failures import InvalidFieldError, format_value
 from steersman_testing.apiserver.values import (
     MISSING,
     JsonObject,
@@ -40,10 +40,10 @@ _MAX_FLOAT32 = 3.4028235677973366e38
 class ValidationResult:
     """What a check found: errors, and how many respects were looked at without an early end."""
 
-    errors: list[FieldError] = field(default_factory=list[FieldError])
+    errors: list[InvalidFieldError] = field(default_factory=list[InvalidFieldError])
     match_count: int = 0
 
-    def add(self, *errors: FieldError) -> None:
+    def add(self, *errors: InvalidFieldError) -> None:
         """Adds errors, each but once."""
         if errors:
             self.errors += [e for e in dict.fromkeys(errors) if e not in self.errors]
@@ -55,8 +55,10 @@ class ValidationResult:
         self.match_count += other.match_count
 
 
-def _error(path: str, value: Any, text: str, reason: str = "FieldValueInvalid") -> FieldError:
-    return FieldError(path.lstrip(".") or _NO_FIELD, reason, f"Invalid value: {format_schema_value(value)}: {text}")
+def _error(path: str, value: Any, text: str, reason: str = "FieldValueInvalid") -> InvalidFieldError:
+    return InvalidFieldError(
+        path.lstrip(".") or _NO_FIELD, reason, f"Invalid value: {format_schema_value(value)}: {text}"
+    )
 
 
 def format_schema_value(value: Any) -> str:
@@ -133,7 +135,7 @@ def _check_type(value: Any, schema: JsonObject, format_name: str, path: str) -> 
     return found
 
 
-def _type_error(path: str, expected: str, kind: str) -> FieldError:
+def _type_error(path: str, expected: str, kind: str) -> InvalidFieldError:
     return _error(path, kind, f'{path} in body must be of type {expected}: "{kind}"', "FieldValueTypeInvalid")
 
 
@@ -143,7 +145,7 @@ def _check_enumeration(value: Any, schema: JsonObject, path: str) -> ValidationR
         return ValidationResult()
     listed = ", ".join(f'"{a}"' if isinstance(a, str) else format_value(format_schema_value(a)) for a in allowed)
     text = f"Unsupported value: {format_schema_value(value)}: supported values: {listed}"
-    return ValidationResult([FieldError(path.lstrip(".") or _NO_FIELD, "FieldValueNotSupported", text)])
+    return ValidationResult([InvalidFieldError(path.lstrip(".") or _NO_FIELD, "FieldValueNotSupported", text)])
 
 
 def _enum_value_equals(value: Any, allowed: Any) -> bool:
@@ -164,11 +166,11 @@ def _check_string(result: ValidationResult, value: str, schema: JsonObject, form
         result.match_count += 1
 
 
-def _string_errors(value: str, schema: JsonObject, path: str) -> Iterator[FieldError]:
+def _string_errors(value: str, schema: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     max_length, min_length, pattern = (schema.get(k) for k in ("maxLength", "minLength", "pattern"))
     if max_length is not None and len(value) > max_length:
         text = f"Too long: may not be more than {max_length} {'byte' if max_length == 1 else 'bytes'}"
-        yield FieldError(path.lstrip(".") or _NO_FIELD, "FieldValueTooLong", text)
+        yield InvalidFieldError(path.lstrip(".") or _NO_FIELD, "FieldValueTooLong", text)
     if min_length is not None and len(value) < min_length:
         yield _error(path, value, f"{path} in body should be at least {min_length} chars long")
     if pattern and not compile_pattern(pattern).search(value):
@@ -209,7 +211,7 @@ def _is_multiple(value: float, step: float) -> bool:
     return abs(quotient - round(quotient)) < 1e-9 * max(1.0, abs(quotient))
 
 
-def _range_errors(value: float, kind: str, format_name: str, subject: str, path: str) -> Iterator[FieldError]:
+def _range_errors(value: float, kind: str, format_name: str, subject: str, path: str) -> Iterator[InvalidFieldError]:
     """Whether the number fits its type. The real server names no field here."""
     if kind == "integer":
         in_range = float(value).is_integer() and int(value) in (_INT32 if format_name == "int32" else _INT64)
@@ -218,7 +220,7 @@ def _range_errors(value: float, kind: str, format_name: str, subject: str, path:
     if not in_range:
         format_text = f"with format {format_name}" if format_name else "(default format)"
         text = f"{subject} value must be of type {kind or ''} {format_text} in {path}"
-        yield FieldError(_NO_FIELD, "FieldValueInvalid", f'Invalid value: "": {text}')
+        yield InvalidFieldError(_NO_FIELD, "FieldValueInvalid", f'Invalid value: "": {text}')
 
 
 def _check_list(value: list[Any], old: Any, schema: JsonObject, path: str) -> ValidationResult:
@@ -233,13 +235,13 @@ def _check_list(value: list[Any], old: Any, schema: JsonObject, path: str) -> Va
     return result
 
 
-def _count_errors(length: int, schema: JsonObject, path: str, suffix: str, noun: str) -> Iterator[FieldError]:
+def _count_errors(length: int, schema: JsonObject, path: str, suffix: str, noun: str) -> Iterator[InvalidFieldError]:
     maximum, minimum = schema.get(f"max{suffix}"), schema.get(f"min{suffix}")
     if minimum is not None and length < minimum:
         yield _error(path, length, f"{path} in body should have at least {minimum} {noun}")
     if maximum is not None and length > maximum:
         text = f"Too many: {length}: must have at most {maximum} {'item' if maximum == 1 else 'items'}"
-        yield FieldError(path.lstrip(".") or _NO_FIELD, "FieldValueTooMany", text)
+        yield InvalidFieldError(path.lstrip(".") or _NO_FIELD, "FieldValueTooMany", text)
 
 
 def _check_object(value: JsonObject, old: Any, schema: JsonObject, path: str) -> ValidationResult:
@@ -257,7 +259,7 @@ def _check_object(value: JsonObject, old: Any, schema: JsonObject, path: str) ->
             result.add(_error(path, name, f"{path}.{name} in body is a forbidden property"))
     for name in get_array(schema, "required"):
         if name not in value:
-            result.add(FieldError(f"{path}.{name}".lstrip("."), "FieldValueRequired", "Required value"))
+            result.add(InvalidFieldError(f"{path}.{name}".lstrip("."), "FieldValueRequired", "Required value"))
     return result
 
 
@@ -314,6 +316,6 @@ def _check_one_of(result: ValidationResult, results: list[ValidationResult], pat
         result.merge(best)
 
 
-def _combinator_error(path: str, text: str) -> FieldError:
+def _combinator_error(path: str, text: str) -> InvalidFieldError:
     # These are no errors of a field to the real server: the field and the value are left out.
-    return FieldError(_NO_FIELD, "FieldValueInvalid", f'Invalid value: "": "{path}" {text}')
+    return InvalidFieldError(_NO_FIELD, "FieldValueInvalid", f'Invalid value: "": "{path}" {text}')

@@ -19,7 +19,8 @@ from gallery.helpers import has_owner_label, kubelet, object_meta, ordinal, requ
 from gallery.stateful_sets import stateful_set, stateful_set_controller
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import PersistentVolumeClaim, Pod
-from steersman.controller import CachedClient, Reconciler, Request, Result
+from steersman.cache import CachedClient
+from steersman.controller import Reconciler, Request, Result
 from steersman.manager import Manager
 from steersman.meta import Field, Resource, Spec, Status, resource
 from steersman_testing.simulation import World

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from steersman.api.openapi import REFERENCE_PREFIX, published_schemas
-from steersman_testing.apiserver.fields.shapes import BuiltinShape
 from steersman_testing.apiserver.kinds import KindRegistry, ServedKind
+from steersman_testing.apiserver.shapes import BuiltinShape
 from steersman_testing.apiserver.values import JsonObject, is_list, is_map
 
 _GVK = "x-kubernetes-group-version-kind"

@@ -13,8 +13,6 @@ import pytest
 from steersman.errors import ConfigurationError
 from steersman_cli.packaging import Maintainer, OperatorManifests, ProjectMetadata
 
-pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
-
 
 def without_kind(installation: OperatorManifests, kind: str) -> OperatorManifests:
     return replace(installation, manifests=tuple(m for m in installation.manifests if m["kind"] != kind))

@@ -44,17 +44,18 @@ class ImpersonatedUser:
         """That user, with the groups that the server adds."""
         return impersonated_user(self.name, self.groups, self.extra, self.uid)
 
-    def check(self, authorizer: Authorizer, requester: RequestUser) -> None:
-        """Returns if ``sender`` may act so.
+    def authorize(self, authorizer: Authorizer, requester: RequestUser) -> RequestUser:
+        """Return the impersonated user if RBAC allows ``requester`` the verb ``impersonate``.
 
         Raises:
-            ApiError: 403, for what is missing first.
+            ApiError: 403, for the first missing permission.
         """
         for attributes in self._required_attributes():
             decision = authorizer.decide(requester, attributes)
             if not decision.allowed:
                 self._check_constrained(authorizer, requester)
                 raise authorizer.record_denial(forbidden_error(requester, attributes, decision.reason))
+        return self.to_user()
 
     def _check_constrained(self, authorizer: Authorizer, requester: RequestUser) -> None:
         unconstrained = next(self._required_attributes())

@@ -23,8 +23,8 @@ from steersman_testing.apiserver.fields.managed_fields import (
     ManagerIdentifier,
     update_ownership,
 )
-from steersman_testing.apiserver.fields.shapes import BuiltinShape
 from steersman_testing.apiserver.kinds import DEFINITIONS, GroupResource, KindRegistry
+from steersman_testing.apiserver.shapes import BuiltinShape
 from steersman_testing.apiserver.storage import Storage, StoredObject
 from steersman_testing.apiserver.values import JsonObject
 from steersman_testing.apiserver.writes import StorageWriter

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
-import pytest
-
 from framework_support.projects import steersman
-
-pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 
 BUNDLE = ("bundle", "--image", "registry.example.com/databaseuser:v1", "--version", "1.0.0")
 

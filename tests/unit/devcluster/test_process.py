@@ -37,7 +37,7 @@ def test_process_ignoring_sigterm_is_killed(tmp_path: Path) -> None:
 
 def test_process_with_reused_pid_is_not_killed(tmp_path: Path) -> None:
     newcomer = start(tmp_path / "log", "import time; time.sleep(60)")
-    predecessor = dataclasses.replace(newcomer, started=newcomer.start_time - 1)
+    predecessor = dataclasses.replace(newcomer, start_time=newcomer.start_time - 1)
     assert not predecessor.alive()
     predecessor.terminate(grace=0)
     predecessor.kill()

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from steersman_testing.apiserver.kinds import Column
-from steersman_testing.apiserver.printing.cells import (
+from steersman_testing.apiserver.kubectl.cells import (
     container_cells,
     endpoint_cell,
     event_cells,
@@ -26,8 +26,8 @@ from steersman_testing.apiserver.printing.cells import (
     subject_cells,
     truncated_list,
 )
-from steersman_testing.apiserver.printing.durations import human_age
-from steersman_testing.apiserver.printing.pod_cells import pod_cells
+from steersman_testing.apiserver.kubectl.durations import human_age
+from steersman_testing.apiserver.kubectl.pod_cells import pod_cells
 from steersman_testing.apiserver.values import JsonObject, get_array, get_object
 
 AgeFunc = Callable[[str | None], str]

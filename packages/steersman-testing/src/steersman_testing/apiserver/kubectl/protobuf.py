@@ -52,7 +52,7 @@ def decode_protobuf(body: bytes) -> JsonObject:
 
 @cache
 def _messages() -> dict[str, dict[int, _Field]]:
-    file = resources.files("steersman_testing.apiserver.requests") / "protobuf.json"
+    file = resources.files("steersman_testing.apiserver.kubectl") / "protobuf.json"
     found = msgspec.json.decode(file.read_bytes(), type=dict[str, list[tuple[int, str, str, str]]])
     return {
         name: {number: _Field(*definition) for number, *definition in fields}

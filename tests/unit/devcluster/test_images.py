@@ -137,7 +137,7 @@ def test_ensure_images_without_mysql_builds_others(monkeypatch: pytest.MonkeyPat
     def nothing(_: object) -> None:
         return None
 
-    for name, played in {"ensure": ensure, "cached": nothing, "_prepare": nothing}.items():
+    for name, played in {"ensure": ensure, "cached": nothing, "_ensure_build_tools": nothing}.items():
         monkeypatch.setattr(images, name, played)
     output = io.StringIO()
     for _ in range(2):

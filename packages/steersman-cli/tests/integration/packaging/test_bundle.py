@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import copy
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +21,6 @@ from steersman.webhook import WebhookServerOptions
 from steersman_cli.packaging import Maintainer, OperatorManifests, ProjectMetadata
 from steersman_cli.packaging.bundle import Bundle, BundleSettings, OperatorInfo, build_bundle
 from steersman_testing import InMemoryApiServer
-
-pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 
 IMAGE = "registry.example.com/databaseuser:v1.0.0"
 CSV = "manifests/databaseuser.clusterserviceversion.yaml"

@@ -25,10 +25,10 @@ from steersman_testing.apiserver.access.selector_attributes import selector_erro
 from steersman_testing.apiserver.access.tokens import DEFAULT_AUDIENCE, TokenAuthenticator
 from steersman_testing.apiserver.body_decoder import BodyDecoder
 from steersman_testing.apiserver.builtin.types import decode_builtin
-from steersman_testing.apiserver.failures import FieldError, invalid_value
-from steersman_testing.apiserver.fields.shapes import BuiltinShape
+from steersman_testing.apiserver.failures import InvalidFieldError, invalid_value
 from steersman_testing.apiserver.kinds import ServedKind
 from steersman_testing.apiserver.options import WriteOptions
+from steersman_testing.apiserver.shapes import BuiltinShape
 from steersman_testing.apiserver.values import JsonObject, get_array, get_object, is_map, without_keys
 
 _LOCAL_REVIEWS = "localsubjectaccessreviews"
@@ -186,7 +186,9 @@ def _user_of_spec(spec: JsonObject) -> RequestUser:
     return RequestUser(spec.get("user") or "", tuple(get_array(spec, "groups")), spec.get("uid") or "", extra_values)
 
 
-def _spec_errors(spec: JsonObject, meta: JsonObject, namespace: str, *, is_self_review: bool) -> Iterator[FieldError]:
+def _spec_errors(
+    spec: JsonObject, meta: JsonObject, namespace: str, *, is_self_review: bool
+) -> Iterator[InvalidFieldError]:
     if extra_metadata := without_keys(meta, ("namespace",)):
         yield invalid_value("metadata", extra_metadata, "must be empty")
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")

@@ -15,13 +15,13 @@ import msgspec
 
 from steersman.client.transport import HttpRequest
 from steersman_testing.apiserver import failures
-from steersman_testing.apiserver.fields.shapes import BuiltinShape
 from steersman_testing.apiserver.kinds import Column, ServedKind
-from steersman_testing.apiserver.printing import json_path
-from steersman_testing.apiserver.printing.columns import builtin_cells, builtin_columns
-from steersman_testing.apiserver.printing.durations import human_age
-from steersman_testing.apiserver.printing.pod_cells import row_conditions
+from steersman_testing.apiserver.kubectl.columns import builtin_cells, builtin_columns
+from steersman_testing.apiserver.kubectl.durations import human_age
+from steersman_testing.apiserver.kubectl.json_path import find_results
+from steersman_testing.apiserver.kubectl.pod_cells import row_conditions
 from steersman_testing.apiserver.requests.negotiation import TABLE
+from steersman_testing.apiserver.shapes import BuiltinShape
 from steersman_testing.apiserver.storage import StoredObject
 from steersman_testing.apiserver.values import JsonObject
 
@@ -39,14 +39,6 @@ class TableConverter:
 
     kind: ServedKind
     include_object: str
-
-    @staticmethod
-    def of(kind: ServedKind, request: HttpRequest) -> TableConverter:
-        """The tables that ``request`` asks for. Raises ApiError: 400, ``includeObject`` is unknown."""
-        include = request.query.get("includeObject") or "Metadata"
-        if include not in ("Metadata", "Object", "None"):
-            raise failures.bad_request(f'unrecognized includeObject value: "{include}"')
-        return TableConverter(kind, include)
 
     def encode(
         self, items: Iterable[StoredObject], meta: JsonObject, now: datetime, *, headers: bool = True
@@ -86,6 +78,18 @@ class TableConverter:
         return msgspec.Raw(stored.to_json(version, partial=self.include_object == "Metadata"))
 
 
+def table_converter(kind: ServedKind, request: HttpRequest) -> TableConverter:
+    """Return the converter for the Tables that ``request`` accepts.
+
+    Raises:
+        ApiError: 400, ``includeObject`` is unknown.
+    """
+    include = request.query.get("includeObject") or "Metadata"
+    if include not in ("Metadata", "Object", "None"):
+        raise failures.bad_request(f'unrecognized includeObject value: "{include}"')
+    return TableConverter(kind, include)
+
+
 def _is_builtin(kind: ServedKind) -> bool:
     return isinstance(kind.shape, BuiltinShape)
 
@@ -102,7 +106,7 @@ def _column_definition(column: Column) -> JsonObject:
 
 
 def _custom_cell(column: Column, obj: JsonObject, now: datetime) -> Any:
-    value = next(json_path.find_results(column.json_path, obj), None)
+    value = next(find_results(column.json_path, obj), None)
     match column.type, value:
         case _, None:
             return None

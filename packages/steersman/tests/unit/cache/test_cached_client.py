@@ -50,7 +50,7 @@ async def test_read_of_unsynced_kind_raises() -> None:
     world = ControllerEnv()
     world.cache.informer(Widget)
     for read in (world.cached.get(Widget, key("a")), world.cached.list(Widget)):
-        with pytest.raises(CacheNotSynced, match=r"10 s: widgets.shop.example.com \(no answer yet\)"):
+        with pytest.raises(CacheNotSynced, match=r"10 s: widgets.shop.example.com \(no response yet\)"):
             await read
 
 

@@ -1,0 +1,127 @@
+"""Zero values that Go writes for the fields of built-in kinds without ``omitempty``.
+
+Source: the struct tags and the protobuf encoding of ``k8s.io/api``.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from steersman.meta import ApiResource, Condition
+from steersman_testing.apiserver.builtin.types import (
+    METADATA_TYPES,
+    ROOT_FIELDS,
+    StructField,
+    struct_fields,
+    struct_for,
+)
+from steersman_testing.apiserver.values import JsonObject, clone, is_list, is_map
+
+
+@cache
+def _zero_fields(struct: type[msgspec.Struct]) -> Mapping[str, Any]:
+    """What Go writes for the zero value of a type: what ``omitempty`` does not leave out."""
+    if struct in (*METADATA_TYPES, Condition):
+        return {}
+    found = ((name, _zero_or_unset(told)) for name, told in struct_fields(struct).items())
+    zero_values = {name: zero for name, zero in found if zero is not msgspec.UNSET}
+    # Times that are no pointers are never left out.
+    if struct.__name__ == "Event" or struct.__name__.endswith("Condition"):
+        zero_values |= {n: None for n, told in struct_fields(struct).items() if told.kind is datetime}
+    return zero_values
+
+
+def _zero_or_unset(struct_field: StructField) -> Any:
+    default = struct_field.default
+    if isinstance(default, msgspec.Struct):
+        return _zero_fields(type(default))
+    if struct_field.keeps_empty_list:
+        return None
+    # Of numbers not 0.0: there are none in the types.
+    if not struct_field.nullable and isinstance(default, str | int) and not default:
+        return default
+    return msgspec.UNSET
+
+
+def zero_values_of(resource: ApiResource) -> JsonObject:
+    """What a new object has before anything is written to it: owned by nobody."""
+    struct = struct_for(resource)
+    if struct is None:
+        return {}
+    return {n: clone(v) for n, v in _zero_fields(struct).items() if n not in ROOT_FIELDS}
+
+
+def set_zero_values(resource: ApiResource, obj: JsonObject) -> None:
+    """Puts the zero values that Go writes where fields are missing, in place."""
+    struct = struct_for(resource)
+    if struct is not None:
+        _set_zero_values(obj, struct, root=True)
+
+
+def _set_zero_values(value: JsonObject, struct: type[msgspec.Struct], *, root: bool = False) -> None:
+    for name, zero in _zero_fields(struct).items():
+        if name not in value and not (root and name in ROOT_FIELDS):
+            value[name] = clone(zero)
+    fields = struct_fields(struct)
+    for name, content in value.items():
+        if name in fields and not (root and name in ROOT_FIELDS):
+            for inner, kind in _nested_structs(content, fields[name].kind):
+                _set_zero_values(inner, kind)
+
+
+def _nested_structs(value: Any, kind: Any) -> Iterator[tuple[JsonObject, type[msgspec.Struct]]]:
+    if typing.get_origin(kind) is tuple and is_list(value):
+        item = typing.get_args(kind)[0]
+        yield from (pair for v in value for pair in _nested_structs(v, item))
+    elif (
+        isinstance(kind, type)
+        and issubclass(kind, msgspec.Struct)
+        and is_map(value)
+        and kind not in (*METADATA_TYPES, Condition)
+    ):
+        yield value, kind
+
+
+def nulls_for_empty_lists(resource: ApiResource, obj: JsonObject) -> JsonObject:
+    """``obj`` with null in place of each empty list that Go writes null for: the store cannot tell them apart.
+
+    Itself, where there is none. Source: the protobuf of ``k8s.io/api``.
+    """
+    struct = struct_for(resource)
+    return obj if struct is None else _with_nulls(obj, struct)
+
+
+def _with_nulls(value: JsonObject, struct: type[msgspec.Struct]) -> JsonObject:
+    changes: JsonObject = {}
+    for name, (emptiable, inner) in _nullable_list_fields(struct).items():
+        content = value.get(name)
+        if content == [] and emptiable:
+            changes[name] = None
+        elif inner is not None and is_map(content):
+            changes[name] = _with_nulls(content, inner)
+        elif inner is not None and is_list(content):
+            changes[name] = [_with_nulls(v, inner) for v in content]
+    return {**value, **changes} if changes else value
+
+
+@cache
+def _nullable_list_fields(struct: type[msgspec.Struct]) -> Mapping[str, tuple[bool, type[msgspec.Struct] | None]]:
+    """The fields of ``struct`` that are emptiable or have such within, and of what structs they are."""
+    found: dict[str, tuple[bool, type[msgspec.Struct] | None]] = {}
+    for name, struct_field in struct_fields(struct).items():
+        kind = (
+            typing.get_args(struct_field.kind)[0]
+            if typing.get_origin(struct_field.kind) is tuple
+            else struct_field.kind
+        )
+        inner = kind if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else None
+        inner = inner if inner is not None and inner not in METADATA_TYPES and _nullable_list_fields(inner) else None
+        if struct_field.keeps_empty_list or inner is not None:
+            found[name] = struct_field.keeps_empty_list, inner
+    return found

@@ -1,1 +1,0 @@
-"""Objects as tables: what kubectl shows of them."""

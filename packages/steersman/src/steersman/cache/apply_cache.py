@@ -1,0 +1,43 @@
+"""A record of the last applied configuration of each object, so that an unchanged apply is skipped."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from steersman.meta import ApiResource, Object, ObjectKey
+
+_MAX_ENTRIES = 10_000
+
+
+class ApplyCache:
+    """Maps each object to the apply configuration that last produced it.
+
+    A comparison of all fields takes longer. It also finds a difference wherever the server adds defaults to an atomic
+    list, such as the ``volumeClaimTemplates`` of a StatefulSet. A lost entry, after a restart for example, costs one
+    comparison or one request.
+    """
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[tuple[ApiResource, ObjectKey], tuple[int, tuple[Any, ...]]] = OrderedDict()
+
+    def record(self, body: bytes, obj: Object) -> None:
+        """Record that applying ``body`` (JSON) produced ``obj``, or would not change it."""
+        entry_key = (type(obj).api_resource, obj.key)
+        self._entries[entry_key] = (hash(body), _declared_state(obj))
+        self._entries.move_to_end(entry_key)
+        if len(self._entries) > _MAX_ENTRIES:
+            self._entries.popitem(last=False)
+
+    def is_current(self, body: bytes, obj: Object) -> bool:
+        """Return True if ``body`` was applied last, and the object has not changed since."""
+        entry = self._entries.get((type(obj).api_resource, obj.key))
+        return entry is not None and entry == (hash(body), _declared_state(obj))
+
+
+def _declared_state(obj: Object) -> tuple[Any, ...]:
+    """Return the metadata that changes with every declarable field, but not with the status."""
+    meta = obj.metadata
+    # Kinds without a generation are compared by resourceVersion, which changes with the status as well.
+    version = meta.generation or meta.resource_version
+    return meta.uid, version, meta.labels, meta.annotations, meta.finalizers, meta.owner_references

@@ -1,0 +1,228 @@
+"""The client of reconcilers: reads come from the cache, writes go to the API server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from steersman.cache.apply_cache import ApplyCache
+from steersman.cache.cache import Cache
+from steersman.cache.informer import Informer
+from steersman.client import Client
+from steersman.client.encode import kind_of, status_document, with_owner
+from steersman.client.managed_fields import apply_would_change
+from steersman.client.patch import Patch
+from steersman.client.write_options import Propagation
+from steersman.errors import ApiError, ConnectionFailed, NotFound, StatusDetails
+from steersman.errors import ApiStatus as ApiStatus
+from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status, Unstructured, encode
+
+T = TypeVar("T", bound=Object)
+UnstructuredT = TypeVar("UnstructuredT", bound=Unstructured)
+
+_SYNC_TIMEOUT_SECONDS = 10.0
+
+
+class CachedClient:
+    """Reads cached kinds from memory and other kinds from the API server.
+
+    A cached read never returns less than the response to our own last write, including the writes of ``live``.
+    Changes by other clients may arrive a moment later. Writes must therefore be server-side apply, or carry the UID
+    or the resourceVersion that they rely on; then acting on an old read does no harm.
+
+    Other verbs (``scale``, ``evict``, ``logs``, dry runs, …) are methods of ``live``.
+
+    Args:
+        live: the client for writes and uncached reads, like ``APIReader`` of controller-runtime. ``cache`` must be
+            its observer.
+        cache: the cache to read from.
+    """
+
+    def __init__(self, live: Client, cache: Cache) -> None:
+        self.live = live
+        self._cache = cache
+        self._apply_cache = ApplyCache()
+
+    async def get(self, kind: type[T], key: ObjectKey) -> T:
+        """Return the object ``key``.
+
+        If the informer has a selector or watches some namespaces only, other objects are not found.
+
+        Raises:
+            NotFound: the object does not exist.
+            CacheNotSynced: the informer is new, and its first list did not complete in 10 seconds.
+        """
+        informer = self._cache.existing_informer(kind)
+        if informer is None:
+            return await self.live.get(kind, key)
+        if not informer.progress.has_synced or informer.is_uncertain(key):
+            await self._make_current(informer, key)
+        found = informer.store.get(key)
+        if found is None:
+            resource = kind.api_resource
+            details = StatusDetails(name=key.name, group=resource.group, kind=resource.plural)
+            raise NotFound(ApiStatus(f'{resource.plural} "{key.name}" not found', "NotFound", 404, details=details))
+        return found
+
+    async def get_or_none(self, kind: type[T], key: ObjectKey) -> T | None:
+        """Return the object ``key``, or None if it does not exist."""
+        try:
+            return await self.get(kind, key)
+        except NotFound:
+            return None
+
+    async def get_uncached_if_transformed(self, kind: type[T], key: ObjectKey) -> T | None:
+        """Return the whole object ``key`` or None; read it uncached if the cache has a transform for ``kind``."""
+        if not self._cache.has_transform(kind):
+            return await self.get_or_none(kind, key)
+        try:
+            return await self.live.get(kind, key)
+        except NotFound:
+            return None
+
+    async def list(
+        self,
+        kind: type[T],
+        *,
+        namespace: str = "",
+        owner: Object | None = None,
+        index: tuple[str, str] | None = None,
+        where: Callable[[T], bool] | None = None,
+    ) -> tuple[T, ...]:
+        """Return the objects of ``kind`` that meet all conditions.
+
+        Args:
+            kind: the kind to list.
+            namespace: a namespace. Defaults to all namespaces.
+            owner: the object that controls the results.
+            index: name and value of an index that was declared for a cached kind.
+            where: a predicate for the results. It is called for each object that meets the other conditions.
+
+        Raises:
+            ValueError: ``index`` is given, and ``kind`` is not cached.
+            KeyError: the index was not declared.
+            CacheNotSynced: the informer is new, and its first list did not complete in 10 seconds.
+        """
+        uid = owner.metadata.uid if owner is not None else ""
+        informer = self._cache.existing_informer(kind)
+        if informer is None:
+            if index is not None:
+                raise ValueError(f"{kind.api_resource.kind} is not cached, so it has no index {index[0]!r}")
+            found = (await self.live.list(kind, namespace=namespace)).items
+            is_owner_indexed = False
+        else:
+            if not informer.progress.has_synced or informer.is_uncertain():
+                await self._make_current(informer)
+            store, is_owner_indexed = informer.store, index is None
+            if index is not None:
+                found = store.by_index(*index)
+            elif owner is not None:
+                found = store.by_index("owner", uid)
+            elif namespace:
+                found = store.by_index("namespace", namespace)
+            else:
+                found = tuple(store)
+        if owner is not None and not is_owner_indexed:
+            found = tuple([o for o in found if _is_controlled_by(uid, o)])
+        if namespace and (owner is not None or index is not None):
+            found = tuple([o for o in found if o.metadata.namespace == namespace])
+        return found if where is None else tuple([o for o in found if where(o)])
+
+    async def create(self, obj: T | ApplyConfiguration[T], *, owner: Object | None = None) -> T:
+        """Create ``obj``: see ``Client.create``."""
+        return await self.live.create(obj, owner=owner)
+
+    @overload
+    async def apply(
+        self, config: ApplyConfiguration[T], *, owner: Object | None = None, uid: str = "", force: bool = True
+    ) -> T: ...
+    @overload
+    async def apply(
+        self, config: UnstructuredT, *, owner: Object | None = None, uid: str = "", force: bool = True
+    ) -> UnstructuredT: ...
+    async def apply(self, config: Any, *, owner: Object | None = None, uid: str = "", force: bool = True) -> Any:
+        """Apply ``config`` as ``Client.apply`` does; skip the request if it certainly would not change the object.
+
+        If the object is cached, the request carries its UID, and ``uid`` need not be given. If the object is deleted
+        before the request arrives, which a change of leaders may delay, the server responds with Conflict instead of
+        creating it again.
+        """
+        kind, key = kind_of(config), config.key
+        current = await self._cached_object(kind, key) if _can_skip_apply(config) else None
+        if current is None or uid not in ("", current.metadata.uid):
+            return await self.live.apply(config, owner=owner, uid=uid, force=force)
+        document = with_owner(config, owner)
+        document["metadata"]["uid"] = current.metadata.uid
+        body = encode(document)
+        if self._apply_cache.is_current(body, current):
+            return current
+        if apply_would_change(document, current, self.live.field_manager):
+            current = await self.live.apply_encoded(kind, key, body, force=force)
+        self._apply_cache.record(body, current)
+        return current
+
+    async def apply_status(self, obj: T, status: Status, *, resource_version: str = "") -> T:
+        """Apply ``status`` as ``Client.apply_status`` does; skip the request if it would not change the object."""
+        kind, key = type(obj), obj.key
+        document = status_document(obj, status, resource_version)
+        current = await self._cached_object(kind, key)
+        if (
+            current is not None
+            and current.metadata.uid == obj.metadata.uid
+            and not apply_would_change(document, current, self.live.field_manager, "status")
+        ):
+            return current
+        return await self.live.apply_encoded(kind, key, encode(document), subresource="status")
+
+    async def patch(self, kind: type[T], key: ObjectKey, patch: Patch, *, subresource: str = "") -> T:
+        """Patch the object ``key``: see ``Client.patch``."""
+        return await self.live.patch(kind, key, patch, subresource=subresource)
+
+    async def delete(
+        self,
+        kind: type[T],
+        key: ObjectKey,
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        propagation: Propagation = "Background",
+    ) -> T | None:
+        """Delete the object ``key``: see ``Client.delete``."""
+        return await self.live.delete(kind, key, uid=uid, resource_version=resource_version, propagation=propagation)
+
+    async def _make_current(self, informer: Informer[T], key: ObjectKey | None = None) -> None:
+        """Wait for the first list, and read objects whose last write has an unknown outcome."""
+        if not informer.has_synced:
+            # A new informer: every object would appear to be absent.
+            await self._cache.wait_for_sync(_SYNC_TIMEOUT_SECONDS, kind=informer.kind)
+        if informer.is_uncertain(key):
+            await self._cache.resolve(informer.kind, key)
+
+    async def _cached_object(self, kind: type[T], key: ObjectKey) -> T | None:
+        """Return the cached object ``key``; None if it is absent or its state is unknown."""
+        informer = self._cache.existing_informer(kind)
+        if informer is None:
+            return None
+        if informer.is_uncertain(key):
+            # The response to ``scale``, for example, does not contain the object. A reconciler that only applies
+            # would never read it, and would send every apply from then on.
+            try:
+                await self._cache.resolve(kind, key)
+            except (ApiError, ConnectionFailed):
+                return None
+        return informer.store.get(key)
+
+
+def _can_skip_apply(config: object) -> bool:
+    """Return True if the effect of applying ``config`` can be predicted.
+
+    The server must check preconditions, and the client must reject objects that cannot be applied.
+    """
+    if isinstance(config, Unstructured):
+        return not (config.metadata.uid or config.metadata.resource_version)
+    return isinstance(config, ApplyConfiguration)
+
+
+def _is_controlled_by(uid: str, obj: Object) -> bool:
+    reference = obj.controller_reference
+    return reference is not None and reference.uid == uid
