@@ -31,15 +31,6 @@ _MAX_CONNECTIONS = 128
 _WARNING = re.compile(r'\d{3} \S+ "((?:[^"\\]|\\.)*)"')
 
 
-class _Progress:
-    """How far a request has come: whether a byte of it was written."""
-
-    __slots__ = ("written",)
-
-    def __init__(self) -> None:
-        self.written = False
-
-
 class HttpTransport(Transport):
     """Carries requests to one API server with one identity, on one event loop: the one that first uses it.
 
@@ -72,12 +63,13 @@ class HttpTransport(Transport):
         return HttpTransport(self._config)
 
     async def request(self, request: HttpRequest) -> HttpResponse:
-        """Sends ``request`` once: see ``Transport.request``."""
+        """Send ``request`` once. See ``Transport.request``."""
         started = time.perf_counter()
         code, received = "<error>", 0
         try:
-            connection, response = await self._send_with_timeout(request, stream=False)
-            self._pool(stream=False).release(connection)
+            pool = self._request_pool or self._pool(stream=False)
+            connection, response = await self._send(request, pool, stream=False)
+            pool.release(connection)
             code, received = response.code, len(response.body)
             return self._build_response(response)
         finally:
@@ -106,16 +98,20 @@ class HttpTransport(Transport):
         await asyncio.sleep(0)
 
     def _build_response(self, response: RawResponse) -> HttpResponse:
-        warnings = tuple(t for header in response.headers(b"warning") for t in _warning_texts(header))
-        if response.code < 400:
+        warnings: tuple[str, ...] = ()
+        if headers := response.headers(b"warning"):
+            warnings = tuple(text for header in headers for text in _warning_texts(header))
+        if response.code >= 400:
+            return HttpResponse(response.code, response.body, _retry_after(response), warnings=warnings)
+        if warnings:
             self._log_warnings(warnings)
-            return HttpResponse(response.code, response.body, warnings=warnings)
-        return HttpResponse(response.code, response.body, _retry_after(response), warnings=warnings)
+        return HttpResponse(response.code, response.body, warnings=warnings)
 
     @asynccontextmanager
     async def _stream(self, request: HttpRequest) -> AsyncGenerator[AsyncIterator[bytes], None]:
+        pool = self._pool(stream=True)
         try:
-            connection, response = await self._send_with_timeout(request, stream=True)
+            connection, response = await self._send(request, pool, stream=True)
         except ConnectionFailed:
             self._metrics.count(request.method, "<error>")
             raise
@@ -125,8 +121,8 @@ class HttpTransport(Transport):
                 raise error_from_body(response.code, response.body, _retry_after(response))
             yield self._lines(connection, request)
         finally:
-            # Ends it, unless the answer was read to its end.
-            self._pool(stream=True).release(connection)
+            # This closes the connection, unless the response was read completely.
+            pool.release(connection)
 
     async def _lines(self, connection: Connection, request: HttpRequest) -> AsyncGenerator[bytes, None]:
         try:
@@ -135,75 +131,91 @@ class HttpTransport(Transport):
         except OSError as error:
             raise self._connection_error(request, error) from error
 
-    async def _send_with_timeout(self, request: HttpRequest, *, stream: bool) -> tuple[Connection, RawResponse]:
-        progress, timeout_scope = _Progress(), asyncio.timeout(request.timeout)
-        try:
-            async with timeout_scope:
-                return await self._send_authenticated(request, progress, stream)
-        except TimeoutError as error:
-            if not timeout_scope.expired():
-                raise
-            raise self._connection_error(request, error, sent=progress.written) from error
-
-    async def _send_authenticated(
-        self, request: HttpRequest, progress: _Progress, stream: bool
+    async def _send(
+        self, request: HttpRequest, pool: ConnectionPool, *, stream: bool
     ) -> tuple[Connection, RawResponse]:
-        """Sends ``request``; once more where the server answers 401 and there is another identity by now."""
-        endpoint = await self._authenticator.current()
-        connection, response = await self._send_once(endpoint, request, progress, stream)
-        if response.code != 401:
-            return connection, response
-        try:
-            refreshed = await self._authenticator.refresh(endpoint)
-        except BaseException:
-            self._pool(stream).release(connection)
-            raise
-        if refreshed is None:
-            return connection, response
-        self._pool(stream).release(connection)
-        return await self._send_once(refreshed, request, progress, stream)
+        """Send ``request`` and wait for its response. On errors the connection is released.
 
-    async def _send_once(
-        self, endpoint: AuthenticatedEndpoint, request: HttpRequest, progress: _Progress, stream: bool
-    ) -> tuple[Connection, RawResponse]:
-        # A kept connection may end while we write on it. Reading twice does no harm; whether to write twice is for
-        # the layer above to say.
-        may_retry = request.method == "GET"
-        message = endpoint.encode_request(request)
+        A GET whose connection ends is sent again, and any request after 401 if new credentials are available: each
+        once. ``request.timeout`` limits all of it.
+        """
+        deadline = asyncio.get_running_loop().time() + request.timeout
+        endpoint = self._authenticator.cached() or await self._authenticate(request, deadline)
+        may_reconnect, may_refresh, sent = request.method == "GET", True, False
         while True:
-            connection = await self._connect(endpoint, request, stream)
+            waiter: asyncio.Future[RawResponse] | None = None
+            message = endpoint.encode_request(request)
+            connection = pool.acquire_idle(endpoint.origin) or await self._acquire(pool, endpoint, request, deadline)
             try:
                 if not connection.is_usable:
-                    # It ended while this task waited for its turn.
                     raise Disconnected("the server closed the connection")
-                # Between its word and our first byte nothing may come that takes time.
+                # No code that takes time may run between this check and the first byte.
                 if request.before_send is not None:
                     request.before_send()
-                response = connection.send(message, stream=stream)
-                progress.written = True
-                return connection, await response
-            except Disconnected as error:
-                self._pool(stream).release(connection)
-                if not may_retry or self._closed:
-                    raise self._connection_error(request, error, sent=progress.written) from error
-                may_retry = False
+                waiter = connection.send(message, stream=stream, deadline=deadline)
+                sent = True
+                response = await waiter
+            except (Disconnected, TimeoutError) as error:
+                pool.release(connection)
+                if isinstance(error, TimeoutError) and waiter is None:
+                    raise
+                if isinstance(error, TimeoutError) or not may_reconnect or self._closed:
+                    raise self._connection_error(request, error, sent=sent) from error
+                may_reconnect = False
+                continue
             except BaseException:
-                self._pool(stream).release(connection)
+                pool.release(connection)
                 raise
+            if response.code != 401 or not may_refresh:
+                return connection, response
+            may_refresh = False
+            refreshed = await self._refresh(pool, connection, endpoint, request, deadline)
+            if refreshed is None:
+                return connection, response
+            pool.release(connection)
+            endpoint, may_reconnect = refreshed, request.method == "GET"
 
-    async def _connect(self, endpoint: AuthenticatedEndpoint, request: HttpRequest, stream: bool) -> Connection:
+    async def _authenticate(self, request: HttpRequest, deadline: float) -> AuthenticatedEndpoint:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._authenticator.current()
+        except TimeoutError as error:
+            raise self._connection_error(request, error, sent=False) from error
+
+    async def _refresh(
+        self,
+        pool: ConnectionPool,
+        connection: Connection,
+        rejected: AuthenticatedEndpoint,
+        request: HttpRequest,
+        deadline: float,
+    ) -> AuthenticatedEndpoint | None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await self._authenticator.refresh(rejected)
+        except TimeoutError as error:
+            pool.release(connection)
+            raise self._connection_error(request, error) from error
+        except BaseException:
+            pool.release(connection)
+            raise
+
+    async def _acquire(
+        self, pool: ConnectionPool, endpoint: AuthenticatedEndpoint, request: HttpRequest, deadline: float
+    ) -> Connection:
         try:
             if self._closed:
                 raise Disconnected("the transport is closed")
-            return await self._pool(stream).acquire(endpoint.origin)
+            async with asyncio.timeout_at(deadline):
+                return await pool.acquire(endpoint.origin)
         except OSError as error:
             if isinstance(error, ssl.SSLError):
-                # The authority may have been replaced, in a file that is not due yet.
+                # The certificate authority may have been replaced in a file whose reload is not due yet.
                 self._authenticator.invalidate(endpoint)
             raise self._connection_error(request, error, sent=False) from error
 
     def _pool(self, stream: bool) -> ConnectionPool:
-        # Made here, since connections belong to the event loop that runs.
+        # Created at the first use, since connections belong to the running event loop.
         if stream:
             if self._stream_pool is None:
                 self._stream_pool = ConnectionPool()

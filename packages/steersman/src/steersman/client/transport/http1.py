@@ -1,15 +1,16 @@
-"""HTTP/1.1 over kept connections: just what a client of the Kubernetes API needs, in little CPU.
+"""HTTP/1.1 connections: one request at a time, with as little CPU as possible.
 
-One request at a time on each connection, as HTTP/1.1 has it; the pool opens another when all are busy. A message is
-written in one call by whoever sends it, so that nothing comes between a last look at the clock and the first byte.
-The parser is llhttp, that of Node.js, in httptools.
+A connection carries one request at a time and has no pipelining. ``ConnectionPool`` opens another one when all are in
+use. Each request is written by a single call, so no code runs between the check of a lease and the first byte.
+The parser is llhttp, from httptools.
 
-Source: RFC 9112 (HTTP/1.1), RFC 9110 section 9.3.6 (CONNECT).
+Source: RFC 9112 (HTTP/1.1).
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import ssl
 import threading
@@ -23,24 +24,26 @@ from msgspec import Struct
 
 from steersman.client.transport.proxy import Proxy
 
-# A stream whose reader is slow is held up by the window of TCP, rather than by our memory.
+# Above this size TCP flow control slows the server down, so that a slow reader does not fill our memory.
 _HIGH_WATER_BYTES, _LOW_WATER_BYTES = 2**20, 2**18
-# asyncio would allocate a quarter of a mebibyte for each read and give most of it back: what is kept of it, however
-# small, leaves holes in the heap, and the process grows for days.
+# asyncio allocates 256 KiB for each read and frees most of it. The remainders fragment the heap over days.
 _READ_SIZE_BYTES = 2**17
+_END_OF_HEAD = b"\r\n\r\n"
 
 
 class Disconnected(ConnectionError):
-    """The connection ended, or spoke something else than HTTP, before the answer was complete."""
+    """The connection ended, or sent invalid HTTP, before the response was complete."""
 
 
 class Origin(Struct, frozen=True, eq=False):
-    """How to reach a server; connections of one route are interchangeable.
+    """Address of a server and how to connect to it. Connections of one origin are interchangeable.
 
     Attributes:
-        tls: for https, which certificates to trust and to show; None for http.
-        server_hostname: the name in the server's certificate.
-        proxy: through which to go; with TLS by CONNECT, otherwise it gets the requests themselves.
+        host: DNS name or IP address.
+        port: TCP port.
+        tls: TLS settings for https, None for http.
+        server_hostname: name in the server's certificate. Defaults to ``host``.
+        proxy: proxy to connect through: a CONNECT tunnel with TLS, otherwise a forward proxy.
     """
 
     host: str
@@ -51,41 +54,58 @@ class Origin(Struct, frozen=True, eq=False):
 
 
 class RawResponse:
-    """What the server answered; ``body`` is empty for a stream, whose lines come by themselves."""
+    """A response. ``body`` is empty for a stream, whose lines are read from the connection.
 
-    __slots__ = ("body", "code", "fields")
+    The header fields stay unparsed until they are read, since most responses are used without any.
+    """
 
-    def __init__(self, code: int, fields: list[tuple[bytes, bytes]]) -> None:
+    __slots__ = ("_head", "body", "code")
+
+    def __init__(self, code: int, head: bytes) -> None:
         self.code = code
-        self.fields = fields
         self.body = b""
+        self._head = head
 
     def header(self, name: bytes) -> str | None:
-        """The first field called ``name`` (lower case), or None."""
+        """Return the first value of ``name`` (lower case), or None."""
         return next(iter(self.headers(name)), None)
 
     def headers(self, name: bytes) -> list[str]:
-        """All fields called ``name`` (lower case)."""
+        """Return all values of ``name`` (lower case)."""
+        if name not in self._head.lower():
+            return []
         return [value.decode("latin-1") for field, value in self.fields if field == name]
 
     @property
+    def fields(self) -> list[tuple[bytes, bytes]]:
+        """Names in lower case and values, in the order of the response."""
+        found: list[tuple[bytes, bytes]] = []
+        for line in self._head.splitlines()[1:]:
+            if not line:
+                break
+            name, _, value = line.partition(b":")
+            found.append((name.strip().lower(), value.strip()))
+        return found
+
+    @property
     def has_self_defined_length(self) -> bool:
-        """Whether it is known where the body ends; otherwise that is where the connection does."""
+        """Whether the headers define the end of the body. Otherwise the end of the connection does."""
         return any(name in (b"content-length", b"transfer-encoding") for name, _ in self.fields)
 
 
 class _ReceiveBuffer(threading.local):
-    """Where bytes arrive. One a thread: an event loop asks for it and fills it in one go, whichever connection."""
+    """Buffer for received bytes, one for each thread. The event loop fills it and passes it on in one step."""
 
     def __init__(self) -> None:
-        self.view = memoryview(bytearray(_READ_SIZE_BYTES))
+        self.data = bytearray(_READ_SIZE_BYTES)
+        self.view = memoryview(self.data)
 
 
 _receive_buffer = _ReceiveBuffer()
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One connection to a server. Made by a ``ConnectionPool``."""
+    """A connection to a server. A ``ConnectionPool`` creates it."""
 
     def __init__(self, origin: Origin, loop: asyncio.AbstractEventLoop) -> None:
         self.origin = origin
@@ -94,14 +114,16 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._waiter: asyncio.Future[RawResponse] | None = None
+        self._deadline = 0.0
+        self._timer: asyncio.TimerHandle | None = None
         self._error: Exception | None = None
-        self._reset(stream=False)
+        self._reset(stream=False, tunnel=False)
         self._complete = True
 
-    def _reset(self, *, stream: bool, tunnel: bool = False) -> None:
+    def _reset(self, *, stream: bool, tunnel: bool) -> None:
         self._stream = stream
         self._tunnel = tunnel
-        self._fields: list[tuple[bytes, bytes]] = []
+        self._partial_head = b""
         self._response: RawResponse | None = None
         self._chunks: deque[bytes] = deque()
         self._buffered = 0
@@ -111,28 +133,40 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_usable(self) -> bool:
-        """Whether a request may be written: open, being read, and the former answer was read to its end."""
+        """Whether a request may be sent: the connection is open and the previous response was read completely."""
         return self._complete and not self._paused and self._error is None and self._transport is not None
 
-    def send(self, message: bytes, *, stream: bool = False, tunnel: bool = False) -> asyncio.Future[RawResponse]:
-        """Writes ``message`` at once. The answer comes whole, or for a ``stream`` that is not refused when it begins.
+    def send(
+        self, message: bytes, *, stream: bool = False, tunnel: bool = False, deadline: float = math.inf
+    ) -> asyncio.Future[RawResponse]:
+        """Write ``message`` at once and return a future of the response.
 
-        The future raises Disconnected. After a ``tunnel`` (CONNECT) the connection stays, whatever is said of it.
+        Args:
+            message: the whole request.
+            stream: the future completes after the head. An error response is complete all the same.
+            tunnel: the request is a CONNECT. The connection stays open after the response.
+            deadline: time of the event loop at which the future raises TimeoutError. Defaults to none.
+
+        Raises:
+            Disconnected: by the future, if the connection ends before.
         """
         assert self._transport is not None
         self._reset(stream=stream or tunnel, tunnel=tunnel)
-        self._waiter = self._loop.create_future()
+        waiter = self._wait(deadline)
         self._transport.write(message)
-        return self._waiter
+        return waiter
 
     async def lines(self, idle_timeout: float) -> AsyncGenerator[bytes, None]:
-        """The lines of a stream, without their newlines; what follows the last newline is a line if it is not empty.
+        """Yield the lines of a stream without their newlines. A last line without newline is yielded if not empty.
+
+        Args:
+            idle_timeout: seconds without a byte until TimeoutError is raised.
 
         Raises:
             Disconnected: the connection broke.
-            TimeoutError: not a byte came for ``silence`` seconds.
+            TimeoutError: no byte arrived for ``idle_timeout`` seconds.
         """
-        # Parts are joined once their line is complete: joining at each part would copy a large object over and over.
+        # Chunks are joined once a line is complete. Joining each time would copy a large object again and again.
         parts: list[bytes] = []
         while (chunk := await self._next_chunk(idle_timeout)) is not None:
             first, *rest = chunk.split(b"\n")
@@ -146,37 +180,43 @@ class Connection(asyncio.BufferedProtocol):
             yield last
 
     def abort(self) -> None:
-        """Ends the connection at once, in the middle of what it does."""
+        """End the connection at once, even during a request."""
         if self._transport is not None:
             self._transport.abort()
         self._fail(Disconnected("the connection was closed"))
 
-    # What asyncio calls
+    # Callbacks of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection is there."""
-        # Not asserted: those of uvloop are none of asyncio's own classes.
+        """Store the transport."""
+        # No assertion: the transports of uvloop do not inherit from asyncio.Transport.
         self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where to put what comes; it is read before anything else is put there."""
+        """Return the buffer for received bytes. They are processed before the next call."""
         return _receive_buffer.view
 
     def buffer_updated(self, nbytes: int) -> None:
-        """So many bytes came."""
+        """Parse the received bytes."""
         if self._complete:
-            # Nobody asked for anything.
+            # Bytes without a request would be taken for the next response.
             self.abort()
             return
+        self._head_start, self._received = 0, nbytes
         try:
             self._parser.feed_data(_receive_buffer.view[:nbytes])
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            self._fail(Disconnected(f"the answer is not HTTP: {error.__context__ or error}"))
+            self._fail(Disconnected(f"the response is not HTTP: {error.__context__ or error}"))
             self.abort()
+        if self._response is None:
+            self._partial_head += _receive_buffer.view[self._head_start : nbytes]
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection has ended."""
+        """Complete or fail the pending response."""
         self._transport = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if (
             exc is None
             and self._response is not None
@@ -186,26 +226,21 @@ class Connection(asyncio.BufferedProtocol):
             self.on_message_complete()
         self._fail(Disconnected(describe_error(exc) if exc else "the server closed the connection"))
 
-    # What the parser calls
+    # Callbacks of the parser. Without on_header it calls none for each header field.
 
     def on_message_begin(self) -> None:
-        """An answer begins."""
+        """Abort on a second response to one request."""
         if self._complete:
             self.abort()
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """One header field."""
-        self._fields.append((name.lower(), value))
-
     def on_headers_complete(self) -> None:
-        """The head of the answer is read."""
+        """Create the response from its head, unless it is informational (1xx)."""
+        head = self._take_head()
         code = self._parser.get_status_code()
         if 100 <= code < 200:
             return
-        response = self._response = RawResponse(code, self._fields)
-        # What follows the body are no headers of its answer.
-        self._fields = []
-        if (b"content-encoding", b"gzip") in response.fields:
+        response = self._response = RawResponse(code, head)
+        if b"gzip" in head and response.header(b"content-encoding") == "gzip":
             self._decompressor = zlib.decompressobj(16 + zlib.MAX_WBITS)
         if self._stream and code < 300:
             self._resolve(response)
@@ -213,7 +248,7 @@ class Connection(asyncio.BufferedProtocol):
             self._stream = False
 
     def on_body(self, body: bytes) -> None:
-        """A part of the answer's body."""
+        """Store a part of the body, and pause reading if the reader of a stream is slow."""
         if self._decompressor is not None:
             body = self._decompressor.decompress(body)
         self._chunks.append(body)
@@ -225,14 +260,13 @@ class Connection(asyncio.BufferedProtocol):
             self._wake_reader()
 
     def on_message_complete(self) -> None:
-        """The answer is read to its end."""
+        """Complete the response, and keep the connection if the server does."""
         response = self._response
         if response is None:
-            # 1xx announces the answer proper.
-            self._fields = []
+            # The final response follows an informational one.
             return
         if self._decompressor is not None and not self._decompressor.eof and self._chunks:
-            self._fail(Disconnected("the answer is cut short within gzip"))
+            self._fail(Disconnected("the response ends within gzip"))
             self.abort()
             return
         self._complete = True
@@ -241,7 +275,7 @@ class Connection(asyncio.BufferedProtocol):
             and not self._tunnel
             and (not self._parser.should_keep_alive() or self._transport.get_write_buffer_size())
         ):
-            # Answered before it has read all of our request: the rest would be taken for the next one.
+            # The server responded before it read the whole request. It would take the rest for the next request.
             self._transport.abort()
             self._error = self._error or Disconnected("the server closed the connection")
         if self._stream:
@@ -251,32 +285,63 @@ class Connection(asyncio.BufferedProtocol):
             response.body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
             self._resolve(response)
 
-    # Inside
+    # Private
+
+    def _take_head(self) -> bytes:
+        """Return the head that the parser has just completed. It may have arrived in several reads."""
+        start = self._head_start
+        if not self._partial_head:
+            end = _receive_buffer.data.find(_END_OF_HEAD, start, self._received)
+            end = self._received if end < 0 else end + len(_END_OF_HEAD)
+            self._head_start = end
+            return _receive_buffer.view[start:end].tobytes()
+        head = self._partial_head + _receive_buffer.view[start : self._received]
+        end = head.find(_END_OF_HEAD)
+        end = len(head) if end < 0 else end + len(_END_OF_HEAD)
+        self._head_start = start + end - len(self._partial_head)
+        self._partial_head = b""
+        return head[:end]
+
+    def _wait(self, deadline: float) -> asyncio.Future[RawResponse]:
+        """Create the future that the next response or chunk resolves.
+
+        The timer of the connection stays scheduled after the response and serves later requests: their deadlines are
+        later, and creating and cancelling a timer is a large part of the cost of a request.
+        """
+        waiter = self._waiter = self._loop.create_future()
+        self._deadline = deadline
+        if deadline < (math.inf if self._timer is None else self._timer.when()):
+            self._set_timer()
+        return waiter
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self._deadline, self._on_timer)
+
+    def _on_timer(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is None or self._waiter is None or self._waiter.done() or self._deadline == math.inf:
+            return
+        if timer.when() < self._deadline:
+            self._set_timer()
+        else:
+            self._waiter.set_exception(TimeoutError("no data received in time" if self._stream else "timed out"))
 
     async def _next_chunk(self, idle_timeout: float) -> bytes | None:
-        """The next part of a stream; None at its end."""
+        """Return the next part of a stream, or None at its end."""
         while not self._chunks:
             if self._complete:
                 return None
             if self._error is not None:
                 raise self._error
-            self._waiter = self._loop.create_future()
-            timer = self._loop.call_later(idle_timeout, self._on_idle_timeout, self._waiter)
-            try:
-                await self._waiter
-            finally:
-                timer.cancel()
+            await self._wait(self._loop.time() + idle_timeout)
         chunk = self._chunks.popleft()
         self._buffered -= len(chunk)
         if self._paused and self._buffered < _LOW_WATER_BYTES and self._transport is not None:
             self._paused = False
             self._transport.resume_reading()
         return chunk
-
-    @staticmethod
-    def _on_idle_timeout(waiter: asyncio.Future[RawResponse]) -> None:
-        if not waiter.done():
-            waiter.set_exception(TimeoutError("silent for too long"))
 
     def _wake_reader(self) -> None:
         if self._response is not None:
@@ -293,7 +358,7 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def describe_error(error: Exception) -> str:
-    """What went wrong, in words for people: asyncio's own name addresses, and the ssl module's its source files."""
+    """Return a short message for users, without the addresses and source files that asyncio and ssl include."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {error.verify_message} (see certificate-authority and tls-server-name)"
     if isinstance(error, ssl.SSLError):

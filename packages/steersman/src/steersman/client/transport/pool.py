@@ -1,6 +1,6 @@
-"""Pools of connections to a server: how they are opened, kept and ended.
+"""Pools of persistent connections, and how a connection is opened: addresses, TLS and proxies.
 
-Source: RFC 9110 section 9.3.6 (CONNECT); RFC 9112 section 9.3 (persistence).
+Source: RFC 9110 section 9.3.6 (CONNECT), RFC 9112 section 9.3 (persistence).
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import socket
 import ssl
 import struct
 import sys
+from collections import deque
+from contextlib import suppress
 from ipaddress import ip_address
 
 from steersman.client.transport.http1 import Connection, Disconnected, Origin, describe_error
@@ -17,53 +19,62 @@ from steersman.client.transport.proxy import Proxy
 from steersman.client.transport.tls_transport import TlsTransport
 
 CONNECT_TIMEOUT_SECONDS = 30.0
-# For each address of several but the last: a lease must be renewed in 10 s.
+# Limit for each address of a host except the last one. A lease must be renewed within 10 s.
 _ADDRESS_TIMEOUT_SECONDS = 5.0
-# The API server ends idle connections after 90 s: ours end first, so that none is used at that moment.
+# The API server closes idle connections after 90 s. Ours close earlier, so that no request meets that moment.
 _KEEP_ALIVE_SECONDS = 60.0
-# Seconds until the first probe of an idle connection and between probes; how many; milliseconds without an answer.
+# Seconds until the first probe and between probes, number of probes, milliseconds without an acknowledgement.
 _TCP_KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
 
 
 class ProxyUnreachable(ConnectionError):
-    """The proxy cannot be reached; the message names it."""
+    """The proxy cannot be reached. The message has its address."""
 
 
 class ConnectionPool:
     """Opens connections and keeps idle ones for the next request.
 
     Args:
-        limit: connections in use at most; who finds them all busy waits his turn. None: as many as are asked for.
-        keep_alive: seconds after which an idle connection is ended.
+        limit: maximum number of connections in use. Further requests wait in order. Defaults to no limit.
+        keep_alive: seconds after which an idle connection is closed.
     """
 
     def __init__(self, limit: int | None = None, *, keep_alive: float = _KEEP_ALIVE_SECONDS) -> None:
         self._loop = asyncio.get_running_loop()
-        self._semaphore = asyncio.Semaphore(limit or sys.maxsize)
+        self._free_slots = limit or sys.maxsize
+        self._waiters: deque[asyncio.Future[None]] = deque()
         self._keep_alive = keep_alive
         self._idle: dict[Origin, list[Connection]] = {}
         self._in_use: set[Connection] = set()
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._aborted = False
 
+    def acquire_idle(self, origin: Origin) -> Connection | None:
+        """Return an idle connection, or None. ``release`` must follow."""
+        if self._waiters or not self._free_slots or (connection := self._reuse(origin)) is None:
+            return None
+        self._free_slots -= 1
+        self._in_use.add(connection)
+        return connection
+
     async def acquire(self, origin: Origin) -> Connection:
-        """A connection that is ready for a request; ``release`` must follow, once.
+        """Wait for a free slot and return an idle or a new connection. ``release`` must follow.
 
         Raises:
-            OSError: the server cannot be reached; ``ssl.SSLError`` where TLS fails, ``TimeoutError`` after 30 s,
+            OSError: the server cannot be reached: ``ssl.SSLError`` if TLS fails, ``TimeoutError`` after 30 s,
                 ``Disconnected`` after ``abort``.
         """
-        await self._semaphore.acquire()
+        await self._acquire_slot()
         try:
             connection = self._reuse(origin) or await self._open(origin)
         except BaseException:
-            self._semaphore.release()
+            self._release_slot()
             raise
         self._in_use.add(connection)
         return connection
 
     def release(self, connection: Connection) -> None:
-        """Gives ``connection`` back: kept if its answer was read to the end, ended otherwise."""
+        """Keep ``connection`` if its response was read completely, and close it otherwise."""
         self._in_use.remove(connection)
         if connection.is_usable:
             connection.idle_since = self._loop.time()
@@ -72,10 +83,10 @@ class ConnectionPool:
                 self._sweep_timer = self._loop.call_later(self._keep_alive / 2, self._close_expired)
         else:
             connection.abort()
-        self._semaphore.release()
+        self._release_slot()
 
     def abort(self) -> None:
-        """Ends all connections at once, and opens no more."""
+        """Close all connections at once. The pool opens no further ones."""
         self._aborted = True
         for connection in [*self._in_use, *(c for idle in self._idle.values() for c in idle)]:
             connection.abort()
@@ -84,10 +95,36 @@ class ConnectionPool:
             self._sweep_timer.cancel()
             self._sweep_timer = None
 
+    async def _acquire_slot(self) -> None:
+        if self._free_slots and not self._waiters:
+            self._free_slots -= 1
+            return
+        waiter = self._loop.create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        except BaseException:
+            if waiter.cancelled():
+                with suppress(ValueError):
+                    self._waiters.remove(waiter)
+            else:
+                # Cancelled just after a slot was passed on to this task.
+                self._release_slot()
+            raise
+
+    def _release_slot(self) -> None:
+        """Pass the slot on to the request that has waited longest, or mark it as free."""
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+        self._free_slots += 1
+
     def _reuse(self, origin: Origin) -> Connection | None:
         idle = self._idle.get(origin)
         while idle:
-            # The one used last: those beyond what is needed grow old and end.
+            # The most recently used one, so that surplus connections expire.
             connection = idle.pop()
             if connection.is_usable:
                 return connection
@@ -126,7 +163,7 @@ async def _connect(origin: Origin, loop: asyncio.AbstractEventLoop) -> Connectio
 async def _dial(
     origin: Origin, host: str, port: int, tls: ssl.SSLContext | None, server_hostname: str
 ) -> tuple[asyncio.Transport, Connection]:
-    """Connects to one of ``host``'s addresses; each has its share of the time, since one may be of a dead machine."""
+    """Connect to the first address of ``host`` that responds. Each address gets a share of the time limit."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + CONNECT_TIMEOUT_SECONDS
     addresses = await _resolve_host(host, port)
@@ -147,7 +184,7 @@ async def _dial(
 
 
 async def _resolve_host(host: str, port: int) -> list[str]:
-    """Those of ``host``; itself where it is one, without a thread: all may wait for silent DNS servers."""
+    """Return the addresses of ``host``. An IP address needs no thread of the resolver, which slow DNS can exhaust."""
     try:
         return [str(ip_address(host))]
     except ValueError:
@@ -158,11 +195,11 @@ async def _resolve_host(host: str, port: int) -> list[str]:
 async def _start_tls(
     transport: asyncio.Transport, connection: Connection, tls: ssl.SSLContext | None, server_hostname: str
 ) -> asyncio.Transport:
-    """The transport over which ``connection`` speaks from now on: ``below``, or TLS over that."""
+    """Return ``transport``, or TLS over it after the handshake."""
     if tls is None:
         return transport
     if transport.is_closing():
-        # Whoever takes its place now would not be told.
+        # The new protocol would not receive connection_lost.
         raise Disconnected("the server closed the connection")
     tls_transport = TlsTransport(connection, tls, server_hostname, asyncio.get_running_loop())
     transport.set_protocol(tls_transport)
@@ -187,7 +224,7 @@ async def _connect_via_proxy(origin: Origin, proxy: Proxy, loop: asyncio.Abstrac
             lines.append(f"Proxy-Authorization: {proxy.authorization}")
         response = await connection.send("\r\n".join([*lines, "", ""]).encode(), tunnel=True)
         if response.code != 200:
-            raise Disconnected(f"the proxy {address.authority} answered {response.code}")
+            raise Disconnected(f"the proxy {address.authority} responded with {response.code}")
         tunnel = Connection(origin, loop)
         await _start_tls(proxy_transport, tunnel, origin.tls, origin.server_hostname or origin.host)
     except BaseException:
@@ -197,13 +234,13 @@ async def _connect_via_proxy(origin: Origin, proxy: Proxy, loop: asyncio.Abstrac
 
 
 def _set_keepalive(transport: asyncio.BaseTransport) -> None:
-    """Lets the system notice within half a minute that the peer is gone without a word, as a waiting watch must."""
+    """Detect a dead peer within 30 s, also on a watch without events, and discard unsent data on close."""
     sock = transport.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    # Closed, in whatever way, it forgets what the peer has not acknowledged: else the kernel would go on sending a
-    # write of a leader that has ended, and it would arrive after those of the next one.
+    # With SO_LINGER 0 a closed socket drops unacknowledged data. Otherwise the kernel could deliver a write of a
+    # former leader after the writes of the next one.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     for name, value in _TCP_KEEPALIVE.items():
-        # Not every system has them all.
+        # Some systems lack some of these options.
         if (option := getattr(socket, name, None)) is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)

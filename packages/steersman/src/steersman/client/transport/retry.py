@@ -100,11 +100,18 @@ class RetryingTransport(Transport):
     async def request(self, request: HttpRequest) -> HttpResponse:
         """Sends ``request``, and again where the policy allows it: see ``Transport.request``."""
         deadline = self._runtime.clock.monotonic() + self._policy.max_elapsed
+        outcome: HttpResponse | ConnectionFailed
         uncertain = False
         attempts = 0
         while True:
             attempts += 1
-            outcome = await self._send_once(request)
+            try:
+                outcome = await self._inner.request(request)
+            except ConnectionFailed as error:
+                outcome = error
+            else:
+                if outcome.status < 429:
+                    return _finish(outcome, uncertain) if uncertain else outcome
             delay = self._next_delay(request, outcome, attempts)
             if delay is None or self._runtime.clock.monotonic() + delay > deadline:
                 return _finish(outcome, uncertain)
@@ -121,12 +128,6 @@ class RetryingTransport(Transport):
     async def close(self) -> None:
         """Closes the transport below."""
         await self._inner.close()
-
-    async def _send_once(self, request: HttpRequest) -> HttpResponse | ConnectionFailed:
-        try:
-            return await self._inner.request(request)
-        except ConnectionFailed as error:
-            return error
 
     def _next_delay(
         self, request: HttpRequest, outcome: HttpResponse | ConnectionFailed, attempts: int
