@@ -84,9 +84,8 @@ def decode_builtins(value: Any, kind: type[T]) -> T:
 
 def encode(value: Any) -> bytes:
     """``value`` as JSON. Fields at their default are left out of read types, unset ones out of apply types."""
-    kind: Any = type(value)
-    own: Callable[[Any], Any] | None = getattr(kind, "to_wire", None)
-    return _encoder.encode(value if own is None else own(value))
+    own: Callable[[], Any] | None = getattr(value, "to_wire", None)
+    return _encoder.encode(value if own is None else own())
 
 
 def to_builtins(value: Any) -> Any:
