@@ -1,4 +1,20 @@
-"""A typed client of the Kubernetes API: configuration, transport, and verbs on objects."""
+"""A typed, asynchronous client of the Kubernetes API.
+
+**Configuration.** ``load_config`` reads a kubeconfig or the service account of a pod into a ClusterConfig: the
+address of the API server, its certificate authority, and Credentials.
+
+**Transport.** ``connect`` opens a Transport, which carries HTTP requests. It retries requests that are safe to repeat
+and can limit their rate. Tests use an API server in memory in its place. See ``steersman.client.transport``.
+
+**Client.** A Client reads and writes objects: get, list, watch, create, update, patch, apply, delete and
+subresources. A refused request raises a subclass of ``ApiError``. SyncClient has the same methods for scripts without
+``async``.
+
+**Discovery.** A Discovery maps names such as ``deploy`` to the resources that the API server serves.
+
+**Write observer.** A WriteObserver receives the outcome of each write. The cache implements it, so that reads contain
+our own writes before the watch reports them.
+"""
 
 from steersman.client.client import Client
 from steersman.client.config import ClusterConfig, Impersonation

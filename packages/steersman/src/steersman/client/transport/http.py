@@ -1,7 +1,7 @@
-"""The transport over sockets: identities, time limits and metrics around ``http1``.
+"""Transport over sockets: credentials, timeouts and metrics on top of HTTP/1.1 connections.
 
-A request is one write, right after its guard, so that nothing comes between a last look at the clock and the first
-byte.
+Each request is a single write right after its ``before_send``, so no code runs between the check of a lease and the
+first byte.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ from steersman.observability.request_metrics import RequestMetrics
 
 log = get_logger("client")
 
-# Enough for any number of workers; more would be a burst of handshakes rather than of requests.
+# This suffices for any number of workers. More would cause a burst of handshakes.
 _MAX_CONNECTIONS = 128
 _WARNING = re.compile(r'\d{3} \S+ "((?:[^"\\]|\\.)*)"')
 
 
 class HttpTransport(Transport):
-    """Carries requests to one API server with one identity, on one event loop: the one that first uses it.
+    """Sends requests to one API server with the credentials of one ClusterConfig.
 
-    Requests share up to 128 connections; each stream has one of its own, from another pool, so that neither can keep
-    the other waiting. Raises ConfigurationError where ``config`` cannot be used at all; credentials are first asked
-    for by the first request.
+    A transport belongs to the event loop that first uses it. Requests share up to 128 connections. Each stream has a
+    connection of its own from a second pool, so requests and streams never wait for each other. The first request
+    loads the credentials.
+
+    Raises:
+        ConfigurationError: ``config`` is invalid.
     """
 
     def __init__(self, config: ClusterConfig) -> None:
@@ -56,9 +59,9 @@ class HttpTransport(Transport):
         return self._config.server
 
     def clone(self) -> HttpTransport:
-        """A transport to the same server with connections of its own, for another event loop or another purpose.
+        """Return a transport to the same server with its own connections, such as for another event loop.
 
-        Credentials are shared: a plugin runs once for both.
+        Both share the credentials, so an exec plugin runs once.
         """
         return HttpTransport(self._config)
 
@@ -77,14 +80,14 @@ class HttpTransport(Transport):
             self._metrics.observe(request.method, code, seconds, len(request.body or b""), received)
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Sends a watch on a connection of its own: see ``Transport.stream``."""
+        """Send a watch on a connection of its own. See ``Transport.stream``."""
         return self._stream(request)
 
     def abort(self) -> None:
-        """Ends all connections at once, in the middle of what they do: for a leader whose lease has ended.
+        """Close all connections at once, such as when a leader loses its lease.
 
-        Requests and streams that run raise ConnectionFailed, and so do those that come later. Must be called on the
-        transport's event loop; ``close`` still has to be called.
+        Running and later requests and streams raise ConnectionFailed. Call it on the event loop of the transport, and
+        call ``close`` afterwards.
         """
         self._closed = True
         for pool in (self._request_pool, self._stream_pool):
@@ -92,9 +95,9 @@ class HttpTransport(Transport):
                 pool.abort()
 
     async def close(self) -> None:
-        """Ends all connections."""
+        """Close all connections."""
         self.abort()
-        # The loop closes sockets in its next round.
+        # The event loop closes sockets in its next iteration.
         await asyncio.sleep(0)
 
     def _build_response(self, response: RawResponse) -> HttpResponse:
@@ -225,18 +228,18 @@ class HttpTransport(Transport):
         return self._request_pool
 
     def _log_warnings(self, warnings: Sequence[str]) -> None:
-        """The API server's warnings, such as of deprecated versions; each is logged once, as client-go does."""
+        """Log each warning of the API server once, as client-go does."""
         for text in warnings:
             if text not in self._logged_warnings and len(self._logged_warnings) < 1000:
                 self._logged_warnings.add(text)
-                log.warning("the API server warns", warning=text)
+                log.warning("API server warning", warning=text)
 
     def _connection_error(self, request: HttpRequest, error: Exception, *, sent: bool = True) -> ConnectionFailed:
         return ConnectionFailed(f"{request.method} {self._origin}{request.path}: {describe_error(error)}", sent=sent)
 
 
 def _warning_texts(header: str) -> list[str]:
-    """The texts of a ``Warning`` header, such as ``299 - "text"``, in UTF-8. Source: RFC 7234, section 5.5."""
+    """Return the texts of a ``Warning`` header such as ``299 - "text"``. Source: RFC 7234, section 5.5."""
     header = header.encode("latin-1").decode(errors="replace")
     found = _WARNING.findall(header)
     return [re.sub(r"\\(.)", r"\1", text) for text in found] or [header]
@@ -248,7 +251,7 @@ def _retry_after(response: RawResponse) -> float | None:
 
 
 def error_from_body(code: int, body: bytes, retry_after: float | None) -> ApiError:
-    """The exception for a failed answer. Proxies answer without a Status: then the text is its message."""
+    """Return the exception for an error response. Without a Status, as from proxies, the body is its message."""
     try:
         status = msgspec.json.decode(body, type=ApiStatus)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -259,15 +262,15 @@ def error_from_body(code: int, body: bytes, retry_after: float | None) -> ApiErr
 
 
 def parse_retry_after(value: str, date: str | None = None) -> float | None:
-    """The seconds that a ``Retry-After`` header asks for; None when it is malformed. Source: RFC 9110, 10.2.3.
+    """Return the seconds of a ``Retry-After`` header, or None if it is malformed. Source: RFC 9110, 10.2.3.
 
     Args:
         value: seconds, or a date.
-        date: the answer's ``Date``: the wait is counted from it, since clocks differ.
+        date: the ``Date`` of the response, from which the delay counts, since clocks differ.
     """
     if value.isdecimal():
         return float(value) if value.isascii() else None
-    # Not above: dates are rare, and the package for e-mail is large.
+    # Dates are rare, and the email package takes long to import.
     from email.utils import parsedate_to_datetime
 
     try:

@@ -1,4 +1,4 @@
-"""The transport seam: bytes to the API server and back. Everything above it is the same on a socket and in memory."""
+"""Interface of transports, with the types of requests and responses."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import msgspec
 
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request to the API server.
+    """A request to the API server.
 
     Attributes:
         method: ``GET``, ``POST``, ``PUT``, ``PATCH`` or ``DELETE``.
         path: absolute URL path, percent-encoded, without the query.
         query: query parameters, not yet encoded.
-        body: JSON, or None; stays out of ``repr``, since it may hold a Secret.
-        content_type: of the body; a patch's kind is told by it.
-        timeout: seconds for the whole exchange; for a stream, seconds without a single byte.
-        accept: the media types that the answer may have; ``as=PartialObjectMetadata`` asks for metadata alone.
-        guard: called at the last moment before the first byte is sent, at every try anew. What it raises ends the
-            request unsent: so a leader that was frozen past its lease sends no write when it thaws.
+        body: JSON, or None. ``repr`` omits it, since it may contain a Secret.
+        content_type: media type of the body. It selects the kind of a patch.
+        timeout: seconds for the whole request. For a stream, seconds without a single byte.
+        accept: accepted media types. ``as=PartialObjectMetadata`` requests metadata only.
+        before_send: called right before the first byte of each attempt. If it raises, nothing is sent. This fences
+            writes of a leader that was suspended until its lease expired.
     """
 
     method: str
@@ -38,15 +38,15 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpResponse(msgspec.Struct, frozen=True):
-    """The API server's answer to a request.
+    """A response of the API server.
 
     Attributes:
         status: the HTTP status code.
-        body: as it came, of any content type.
-        retry_after: the seconds of a ``Retry-After`` header; None without one.
-        uncertain: an earlier try of the same request may have been carried out, so a refusal may be the effect of our
-            own write: a Conflict, since we have changed the object; a NotFound, since we have deleted it.
-        warnings: the texts of its ``Warning`` headers, such as those of admission webhooks.
+        body: content of any media type.
+        retry_after: seconds of the ``Retry-After`` header, or None.
+        uncertain: an earlier attempt of the same request may have been applied. A Conflict or NotFound may then be
+            the effect of our own write.
+        warnings: texts of the ``Warning`` headers, such as those of admission webhooks.
     """
 
     status: int
@@ -60,27 +60,27 @@ class HttpResponse(msgspec.Struct, frozen=True):
 
 
 class Transport(Protocol):
-    """Carries requests. Implementations: ``HttpTransport`` (sockets), ``testing.InMemoryApiServer``."""
+    """Carries requests. ``HttpTransport`` and ``steersman_testing.InMemoryApiServer`` implement it."""
 
     async def request(self, request: HttpRequest) -> HttpResponse:
-        """Sends ``request`` and returns the whole answer, whatever its status code.
+        """Send ``request`` and return the complete response, whatever its status code.
 
         Raises:
-            ConnectionFailed: no complete answer came.
+            ConnectionFailed: no complete response arrived.
         """
         ...
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Sends a watch (or a log follow) and gives its lines, without their newlines, as they come.
+        """Send a watch or a log request and yield its lines, without their newlines, as they arrive.
 
-        Empty lines are given, too, and so is what follows the last newline.
+        Empty lines are included, and so is a last line without newline.
 
         Raises:
-            ApiError: the server refused.
-            ConnectionFailed: no answer, or the stream broke or fell silent for ``timeout`` seconds.
+            ApiError: the server refused the request.
+            ConnectionFailed: no response arrived, or the stream broke or had no data for ``timeout`` seconds.
         """
         ...
 
     async def close(self) -> None:
-        """Ends all connections."""
+        """Close all connections."""
         ...
