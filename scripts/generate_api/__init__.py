@@ -1,1 +1,1 @@
-"""Writes the package ``steersman.api``: the built-in kinds as typed Python, from the API server's OpenAPI v3."""
+"""Generates the package ``steersman.api`` from the OpenAPI v3 documents of Kubernetes."""

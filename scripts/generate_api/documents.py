@@ -1,4 +1,4 @@
-"""Where the OpenAPI v3 documents come from, one a group-version."""
+"""Loads the OpenAPI v3 documents of Kubernetes, one per group-version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OPERATIONS = ("delete", "get", "patch", "post", "put")
 
 KUBERNETES_VERSION = "v1.36.3"
 
-# Our module to the URL path of its group-version. These become modules; what they refer to elsewhere does not.
+# URL path of the group-version of each generated module.
 GROUP_VERSIONS: Mapping[str, str] = {
     "admissionregistration_v1": "apis/admissionregistration.k8s.io/v1",
     "apiextensions_v1": "apis/apiextensions.k8s.io/v1",
@@ -36,13 +36,13 @@ GROUP_VERSIONS: Mapping[str, str] = {
 }
 
 Documents = dict[str, dict[str, Any]]
-"""Module name to the document of its group-version."""
+"""The document of each group-version, by module name."""
 
 
 def go_module_directory() -> Path:
-    """The documents in the source of Kubernetes, which the Go module proxy serves."""
+    """The directory of the documents in the Go module of Kubernetes. Downloads the module if necessary."""
     module = f"k8s.io/kubernetes@{KUBERNETES_VERSION}"
-    # Outside of any module, so that no go.mod pins another version.
+    # In / no go.mod pins another version.
     completed = subprocess.run(
         ["go", "mod", "download", "-json", module], cwd="/", capture_output=True, text=True, check=True
     )
@@ -50,13 +50,13 @@ def go_module_directory() -> Path:
 
 
 def from_directory(directory: Path) -> Documents:
-    """Those documents that are there, under the file names of the Kubernetes repository."""
+    """Load the documents that ``directory`` has, under the file names of the Kubernetes repository."""
     files = {module: directory / openapi_file_name(path) for module, path in GROUP_VERSIONS.items()}
     return {module: json.loads(file.read_text()) for module, file in files.items() if file.exists()}
 
 
 def from_server(kubectl: str) -> Documents:
-    """From the API server that ``kubectl`` is configured for."""
+    """Load the documents from the API server of the current context of ``kubectl``."""
 
     def get(path: str) -> Any:
         completed = subprocess.run([kubectl, "get", "--raw", path], capture_output=True, text=True, check=True)
@@ -67,12 +67,11 @@ def from_server(kubectl: str) -> Documents:
 
 
 def group_version_kinds(item: dict[str, Any]) -> list[dict[str, str]]:
-    """Group, version and kind of each operation on a path."""
-    # Beside the operations, a path has parameters, which are a list.
+    """Group, version and kind of each operation of an OpenAPI path item."""
     operations = [item[verb] for verb in OPERATIONS if verb in item]
     return [operation[GVK_KEY] for operation in operations if GVK_KEY in operation]
 
 
 def openapi_file_name(path: str) -> str:
-    """As in the Kubernetes repository, for the group-version at the URL path ``path``."""
+    """The file name in the Kubernetes repository for the group-version at the URL path ``path``."""
     return f"{path.replace('/', '__')}_openapi.json"

@@ -1,4 +1,4 @@
-"""The part of the documents that the generator reads, small enough to be test data."""
+"""Saves the parts of the documents that the generator reads, as test data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steersman_cli.codegen.names import first_sentence
 
 
 def save(found: Documents, directory: Path, only: list[str] | None) -> None:
-    """Writes one file a document; the modules made from them are the same as from the whole."""
+    """Write one file per document. The modules generated from them equal those from the whole documents."""
     directory.mkdir(parents=True, exist_ok=True)
     for module in only or found:
         document = found[module]
@@ -37,7 +37,7 @@ def _shorten(schema: dict[str, Any]) -> dict[str, Any]:
     if "description" in schema:
         short["description"] = first_sentence(schema["description"])
     if GVK_KEY in schema:
-        # One kind or many is all that is asked.
+        # The generator distinguishes one kind from several only.
         short[GVK_KEY] = schema[GVK_KEY][:2]
     if "properties" in schema:
         short["properties"] = {name: _shorten(part) for name, part in schema["properties"].items()}

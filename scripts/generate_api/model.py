@@ -1,4 +1,4 @@
-"""What the documents say, as modules of classes with fields, before any Python is written."""
+"""The schemas of OpenAPI documents, grouped into modules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _META_PREFIX = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _CRD_PREFIX = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
 _OBJECT_META = f"{_META_PREFIX}.ObjectMeta"
 
-# Read without being part of any kind.
+# Decoded from responses, but not part of a kind.
 _EXTRA_SCHEMAS = tuple(f"{_META_PREFIX}.{name}" for name in ("APIResourceList", "DeleteOptions", "Status"))
 
 
@@ -23,7 +23,7 @@ class Struct:
     """One schema with properties."""
 
     name: str
-    """As in the documents: ``io.k8s.api.core.v1.Pod``."""
+    """Schema name in the documents, such as ``io.k8s.api.core.v1.Pod``."""
     schema: Schema
 
     @property
@@ -40,14 +40,14 @@ class Struct:
 
     @property
     def is_kind(self) -> bool:
-        """Whether it is an object of its own, with a name in the API."""
+        """Return True if the schema is one kind with object metadata."""
         properties = self.schema.get("properties", {})
         kinds = self.schema.get(GVK_KEY, ())
         return len(kinds) == 1 and referenced_name(properties.get("metadata", {})) == _OBJECT_META
 
     @property
     def properties(self) -> dict[str, Schema]:
-        """Those that become fields; the class itself says what a kind is."""
+        """Properties that become fields: a kind has no ``apiVersion``, ``kind`` and ``metadata``."""
         omitted = {"apiVersion", "kind"} if GVK_KEY in self.schema else set[str]()
         if self.is_kind:
             omitted |= {"metadata"}
@@ -56,7 +56,7 @@ class Struct:
 
 @dataclass(frozen=True)
 class ResourceLocation:
-    """Where a kind lives: the arguments of ``ApiResource``."""
+    """The arguments of ``ApiResource`` for a kind."""
 
     group: str
     version: str
@@ -64,12 +64,12 @@ class ResourceLocation:
     plural: str
     namespaced: bool
     parent: str = ""
-    """The plural of which it is a subresource only."""
+    """The plural of the parent, if the kind is only a subresource."""
 
 
 @dataclass
 class Module:
-    """One group-version: structs in the order in which they can be defined."""
+    """The structs of one group-version, sorted by name."""
 
     name: str
     structs: list[Struct] = field(default_factory=list[Struct])
@@ -77,23 +77,23 @@ class Module:
 
 @dataclass
 class Api:
-    """Everything that was read."""
+    """All schemas of the documents, and the modules to generate."""
 
     modules: list[Module]
     structs: dict[str, Struct]
     locations: dict[str, ResourceLocation]
     list_map_keys: dict[str, set[str]]
-    """By struct: the fields that tell items of a list apart in server-side apply."""
+    """Key fields of list items in server-side apply, by struct."""
 
 
 def referenced_name(schema: Schema) -> str:
-    """The name of the schema that ``schema`` refers to, or an empty string."""
+    """The name of the schema that ``schema`` references, or empty."""
     ref = schema.get("$ref") or next((part["$ref"] for part in schema.get("allOf", ()) if "$ref" in part), "")
     return ref.rsplit("/", 1)[-1]
 
 
 def module_of(name: str) -> str | None:
-    """The module that defines the schema ``name``; None when it is none of ours."""
+    """The generated module for the schema ``name``, or None."""
     package = name.rsplit(".", 1)[0]
     if package == _META_PREFIX:
         return "meta_v1"
@@ -105,7 +105,7 @@ def module_of(name: str) -> str | None:
 
 
 def build_model(documents: Documents) -> Api:
-    """The kinds of ``documents`` and all that they are made of."""
+    """The kinds of ``documents`` and all schemas that they reference."""
     schemas: dict[str, Schema] = {}
     locations: dict[str, ResourceLocation] = {}
     for document in documents.values():
@@ -128,7 +128,7 @@ def build_model(documents: Documents) -> Api:
 
 
 def referenced_schemas(schema: Schema) -> Iterator[str]:
-    """The names of all schemas that ``schema`` refers to, through lists and maps."""
+    """Names of the schemas that ``schema`` references, also as items of lists and values of maps."""
     if name := referenced_name(schema):
         yield name
     for inner in ("items", "additionalProperties"):
@@ -137,7 +137,7 @@ def referenced_schemas(schema: Schema) -> Iterator[str]:
 
 
 def reachable_schemas(roots: list[str], structs: dict[str, Struct]) -> set[str]:
-    """The names of ``roots`` and of everything that they contain."""
+    """The names of ``roots`` and of all schemas that they reference, also indirectly."""
     found: set[str] = set()
     pending = list(roots)
     while pending:
@@ -161,7 +161,7 @@ def _kinds_with_location(structs: dict[str, Struct], locations: dict[str, Resour
 
 
 def _resource_locations(document: dict[str, Any]) -> dict[str, ResourceLocation]:
-    """Kinds to where they live, from the URL paths; a collection wins over a subresource."""
+    """The location of each kind, from the URL paths. A collection takes precedence over a subresource."""
     found: dict[str, ResourceLocation] = {}
     for url, item in sorted(document["paths"].items()):
         segments = [s for s in url.split("/") if s]

@@ -1,4 +1,4 @@
-"""The schemas that the API server in memory publishes: those of its kinds, as they are, one a line."""
+"""Saves the schemas that the in-memory API server publishes in its OpenAPI, one per line."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _GENERATED_NOTE = (
 
 
 def save(found: Documents, file: Path) -> None:
-    """Writes the schemas of all built-in kinds, and of what they refer to."""
+    """Write the schemas of all kinds of the in-memory API server, and all schemas that they reference."""
     schemas: dict[str, dict[str, Any]] = {}
     for document in found.values():
         schemas.update(document["components"]["schemas"])
     kept = _reachable_schemas(_root_schemas(schemas), schemas)
-    # Sorted, since a running server orders fields anew at each start.
+    # A running server orders the fields differently after each start.
     lines = [
         f"{json.dumps(name)}: {json.dumps(schemas[name], ensure_ascii=False, sort_keys=True)}"
         for name in sorted(kept)
@@ -33,10 +33,10 @@ def save(found: Documents, file: Path) -> None:
 
 def _root_schemas(schemas: dict[str, dict[str, Any]]) -> list[str]:
     served = {(k.resource.group, k.resource.version, k.resource.kind) for k in KindRegistry()}
-    # What belongs to many kinds, such as DeleteOptions, is none.
+    # A schema of many kinds, such as DeleteOptions, is not a kind.
     named = {n: s[GVK_KEY][0] for n, s in schemas.items() if len(s.get(GVK_KEY, ())) == 1}
     roots = [n for n, k in named.items() if (k["group"], k["version"], k["kind"]) in served]
-    assert len(roots) == len(served), f"{len(served)} kinds are served and {len(roots)} described"
+    assert len(roots) == len(served), f"{len(served)} kinds are served, but {len(roots)} have a schema"
     return roots
 
 

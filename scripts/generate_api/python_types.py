@@ -1,13 +1,13 @@
-"""Schemas to Python types, once for reading and once for server-side apply."""
+"""Python types for the schemas of OpenAPI documents, to read objects and to apply them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 from model import Api, Schema, Struct, module_of, referenced_name
 
-Purpose = Literal["read", "apply"]
+from steersman_cli.codegen.source import ModuleSource, Purpose
 
 _MACHINERY = "io.k8s.apimachinery.pkg"
 _META = f"{_MACHINERY}.apis.meta.v1"
@@ -24,11 +24,11 @@ _OBJECT_META = f"{_META}.ObjectMeta"
 _OWNER_REFERENCE = f"{_META}.OwnerReference"
 _CONDITION = f"{_META}.Condition"
 
-# Hand-written in steersman.meta, which custom resources share with the built-in kinds.
+# Written by hand in steersman.meta, for custom resources and built-in kinds.
 _READ_FROM_META = {_OBJECT_META: "ObjectMeta", _OWNER_REFERENCE: "OwnerReference", _CONDITION: "Condition"}
 _APPLY_FROM_META = {_OBJECT_META: "TemplateMetaApply", _OWNER_REFERENCE: "OwnerReferenceApply"}
 
-# Written as something else than a class, or left out.
+# Types that are not classes, and types without a use.
 _WITHOUT_CLASS = _ANY_SCHEMAS | {
     _QUANTITY,
     _INT_OR_STRING,
@@ -42,61 +42,43 @@ _WITHOUT_CLASS = _ANY_SCHEMAS | {
 
 
 def has_handwritten_type(name: str, purpose: Purpose) -> bool:
-    """Whether the schema ``name`` needs no class of ours."""
+    """Return True if no class is generated for the schema ``name``."""
     return name in _WITHOUT_CLASS or name in (_READ_FROM_META if purpose == "read" else _APPLY_FROM_META)
 
 
 def is_struct(name: str) -> bool:
-    """Whether the schema ``name`` becomes a class whose instances can be made without arguments when reading."""
+    """Return True if the schema ``name`` becomes a class whose arguments all have defaults."""
     return bool(name) and name not in _WITHOUT_CLASS and name not in (_CONDITION, _OWNER_REFERENCE)
 
 
 def is_micro_time(schema: Schema) -> bool:
-    """Whether Go insists on six digits of microseconds."""
+    """Return True if Go requires six digits of microseconds."""
     return referenced_name(schema) == _MICRO_TIME
 
 
 def is_open(schema: Schema) -> bool:
-    """Whether any JSON may stand there, alone or in a list."""
+    """Return True if the value, or an item of it, may be any JSON value."""
     return (referenced_name(schema) or referenced_name(schema.get("items", {}))) in _ANY_SCHEMAS
 
 
 @dataclass
-class Imports:
-    """The names that a module takes from others, collected while its types are written."""
-
-    module: str
-    names: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-
-    def add(self, module: str, name: str) -> str:
-        """``name``, which ``module`` defines."""
-        if module != self.module:
-            self.names.setdefault(module, set()).add(name)
-        return name
-
-    def lines(self) -> list[str]:
-        return [f"from {module} import {', '.join(sorted(self.names[module]))}" for module in sorted(self.names)]
-
-
-@dataclass
 class TypeRenderer:
-    """Writes the types of one module."""
+    """Renders the types of one module, and adds their imports to it."""
 
     api: Api
-    purpose: Purpose
-    imports: Imports
+    module: ModuleSource
 
     def type_of(self, schema: Schema) -> str:
-        """The type of ``schema`` without its absence."""
+        """The type of a field with ``schema`` that is present."""
         name = referenced_name(schema)
         if name:
             return self._referenced_type(name)
         match schema.get("type"):
             case "array":
-                return self._sequence(self.type_of(schema["items"]))
+                return self.module.sequence_type(self.type_of(schema["items"]))
             case "object":
                 values: Schema = schema.get("additionalProperties", {})
-                return self._mapping(self.type_of(values))
+                return self.module.mapping_type(self.type_of(values))
             case "string" if schema.get("format") == "byte":
                 return "bytes"
             case str(scalar):
@@ -105,56 +87,50 @@ class TypeRenderer:
                 return self._any()
 
     def struct_type(self, struct: Struct) -> str:
-        """The class of ``struct``, imported if it lives elsewhere."""
-        from_meta = _READ_FROM_META if self.purpose == "read" else _APPLY_FROM_META
+        """The class of ``struct``, imported if another module defines it."""
+        from_meta = _READ_FROM_META if self.module.purpose == "read" else _APPLY_FROM_META
         if struct.name in from_meta:
-            return self.imports.add("steersman.meta", from_meta[struct.name])
+            return self.module.add_import("steersman.meta", from_meta[struct.name])
         module = module_of(struct.name)
         if module is None:
-            raise LookupError(f"{struct.name} belongs to a group-version that is not generated: add it")
-        if self.purpose == "read":
-            return self.imports.add(f"steersman.api.{module}", struct.class_name)
-        return self.imports.add(f"steersman.api.apply.{module}", f"{struct.class_name}Apply")
+            raise LookupError(
+                f"{struct.name} belongs to a group-version that is not generated: add it to GROUP_VERSIONS"
+            )
+        if self.module.purpose == "read":
+            return self.module.add_import(f"steersman.api.{module}", struct.class_name)
+        return self.module.add_import(f"steersman.api.apply.{module}", f"{struct.class_name}Apply")
 
     def _referenced_type(self, name: str) -> str:
         if name in _ANY_SCHEMAS:
             return self._any()
         if name == _QUANTITY:
-            # Within a custom resource a number stays one: the API server normalizes its own kinds only.
+            # The API server normalizes quantities of built-in kinds. In a custom resource a number stays a number.
             return (
-                "int | str" if self.purpose == "read" else self.imports.add("steersman.meta.go_json", "QuantityLike")
+                "int | str"
+                if self.module.purpose == "read"
+                else self.module.add_import("steersman.meta.go_json", "QuantityLike")
             )
         if name == _INT_OR_STRING:
             return "int | str"
         if name in (_TIME, _MICRO_TIME):
-            return self.imports.add("datetime", "datetime")
+            return self.module.add_import("datetime", "datetime")
         if name.startswith(f"{_CRD}.JSONSchemaPropsOr"):
             other = name.rsplit("Or", 1)[1]
             props = self.struct_type(self.api.structs[f"{_CRD}.JSONSchemaProps"])
             if other == "Bool":
                 return f"{props} | bool"
-            return f"{props} | {self._sequence('str' if other == 'StringArray' else props)}"
+            return f"{props} | {self.module.sequence_type('str' if other == 'StringArray' else props)}"
         struct = self.api.structs[name]
         if struct.schema.get("type") != "object":
-            raise LookupError(f"{name} is no object: say what it is in python_types.py")
+            raise LookupError(f"{name} is not an object: add its type to python_types.py")
         return self.struct_type(struct)
 
     def _any(self) -> str:
-        return self.imports.add("typing", "Any")
-
-    def _sequence(self, item: str) -> str:
-        if self.purpose == "read":
-            return f"tuple[{item}, ...]"
-        return f"{self.imports.add('collections.abc', 'Sequence')}[{item}]"
-
-    def _mapping(self, value: str) -> str:
-        if self.purpose == "read":
-            return f"{self.imports.add('steersman.meta', 'FrozenDict')}[str, {value}]"
-        return f"{self.imports.add('collections.abc', 'Mapping')}[str, {value}]"
+        return self.module.add_import("typing", "Any")
 
 
 def zero_value(schema: Schema, required: bool) -> str | None:
-    """The Python literal for a scalar that Go always has; None for one that may be absent."""
+    """The Python literal of a scalar field that Go always writes. None if the field may be absent."""
     default: Any = schema.get("default")
     if "default" in schema and not isinstance(default, dict | list):
         return repr(default)

@@ -1,25 +1,17 @@
-"""``@resource(…)`` of a kind that a definition declares."""
+"""The ``@resource`` decorator for a kind of a CustomResourceDefinition."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from steersman_cli.codegen.definitions import CrdKind
-from steersman_cli.codegen.expressions import (
-    Expression,
-    call,
-    keyword_argument,
-    literal,
-    string_literal,
-    tuple_literal,
-)
-from steersman_cli.codegen.markers import rules_literal
+from steersman_cli.codegen.expressions import call, keyword_argument, literal, string_literal, tuple_literal
+from steersman_cli.codegen.markers import AddImport, rules_literal
 
 Schema = dict[str, Any]
-AddImport = Callable[[str, str], str]
 
-# Written by tools about the manifest, not about the kind.
+# Tools annotate the manifest with these. They do not belong to the kind.
 _TOOL_ANNOTATIONS = (
     "controller-gen.kubebuilder.io/version",
     "kubectl.kubernetes.io/last-applied-configuration",
@@ -27,12 +19,12 @@ _TOOL_ANNOTATIONS = (
 _COLUMN_OPTIONS = ("description", "priority", "format")
 
 
-def resource_decorator(kind: CrdKind, add_import: AddImport) -> Expression:
-    """The decorator of the class of ``kind``; ``use`` imports what it needs."""
+def resource_decorator(kind: CrdKind, add_import: AddImport) -> str:
+    """The call of ``resource`` that decorates the class of ``kind``."""
     return call(add_import("steersman.meta", "resource"), *_arguments(kind, add_import))
 
 
-def _arguments(kind: CrdKind, add_import: AddImport) -> Iterator[Expression]:
+def _arguments(kind: CrdKind, add_import: AddImport) -> Iterator[str]:
     spec, names, version = kind.manifest["spec"], kind.names, kind.version
     lower = names["kind"].lower()
     yield keyword_argument("group", string_literal(spec["group"]))
@@ -62,11 +54,11 @@ def _arguments(kind: CrdKind, add_import: AddImport) -> Iterator[Expression]:
         metadata: Schema = kind.manifest["metadata"].get(keyword) or {}
         if entries := {k: v for k, v in sorted(metadata.items()) if k not in _TOOL_ANNOTATIONS}:
             yield keyword_argument(keyword, literal(entries))
-    if found := rules_literal(kind.schema):
+    if found := rules_literal(kind.schema, add_import):
         yield keyword_argument("rules", found)
 
 
-def _subresources(found: Schema, add_import: AddImport) -> Iterator[Expression]:
+def _subresources(found: Schema, add_import: AddImport) -> Iterator[str]:
     if "status" not in found:
         yield keyword_argument("status_subresource", "False")
     if scale := found.get("scale"):
@@ -76,7 +68,7 @@ def _subresources(found: Schema, add_import: AddImport) -> Iterator[Expression]:
         yield keyword_argument("scale", call(add_import("steersman.meta", "Scale"), *map(string_literal, paths)))
 
 
-def _column(column: Schema, name: str) -> Expression:
+def _column(column: Schema, name: str) -> str:
     positional = [string_literal(column["name"]), string_literal(column["jsonPath"])]
     if column["type"] != "string":
         positional.append(string_literal(column["type"]))

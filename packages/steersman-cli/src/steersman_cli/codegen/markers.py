@@ -1,23 +1,18 @@
-"""Keywords of schemas as the markers that users write: ``Field``, ``@schema``, ``Rule``."""
+"""Schema keywords as the arguments of ``Field``, ``@schema`` and ``@resource``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import UNSET
 
 from steersman.meta.formats import known_format
-from steersman_cli.codegen.expressions import (
-    Expression,
-    call,
-    keyword_argument,
-    literal,
-    string_literal,
-    tuple_literal,
-)
+from steersman_cli.codegen.expressions import call, keyword_argument, literal, string_literal, tuple_literal
 
 Schema = dict[str, Any]
+AddImport = Callable[[str, str], str]
+"""Imports a name of a module, and returns its name in the generated module."""
 
 _VALUE_KEYWORDS = {
     "multipleOf": "multiple_of",
@@ -35,13 +30,13 @@ _RULE_KEYWORDS = {"messageExpression": "message_expression", "reason": "reason",
 _UNSUPPORTED_KEYWORDS = ("oneOf", "allOf", "not")
 
 
-def field_arguments(schema: Schema, *, struct: bool, default: Any = UNSET) -> Iterator[Expression]:
-    """What ``Field`` says of a value of ``schema``.
+def field_arguments(schema: Schema, add_import: AddImport, *, struct: bool, default: Any = UNSET) -> Iterator[str]:
+    """The arguments of ``Field`` for a value of ``schema``.
 
     Args:
-        schema: without the keywords that its type says already.
-        struct: whether the value has a class, which says by ``@schema`` what is true of all of its values.
-        default: what ``Field`` has to tell, in wire form.
+        schema: without the keywords that the type of the field expresses.
+        struct: the value has a class, whose ``@schema`` has the keywords that hold for all its values.
+        default: default value in wire form, if ``Field`` declares it.
     """
     for keyword, exclusive, inclusive_argument, exclusive_argument in _BOUNDS:
         if keyword in schema:
@@ -70,12 +65,12 @@ def field_arguments(schema: Schema, *, struct: bool, default: Any = UNSET) -> It
     if not struct:
         if schema.get("type") == "object" and schema.get("x-kubernetes-preserve-unknown-fields"):
             yield keyword_argument("preserve_unknown", "True")
-        yield from _rules_argument(schema)
+        yield from _rules_argument(schema, add_import)
 
 
-def struct_arguments(schema: Schema) -> Iterator[Expression]:
-    """What ``@schema`` says of a struct of ``schema``."""
-    yield from _rules_argument(schema)
+def struct_arguments(schema: Schema, add_import: AddImport) -> Iterator[str]:
+    """The arguments of ``@schema`` for a struct of ``schema``."""
+    yield from _rules_argument(schema, add_import)
     if kind := schema.get("x-kubernetes-map-type"):
         yield keyword_argument("map_type", literal(kind))
     for keyword, argument in _MAP_KEYWORDS.items():
@@ -93,19 +88,22 @@ def _external_docs_url(schema: Schema) -> str:
     return schema.get("externalDocs", {}).get("url", "")
 
 
-def _rules_argument(schema: Schema) -> Iterator[Expression]:
-    if found := rules_literal(schema):
+def _rules_argument(schema: Schema, add_import: AddImport) -> Iterator[str]:
+    if found := rules_literal(schema, add_import):
         yield keyword_argument("rules", found)
 
 
-def rules_literal(schema: Schema) -> Expression | None:
-    """The CEL rules of ``schema`` as a tuple."""
+def rules_literal(schema: Schema, add_import: AddImport) -> str:
+    """The CEL rules of ``schema`` as a tuple of ``Rule``, or empty."""
     validations = schema.get("x-kubernetes-validations", ())
-    return tuple_literal(_rule(rule) for rule in validations) if validations else None
+    if not validations:
+        return ""
+    rule_class = add_import("steersman.meta", "Rule")
+    return tuple_literal(_rule(rule, rule_class) for rule in validations)
 
 
-def _rule(rule: Schema) -> Expression:
-    # Where there is no message, the API server says this.
+def _rule(rule: Schema, rule_class: str) -> str:
+    # The API server's message for a rule without one.
     message = rule.get("message") or f"failed rule: {rule['rule']}"
     arguments = [
         keyword_argument("rule", string_literal(rule["rule"])),
@@ -118,11 +116,11 @@ def _rule(rule: Schema) -> Expression:
     ]
     if rule.get("optionalOldSelf"):
         arguments.append(keyword_argument("optional_old_self", "True"))
-    return call("Rule", *arguments)
+    return call(rule_class, *arguments)
 
 
 def unsupported_keywords(schema: Schema) -> Iterator[str]:
-    """The keywords of ``schema`` itself that no marker can say, each with what it asks for."""
+    """Keywords of ``schema`` that no marker can express, each with its value. Nested schemas are ignored."""
     for keyword in _UNSUPPORTED_KEYWORDS:
         if keyword in schema:
             yield f"{keyword} {_shorten(schema[keyword])}"
@@ -135,7 +133,7 @@ def unsupported_keywords(schema: Schema) -> Iterator[str]:
 
 
 def is_literal_enum(schema: Schema) -> bool:
-    """Whether the enum of ``schema`` is one of texts or of whole numbers."""
+    """Return True if all values of the enum are strings, or all are integers."""
     values: list[Any] = schema.get("enum", [])
     return bool(values) and (all(isinstance(v, str) for v in values) or all(type(v) is int for v in values))
 

@@ -1,4 +1,4 @@
-"""Wire names to Python names, and descriptions to docstrings."""
+"""Python names for names in JSON, and summaries of descriptions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 
 import msgspec
 
-# Two acronyms in a row, which no rule can tell from one.
+# Two adjacent acronyms, which no rule can separate.
 _IRREGULAR = {"openAPIV3Schema": "open_api_v3_schema"}
 _INVALID_CHARACTERS = re.compile(r"[^A-Za-z0-9_]")
 _PLURAL_ACRONYM = re.compile(r"([A-Z]{2,})s(?=$|[A-Z])")
@@ -32,7 +32,7 @@ def attribute_name(wire: str) -> str:
 
 
 def class_name_part(wire: str) -> str:
-    """A wire name as a part of a class's: ``remoteWrite`` → ``RemoteWrite``, ``a-b`` → ``AB``."""
+    """A wire name as part of a class name: ``remoteWrite`` → ``RemoteWrite``, ``a-b`` → ``AB``."""
     return "".join(part[0].upper() + part[1:] for part in _INVALID_CHARACTERS.split(wire) if part and part != "_")
 
 
@@ -43,22 +43,16 @@ def module_name(group: str, version: str) -> str:
 
 @cache
 def is_msgspec_camel(attribute_name: str, wire: str) -> bool:
-    """Whether msgspec's own renaming leads from the one to the other."""
+    """Return True if msgspec's camel-case renaming of the attribute gives ``wire``."""
     struct = msgspec.defstruct("Probe", [(attribute_name, str)], rename="camel")
     return struct.__struct_encode_fields__ == (wire,)
 
 
 def first_sentence(description: str) -> str:
-    """The first sentence, on one line."""
+    """The first sentence on one line, shortened to 400 characters."""
     text = " ".join(description.split("\n\n")[0].split())
     end = _SENTENCE_END.search(text)
     text = text[: end.end()] if end else text
     if len(text) > _MAX_SENTENCE_LENGTH:
         text = f"{text[:_MAX_SENTENCE_LENGTH].rsplit(' ', 1)[0]} …"
     return text
-
-
-def docstring_literal(text: str) -> str:
-    """``text`` as a string literal that is safe whatever it contains."""
-    text = text.replace("\\", "\\\\").replace('"""', "'''")
-    return f'"""{text[:-1]}\\""""' if text.endswith('"') else f'"""{text}"""'

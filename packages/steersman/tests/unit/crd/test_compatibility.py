@@ -139,7 +139,7 @@ def test_crd_diff_checks_nested_schemas() -> None:
     [
         (("scope",), "Cluster", "scope-changed"),
         (("group",), "other.com", "group-changed"),
-        (("names", "kind"), "WebApp", "name-changed"),
+        (("names", "kind"), "Other", "name-changed"),
         (("names", "shortNames"), [], "name-changed"),
         (("versions", 0, "served"), False, "version-removed"),
         (("versions", 0, "name"), "v2", "version-removed"),

@@ -52,7 +52,7 @@ def test_names_and_scope() -> None:
     assert SHIP["metadata"]["name"] == "webapps.shop.example.com"
     assert SHIP["spec"]["names"] == {
         "kind": "WebApp",
-        "listKind": "ShipList",
+        "listKind": "WebAppList",
         "plural": "webapps",
         "singular": "webapp",
         "shortNames": ["sh"],
