@@ -164,7 +164,7 @@ def test_a_version_in_which_objects_are_stored_stays() -> None:
     old["status"] = {"storedVersions": ["v1"]}
     (change,) = breaking_changes(old, new)
     assert change.rule == "stored-version-removed"
-    assert "take it out of status.storedVersions" in change.fix
+    assert "remove the old version from status.storedVersions" in change.fix
 
 
 @pytest.mark.parametrize("plural", TWINS)

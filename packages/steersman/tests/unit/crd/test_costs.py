@@ -63,8 +63,8 @@ class WideSpec(Spec):
 
 def test_cost_error_names_rule_path_and_bounds() -> None:
     assert _schema_error(PartsSpec) == (
-        "Costly: the rule \"self.contains('abc')\" on .spec.parts[*].name may cost more than 100 times what the API "
-        "server lets one cost: set, for example, max_items=2000 on .spec.parts, max_length=2000 on "
+        "Costly: the rule \"self.contains('abc')\" on .spec.parts[*].name may cost more than 100 times the API "
+        "server's limit for one expression: set, for example, max_items=2000 on .spec.parts, max_length=2000 on "
         ".spec.parts[*].name"
     )
 

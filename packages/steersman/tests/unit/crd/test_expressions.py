@@ -26,7 +26,7 @@ def test_rule_error_quotes_path_and_server_message() -> None:
     with pytest.raises(SchemaError) as caught:
         definition(kind_with(Row("self.cuont >= 0")))
     assert str(caught.value) == (
-        "Ruled: RuledSpec: the rule 'self.cuont >= 0' is no CEL for this type: "
+        "Ruled: RuledSpec: the rule 'self.cuont >= 0' does not compile for this type: "
         "ERROR: <input>:1:5: undefined field 'cuont'"
     )
 

@@ -91,12 +91,12 @@ class BrokenPartSpec(Spec):
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        (BrokenDefaultSpec, "BrokenDefaultSpec.count: the default 12 does not fit: the value: is small"),
+        (BrokenDefaultSpec, "BrokenDefaultSpec.count: the default 12 is invalid: the value: is small"),
         # The API server asks whether a default may stay what it is.
-        (ShrinkingSpec, "ShrinkingSpec.count: the default 12 does not fit: the value: grows"),
+        (ShrinkingSpec, "ShrinkingSpec.count: the default 12 is invalid: the value: grows"),
         (
             BrokenPartSpec,
-            "BrokenPartSpec.range: the default {'low': 9, 'high': 5} does not fit: .low: low is above high",
+            "BrokenPartSpec.range: the default {'low': 9, 'high': 5} is invalid: .low: low is above high",
         ),
     ],
 )
