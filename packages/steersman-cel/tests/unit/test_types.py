@@ -92,7 +92,12 @@ def test_to_cel_converts_by_schema(value: Any, schema: dict[str, Any], expected:
 
 
 def test_to_cel_root_keeps_names_of_metadata_only() -> None:
-    value: dict[str, Any] = {"apiVersion": "v1", "kind": "Widget", "metadata": {"name": "a", "labels": {}}, "extra": 1}
+    value: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Widget",
+        "metadata": {"name": "a", "labels": {}},
+        "extra": 1,
+    }
     assert to_cel(value, {"type": "object"}, root=True) == {
         "apiVersion": "v1",
         "kind": "Widget",
