@@ -67,7 +67,7 @@ class _Package(NamedTuple):
 
 
 def save_protobuf_table(file: Path) -> None:
-    """Write one line per message: its fields with number, name, type and flags."""
+    """Write one line per message, with the fields of ``_message_fields``."""
     messages: dict[str, list[list[str | int]]] = {}
     pending = [*_root_messages(), *_EXTRA_MESSAGES]
     while pending:
@@ -140,7 +140,7 @@ def _message_fields(name: str) -> Iterator[tuple[int, str, str, str]]:
 
 
 def _resolve_type(go_type: str, package: _Package) -> tuple[str, str]:
-    """The decoder's type for a Go type, and the flag of a list or map."""
+    """The decoder type and the flag of a Go type."""
     if go_type in _SCALAR_TYPES:
         return _SCALAR_TYPES[go_type], ""
     if go_type.startswith("[]"):

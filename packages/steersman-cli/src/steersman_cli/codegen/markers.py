@@ -120,7 +120,7 @@ def _rule(rule: Schema, rule_class: str) -> str:
 
 
 def unsupported_keywords(schema: Schema) -> Iterator[str]:
-    """Keywords of ``schema`` without a marker, with their values."""
+    """Keywords that no marker can express, with their values."""
     for keyword in _UNSUPPORTED_KEYWORDS:
         if keyword in schema:
             yield f"{keyword} {_shorten(schema[keyword])}"

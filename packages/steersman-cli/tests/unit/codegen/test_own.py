@@ -176,9 +176,9 @@ def test_models_output_is_independent_of_input_order() -> None:
 
 
 def test_models_reject_invalid_definitions() -> None:
-    with pytest.raises(ConfigurationError, match="only apiextensions"):
+    with pytest.raises(ConfigurationError, match="convert it to apiextensions"):
         generate_package([{**build_crd(spec_schema()), "apiVersion": "apiextensions.k8s.io/v1beta1"}])
-    with pytest.raises(ConfigurationError, match="is there twice"):
+    with pytest.raises(ConfigurationError, match="is declared twice"):
         generate_package([build_crd(spec_schema()), build_crd(spec_schema())])
 
 
