@@ -42,7 +42,7 @@ def _environment(status: cluster.ClusterStatus) -> list[str]:
 
 @app.command()
 def up(nodes: Annotated[int | None, typer.Option(min=1, max=3, help="default: as it is, or 2")] = None) -> None:
-    """Have a running cluster: make it, keep it, mend it, resize it, or replace one of another version."""
+    """Create, repair, resize or upgrade the cluster."""
     if os.environ.get("CLUSTER") == "current":
         _print_lines("CLUSTER=current: the cluster of your kubeconfig is used, and none is made.")
         return
@@ -77,7 +77,7 @@ def status() -> None:
     for name in current.ended:
         _print_lines(f"  {name:<40} ended; `up` starts it again")
     for name in current.disconnected:
-        _print_lines(f"  {name:<40} cut off; `start-node` plugs it in again")
+        _print_lines(f"  {name:<40} disconnected: run `restore-node`")
     for name, (to, sent) in current.packet_loss.items():
         _print_lines(f"  {name:<40} loses {to} % of the packets to it, {sent} % of those from it")
     if not current.same_version:
@@ -100,7 +100,7 @@ def install_packages(
 
 @app.command("servers")
 def unpack_servers() -> None:
-    """Unpack the database servers of other Debian releases, for tests; print their directories."""
+    """Unpack database servers of other Debian releases for tests."""
     _print_lines(*map(str, database_servers.ensure(progress)))
 
 
@@ -118,7 +118,7 @@ def metrics() -> None:
 
 @app.command()
 def env() -> None:
-    """Print shell lines that choose this cluster and its binaries: eval "$(python -m devcluster env)"."""
+    """Print shell exports for this cluster: eval "$(python -m devcluster env)"."""
     _print_lines(*_environment(cluster.status()))
 
 
@@ -129,32 +129,32 @@ def restart(
     kill: Kill = False,
     downtime: Annotated[float, typer.Option(help="seconds between its end and its start")] = 0,
 ) -> None:
-    """End a component and start it again: restart kube-apiserver --kill --away 60."""
+    """Restart a component, for example: restart kube-apiserver --kill --away 60."""
     with cluster.component_stopped(component, node, graceful=not kill):
         time.sleep(downtime)
 
 
 @app.command(rich_help_panel=FAULTS_PANEL)
 def stop(component: Component, node: NodeOption = None, kill: Kill = False) -> None:
-    """End a component, until `start` or `up`."""
+    """Stop a component until `start` or `up`."""
     cluster.stop(component, node, graceful=not kill)
 
 
 @app.command(rich_help_panel=FAULTS_PANEL)
 def start(component: Component, node: NodeOption = None) -> None:
-    """Start a component that has ended."""
+    """Start a stopped component."""
     cluster.start(component, node)
 
 
 @app.command(rich_help_panel=FAULTS_PANEL)
 def set_packet_loss(number: NodeNumber, ingress: Percent = 0, egress: Percent = 0) -> None:
-    """Lose packets in silence, those to a node and those it sends: lose 2 --to 100 --sent 30."""
+    """Drop packets of a node: set-packet-loss 2 --ingress 100 --egress 30."""
     cluster.set_packet_loss(number, ingress=ingress, egress=egress)
 
 
 @app.command(rich_help_panel=FAULTS_PANEL)
 def disconnect_node(number: NodeNumber) -> None:
-    """Pull the network cable of a node; its pods run on."""
+    """Disconnect a node from the network; its pods keep running."""
     cluster.disconnect_node(number)
 
 
@@ -166,7 +166,7 @@ def crash_node(number: NodeNumber) -> None:
 
 @app.command(rich_help_panel=FAULTS_PANEL)
 def restore_node(number: NodeNumber) -> None:
-    """End all that was done to a node: plug it in, lose nothing, boot it."""
+    """Reconnect a node, end its packet loss, and boot it."""
     cluster.restore_node(number)
 
 
@@ -174,12 +174,12 @@ def restore_node(number: NodeNumber) -> None:
 def execute(
     number: NodeNumber, namespace: str, pod: str, container: str, command: Annotated[list[str], typer.Argument()]
 ) -> None:
-    """Run a command in a container of a node that the API server does not reach."""
+    """Run a command in a container of an unreachable node."""
     typer.echo(cluster.execute(number, namespace, pod, container, command), nl=False)
 
 
 def main() -> None:
-    """Run the command line; a failure that a person can act on is told without a traceback, with exit code 1."""
+    """Run the command line; report expected errors with exit code 1."""
     try:
         app()
     except DevclusterError as error:

@@ -1,4 +1,4 @@
-"""What is in the cluster from the start: nodes' objects, roles, DNS and the storage class."""
+"""Initial objects of the cluster: Nodes, roles, DNS and the StorageClass."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ Manifest = Mapping[str, object]
 PROVISIONER_NAME = "devcluster.steersman.dev/directory"
 DNS_LABELS = {"k8s-app": "kube-dns"}
 
-# Names outside of the cluster do not exist, at once: a server failure would make resolvers try again for seconds.
+# Names outside the cluster get NXDOMAIN at once: after a server failure resolvers would retry for seconds.
 COREFILE = f"""\
 {layout.CLUSTER_DOMAIN}:53 in-addr.arpa:53 ip6.arpa:53 {{
     errors
@@ -34,7 +34,7 @@ COREFILE = f"""\
 
 
 def _node(node: NodeLayout) -> Manifest:
-    """A node's object, ready for its kubelet to find, because only an administrator may give it a pod range."""
+    """Return the Node object; only an administrator may set its pod CIDR."""
     labels = {"kubernetes.io/hostname": node.name, "kubernetes.io/os": "linux"}
     return {
         "apiVersion": "v1",
@@ -149,7 +149,7 @@ def _dns_container() -> Manifest:
 
 
 def _dns_pod() -> Manifest:
-    """One on each node, so that names resolve while a node is lost."""
+    """Return the DNS pod; each node runs one."""
     anti_affinity_term = {"labelSelector": {"matchLabels": DNS_LABELS}, "topologyKey": "kubernetes.io/hostname"}
     return {
         "serviceAccountName": "coredns",
@@ -197,6 +197,6 @@ def _dns(nodes: int) -> list[Manifest]:
 
 
 def manifests(nodes: Sequence[NodeLayout]) -> str:
-    """Everything, for a cluster of these nodes, as one YAML stream for `kubectl apply`."""
+    """Return all objects as one YAML stream for `kubectl apply`."""
     objects = [*(_node(node) for node in nodes), *_roles(), *_storage_classes(), *_dns(len(nodes))]
     return yaml.safe_dump_all(objects, sort_keys=False, default_flow_style=False)

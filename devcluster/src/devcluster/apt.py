@@ -23,7 +23,7 @@ LISTS_MAX_AGE_SECONDS = 24 * 3600.0  # seconds for which the package lists are g
 
 
 def missing(packages: tuple[str, ...] = NODE_PACKAGES) -> list[str]:
-    """Those of `packages` that are not installed."""
+    """Return the packages that are not installed."""
     output = subprocess.run(
         ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\n", *packages],
         capture_output=True,
@@ -35,9 +35,9 @@ def missing(packages: tuple[str, ...] = NODE_PACKAGES) -> list[str]:
 
 
 def ensure(progress: Progress, packages: tuple[str, ...] = NODE_PACKAGES) -> None:
-    """Install those of `packages` that are missing, asking nothing.
+    """Install missing packages without prompts.
 
-    Raises Unsupported where there is no apt, CommandFailed with apt's words.
+    Raises Unsupported where there is no apt, CommandFailed with apt's output.
     """
     if shutil.which("dpkg-query") is None or shutil.which("apt-get") is None:
         raise Unsupported(f"only Debian and its kin are known here; install by hand: {' '.join(packages)}")

@@ -1,6 +1,6 @@
-"""The processors that images are for: the machine's own, or others, whose programs are emulated here.
+"""Processor architecture of the images: the host's, or an emulated one.
 
-`$DEVCLUSTER_ARCHITECTURE` is Go's name of them, as in `arm64`. What is made for others is kept apart.
+`$DEVCLUSTER_ARCHITECTURE` is Go's name of the architecture, such as `arm64`. Caches are separate per architecture.
 """
 
 import contextlib
@@ -14,28 +14,28 @@ from devcluster.errors import Unsupported
 from devcluster.progress import Progress
 
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
-"""What the kernel calls them, by Go's names."""
+"""Kernel names of the architectures, by Go's names."""
 NATIVE = {machine: name for name, machine in MACHINES.items()}.get(platform.machine(), platform.machine())
 TARGET = os.environ.get("DEVCLUSTER_ARCHITECTURE") or NATIVE
 if TARGET not in (*MACHINES, NATIVE):
     raise ValueError(f"DEVCLUSTER_ARCHITECTURE={TARGET}: {' or '.join(MACHINES)}")
 IS_EMULATED = TARGET != NATIVE
 TARGET_MACHINE = MACHINES.get(TARGET, TARGET)
-"""What the kernel calls the chosen one."""
+"""Kernel name of the selected architecture."""
 
 _BINFMT = Path("/proc/sys/fs/binfmt_misc")
 
 
 def cache_directory(name: str) -> Path:
-    """A directory for what is made for the chosen one."""
+    """Return the cache directory of the selected architecture."""
     return layout.cache_directory() / (f"{name}-{TARGET}" if IS_EMULATED else name)
 
 
 def ensure_emulation(progress: Progress) -> None:
-    """Have the kernel run the chosen one's programs, by QEMU if they are not the machine's own.
+    """Register QEMU with the kernel if the architecture is not the host's.
 
-    It does so until the machine is started anew, for all that runs on it. Raises Unsupported without root or where
-    the kernel cannot, CommandFailed with apt's words.
+    The registration is machine-wide and lasts until the next boot. Raises Unsupported without root or where
+    the kernel cannot, CommandFailed with apt's output.
     """
     if not IS_EMULATED:
         return
@@ -46,7 +46,7 @@ def ensure_emulation(progress: Progress) -> None:
     if (_BINFMT / name).exists():
         return
     try:
-        # Somebody else may be faster.
+        # Another process may have registered it meanwhile.
         with contextlib.suppress(FileExistsError):
             (_BINFMT / "register").write_text((Path("/usr/lib/binfmt.d") / f"{name}.conf").read_text())
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The programs of the cluster, built from Go modules and cached by what they are built from.
+"""Programs of the cluster, built from Go modules and cached by digest.
 
 The directory that `ensure` returns serves envtest as well (`KUBEBUILDER_ASSETS`): it has etcd, kube-apiserver and
 kubectl, which need neither root nor Linux.
@@ -11,7 +11,7 @@ from devcluster.progress import Progress
 
 MODULE = GoModule(Path(__file__).parents[2] / "binaries", "Kubernetes", "binaries")
 
-# One binary that is all of Kubernetes (its name chooses), and small ones of their own.
+# One binary contains all Kubernetes components and dispatches on its name; the others are small programs.
 KUBERNETES_PROGRAMS = (
     "etcd",
     "kube-apiserver",
@@ -33,14 +33,14 @@ def kubernetes_version() -> str:
 
 
 def key() -> str:
-    """A digest of all that decides what the binaries are."""
+    """Return a digest of everything that determines the binaries."""
     return MODULE.key()
 
 
 def ensure(progress: Progress | None = None) -> Path:
-    """The directory with every program of `PROGRAMS`, built first if need be. Works on any system that has Go.
+    """Build the programs if necessary and return their directory.
 
-    Raises Unsupported without a Go that can build them, CommandFailed with the compiler's words.
+    Raises Unsupported without a Go that can build them, CommandFailed with the compiler's output.
     """
     return MODULE.ensure(_build, progress or Progress())
 

@@ -1,4 +1,4 @@
-"""Buildah with a storage of our own: base images made here must not pass for the official ones elsewhere."""
+"""Buildah with private storage, separate from official base images."""
 
 import hashlib
 import json
@@ -19,13 +19,13 @@ _MAX_DANGLING_IMAGES = 4
 
 
 def storage() -> Path:
-    """Where buildah keeps layers and what it has built; can be deleted whenever nothing builds."""
+    """Return the storage directory; it can be deleted while nothing builds."""
     return architecture.cache_directory("buildah")
 
 
 @cache
 def _buildah(root: Path) -> tuple[str, ...]:
-    # Mounts do not survive a reboot, and neither must what buildah knows of them.
+    # Mounts do not survive a reboot, so buildah must forget them, too.
     state = Path("/run") / f"steersman-buildah-{hashlib.sha256(bytes(root)).hexdigest()[:8]}"
 
     def with_driver(driver: str) -> tuple[str, ...]:
@@ -38,7 +38,7 @@ def _buildah(root: Path) -> tuple[str, ...]:
 
 
 def storage_configuration() -> str:
-    """What a file says that CONTAINERS_STORAGE_CONF names, for a buildah of somebody else's to find our bases."""
+    """Return a storage.conf with which another buildah finds our base images."""
     _, _, root, _, state, _, driver = _buildah(storage())
     return f'[storage]\ndriver = "{driver}"\ngraphroot = "{root}"\nrunroot = "{state}"\n'
 
@@ -49,7 +49,7 @@ def _image_exists(reference: str) -> bool:
 
 
 def add_base(base: Base, log: Path) -> None:
-    """Have a base image in the storage, under its name. Raises CommandFailed with the log's place."""
+    """Import a base image into the storage under its name. Raises CommandFailed with the log's place."""
     local_reference = f"localhost/steersman-base:{base.digest[:32]}"
     buildah = _buildah(storage())
     if not _image_exists(local_reference):
@@ -63,7 +63,7 @@ def add_base(base: Base, log: Path) -> None:
 
 
 def _platform_options(option: str) -> list[str]:
-    """The option for images of others than the machine's own."""
+    """Return the platform option for images of a foreign architecture."""
     return [option.format(architecture.TARGET)] if architecture.IS_EMULATED else []
 
 
@@ -88,18 +88,18 @@ def build(containerfile: Path, context: Path, arguments: Mapping[str, str], name
 
 
 def _prune_dangling_images() -> None:
-    """Delete images that have lost their names to newer ones; the newest are the layer cache of the next build."""
+    """Delete dangling images, except the newest: they are the layer cache."""
     buildah = _buildah(storage())
     command = [*buildah, "images", "--filter", "dangling=true", "--json"]
     output = subprocess.run(command, capture_output=True, check=False).stdout
     dangling = sorted(json.loads(output or b"[]") or [], key=lambda image: -int(image["created"]))
     for image in dangling[_MAX_DANGLING_IMAGES:]:
-        # One that another build uses right now stays, until the next time.
+        # An image that another build is using stays until the next time.
         subprocess.run([*buildah, "rmi", str(image["id"])], capture_output=True, check=False)
 
 
 def export(name: str, directory: Path, log: Path) -> None:
-    """Write an image's blobs, named by their digests, and `manifest.json` into a directory.
+    """Write an image's blobs and `manifest.json` into a directory.
 
     Uncompressed: an image is read more often than it is kept, and compressing it takes longer than building it.
     """

@@ -1,8 +1,8 @@
-"""The cluster's certificates: one authority for each trust, and one identity for each component.
+"""The cluster's certificates: one CA per trust domain, one identity per component.
 
-Who a client is to the API server is its certificate's common name, and its groups are the organisations
-(kubernetes.io/docs/reference/access-authn-authz/authentication/#x509-client-certificates). Nobody but the first
-`kubectl apply` of `up` is in `system:masters`, whom no authorizer can restrict.
+The API server takes the user name from the certificate's common name and the groups from its organisations
+(kubernetes.io/docs/reference/access-authn-authz/authentication/#x509-client-certificates). Only the first
+`kubectl apply` of `up` is in `system:masters`, which no authorizer can restrict.
 """
 
 import ipaddress
@@ -41,7 +41,7 @@ CLUSTER_CA = KeyPair.named("ca")
 ETCD_CA = KeyPair.named("etcd-ca")
 FRONT_PROXY_CA = KeyPair.named("front-proxy-ca")
 
-# What they vouch for
+# Certificates that they issue
 API_SERVER = KeyPair.named("kube-apiserver")
 API_SERVER_TO_KUBELET = KeyPair.named("kube-apiserver-kubelet-client")
 API_SERVER_TO_ETCD = KeyPair.named("kube-apiserver-etcd-client")
@@ -51,17 +51,17 @@ SERVICE_ACCOUNTS = KeyPair.named("service-accounts")  # its key signs tokens; it
 
 
 def client(name: str) -> KeyPair:
-    """The client certificate of a component or person, by the name of its kubeconfig."""
+    """Return the client certificate that belongs to a kubeconfig name."""
     return KeyPair.named(f"client-{name}")
 
 
 def kubelet_server(node: NodeLayout) -> KeyPair:
-    """What the kubelet shows to the API server."""
+    """Return the serving certificate of the kubelet."""
     return KeyPair.named(f"kubelet-{node.name}")
 
 
 def identities() -> dict[str, tuple[str, str | None]]:
-    """Kubeconfig name to user and group, for everybody who talks to the API server."""
+    """Map each kubeconfig name to its user and group."""
     return {
         "admin": ("steersman:admin", ADMINISTRATORS_GROUP),
         "bootstrap": ("steersman:bootstrap", "system:masters"),
@@ -74,9 +74,9 @@ def identities() -> dict[str, tuple[str, str | None]]:
 
 
 def issue_all(link: ipaddress.IPv4Network) -> None:
-    """Make every certificate anew below `layout.PKI`.
+    """Issue all certificates below `layout.PKI` again.
 
-    `link` is the range between host and control plane: the API server answers at its second address.
+    `link` is the range between host and control plane; the API server has its second address.
     """
     layout.PKI.mkdir(parents=True, exist_ok=True, mode=0o700)
     cluster = _CertificateAuthority.create("steersman-devcluster", CLUSTER_CA)
@@ -161,7 +161,7 @@ class _CertificateAuthority:
         return authority
 
     def issue(self, pair: KeyPair, user: str, group: str | None = None, server: Sequence[str] = ()) -> None:
-        """Issue a client certificate or, with the names and addresses it answers to in `server`, a server's."""
+        """Issue a client certificate, or with `server` names a serving certificate."""
         key = ec.generate_private_key(ec.SECP256R1())
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH]
         builder = self._builder(_name(user, group), key)

@@ -1,7 +1,7 @@
-"""The control groups below which the kubelets put their pods.
+"""The cgroups below which the kubelets create those of pods.
 
-Both hierarchies are served: v1 (one tree a controller; the kubelet wants its root group in each, and a cpuset group
-takes no process before its CPUs and memory nodes are set, cpuset(7)) and v2 (one tree, cgroups(7)).
+Both versions are supported. v1 has one tree per controller, and the kubelet needs its root group in each. A cpuset
+group accepts a process only after its CPUs and memory nodes are set, see cpuset(7). v2 has one tree, see cgroups(7).
 """
 
 import time
@@ -21,7 +21,7 @@ def _mounts() -> list[tuple[Path, str]]:
 
 
 def version() -> int:
-    """1 or 2: the hierarchy that controls memory."""
+    """Return the cgroup version that controls memory, 1 or 2."""
     return 1 if any(kind == "cgroup" for _, kind in _mounts()) else 2
 
 
@@ -38,7 +38,7 @@ def _delegate_controllers(group: Path) -> None:
 
 
 def create(name: str) -> str:
-    """Make the group of a node in every hierarchy, and return its path as the kubelet's `cgroupRoot` wants it."""
+    """Create the cgroup of a node; return its path for `cgroupRoot`."""
     for mount, kind in _mounts():
         if version() == 1 and kind == "cgroup2":
             continue  # the hybrid layout's v2 tree has no controllers
@@ -54,7 +54,7 @@ def create(name: str) -> str:
 
 
 def remove(name: str = "") -> None:
-    """Remove the groups of a node, or all of ours, from every hierarchy.
+    """Remove the cgroups of a node, or all of ours.
 
     Raises NotReady if processes remain in them after 10 s.
     """

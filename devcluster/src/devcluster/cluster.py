@@ -1,6 +1,6 @@
-"""The cluster as its users see it: up, down, status, and the faults that tests cause.
+"""Operations on the cluster: up, down, status, and fault injection.
 
-Only one change goes on at a time on a machine, whatever number of checkouts and processes ask for one.
+A machine-wide lock serialises changes across all checkouts and processes.
 """
 
 import os
@@ -30,11 +30,11 @@ What still works here:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """What there is on this machine.
+    """State of the cluster on this machine.
 
-    `running` means that the control plane does; `ended` names the components that do not run, as in
-    `control-plane/kube-scheduler`, or machines as in `steersman-2`; `same_version` tells whether `up` would keep the
-    cluster; `losing` maps a node's name to the shares of packets, in percent, that are lost to it and from it.
+    `running` is True if the control plane runs. `ended` names the components that do not run, such as
+    `control-plane/kube-scheduler`, or machines such as `steersman-2`. `same_version` is True if `up` would keep the
+    cluster. `losing` maps the name of a node to its packet loss in percent, inbound and outbound.
     """
 
     running: bool
@@ -49,7 +49,7 @@ class ClusterStatus:
 
 
 def require_supported_host() -> str:
-    """Go's name of this machine's architecture. Raises Unsupported where no cluster can run, saying what can."""
+    """Return Go's name of the host architecture, or raise Unsupported."""
     if sys.platform != "linux":
         raise Unsupported(f"The cluster needs Linux: it is made of namespaces.\n{WITHOUT_CLUSTER}")
     if os.geteuid() != 0:
@@ -60,12 +60,12 @@ def require_supported_host() -> str:
 
 
 def kubeconfig_path() -> Path:
-    """The administrator's kubeconfig of the cluster that this machine runs; there may be none yet."""
+    """Return the path of the administrator's kubeconfig; the file may not exist."""
     return layout.KUBECONFIG
 
 
 def api_server_address() -> str | None:
-    """The address at which the host reaches the API server, for `NO_PROXY`; None if no cluster was made."""
+    """Return the API server's address for `NO_PROXY`, or None without a cluster."""
     state = State.load()
     return None if state is None else str(state.link[2])
 
@@ -80,7 +80,7 @@ def _cluster_lock(progress: Progress) -> Generator[None]:
 
 
 def up(progress: Progress | None = None, nodes: int | None = None) -> ClusterStatus:
-    """Have a cluster: make it, keep it, mend it, or replace it if another version made it.
+    """Create the cluster, repair it, or replace one of another version.
 
     `nodes` is how many it is to have, 1 to 3; by default as many as it has, or two. A node that is removed never
     comes back; a new one has the images of the first. Raises Unsupported where none can run, NotReady or
@@ -136,7 +136,7 @@ def _replacement_reason(state: State | None, expected_version: str) -> str:
 
 
 def down(progress: Progress | None = None) -> bool:
-    """End and remove the cluster and all that it made on this machine; whether there was one.
+    """Remove the cluster; return True if there was one.
 
     Binaries and images stay in the cache. Raises Unsupported, or NotReady if something does not end.
     """
@@ -151,15 +151,15 @@ def down(progress: Progress | None = None) -> bool:
 
 
 def ensure_metrics(progress: Progress | None = None) -> None:
-    """Have metrics-server in the running cluster, so that `kubectl top` works.
+    """Install metrics-server in the running cluster, for `kubectl top`.
 
-    Raises NotRunning without a cluster, Unsupported without Go, CommandFailed with the compiler's words.
+    Raises NotRunning without a cluster, Unsupported without Go, CommandFailed with the compiler's output.
     """
     metrics.ensure(_require_running().binaries, require_supported_host(), progress or Progress())
 
 
 def status() -> ClusterStatus:
-    """What there is now."""
+    """Return the state of the cluster."""
     state = State.load()
     if state is None:
         return ClusterStatus(False, False, layout.KUBECONFIG, None, layout.LOGS, {}, [], [], {})
@@ -222,10 +222,10 @@ def _machine(state: State, component: str, number: int | None) -> Machine:
 
 
 def stop(component: str, number: int | None = None, *, graceful: bool = True) -> None:
-    """End a component, and leave it so until `start` or `up`.
+    """Stop a component until `start` or `up`.
 
     `component` is one of the control plane's or, on the node `number` (1, 2, …), containerd, kubelet or kube-proxy.
-    With `graceful=False` it is killed, as by a crash. Pods run on, whichever component it is.
+    `graceful=False` kills it, as a crash does. Pods keep running.
     Raises NotRunning without a cluster, DevclusterError for a name that is none.
     """
     with _cluster_lock(Progress()):
@@ -234,7 +234,7 @@ def stop(component: str, number: int | None = None, *, graceful: bool = True) ->
 
 
 def start(component: str, number: int | None = None) -> None:
-    """Start a component that has ended, and return when it is ready. Raises as `stop`, and NotReady with a log."""
+    """Start a stopped component and wait until it is ready. Raises as `stop`, and NotReady."""
     with _cluster_lock(Progress()):
         state = _require_running()
         machine = _machine(state, component, number)
@@ -247,14 +247,14 @@ def start(component: str, number: int | None = None) -> None:
 
 
 def restart(component: str, number: int | None = None, *, graceful: bool = True) -> None:
-    """End a component and start it again, and return when it is ready. Otherwise as `stop`."""
+    """Restart a component and wait until it is ready. Otherwise as `stop`."""
     with component_stopped(component, number, graceful=graceful):
         pass
 
 
 @contextmanager
 def component_stopped(component: str, number: int | None = None, *, graceful: bool = True) -> Generator[None]:
-    """A component is away while the block runs, and ready again after it. Otherwise as `stop`."""
+    """Stop a component during the block. Otherwise as `stop`."""
     stop(component, number, graceful=graceful)
     try:
         yield
@@ -263,10 +263,10 @@ def component_stopped(component: str, number: int | None = None, *, graceful: bo
 
 
 def set_packet_loss(number: int, *, ingress: int = 0, egress: int = 0) -> None:
-    """Lose a share, in percent, of the packets that go `to` a node, and of those `sent` by it and its pods.
+    """Drop packets to and from a node, in percent.
 
-    Nobody is told: to both sides it looks like silence, other than with `stop_node`. It stays until the next call,
-    and 0 and 0 end it. Packets between pods of the node are not lost. Raises as `stop_node`.
+    Neither side gets an error, unlike with `disconnect_node`. The loss lasts until the next call;
+    0 and 0 end it. Packets between pods of the node are not lost. Raises as `stop_node`.
     """
     for share in (ingress, egress):
         if not 0 <= share <= 100:
@@ -279,7 +279,7 @@ def set_packet_loss(number: int, *, ingress: int = 0, egress: int = 0) -> None:
 
 
 def disconnect_node(number: int) -> None:
-    """Pull a node's cable (1, 2, …): its pods run on, out of reach, and after Kubernetes' own time it is NotReady.
+    """Disconnect a node; it becomes NotReady after Kubernetes' grace period.
 
     Raises NotRunning without a cluster, DevclusterError for a node that is none.
     """
@@ -289,7 +289,7 @@ def disconnect_node(number: int) -> None:
 
 
 def crash_node(number: int) -> None:
-    """Kill every process of a node at once, as a power cut does: what it had in memory is lost, its disks stay.
+    """Kill all processes of a node at once, like a power failure.
 
     Raises as `stop_node`.
     """
@@ -299,7 +299,7 @@ def crash_node(number: int) -> None:
 
 
 def restore_node(number: int) -> None:
-    """Have a node as it should be: its cable plugged in, no packets lost, and booted if it has crashed.
+    """Reconnect a node, end its packet loss, and boot it.
 
     Raises as `stop_node`, and NotReady with the way to a log.
     """
@@ -314,8 +314,8 @@ def restore_node(number: int) -> None:
 
 
 def execute(number: int, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
-    """Run a command in a container of a node that nobody else may be able to reach, and return its output.
+    """Run a command in a container of an unreachable node.
 
-    Raises as `stop_node`, and CommandFailed with the command's words.
+    Raises as `stop_node`, and CommandFailed with the command's output.
     """
     return containers.execute(_node(_require_running(), number), namespace, pod, container, command)

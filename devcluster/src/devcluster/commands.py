@@ -1,4 +1,4 @@
-"""Commands that say so much that it goes to a file."""
+"""Commands whose output goes to a log file."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from devcluster.errors import CommandFailed
 
-_ERROR_TAIL_LINES = 15  # last lines of the log that an error repeats
+_ERROR_TAIL_LINES = 15  # number of log lines that an error message repeats
 
 
 def logged(

@@ -1,4 +1,4 @@
-"""The container runtime of a node, and the way of images into it."""
+"""The container runtime of a node, and its image store."""
 
 import json
 import time
@@ -40,7 +40,7 @@ state = "/run/containerd"
 
 
 def _pod_network(node: NodeLayout) -> dict[str, object]:
-    """The ptp plugin, without masquerading: pods keep their own address, there is no outside to hide it from."""
+    """Return the CNI configuration: the ptp plugin without masquerading."""
     address = {
         "type": "host-local",
         "ranges": [[{"subnet": str(node.pod_cidr)}]],
@@ -72,7 +72,7 @@ def _ctr(node: NodeLayout, *arguments: str, seconds: float = 300.0) -> str:
 
 
 def wait_until_ready(machine: Machine, node: NodeLayout, seconds: float = 30.0) -> None:
-    """Wait until containerd answers. Raises NotReady, naming the log."""
+    """Wait until containerd responds. Raises NotReady, naming the log."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -86,12 +86,12 @@ def wait_until_ready(machine: Machine, node: NodeLayout, seconds: float = 30.0) 
 
 
 def load_into(node: NodeLayout, archive: Path) -> None:
-    """Import an OCI archive into one node. Raises CommandFailed with containerd's words."""
+    """Import an OCI archive into one node. Raises CommandFailed."""
     _ctr(node, "images", "import", str(archive))
 
 
 def load(archive: Path, nodes: Sequence[NodeLayout]) -> None:
-    """Import an OCI archive, with the names that it gives its images, into `nodes` at once.
+    """Import an OCI archive into `nodes` in parallel.
 
     Raises NotRunning if there are none, CommandFailed with containerd's words.
     """
@@ -103,23 +103,23 @@ def load(archive: Path, nodes: Sequence[NodeLayout]) -> None:
 
 
 def digest(node: NodeLayout, reference: str) -> str | None:
-    """The digest of the image that a node has under this name, or None."""
+    """Return the digest of an image on a node, or None."""
     lines = (line.split() for line in _ctr(node, "images", "list", f"name=={reference}").splitlines()[1:])
     return next((fields[2] for fields in lines if fields[0] == reference), None)
 
 
 def tag(node: NodeLayout, reference: str, alias: str) -> None:
-    """Give an image of a node another name besides. Raises CommandFailed with containerd's words."""
+    """Add a name to an image of a node. Raises CommandFailed."""
     _ctr(node, "images", "tag", "--force", reference, alias)
 
 
 def images(node: NodeLayout) -> set[str]:
-    """The names of the images that a node has."""
+    """Return the names of the images of a node."""
     return set(_ctr(node, "images", "list", "--quiet").split())
 
 
 def copy_images(source: NodeLayout, target: NodeLayout, archive: Path) -> None:
-    """Give a node every image that another has; `archive` is written and deleted again."""
+    """Copy all images from one node to another through a temporary archive."""
     try:
         _ctr(source, "images", "export", str(archive), *sorted(_without_digests(images(source))))
         load_into(target, archive)
@@ -128,14 +128,14 @@ def copy_images(source: NodeLayout, target: NodeLayout, archive: Path) -> None:
 
 
 def _without_digests(references: Iterable[str]) -> set[str]:
-    """Without the second names that the CRI plugin gives each image, its digests."""
+    """Drop the digest references that the CRI plugin adds to each image."""
     return {name for name in references if not name.startswith("sha256:") and "@sha256:" not in name}
 
 
 def execute(node: NodeLayout, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
-    """Run a command in a container of a node that the API server may be unable to reach, and return its output.
+    """Run a command in a container of an unreachable node.
 
-    Raises CommandFailed with the command's words, or if no such container runs there.
+    Raises CommandFailed with the command's output, or if no such container runs there.
     """
     labels = {"pod.namespace": namespace, "pod.name": pod, "container.name": container}
     filters = ",".join(f'labels."io.kubernetes.{key}"=={value}' for key, value in labels.items())

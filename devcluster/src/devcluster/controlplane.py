@@ -1,4 +1,4 @@
-"""etcd, the API server and what works beside it, as components of the control plane's machine."""
+"""The components of the control plane: etcd, API server, controllers, scheduler."""
 
 import ipaddress
 import ssl
@@ -22,7 +22,7 @@ def _tls(pair: KeyPair, certificate: str, key: str) -> list[str]:
 
 
 def etcd(binaries: Path) -> list[str]:
-    """etcd's command line. Without fsync: what a power cut may take is a cluster made for tests."""
+    """Return etcd's command line; without fsync, since test clusters may lose data."""
     return [
         str(binaries / "etcd"),
         "--name=devcluster",
@@ -93,7 +93,7 @@ def _delegating(name: str) -> list[str]:
 
 
 def kube_controller_manager(binaries: Path) -> list[str]:
-    """The controller manager's command line; its reaction to lost nodes is Kubernetes' default."""
+    """Return the controller manager's command line, with default node monitoring."""
     return [
         str(binaries / "kube-controller-manager"),
         *_delegating("kube-controller-manager"),
@@ -138,7 +138,7 @@ def start(machine: Machine, names: tuple[str, ...], binaries: Path) -> None:
 
 
 def wait_until_ready(machine: Machine, link: ipaddress.IPv4Network, seconds: float = 60.0) -> None:
-    """Wait until the API server says that it is ready, as seen from the host.
+    """Wait until the host reaches a ready API server.
 
     Raises NotReady, naming the log, when it ended or `seconds` have passed.
     """

@@ -1,6 +1,6 @@
-"""The making of a cluster, its mending and its growth.
+"""Creation, repair and resizing of a cluster.
 
-What does not wait for something else goes on at the same time.
+Independent steps run in parallel.
 """
 
 import shutil
@@ -34,7 +34,7 @@ _save_lock = threading.Lock()
 
 
 def create(state: State, architecture: str, progress: Progress) -> None:
-    """Make a cluster where there is none. `architecture` is Go's name of this machine's, as in `amd64`.
+    """Create a cluster. `architecture` is Go's name, such as `amd64`.
 
     Raises NotReady or CommandFailed, each with the way to a log.
     """
@@ -95,7 +95,7 @@ def _route_pods(state: State, removed: Sequence[NodeLayout] = ()) -> None:
 
 
 def repair(state: State) -> list[str]:
-    """Start what has ended, machines and components, with the data they had, and return their names."""
+    """Start stopped machines and components, and return their names."""
     ended = [name for name, machine in state.machines.items() if not machine.alive()]
     ended += [
         f"{name}/{component}"
@@ -125,7 +125,7 @@ def repair(state: State) -> list[str]:
 
 
 def start_node(state: State, node_layout: NodeLayout) -> None:
-    """Start what has ended on a node whose machine lives, and wait until it answers."""
+    """Start the stopped components of a node and wait until they respond."""
     machine = state.machines[node_layout.name]
     containers.start(machine, node_layout)
     state.save()
@@ -136,7 +136,7 @@ def start_node(state: State, node_layout: NodeLayout) -> None:
 
 
 def resize(state: State, count: int) -> None:
-    """Have `count` nodes, from 1 to `layout.NODES`: the last ones go for ever, new ones get all images."""
+    """Add or remove nodes until there are `count`, from 1 to `layout.NODES`."""
     for each in reversed(state.nodes[count:]):
         _remove_node(state, each)
     for each in layout.NODES[len(state.nodes) : count]:
@@ -171,7 +171,7 @@ def _remove_node(state: State, node_layout: NodeLayout) -> None:
 
 
 def _apply_addons(state: State) -> None:
-    """Apply what every cluster has. The API server says that it is ready a moment before kube-system exists."""
+    """Apply the initial objects; retry until the kube-system namespace exists."""
     deadline = time.monotonic() + 20
     manifests = addons.manifests(state.nodes)
     while True:
@@ -191,7 +191,7 @@ def _apply_addons(state: State) -> None:
 
 
 def wait_until_ready(state: State, seconds: int = 90) -> None:
-    """Wait until all nodes are Ready and DNS answers. Raises NotReady, with what to look at."""
+    """Wait until all nodes are Ready and DNS responds. Raises NotReady."""
     waits = (
         ["wait", "node", "--all", "--for=condition=Ready", f"--timeout={seconds}s"],
         ["rollout", "status", "deployment/coredns", "--namespace=kube-system", f"--timeout={seconds}s"],

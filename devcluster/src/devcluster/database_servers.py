@@ -1,4 +1,4 @@
-"""Database servers of other Debian releases, unpacked beside the machine's own, for tests on loopback.
+"""Database servers of other Debian releases, unpacked for tests on loopback.
 
 Each program is run by the loader and the libraries of its own release, so neither an image nor root is needed to
 start it, and PostgreSQL finds its files from where it lies.
@@ -23,15 +23,15 @@ _POSTGRESQL = (
     *("postgres", "initdb", "psql", "pg_controldata", "pg_rewind"),
     *("pg_ctl", "pg_upgrade", "pg_resetwal", "pg_dump", "pg_dumpall", "pg_restore", "vacuumdb", "pg_amcheck"),
 )
-_RETRY_AFTER_SECONDS = 86400.0  # seconds until what could not be had is asked for again
+_RETRY_AFTER_SECONDS = 86400.0  # seconds before an unavailable release is tried again
 
 
 @dataclass(frozen=True)
 class ServerRelease:
-    """Packages of a Debian release, and the programs among what is in them that are started.
+    """Packages of a Debian release, and their programs.
 
-    `version` is what the first program must say of itself: sid is another every day. `recipe` is part of the
-    directory's name: with another one, what was unpacked before is made anew.
+    `version` must match the first program's own version, since sid changes daily. `recipe` is part of the
+    directory's name: a new recipe unpacks the packages again.
     """
 
     suite: str
@@ -54,13 +54,13 @@ SID = ServerRelease("sid", "MySQL 9.7", ("mysql-server-core",), ("usr/sbin/mysql
 
 
 def root(release: ServerRelease) -> Path | None:
-    """The directory into which a release's packages were unpacked; None before they were."""
+    """Return the root directory of an unpacked release, or None."""
     directory = _release_directory(release)
     return directory if directory.is_dir() else None
 
 
 def ensure(progress: Progress) -> list[Path]:
-    """The directories of all releases that can be had; of those that cannot, it is said why.
+    """Unpack all available releases and report why others are missing.
 
     Raises Unsupported where nothing can be installed, CommandFailed where apt fails.
     """
@@ -90,7 +90,7 @@ def _ensure(release: ServerRelease, progress: Progress) -> None:
 
 
 def _unavailable_reason(release: ServerRelease) -> str | None:
-    """Why it could not be had within the last day: sid may have another version for weeks."""
+    """Return why a release was unavailable within the last day, or None."""
     marker = _release_directory(release, ".lacking")
     try:
         return marker.read_text() if time.time() - marker.stat().st_mtime < _RETRY_AFTER_SECONDS else None
@@ -100,7 +100,7 @@ def _unavailable_reason(release: ServerRelease) -> str | None:
 
 def _unpack(release: ServerRelease) -> None:
     release_directory = _release_directory(release)
-    # Not the tarball of a base image: without dpkg's scripts it takes half of the time, and the same place always.
+    # Without dpkg's scripts this takes half the time of a base image.
     staging = _release_directory(release, ".unfinished")
     shutil.rmtree(staging, ignore_errors=True)
     options = [f"--aptopt={option}" for option in rootfs.APT_OPTIONS]
@@ -110,7 +110,7 @@ def _unpack(release: ServerRelease) -> None:
     staging.chmod(0o755)
     for program in release.programs:
         _wrap_program(staging, release_directory, program)
-    # Before it has its name, by which others take it at once.
+    # Complete it before the rename, after which other processes use it.
     version = [*_command(staging, staging, release.programs[0]), "--version"]
     completed = subprocess.run(version, capture_output=True, text=True, check=False)
     if release.version not in completed.stdout:
@@ -119,7 +119,7 @@ def _unpack(release: ServerRelease) -> None:
 
 
 def _wrap_program(staging: Path, release_directory: Path, program: str) -> None:
-    """Put a script in a program's place, which starts it in its place."""
+    """Replace a program with a script that uses its own loader."""
     (staging / program).rename(staging / f"{program}.elf")
     (staging / program).write_text(
         f'#!/bin/sh\nexec {shlex.join(_command(staging, release_directory, program))} "$@"\n'
@@ -128,7 +128,7 @@ def _wrap_program(staging: Path, release_directory: Path, program: str) -> None:
 
 
 def _command(staging: Path, release_directory: Path, program: str) -> list[str]:
-    """What starts a program of those in `made` once they are in `place`. Raises FileNotFoundError: no loader."""
+    """Return the command of a program. Raises FileNotFoundError without a loader."""
     loader = next((path for path in staging.glob("usr/lib*/ld-linux*") if path.is_file()), None)
     if loader is None:
         raise FileNotFoundError(f"there is no {staging}/usr/lib*/ld-linux*")
@@ -150,5 +150,5 @@ def _release_directory(release: ServerRelease, suffix: str = "") -> Path:
 
 
 def _directory() -> Path:
-    """Where other users can read: servers do not run as root, and root's own cache is closed to them."""
+    """Return a world-readable directory; servers do not run as root."""
     return Path("/var/cache/steersman/servers") if os.geteuid() == 0 else layout.cache_directory() / "servers"

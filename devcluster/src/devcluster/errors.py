@@ -1,15 +1,8 @@
-"""What can go wrong, as one tree.
-
-DevclusterError
-├── Unsupported     this system cannot run the cluster; the message says what still works
-├── CommandFailed   a command that was run for us failed; carries its output
-├── NotReady        something did not get ready in its time; names its log file
-└── NotRunning      asked for something that needs a running cluster
-"""
+"""Exceptions of the devcluster; DevclusterError is the base class of all others."""
 
 
 class DevclusterError(Exception):
-    """Any failure that a person can act on; its text is made to be shown as it is."""
+    """Base class of errors that users can act on."""
 
 
 class Unsupported(DevclusterError):

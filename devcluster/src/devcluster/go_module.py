@@ -1,4 +1,4 @@
-"""Programs built from a Go module of this repository, and kept by what they are built from."""
+"""Programs built from a Go module and cached by source digest."""
 
 import hashlib
 import os
@@ -50,14 +50,14 @@ class GoModule:
         return found[1]
 
     def output(self, *command: str) -> str:
-        """What a command says in its directory. Raises CommandFailed with the command's words."""
+        """Run a command in the module's directory and return its output."""
         done = subprocess.run(command, cwd=self.directory, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise CommandFailed(f"{' '.join(command)}: {done.stderr.strip()}")
         return done.stdout.strip()
 
     def key(self) -> str:
-        """A digest of all that decides what is built: our Go sources, the modules and the Go version."""
+        """Return a digest of Go sources, modules and Go version."""
         digest = hashlib.sha256(self.require_go().encode())
         sources = sorted([self.directory / "go.mod", self.directory / "go.sum", *self.directory.rglob("*.go")])
         for source in sources:
@@ -66,7 +66,7 @@ class GoModule:
         return digest.hexdigest()[:16]
 
     def ensure(self, build: Callable[[Path, Progress], None], progress: Progress) -> Path:
-        """The directory that `build` fills with programs, filled first if need be.
+        """Return the directory of the programs, built if needed.
 
         Raises Unsupported without a Go that can build them, CommandFailed with the compiler's words.
         """
@@ -89,11 +89,11 @@ class GoModule:
         return ready
 
     def count_packages(self, *patterns: str) -> int:
-        """How many Go packages a build compiles, its modules fetched. Raises CommandFailed."""
+        """Return the number of Go packages of a build. Raises CommandFailed."""
         return len(self.output("go", "list", "-deps", *patterns).splitlines())
 
     def compile(self, directory: Path, flags: str, patterns: tuple[str, ...], step: Step) -> None:
-        """Run `go build`, with `flags` for the linker. Raises CommandFailed with the compiler's words.
+        """Run `go build`, with `flags` for the linker. Raises CommandFailed.
 
         With -v it writes a line to standard error for each package, and for each error.
         """

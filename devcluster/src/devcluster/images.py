@@ -1,4 +1,4 @@
-"""The images of the database operator, built without a registry and kept by what they are built from.
+"""The images of the database operator, built without a registry and cached.
 
 An image that is in the cache needs neither buildah nor root: `ensure_images` then takes a fraction of a second.
 """
@@ -32,8 +32,8 @@ SID = "docker.io/library/debian:sid-slim"
 PYTHON = "docker.io/library/python:3.13-slim"
 
 _DIGEST = re.compile("[0-9a-f]{64}")
-_MAX_ARCHIVES_PER_IMAGE = 2  # archives of one name: this checkout's and another's
-_RETRY_AFTER_SECONDS = 24 * 3600.0  # seconds after which sid, once it could not be had, is tried again
+_MAX_ARCHIVES_PER_IMAGE = 2  # archives kept per name: of this checkout and of another
+_RETRY_AFTER_SECONDS = 24 * 3600.0  # seconds before an unavailable sid is tried again
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Image:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How an image is built.
+    """Build instructions of an image.
 
-    `context` is the directory that the Containerfile copies from. Where that has to be gathered first, `gather`
-    fills an empty directory with it and logs to a file, and `sources` are the files that decide what it gathers;
-    those from elsewhere count by their names alone.
+    `context` is the directory that the Containerfile copies from. If the context must be collected first, `gather`
+    fills an empty directory and writes to a log. `sources` are the files that determine the result; files outside
+    the context count by name only.
     """
 
     reference: str
@@ -68,7 +68,7 @@ class Recipe:
         return self.reference.rpartition("/")[2].replace(":", "-")
 
     def key(self, base: rootfs.Base) -> str:
-        """A digest of everything that decides what is in the image."""
+        """Return a digest of everything that determines the image."""
         inputs = [self.reference, base.digest, self.containerfile.read_text(), json.dumps(dict(self.arguments))]
         digest = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode())
         files = self.sources() if self.sources else (path for path in self.context.rglob("*") if path.is_file())
@@ -80,7 +80,7 @@ class Recipe:
 
 
 def _server_sources(engine: str) -> list[Path]:
-    """What an engine's images are made of, beside their Containerfiles."""
+    """Return the sources of an engine's images without the Containerfiles."""
     files = (path for part in ("common", engine) for path in (IMAGES_DIRECTORY / part).rglob("*"))
     return [path for path in files if path.is_file() and path.parent.name != "__pycache__"]
 
@@ -111,7 +111,7 @@ OPERATOR = Recipe(
 
 
 def cached(recipe: Recipe) -> Image | None:
-    """The image if it has been built from what is there now, else None."""
+    """Return the image if the cache has it, else None."""
     base = rootfs.cached(recipe.base)
     if base is None:
         return None
@@ -132,13 +132,13 @@ def ensure(recipe: Recipe, progress: Progress) -> Image:
 
 
 def _ensure_build_tools(progress: Progress) -> None:
-    """Has what builds, and what runs the programs of the images."""
+    """Install the build tools and, if needed, the emulator."""
     apt.ensure(progress, buildah.PACKAGES)
     architecture.ensure_emulation(progress)
 
 
 def ensure_images(progress: Progress) -> list[Image]:
-    """PostgreSQL, MySQL (if it can be had) and the operator, each built first if need be.
+    """Build the images of PostgreSQL, MySQL (if available) and the operator.
 
     Raises Unsupported where nothing can be built, CommandFailed with the log's place.
     """
@@ -151,7 +151,7 @@ def ensure_images(progress: Progress) -> list[Image]:
 
 
 def ensure_mysql(progress: Progress) -> Image | None:
-    """MySQL from Debian sid. None where sid cannot be had, which is then said."""
+    """Build MySQL from Debian sid, or return None if unavailable."""
     failure_file = _directory() / f"{MYSQL.name}.failed"
     if (
         cached(MYSQL) is None
@@ -170,7 +170,7 @@ def ensure_mysql(progress: Progress) -> Image | None:
 def build(
     containerfile: Path, reference: str, context: Path, arguments: Mapping[str, str], progress: Progress
 ) -> Image:
-    """Build any Containerfile whose base is one that can be made here.
+    """Build a Containerfile whose base image can be made locally.
 
     Raises Unsupported for another base, CommandFailed with the log's place.
     """
@@ -182,7 +182,7 @@ def build(
 
 
 def load(image: Image) -> None:
-    """Import an image into those nodes of the running cluster that do not have it yet.
+    """Import an image into the nodes that lack it.
 
     Raises NotRunning if there is no cluster, Unsupported for images of other processors, CommandFailed with
     containerd's words.
@@ -196,7 +196,7 @@ def load(image: Image) -> None:
 
 
 def tag(reference: str, alias: str) -> None:
-    """Give an image that the nodes of the running cluster have another name besides."""
+    """Add a name to an image on all nodes."""
     for node in _nodes():
         containers.tag(node, reference, alias)
 
@@ -258,7 +258,7 @@ def _build(recipe: Recipe, progress: Progress) -> Image:
 
 
 def _pack(blobs: Path, reference: str, archive: Path) -> None:
-    """One file in the OCI layout, under the name that containerd and other importers read from its index.
+    """Write an OCI archive whose index names the image.
 
     Source: github.com/opencontainers/image-spec, image-layout.md.
     """
@@ -281,7 +281,7 @@ def _pack(blobs: Path, reference: str, archive: Path) -> None:
 
 
 def prune_archives(recipe: Recipe, newest: Path) -> None:
-    """Delete old archives of an image, but for the newest and one more."""
+    """Delete old archives of an image, except the newest two."""
     archives = sorted(_directory().glob(f"{recipe.name}-*.oci.tar"), key=lambda path: path.stat().st_mtime)
     for old in [path for path in archives if path != newest][: 1 - _MAX_ARCHIVES_PER_IMAGE or None]:
         old.unlink(missing_ok=True)
@@ -292,7 +292,7 @@ def _note_mysql_unavailable(progress: Progress, reason: str) -> None:
 
 
 def _bases(containerfile: Path, arguments: Mapping[str, str]) -> list[str]:
-    """What stages are FROM, with the arguments that come before the first of them filled in."""
+    """Return the base images of a Containerfile, with arguments substituted."""
     lines = [line.split() for line in containerfile.read_text().splitlines()]
     defaults = dict(words[1].split("=", 1) for words in lines if words[:1] == ["ARG"] and "=" in words[1])
     filled = [
@@ -306,7 +306,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command("ensure")
 def ensure_command() -> None:
-    """Have every image of the database operator, and load them if a cluster runs."""
+    """Build all images of the database operator and load them."""
     progress = Progress()
     for image in ensure_images(progress):
         typer.echo(f"{image.reference:<40} {image.archive}")
@@ -346,6 +346,6 @@ def load_command(archives: Annotated[list[Path], typer.Argument(help="OCI archiv
 
 @app.command("clean")
 def clean_command() -> None:
-    """Delete what images of one architecture are built from, so that the next build takes the newest packages."""
+    """Delete the base images; the next build takes newer packages."""
     for directory in (buildah.storage(), _directory(), *map(architecture.cache_directory, ("rootfs", "wheels"))):
         shutil.rmtree(directory, ignore_errors=True)

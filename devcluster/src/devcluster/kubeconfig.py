@@ -23,7 +23,7 @@ def server_url(link: ipaddress.IPv4Network) -> str:
 
 
 def write_all(link: ipaddress.IPv4Network) -> None:
-    """Write every kubeconfig: the components reach the API server inside, the administrator from the host."""
+    """Write all kubeconfigs, of the components and of the administrator."""
     internal_url = f"https://{layout.url_host(CONTROL_PLANE_ADDRESS)}:{API_SERVER_PORT}"
     for name in certificates.identities():
         external = name in ("admin", "bootstrap")

@@ -1,4 +1,4 @@
-"""kubectl against this cluster and no other: its kubeconfig is always given, the caller's environment is not seen."""
+"""kubectl for this cluster only; it ignores the caller's environment."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ def kubectl(
 ) -> str:
     """Run kubectl to its end and return its output.
 
-    Raises CommandFailed with kubectl's words, also when it takes longer than `seconds`.
+    Raises CommandFailed with kubectl's output, also when it takes longer than `seconds`.
     """
     command = [
         str(binaries / "kubectl"),

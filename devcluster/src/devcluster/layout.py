@@ -1,11 +1,11 @@
-"""Where everything lies, and the addresses of the cluster.
+"""Directories and addresses of the cluster.
 
-Everything that a running cluster keeps is below `STATE` and `RUN`, which are machine-wide: there is one cluster of a
-name on a machine, whoever started it. The name is `$DEVCLUSTER`; nearly everybody uses the one without. What can be
-made again at the price of time is below `cache()`, which is a user's own.
+The state of a running cluster is below `STATE` and `RUN`, which are machine-wide: a machine has one cluster of each
+name. `$DEVCLUSTER` is the name and is usually unset. Files that can be rebuilt are below `cache_directory()`, which
+belongs to the user.
 
-With 6 as `$DEVCLUSTER_IP`, all addresses of nodes, pods and Services are of IPv6: no machine has any other, but for
-the host's link to the control plane. Its names end otherwise than usual too: who counts on either is found there.
+With `$DEVCLUSTER_IP` set to 6, nodes, pods and Services have IPv6 addresses only, except for the host's link to the
+control plane. The cluster domain differs, too, so that tests find code that relies on the default.
 """
 
 import ipaddress
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NAME = os.environ.get("DEVCLUSTER", "")
-if re.fullmatch(r"[a-z0-9]{0,12}", NAME) is None:  # it is part of the name of an interface, which may have 15
+if re.fullmatch(r"[a-z0-9]{0,12}", NAME) is None:  # part of an interface name, which has at most 15 characters
     raise ValueError(f"DEVCLUSTER={NAME}: at most 12 small letters and digits")
 IP_FAMILY = os.environ.get("DEVCLUSTER_IP") or "4"
 if IP_FAMILY not in ("4", "6"):
@@ -45,8 +45,8 @@ ANY_ADDRESS = "0.0.0.0" if IP_FAMILY == "4" else "::"  # noqa: S104 - of machine
 IPTABLES = "iptables" if IP_FAMILY == "4" else "ip6tables"
 API_SERVER_PORT = 6443
 
-# What the host does see is a link of two addresses. The first range that the host has no route to is taken; the
-# first two are reserved for tests of network devices (RFC 2544), so that hardly anybody routes them.
+# The host has a link of two addresses. The first range without a route on the host is used; the
+# first two are reserved for tests of network devices (RFC 2544), so they are rarely routed.
 LINK_CANDIDATES = (
     ipaddress.IPv4Network("198.18.231.0/30"),
     ipaddress.IPv4Network("198.19.231.0/30"),
@@ -77,7 +77,7 @@ class NodeLayout:
 
     @property
     def mac_address(self) -> str:
-        """Kept when it boots again, as by a real machine: its neighbours would send to the former one for seconds."""
+        """MAC address; it survives a reboot, so that neighbour caches stay valid."""
         return f"02:00:00:00:00:{self.number:02x}"
 
     @property
@@ -106,12 +106,12 @@ CONTROL_PLANE_ADDRESS = NODE_NETWORK[1]
 
 
 def url_host(address: Address | str) -> str:
-    """An address as it stands before a port."""
+    """Return an address as URLs write it before a port."""
     return f"[{address}]" if ":" in str(address) else str(address)
 
 
 def cache_directory() -> Path:
-    """The directory for what is expensive to make: binaries and images.
+    """Return the cache directory of binaries and images.
 
     `$XDG_CACHE_HOME/steersman`, or `~/.cache/steersman` (XDG Base Directory Specification).
     """

@@ -1,4 +1,4 @@
-"""One at a time, across every process and checkout of the machine."""
+"""Machine-wide locks across processes and checkouts."""
 
 import fcntl
 from collections.abc import Callable, Generator
@@ -8,9 +8,9 @@ from pathlib import Path
 
 @contextmanager
 def exclusive(path: Path, on_wait: Callable[[], None] | None = None) -> Generator[None]:
-    """Hold the lock file `path` (flock(2)) while the block runs; the kernel releases it if the process dies.
+    """Hold the lock file `path`, see flock(2), during the block.
 
-    `waiting` is called once if somebody else holds it.
+    `on_wait` is called once if another process holds the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:

@@ -1,4 +1,4 @@
-"""The devices behind volumes of limited size: loop devices belong to the host, and end with no machine."""
+"""Loop devices of volumes with limited size; they belong to the host."""
 
 import json
 import time
@@ -21,7 +21,7 @@ def _attached_devices(directory: Path) -> list[str]:
 
 
 def detach(directory: Path) -> None:
-    """Free the loop devices of the volumes below a directory. Raises NotReady if one is in use for 10 s more."""
+    """Detach the loop devices below a directory. Raises NotReady after 10 seconds."""
     for device in _attached_devices(directory):
         run(["losetup", "--detach", device])  # at once, or when the last mount of it goes
     deadline = time.monotonic() + 10

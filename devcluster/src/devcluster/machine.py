@@ -1,8 +1,8 @@
-"""A machine of the cluster: processes with a network, mounts, process ids and a host name of their own.
+"""A machine of the cluster: processes with their own namespaces.
 
-The first process of a machine owns its namespaces (namespaces(7)). When it ends, the kernel ends every other process
-of the machine, and with the last one the mounts, network devices and firewall rules of the machine are gone: nothing
-of it can be left behind or leak to the host.
+The first process of a machine owns its namespaces, see namespaces(7). When it ends, the kernel ends all other
+processes of the machine. Mounts, network devices and firewall rules go with the last one, so nothing leaks to the
+host.
 """
 
 import shutil
@@ -55,7 +55,7 @@ NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid")
 
 @dataclass
 class Machine:
-    """A running or ended machine, and the components that were started in it.
+    """A machine and the components that were started in it.
 
     `first` is its first process; `components` maps a component's name to its process.
     """
@@ -66,7 +66,7 @@ class Machine:
 
     @classmethod
     def boot(cls, name: str, directory: Path, init: Path) -> "Machine":
-        """Make a machine. `init` is a static program whose `pause` command waits for SIGTERM and reaps orphans.
+        """Start a machine; the `pause` command of `init` reaps orphans.
 
         Raises NotReady, naming the log, if it does not come up within 10 s.
         """
@@ -99,7 +99,7 @@ class Machine:
             time.sleep(0.01)
 
     def alive(self) -> bool:
-        """Whether the machine runs."""
+        """Return True if the machine runs."""
         return self.init.alive()
 
     def enter(self, command: Sequence[str]) -> list[str]:
@@ -107,7 +107,7 @@ class Machine:
         return ["nsenter", "--target", str(self.init.pid), *NAMESPACES, "--", *command]
 
     def in_network(self, command: Sequence[str]) -> list[str]:
-        """The command line that runs `command` with the machine's network and everything else the host's."""
+        """Return the command line that runs `command` in the machine's network only."""
         return ["nsenter", "--target", str(self.init.pid), "--net", "--", *command]
 
     def start(self, component: str, command: Sequence[str]) -> None:
@@ -127,7 +127,7 @@ class Machine:
         self.components[component] = child
 
     def is_running(self, component: str) -> bool:
-        """Whether the component is running."""
+        """Return True if the component runs."""
         component_process = self.components.get(component)
         return component_process is not None and component_process.alive()
 

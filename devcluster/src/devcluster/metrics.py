@@ -1,6 +1,6 @@
 """metrics-server, so that `kubectl top` and HorizontalPodAutoscalers work.
 
-It is no part of every cluster, since few need it and its build takes minutes: `ensure` adds it to the one that runs.
+Its build takes minutes and few clusters need it, so `ensure` adds it on request.
 """
 
 from pathlib import Path
@@ -21,10 +21,10 @@ COLD_BUILD = "about 2 minutes on 2 cores, once"
 
 
 def ensure(binaries: Path, architecture: str, progress: Progress) -> None:
-    """Have metrics-server in the running cluster, built first if need be; returns when it has first figures.
+    """Install metrics-server and wait for its first metrics.
 
     `architecture` is Go's name of the machine's. Raises Unsupported without a Go that can build it, NotRunning
-    without a cluster, CommandFailed with the compiler's or the API server's words.
+    without a cluster, CommandFailed with the output of the compiler or the API server.
     """
     built = MODULE.ensure(_build, progress)
     archive = built.parent / "image.oci.tar"
@@ -59,7 +59,7 @@ def _metadata(name: str, namespace: str | None = "kube-system") -> dict[str, obj
 
 
 def _container(image: str) -> dict[str, object]:
-    """Kubelets are asked at the addresses of their nodes, and show certificates of the cluster's authority."""
+    """Return the container, which reaches kubelets by node address."""
     return {
         "name": NAME,
         "image": image,
@@ -130,7 +130,7 @@ def _rbac() -> list[dict[str, object]]:
 
 
 def _manifests(image: str) -> str:
-    """What metrics-server's own manifests have, but for the image and the trust in kubelets."""
+    """Return metrics-server's manifests with our image and CA."""
     pod: dict[str, object] = {
         "serviceAccountName": NAME,
         "priorityClassName": "system-cluster-critical",

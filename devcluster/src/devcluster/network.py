@@ -1,15 +1,15 @@
-"""The wires between host, control plane and nodes.
+"""Network links between host, control plane and nodes.
 
     host ── steersman0 ══ host │control plane│ fabric (bridge) ══ eth0 │steersman-1│ … pods
                                                                ══ eth0 │steersman-2│ … pods
 
-A pair of interfaces ends with either of its machines, so what plugs a machine in does so again after a crash of it,
-or of the one at the other end.
+A veth pair disappears with either of its machines. Attaching a machine therefore also works after a crash of the
+machine at either end.
 
-No machine has a default route and the control plane forwards nothing, so no packet of the cluster can reach the
-host's network, and the host's firewall and routes stay as they are but for one link of two addresses. A range that is
-routed nowhere could not be translated by kube-proxy either, since Linux looks for a route before it translates (the
-OUTPUT hook); so the Service range is routed to a bridge without ports, and what was not translated is rejected there.
+No machine has a default route and the control plane does not forward, so no packet of the cluster reaches the
+host's network. The host's firewall and routes are unchanged, except for one link of two addresses. Linux needs a
+route before kube-proxy can translate an address (the OUTPUT hook). The Service range is therefore routed to a bridge
+without ports, which rejects packets that were not translated.
 """
 
 import ipaddress
@@ -30,7 +30,7 @@ FORWARDING = {
 
 
 def find_free_link() -> ipaddress.IPv4Network:
-    """A range for the link between host and control plane that the host has no route to.
+    """Return a range for the host link without a route.
 
     Raises DevclusterError if all candidates are taken.
     """
@@ -48,7 +48,7 @@ def _configure(machine: Machine, commands: Sequence[str]) -> None:
 
 
 def connect_control_plane(machine: Machine, link: ipaddress.IPv4Network) -> None:
-    """Link the host with the control plane, and make the bridge for the nodes."""
+    """Link host and control plane, and create the bridge."""
     pid = machine.init.pid
     host_side = [
         f"link add {LINK_NAME} type veth peer name host netns {pid}",
@@ -69,7 +69,7 @@ def connect_control_plane(machine: Machine, link: ipaddress.IPv4Network) -> None
 
 
 def configure_node(machine: Machine) -> None:
-    """Make the network of a node that has booted, as far as it is the node's own."""
+    """Configure the network inside a booted node."""
     _configure(
         machine,
         [
@@ -78,17 +78,17 @@ def configure_node(machine: Machine) -> None:
             f"route add {SERVICE_CIDR} dev services",
         ],
     )
-    # a node forwards for its pods, and tells each of them each time that there is no way: they fail rather than wait
+    # a node forwards for its pods and rejects unroutable packets, so that connections fail rather than wait
     run(machine.enter(["sh", "-ec", FORWARDING[layout.IP_FAMILY]]))
     for chain in ("OUTPUT", "FORWARD"):
         run(machine.in_network([layout.IPTABLES, "-w", "-A", chain, "-o", "services", "-j", "REJECT"]))
 
 
 def attach_node(control_plane: Machine, machine: Machine, node: NodeLayout) -> None:
-    """Plug a node into the bridge, unless it is."""
+    """Attach a node to the bridge, unless it is attached."""
     if _interface_exists(control_plane, node.name):
         return
-    _delete(machine, "eth0")  # its other end was of a control plane that has crashed
+    _delete(machine, "eth0")  # its peer belonged to a control plane that has crashed
     peer = f"eth0 address {node.mac_address} netns {machine.init.pid}"
     _configure(
         control_plane,
@@ -101,13 +101,13 @@ def attach_node(control_plane: Machine, machine: Machine, node: NodeLayout) -> N
 
 
 def _address_add(address: Address, interface: str) -> str:
-    # There is nobody else who could have it, and to look for one takes a second.
+    # Duplicate address detection takes a second, and no other machine can have the address.
     nodad_option = " nodad" if address.version == 6 else ""
     return f"address add {address}/{NODE_NETWORK.prefixlen} dev {interface}{nodad_option}"
 
 
 def route_pods(machine: Machine, nodes: Sequence[NodeLayout], removed: Sequence[NodeLayout] = ()) -> None:
-    """Give a machine the way to the pods of all other `nodes`, and none to those of `gone`."""
+    """Set a machine's routes to the pods of other nodes."""
     others = [node for node in nodes if node.name != machine.name]
     commands = [f"route replace {node.pod_cidr} via {node.address}" for node in others]
     _configure(machine, commands)
@@ -116,20 +116,20 @@ def route_pods(machine: Machine, nodes: Sequence[NodeLayout], removed: Sequence[
 
 
 def set_node_link(control_plane: Machine, node: NodeLayout, *, up: bool) -> None:
-    """Pull or plug the node's cable. Its addresses, routes and pods stay as they are."""
+    """Set the node's link up or down; addresses, routes and pods stay."""
     _configure(control_plane, [f"link set {node.name} {'up' if up else 'down'}"])
 
 
 def node_link_is_up(control_plane: Machine, node: NodeLayout) -> bool:
-    """Whether the node's cable is plugged in."""
+    """Return True if the node's link is up."""
     output = run(control_plane.in_network(["ip", "-json", "link", "show", "up"]))
     links: list[dict[str, object]] = json.loads(output)
-    return any(link.get("ifname") == node.name for link in links)  # of a link that is down, it tells {}
+    return any(link.get("ifname") == node.name for link in links)  # the output for a link that is down is {}
 
 
-# Packets are lost where they arrive, so that who sent them hears nothing of it: at the node's own interface, and at
-# the bridge's port for the node. Neighbours still find each other, as by ARP, which iptables never sees: without that
-# the sender's kernel says after seconds that there is no way.
+# Packets are dropped on arrival, so that the sender gets no error: at the node's own interface, and at
+# the bridge's port for the node. ARP still works, since iptables does not see it; otherwise
+# the sender's kernel would report the host as unreachable after seconds.
 LOSS_SCRIPT = """
 echo 1 > "/proc/sys/net/bridge/bridge-nf-call-$IPTABLES" || true
 "$IPTABLES" -w -t raw -N "$CHAIN" 2>/dev/null || "$IPTABLES" -w -t raw -F "$CHAIN"
@@ -144,8 +144,9 @@ done
 
 
 def set_packet_loss(machine: Machine, node: NodeLayout, percent: int) -> None:
-    """Lose that share of the packets of `node`: those that it sends, if `machine` is the control plane, else those
-    that are sent to it. 0 ends it.
+    """Set the packet loss of a node in percent; 0 ends it.
+
+    On the control plane's machine this drops outbound packets of the node, on the node's machine inbound packets.
     """
     variables = [f"ARRIVING={_ingress_match(machine, node)}", f"SHARE={percent / 100}"]
     run(
@@ -156,7 +157,7 @@ def set_packet_loss(machine: Machine, node: NodeLayout, percent: int) -> None:
 
 
 def packet_loss(machine: Machine, node: NodeLayout) -> int:
-    """The share of packets, in percent, that `lose` makes `machine` lose now."""
+    """Return the current packet loss in percent."""
     rules = run(machine.in_network([layout.IPTABLES, "-w", "-t", "raw", "-S"]))
     found = re.search(rf"^-A {_loss_chain(node)} .*--probability ([0-9.]+)", rules, re.MULTILINE)
     return round(float(found[1]) * 100) if found else 0
@@ -171,17 +172,17 @@ def _ingress_match(machine: Machine, node: NodeLayout) -> str:
 
 
 def remove_link() -> None:
-    """Remove the host's end of the link, if the end of the control plane has left it behind."""
+    """Remove the host's end of the link if it still exists."""
     _delete(None, LINK_NAME)
 
 
 def detach_node(control_plane: Machine, node: NodeLayout) -> None:
-    """Remove the bridge's port for a node, if its machine has left it behind."""
+    """Remove the bridge's port of a node if it still exists."""
     _delete(control_plane, node.name)
 
 
 def _delete(machine: Machine | None, interface: str) -> None:
-    """Delete an interface of a machine, or of the host; the kernel may be faster, in its own time."""
+    """Delete an interface, unless the kernel has already removed it."""
     if _interface_exists(machine, interface):
         try:
             run(_in_network(machine, ["ip", "link", "delete", interface]))

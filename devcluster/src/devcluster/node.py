@@ -29,24 +29,24 @@ def _kubelet_configuration(node: NodeLayout) -> dict[str, object]:
         "address": layout.ANY_ADDRESS,
         "clusterDNS": [str(layout.DNS_SERVICE_IP)],
         "clusterDomain": layout.CLUSTER_DOMAIN,
-        # pods that do not ask the cluster's DNS ask nobody: the host's servers are out of reach
+        # pods with dnsPolicy Default get no name server, since the host's are unreachable
         "resolvConf": str(node.directory / "resolv.conf"),
         "containerRuntimeEndpoint": f"unix://{node.containerd_socket}",
         "cgroupDriver": "cgroupfs",
         "cgroupRoot": f"/{layout.CGROUP}/{node.name}",
         "failCgroupV1": False,
         "failSwapOn": False,
-        # images come from no registry: one that were collected could not be had again
+        # without a registry a garbage-collected image could not be pulled again
         "imageGCHighThresholdPercent": 100,
         "imageGCLowThresholdPercent": 99,
-        # in absolute figures: the default, a share of the disk, evicts every pod of a machine whose disk is well used
+        # absolute thresholds: the default shares would evict all pods on a machine with a full disk
         "evictionHard": {
             "memory.available": "100Mi",
             "nodefs.available": "500Mi",
             "imagefs.available": "500Mi",
         },
         "podLogsDir": "/var/log/pods",
-        "syncFrequency": "10s",  # so soon does a volume grow whose claim has
+        "syncFrequency": "10s",  # interval in which a volume follows its resized PVC
         "registerNode": True,
     }
 
@@ -72,7 +72,7 @@ def _proxy_configuration(node: NodeLayout) -> dict[str, object]:
 
 
 def prepare(node: NodeLayout) -> None:
-    """Make what a node needs before anything starts on it: configuration, directories, control groups."""
+    """Create configuration, directories and cgroups of a node."""
     node.directory.mkdir(parents=True, exist_ok=True)
     (node.directory / "volumes").mkdir(exist_ok=True)
     (node.directory / "resolv.conf").write_text("")
@@ -101,9 +101,9 @@ def start(machine: Machine, node: NodeLayout, binaries: Path) -> None:
 
 
 def wait_until_ready(machine: Machine, node: NodeLayout, binaries: Path, seconds: float = 60.0) -> None:
-    """Wait until the kubelet answers the API server, so that logs and exec work. Raises NotReady, naming the log.
+    """Wait until the API server reaches the kubelet. Raises NotReady, naming the log.
 
-    One that ends is started again, as an init system does: containerd answers others before it does kubelets.
+    A kubelet that exits is restarted: containerd may accept connections before its CRI service is ready.
     """
     deadline = time.monotonic() + seconds
     while True:

@@ -16,7 +16,7 @@ _MEDIA_TYPE_PREFIX = "application/vnd.oci.image"
 
 @dataclass
 class _ArchiveWriter:
-    """An archive in the making; files are stored under the digest of their content."""
+    """Writer of an archive; stores files under their digests."""
 
     file: tarfile.TarFile
     written: set[str] = field(default_factory=set[str])
@@ -36,7 +36,7 @@ class _ArchiveWriter:
 
 
 def _layer(binary: Path) -> bytes:
-    """A layer with `/bin/NAME` and the empty directories that runtimes and programs look for."""
+    """Return a layer with `/bin/NAME` and the directories that runtimes need."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as layer:
         for name, mode in (("bin", 0o755), ("etc", 0o755), ("tmp", 0o1777)):
@@ -53,9 +53,9 @@ def _layer(binary: Path) -> bytes:
 
 
 def write(archive: Path, images: dict[str, tuple[Path, list[str]]], architecture: str) -> None:
-    """Write an archive of `images`: name to static binary and the arguments it starts with by default.
+    """Write an archive of `images`: name to static binary and default arguments.
 
-    `architecture` is Go's name of it, as in `amd64`.
+    `architecture` is Go's name, such as `amd64`.
     """
     index: list[dict[str, object]] = []
     with tarfile.open(archive, "w") as file:
@@ -86,9 +86,9 @@ def write(archive: Path, images: dict[str, tuple[Path, list[str]]], architecture
 
 
 def ensure(binaries: Path, architecture: str) -> list[Path]:
-    """The archives of the cluster's own images, made from its binaries and kept beside them.
+    """Return the archives of the cluster's own images.
 
-    The first has what every pod needs to start, the second CoreDNS.
+    The first contains the pause image, the second CoreDNS.
     """
     toolbox = (binaries / "toolbox", ["pause"])
     contents: dict[str, dict[str, tuple[Path, list[str]]]] = {

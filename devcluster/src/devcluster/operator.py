@@ -1,4 +1,4 @@
-"""Brings the database operator of this checkout into a cluster, images included."""
+"""Installs the database operator of this checkout with its images."""
 
 import os
 from typing import Any
@@ -14,18 +14,18 @@ DEPLOYMENT = "steersman-databases"
 
 
 def install(target: Target, progress: Progress) -> None:
-    """Install the operator, or bring it up to date; nothing restarts when nothing is new.
+    """Install or update the operator; without changes nothing restarts.
 
     On a cluster other than the devcluster the images must be where its nodes can pull them: set
     STEERSMAN_OPERATOR_IMAGE, STEERSMAN_IMAGE_POSTGRESQL_17 and STEERSMAN_IMAGE_MYSQL_9_7 to their references.
 
-    Raises CommandFailed with the API server's or kubectl's words.
+    Raises CommandFailed with the output of kubectl.
     """
     images = _load_images(progress) if target.is_devcluster else []
     with progress.step("Install the operator"):
         rendered = target.kubectl("kustomize", str(CHECKOUT / "operators/databases/config/default"))
         manifests = [_with_images(m, images) for m in yaml.safe_load_all(rendered)]
-        # Definitions first, since what is of a kind that does not exist yet is refused.
+        # CRDs first: the API server rejects objects of an unknown kind.
         manifests.sort(key=lambda m: m["kind"] not in ("CustomResourceDefinition", "Namespace"))
         target.kubectl(
             "apply", "--server-side", "--force-conflicts", "--filename=-", stdin=yaml.safe_dump_all(manifests)
@@ -50,7 +50,7 @@ def _load_images(progress: Progress) -> list[Image]:
 
 
 def _with_images(manifest: dict[str, Any], images: list[Image]) -> dict[str, Any]:
-    """The Deployment told where images are, and restarted when the operator's has changed under the same name."""
+    """Set the images; a changed operator image restarts the Deployment."""
     if manifest["kind"] != "Deployment":
         return manifest
     variables = {name: value for name, value in os.environ.items() if name.startswith("STEERSMAN_IMAGE_")}

@@ -1,7 +1,7 @@
-"""Processes that outlive this one, known by their id and the moment they started.
+"""Processes that outlive this one, identified by id and start time.
 
-A process id alone may by now belong to somebody else; together with the start time from `/proc/PID/stat` (proc(5),
-field 22) it does not.
+The kernel reuses process ids, so a process is identified by its id and the start time from `/proc/PID/stat`, see
+proc(5), field 22.
 """
 
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from devcluster.errors import CommandFailed, NotReady
 
-# Components get this and nothing of ours: a proxy variable or a locale of the caller would reach into the cluster.
+# Components get this environment only, without the caller's proxy variables and locale.
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/nonexistent",
@@ -23,7 +23,7 @@ ENVIRONMENT = {
 
 
 def _stat(pid: int) -> list[str] | None:
-    """The fields of `/proc/PID/stat` after the command name: state, parent, …; None when there is no such process."""
+    """Return the fields of `/proc/PID/stat` after the command name, or None."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -35,7 +35,7 @@ def _stat(pid: int) -> list[str] | None:
 class Process:
     """A process of this system.
 
-    `started` is in clock ticks since boot.
+    `start_time` is in clock ticks since boot.
     """
 
     pid: int
@@ -43,21 +43,21 @@ class Process:
 
     @classmethod
     def of(cls, pid: int) -> "Process | None":
-        """The process that has this id now, or None."""
+        """Return the process with this id, or None."""
         stat = _stat(pid)
         return None if stat is None else cls(pid, int(stat[19]))
 
     def alive(self) -> bool:
-        """Whether it still runs; a zombie does not."""
+        """Return True if it runs and is not a zombie."""
         stat = _stat(self.pid)
         if stat is not None and stat[0] in "ZX":
-            # Who looks for its id from now on finds nobody.
+            # Reap it, so that its id is free.
             self._reap()
             return False
         return stat is not None and int(stat[19]) == self.start_time
 
     def terminate(self, grace: float = 10.0) -> None:
-        """Ask it to end (SIGTERM), and kill it (SIGKILL) after `grace` seconds; returns when it is gone.
+        """Send SIGTERM, then SIGKILL after `grace` seconds; wait for its end.
 
         Raises NotReady if even SIGKILL does not end it within 10 s.
         """
@@ -72,7 +72,7 @@ class Process:
         self._signal(signal.SIGKILL)
 
     def wait(self, seconds: float) -> bool:
-        """Wait for its end; whether it ended within `seconds`."""
+        """Wait for its end; return True if it ended within `seconds`."""
         deadline = time.monotonic() + seconds
         while self.alive():
             if time.monotonic() > deadline:
@@ -81,14 +81,14 @@ class Process:
         return True
 
     def executable(self) -> Path | None:
-        """The file that it runs; None for a process that has ended, or a thread of the kernel."""
+        """Return its executable; None for ended processes and kernel threads."""
         try:
             return Path(f"/proc/{self.pid}/exe").readlink()
         except OSError:
             return None
 
     def child(self) -> "Process | None":
-        """Its one child: what nsenter or unshare runs on our behalf; None before there is one."""
+        """Return its only child (nsenter and unshare have one), or None."""
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 stat = _stat(int(entry.name))
@@ -111,7 +111,7 @@ class Process:
 
 
 def start(arguments: Sequence[str], log: Path) -> Process:
-    """Start a program that outlives us: in its own session, its output appended to `log`.
+    """Start a program in its own session, with output appended to `log`.
 
     Raises FileNotFoundError if there is no such program in `ENVIRONMENT`'s PATH.
     """
@@ -139,7 +139,7 @@ def run(
 ) -> str:
     """Run a command to its end and return its standard output.
 
-    `extra` is added to the bare environment. Raises CommandFailed with the command's own words.
+    `extra` is added to the bare environment. Raises CommandFailed with the command's output.
     """
     try:
         done = subprocess.run(

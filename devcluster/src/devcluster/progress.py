@@ -1,4 +1,4 @@
-"""What the person in front of it sees: live bars on a terminal, plain lines in a log."""
+"""Progress output: live bars on a terminal, plain lines in a log."""
 
 import threading
 import time
@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 
-LOG_LINE_INTERVAL_SECONDS = 20.0  # seconds between two lines of one step in a log
+LOG_LINE_INTERVAL_SECONDS = 20.0  # seconds between two log lines of one step
 
 
 class Step:
-    """One step under way. Steps may run in several threads at once."""
+    """A running step. Steps may run in several threads."""
 
     def __init__(self, title: str, total: int | None, console: Console, bars: Bars | None) -> None:
         self._title = title
@@ -25,7 +25,7 @@ class Step:
         self._task: TaskID | None = None if bars is None else bars.add_task(title, total=total)
 
     def advance(self, by: int = 1) -> None:
-        """Tell that `by` more of the `total` are done."""
+        """Advance the step by `by` of its `total`."""
         self._done += by
         if self._bars is not None and self._task is not None:
             self._bars.update(self._task, completed=self._done)
@@ -36,13 +36,13 @@ class Step:
             )
 
     def finish(self) -> None:
-        """Take the step's bar off the screen."""
+        """Remove the step's bar."""
         if self._bars is not None and self._task is not None:
             self._bars.remove_task(self._task)
 
 
 class Progress:
-    """Shows steps as they begin and end, with the seconds they took."""
+    """Displays steps with their duration in seconds."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False)

@@ -1,7 +1,7 @@
-"""Images of projects as `steersman init` makes them, with the framework of this checkout, and of what they run.
+"""Images of scaffolded projects with the framework of this checkout.
 
-A project's `images.toml` says what its tests need beside the operator: each table is named by an image, and has the
-`directory` of its Containerfile and, where need be, the `arguments` of the build.
+A project's `images.toml` lists further images that its tests need. Each table is named after an image and has the
+`directory` of its Containerfile and optional build `arguments`.
 """
 
 import tomllib
@@ -19,7 +19,7 @@ _PROJECT = ("README.md", "pyproject.toml")
 
 
 def ensure(project: Path, reference: str, progress: Progress) -> list[Image]:
-    """The image of a project's operator, as `reference`, and those of its images.toml, built first if need be.
+    """Build the image of a project's operator and those of its images.toml.
 
     Raises Unsupported where nothing can be built, CommandFailed with the log's place.
     """
@@ -53,7 +53,7 @@ def _project_files(project: Path) -> Iterator[Path]:
 
 
 def _gather(project: Path, directory: Path, log: Path) -> None:
-    """The project as its Containerfile expects it, with a directory `wheels` of all that pip would fetch."""
+    """Collect the build context: the project, and a `wheels` directory for pip."""
     wheels.copy(_project_files(project), project, directory)
     wheels.download(_REQUIREMENTS, directory / "wheels", log)
     framework = directory.parent / "framework"

@@ -1,4 +1,4 @@
-"""The removal of a cluster, running, half made or left behind by a crash or a reboot."""
+"""Removal of a cluster, also after a crash or a reboot."""
 
 import shutil
 from pathlib import Path
@@ -8,16 +8,16 @@ from devcluster.errors import NotReady
 from devcluster.process import Process, run
 from devcluster.state import State
 
-CNI_STATE = Path("/var/lib/cni")  # mount point in the machines; ours to remove if nobody else put anything there
+CNI_STATE = Path("/var/lib/cni")  # mount point in the machines; removed only if it is empty
 
 
 def cluster_exists() -> bool:
-    """Whether there is something of a cluster."""
+    """Return True if any part of a cluster exists."""
     return layout.STATE.exists() or layout.RUN.exists()
 
 
 def remove() -> None:
-    """End and remove everything that a cluster consists of. Raises NotReady if something does not end."""
+    """Remove all parts of a cluster. Raises NotReady if a process does not end."""
     state = State.load()
     if state is not None and state.is_current_boot():
         for machine in state.machines.values():
@@ -31,7 +31,7 @@ def remove() -> None:
     for directory in (layout.STATE, layout.RUN):
         if directory.exists():
             shutil.rmtree(directory)
-    # the machines of another cluster have theirs mounted there, which would end with the directory
+    # machines of another cluster have mounts there, which would be lost with the directory
     if CNI_STATE.is_dir() and not any(CNI_STATE.iterdir()) and not _other_clusters():
         CNI_STATE.rmdir()
 
@@ -41,9 +41,9 @@ def _other_clusters() -> list[Path]:
 
 
 def _orphan_processes() -> list[Process]:
-    """First processes of machines that no state file tells of: `up` was killed in between.
+    """Return machine processes without a state file, left by a killed `up`.
 
-    Their program is the copy that was made below `layout.STATE` for them, which nobody else runs.
+    They run the copy of the program below `layout.STATE`, which no other process runs.
     """
     orphans: list[Process] = []
     for entry in Path("/proc").iterdir():
@@ -55,7 +55,7 @@ def _orphan_processes() -> list[Process]:
 
 
 def _unmount_all() -> None:
-    """Unmount what somebody mounted below our directories: what is mounted there must not be deleted with them."""
+    """Unmount foreign mounts below our directories, so that deletion spares their content."""
     for directory in (layout.STATE, layout.RUN):
         targets = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
         for target in sorted(filter(lambda each: Path(each).is_relative_to(directory), targets), reverse=True):

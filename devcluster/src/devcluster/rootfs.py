@@ -1,7 +1,7 @@
-"""The base images that Containerfiles name, made from Debian's packages where no registry can be reached.
+"""Base images for Containerfiles, made from Debian packages without a registry.
 
-They have the official images' names and are made as those are: the essential packages and apt, without manuals,
-documentation and translations. The archive of each is kept: Debian sid is another every day.
+They have the names and the content of the official images: the essential packages and apt, without manuals,
+documentation and translations. The cache keeps each archive, since Debian sid changes daily.
 """
 
 import hashlib
@@ -15,20 +15,20 @@ from devcluster import architecture
 from devcluster.commands import logged
 from devcluster.progress import Progress
 
-# Both write nothing that is only for reading; dpkg remembers it for the packages that Containerfiles add.
+# Both exclude documentation; dpkg applies the same rules to packages that Containerfiles add.
 _EXCLUDED_SHARE_DIRECTORIES = ("doc", "info", "locale", "lintian", "man")
-_RECIPE_VERSION = "1"  # part of what identifies a base, so that a change here makes new ones
+_RECIPE_VERSION = "1"  # part of the identity of a base: a change here builds new ones
 APT_OPTIONS = (
-    # A mirror that is a snapshot, or behind, is not a reason to fail.
+    # A mirror that is a snapshot, or outdated, is accepted.
     'Acquire::Check-Valid-Until "false"',
     'APT::Install-Recommends "false"',
 )
-"""How packages are taken from a mirror."""
+"""Options of apt for mirrors."""
 
 
 @dataclass(frozen=True)
 class _BaseSpec:
-    """What a base image is made of."""
+    """Content of a base image."""
 
     suite: str
     packages: tuple[str, ...] = ()
@@ -38,11 +38,11 @@ _BASE_SPECS = {
     "docker.io/library/debian:bookworm-slim": _BaseSpec("bookworm"),
     "docker.io/library/debian:trixie-slim": _BaseSpec("trixie"),
     "docker.io/library/debian:sid-slim": _BaseSpec("sid"),
-    # With the Python that is Debian's; the official image has its own, below /usr/local.
+    # With Debian's Python; the official image has its own below /usr/local.
     "docker.io/library/python:3.13-slim": _BaseSpec("trixie", ("ca-certificates", "python3-venv")),
 }
 BASES = tuple(_BASE_SPECS)
-"""The base images that can be made here, by their full names."""
+"""Base images that can be made locally, by full name."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Base:
 
 
 def cached(reference: str) -> Base | None:
-    """The base image that is in the cache, or None.
+    """Return the cached base image, or None.
 
     `reference` is a full image name, as in `docker.io/library/debian:sid-slim`.
     """
@@ -73,7 +73,7 @@ def cached(reference: str) -> Base | None:
 
 
 def ensure(reference: str, progress: Progress) -> Base:
-    """The base image from the cache, or made now; needs mmdebstrap. `reference` is one of `BASES`.
+    """Return the base image, built with mmdebstrap if not cached.
 
     Raises CommandFailed, with the log's place, where the packages cannot be had.
     """
@@ -125,7 +125,7 @@ def _mmdebstrap_command(spec: _BaseSpec) -> list[str]:
         *options,
         *([f"--include={','.join(spec.packages)}"] if spec.packages else []),
         "--dpkgopt=path-include=/usr/share/doc/*/copyright",
-        # A build that is interrupted is thrown away, so its files need not be safe on disk.
+        # An interrupted build is discarded, so fsync is not needed.
         "--dpkgopt=force-unsafe-io",
         '--customize-hook=rm -rf "$1/etc/hostname" "$1/etc/resolv.conf" "$1/var/log/"* "$1/var/cache/debconf/"*-old',
         spec.suite,
@@ -133,7 +133,7 @@ def _mmdebstrap_command(spec: _BaseSpec) -> list[str]:
 
 
 def sources(suite: str) -> list[str]:
-    """Apt sources of the mirrors that this machine uses for Debian; none leaves the choice to mmdebstrap."""
+    """Return the host's apt sources; empty means mmdebstrap's default."""
     main = _mirrors("Debian")
     if not main:
         return []
@@ -145,7 +145,7 @@ def sources(suite: str) -> list[str]:
 
 
 def _mirrors(label: str) -> list[str]:
-    """The addresses of this machine's package archives with a label, as apt knows them."""
+    """Return the addresses of the host's package archives with a label."""
     done = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", f"Label: {label}"],
         capture_output=True,

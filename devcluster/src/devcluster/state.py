@@ -1,4 +1,4 @@
-"""What is known of the running cluster, in a file that every process reads."""
+"""State file of the cluster, shared by all processes."""
 
 import hashlib
 import ipaddress
@@ -14,7 +14,7 @@ from devcluster.process import Process
 
 FILE = layout.STATE / "state.json"
 
-# A cluster made by other versions of these is not the same cluster; the rest only looks at it.
+# Modules that determine the cluster; a change in one of them makes another version.
 CLUSTER_DEFINING_MODULES = (
     "addons",
     "certificates",
@@ -33,7 +33,7 @@ CLUSTER_DEFINING_MODULES = (
 
 
 def version() -> str:
-    """A digest of all that decides what a cluster of this checkout is."""
+    """Return a digest of everything that determines the cluster."""
     digest = hashlib.sha256(binaries.key().encode())
     for module in CLUSTER_DEFINING_MODULES:
         digest.update((Path(__file__).parent / f"{module}.py").read_bytes())
@@ -48,8 +48,9 @@ def _boot_id() -> str:
 class State:
     """A cluster.
 
-    `complete` is False while it is being made; `boot` is the host's boot in which it was made (process ids of another
-    boot mean nothing); `nodes` are those it is to have; `machines` maps a name to its machine; `ip` is `layout.IP`.
+    `complete` is False during creation. `boot_id` is the host's boot in which it was created: process ids of another
+    boot are invalid. `nodes` are the desired nodes. `machines` maps a name to its machine. `ip_family` is
+    `layout.IP_FAMILY`.
     """
 
     version: str
@@ -66,16 +67,16 @@ class State:
         return self.machines[layout.CONTROL_PLANE]
 
     def alive(self) -> bool:
-        """Whether it was made to the end, in this boot, and its control plane runs."""
+        """Return True if it is repairable and its control plane runs."""
         return self.repairable() and self.control_plane.alive()
 
     def repairable(self) -> bool:
-        """Whether all of it that has ended can be started again: it was made to the end, in this boot."""
+        """Return True if it is complete and of this boot."""
         names = {layout.CONTROL_PLANE, *(node.name for node in self.nodes)}
         return self.complete and self.is_current_boot() and self.machines.keys() == names
 
     def save(self) -> None:
-        """Write it, whole or not at all."""
+        """Write the state file atomically."""
         content = {
             "version": self.version,
             "link": str(self.link),
@@ -101,7 +102,7 @@ class State:
 
     @classmethod
     def load(cls) -> "State | None":
-        """The cluster of this machine, running or not; None if none was made."""
+        """Return the state of this machine's cluster, or None."""
         try:
             content: dict[str, Any] = json.loads(FILE.read_text())
         except FileNotFoundError:
@@ -118,7 +119,7 @@ class State:
             version=content["version"],
             link=ipaddress.IPv4Network(content["link"]),
             binaries=Path(content["binaries"]),
-            nodes=[NodeLayout(number) for number in content.get("nodes", (1, 2))],  # an old one has to go
+            nodes=[NodeLayout(number) for number in content.get("nodes", (1, 2))],  # a cluster of an older version
             ip_family=content.get("ip", "4"),
             boot_id=content["boot"],
             complete=content["complete"],
@@ -126,7 +127,7 @@ class State:
         )
 
     def is_current_boot(self) -> bool:
-        """Whether its process ids still mean what they meant."""
+        """Return True if the host has not rebooted since creation."""
         return self.boot_id == _boot_id()
 
 

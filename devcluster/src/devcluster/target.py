@@ -1,6 +1,6 @@
-"""The cluster that demo and end-to-end tests talk to: the devcluster, or the user's own when they say so.
+"""Target cluster of demo and end-to-end tests.
 
-`CLUSTER=current` means the current context of the user's kubeconfig. Nothing else ever reads that file.
+The default is the devcluster. `CLUSTER=current` selects the current context of the user's kubeconfig.
 """
 
 import json
@@ -24,7 +24,7 @@ T = TypeVar("T")
 class Target:
     """A cluster and the kubectl that reaches it.
 
-    `kubeconfig` is None for the user's own, which kubectl then finds by itself.
+    `kubeconfig` is None for the user's own cluster; kubectl then uses its default.
     """
 
     kubectl_path: str
@@ -32,13 +32,13 @@ class Target:
 
     @property
     def is_devcluster(self) -> bool:
-        """Whether it is ours, so that images can be loaded and components be broken."""
+        """Return True for the devcluster, which supports image loading and faults."""
         return self.kubeconfig is not None
 
     def kubectl(self, *arguments: str, stdin: str = "", seconds: float = 60.0) -> str:
         """Run kubectl to its end and return what it printed.
 
-        Raises CommandFailed with kubectl's words, also when it takes longer than `seconds`.
+        Raises CommandFailed with kubectl's output, also when it takes longer than `seconds`.
         """
         done = self.try_kubectl(*arguments, stdin=stdin, seconds=seconds)
         if done.returncode != 0:
@@ -49,7 +49,7 @@ class Target:
     def try_kubectl(
         self, *arguments: str, stdin: str = "", seconds: float = 60.0
     ) -> subprocess.CompletedProcess[str]:
-        """Run kubectl to its end, whatever its exit code. Raises CommandFailed only for taking too long."""
+        """Run kubectl and ignore its exit code. Raises CommandFailed on timeout."""
         command = [self.kubectl_path, *arguments]
         if self.kubeconfig is not None:
             command.insert(1, f"--kubeconfig={self.kubeconfig}")
@@ -72,9 +72,9 @@ class Target:
 
 
 def wait_until(description: str, probe: Callable[[], T | None], *, seconds: float, interval: float = 0.25) -> T:
-    """The first result of `probe` that is neither None nor False.
+    """Poll `probe` until its result is neither None nor False.
 
-    Raises NotReady, naming `what`, when there is none within `seconds`.
+    Raises NotReady with `description` after `seconds`.
     """
     deadline = time.monotonic() + seconds
     while True:

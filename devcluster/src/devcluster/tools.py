@@ -1,6 +1,6 @@
-"""Programs that only some tests need: built from a Go module of their own, when one first asks for them.
+"""Programs for some tests only, built from a separate Go module.
 
-They are no part of the cluster, so a newer one does not replace it.
+They are not part of the cluster, so a new version of them does not replace it.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What operators' images are built from, gathered here: a build may not reach, or not trust, the package index."""
+"""Build contexts of operator images, with wheels included."""
 
 import hashlib
 import shutil
@@ -22,7 +22,7 @@ _FILES = (
 
 
 def sources(checkout: Path) -> Iterator[Path]:
-    """Every file that decides what is in the image."""
+    """Yield every file that determines the image."""
     yield from (checkout / name for name in _FILES)
     for name in _SOURCE_DIRECTORIES:
         yield from source_files(checkout / name)
@@ -54,14 +54,14 @@ def build(distribution: Path, directory: Path, log: Path) -> None:
 
 
 def source_files(directory: Path) -> Iterator[Path]:
-    """The files below a directory that somebody wrote."""
+    """Yield the files below a directory, without compiled ones."""
     yield from (p for p in sorted(directory.rglob("*")) if p.is_file() and "__pycache__" not in p.parts)
 
 
 def download(requirements: Path, target: Path, log: Path) -> None:
-    """The pinned wheels for Debian's Python, checked against their hashes, in `target`.
+    """Download the pinned wheels for Debian's Python, checked against their hashes.
 
-    They are kept between calls, the newest set of each file's name. Raises CommandFailed with the log's place.
+    The newest set of each requirements file is cached. Raises CommandFailed with the log's place.
     """
     cache = architecture.cache_directory("wheels") / requirements.stem
     content = f"{PYTHON} {architecture.TARGET_MACHINE}".encode() + requirements.read_bytes()

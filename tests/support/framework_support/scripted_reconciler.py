@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from framework_support.controller_env import ControllerEnv
-from framework_support.widget import Widget
-from steersman.controller import Controller, ControllerOptions, Reconciler, Request, Result
+from framework_support.widget import Widget, widget
+from steersman.controller import Controller, ControllerOptions, ControllerSpec, Reconciler, Request, Result
+from steersman.controller.controller import TraceSpan
 from steersman.errors import ApiStatus, Conflict
 from steersman.observability import metrics
 
@@ -36,15 +37,15 @@ def controller_for(
     exists: bool = True,
     workers: int = 1,
     timeout: float | None = None,
+    trace_span: TraceSpan | None = None,
 ) -> Controller:
-    return Controller(
-        name,
-        reconciler,
+    spec = ControllerSpec(
+        name=name,
         resource=Widget.api_resource,
-        runtime=reconciler.runtime,
-        exists=lambda _: exists,
+        get_cached=lambda request: widget(request.name) if exists else None,
         options=ControllerOptions(max_concurrent_reconciles=workers, reconcile_timeout=timeout),
     )
+    return Controller(spec, reconciler, runtime=reconciler.runtime, trace_span=trace_span)
 
 
 def metric_value(metric: str, /, **labels: str) -> float:

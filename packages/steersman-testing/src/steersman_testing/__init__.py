@@ -1,4 +1,4 @@
-"""Testing operators: an API server in memory, virtual time, simulated faults, and the real thing (``envtest``)."""
+"""Tests for operators: in-memory API server, virtual time, fault simulation and envtest."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,7 @@ _MODULES = ("apiserver", "mutation", "simulation", "virtual_clock")
 
 
 def __getattr__(name: str) -> Any:
-    # Lazy, because pytest imports the package for its plugin even where no test uses it.
+    # Lazy, because pytest always imports the package for its plugin.
     if name in __all__:
         for module in _MODULES:
             value = getattr(import_module(f"steersman_testing.{module}"), name, None)

@@ -1,4 +1,4 @@
-"""What the tests' operator really asked of an API server, for ``steersman rbac check``."""
+"""Recording of the accesses of a test's operator, for ``steersman rbac check``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _POLICY = {
 
 @contextmanager
 def record_accesses(users: Collection[str]) -> Generator[set[ResourceAccess]]:
-    """Collects what ``users`` ask of every server in memory meanwhile, refused or not; of resources only."""
+    """Record the resource requests of ``users`` to all in-memory servers.
+
+    Includes forbidden requests.
+    """
     seen: set[ResourceAccess] = set()
 
     def observe(asking: RequestUser, wanted: AuthorizationAttributes) -> None:
@@ -38,10 +41,12 @@ def record_accesses(users: Collection[str]) -> Generator[set[ResourceAccess]]:
 
 
 class AuditLog:
-    """The audit log of a kube-apiserver, as what it says of accesses. Source: "Auditing".
+    """Audit log of a kube-apiserver.
+
+    Source: "Auditing" in the Kubernetes documentation.
 
     Args:
-        directory: where its policy is written, and the log by the API server.
+        directory: directory of the policy and the log.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -51,11 +56,11 @@ class AuditLog:
 
     @property
     def apiserver_arguments(self) -> dict[str, str]:
-        """Those of kube-apiserver for it."""
+        """Arguments of kube-apiserver that enable the log."""
         return {"audit-policy-file": str(self._policy), "audit-log-path": str(self._log)}
 
     def accesses(self, users: Collection[str]) -> set[ResourceAccess]:
-        """What ``users`` asked so far, refused or not; of resources only."""
+        """Resource requests of ``users`` so far, including forbidden ones."""
         if not self._log.exists():
             return set()
         events: list[dict[str, Any]] = [msgspec.json.decode(line) for line in self._log.read_bytes().splitlines()]
@@ -74,7 +79,7 @@ def _accesses_of_event(event: dict[str, Any]) -> Iterator[ResourceAccess]:
     resource = "/".join(object_ref[part] for part in ("resource", "subresource") if part in object_ref)
     if verb != "create" or "subresource" in object_ref:
         yield ResourceAccess(group, resource, verb, object_ref.get("name", ""))
-    # What makes an object needs the right to create, whatever its name: the log has the name for some of them.
+    # Create permissions cannot be restricted by name, but some create events contain a name.
     if (verb == "create" and "subresource" not in object_ref) or event.get("responseStatus", {}).get(
         "code"
     ) == _HTTP_CREATED:
@@ -82,7 +87,7 @@ def _accesses_of_event(event: dict[str, Any]) -> Iterator[ResourceAccess]:
 
 
 def write_accesses(file: Path, seen: set[ResourceAccess]) -> None:
-    """Adds ``seen`` to what is in ``file`` already, so that several runs and workers make one record."""
+    """Merge ``seen`` into ``file``, which several runs may share."""
     existing = set(read_accesses(file)) if file.exists() else set[ResourceAccess]()
     file.parent.mkdir(parents=True, exist_ok=True)
     encoded = msgspec.json.format(msgspec.json.encode(sorted(existing | seen)))
@@ -92,5 +97,5 @@ def write_accesses(file: Path, seen: set[ResourceAccess]) -> None:
 
 
 def read_accesses(file: Path) -> list[ResourceAccess]:
-    """What was recorded. Raises ``msgspec.MsgspecError`` where the file is no record."""
+    """Read recorded accesses. Raises ``msgspec.MsgspecError`` if the file is invalid."""
     return msgspec.json.decode(file.read_bytes(), type=list[ResourceAccess])

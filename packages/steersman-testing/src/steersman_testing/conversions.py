@@ -1,4 +1,4 @@
-"""Proves that nothing is lost between the versions of a kind, with objects made of their schemas."""
+"""Round-trip tests of conversions between the versions of a kind."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from steersman_testing.transitions.value_generator import ValueGenerator
 _Json = dict[str, Any]
 ExamplePredicate = Callable[[Any], bool]
 
-# Of examples for Kubernetes' own types: how many levels are filled, at the most.
+# Depth of examples for built-in types.
 _MAX_DEPTH = 3
 
 
 def assert_round_trips(
     conversion: Conversion[Any], *, examples: int = 100, where: ExamplePredicate | None = None
 ) -> None:
-    """Converts generated objects of each version there and back, for each pair of hub and spoke.
+    """Convert generated objects of each version to the others and back.
 
-    Four things are proved: a hub's object comes back from a spoke as it was; a spoke's object comes back from the
-    hub as it was, with nothing kept beside; what a user changes in a spoke's object is what is read again, whatever
-    the hub said before; and what a conversion gives fits its schema, to which the API server does not hold it.
+    Checks for each pair of hub and spoke: A hub object is unchanged after a round trip. A spoke object is unchanged
+    after a round trip, without stored annotations. An update of a spoke object is preserved, whatever the hub
+    contained before. Converted objects are valid, since the API server does not validate them.
 
     Args:
-        conversion: as it is given to ``Manager.conversion``.
-        examples: objects for each pair.
-        where: which objects there can be, beyond what schemas say: CEL rules are not looked at.
+        conversion: argument of ``Manager.conversion``.
+        examples: number of objects per pair.
+        where: predicate for valid objects beyond the schema, such as CEL rules.
 
     Raises:
-        AssertionError: an object does not come back as it was; names what was lost, in the smallest object found.
+        AssertionError: if an object changes, with the lost fields of a minimal example.
     """
     for spoke in conversion.spokes.values():
         _RoundTripCheck(conversion, spoke, where).check(examples)
@@ -93,7 +93,7 @@ class _RoundTripCheck:
 
     def _assume(self, document: _Json, kind: type[Object]) -> None:
         obj = decode_builtins(document, kind)
-        # Patterns that are hard to satisfy are not always satisfied.
+        # Generated strings do not always match complex patterns.
         assume(not violations(obj))
         if self._where is not None:
             assume(self._where(obj))
@@ -106,7 +106,7 @@ class _RoundTripCheck:
             raise AssertionError(f"{document} does not become {version}: {error}") from error
         if found := violations(decode_builtins(converted, kind)):
             source_version = document["apiVersion"].rpartition("/")[2]
-            problem = f"{source_version} becomes a {version} that the API server would refuse"
+            problem = f"{source_version} becomes a {version} that the API server would reject"
             raise AssertionError(f"{problem}: {'; '.join(found)}; it was {document}")
         return converted
 
@@ -118,9 +118,7 @@ class _RoundTripCheck:
             return
         version, by = kind.api_resource.version, other.api_resource.version
         changes = [_describe_patch(change) for change in diff(to_builtins(expected), to_builtins(actual))]
-        raise AssertionError(
-            f"{version} {description} {by} comes back changed: {', '.join(changes)}; it was {before}"
-        )
+        raise AssertionError(f"{version} {description} {by} is changed: {', '.join(changes)}; it was {before}")
 
 
 def _object_strategy(kind: type[Object]) -> st.SearchStrategy[_Json]:
@@ -143,10 +141,9 @@ def _unwrap_optional(hint: Any) -> Any:
 
 
 def _limit_builtin_examples(schema: _Json, hint: Any) -> _Json:
-    """``schema`` of the type ``hint``, with a few examples for each of Kubernetes' own types.
+    """Replace schemas of built-in types in ``schema`` by a few examples.
 
-    These are the same in all versions and very large: of a pod template alone, most of the time would go into making
-    them.
+    Built-in types are equal in all versions and very large. Generating a pod template would take most of the time.
     """
     hint = unwrap_type(hint)
     if isinstance(hint, type) and issubclass(hint, FrozenStruct) and "properties" in schema:
@@ -168,7 +165,7 @@ def _limit_builtin_examples(schema: _Json, hint: Any) -> _Json:
 
 
 def _fill_to_depth(schema: _Json, depth: int) -> Any:
-    """An object with what is required, and with what else there can be down to ``depth``."""
+    """Object with all required fields, and with optional fields down to ``depth``."""
     if schema.get("type") != "object" or "properties" not in schema:
         return ValueGenerator().simplest(schema)
     required = schema.get("required", ())
@@ -180,7 +177,7 @@ def _fill_to_depth(schema: _Json, depth: int) -> Any:
 
 
 def _without_hub_annotation(document: _Json) -> _Json:
-    """``document`` without what a conversion keeps beside."""
+    """Return ``document`` without the annotation in which a conversion stores hub fields."""
     annotations = {k: v for k, v in document["metadata"].get("annotations", {}).items() if k != HUB_ANNOTATION}
     metadata = {k: v for k, v in document["metadata"].items() if k != "annotations"}
     return {**document, "metadata": metadata | ({"annotations": annotations} if annotations else {})}

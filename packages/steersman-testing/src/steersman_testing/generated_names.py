@@ -1,12 +1,13 @@
-"""Generated names, told so that two worlds that are alike are told alike.
+"""Stable labels for generated names, so that equal states compare equal.
 
-A name that the API server makes of ``generateName`` ends in chance. It is told by what it begins with, wherever it
-occurs: in the object itself, in what refers to it, and as a part of longer names. Objects that are then of the same
-name are numbered by what they are and by what refers to them, never by chance.
+The API server appends a random suffix to ``generateName``. A label replaces the name by its prefix wherever it
+occurs: in the object, in references to it, and inside longer names. Objects with equal labels are numbered by their
+content and by their referrers, never by the random suffix.
 
-The numbering is colour refinement: objects that look alike share a number, others that refer to differently numbered
-ones look different, and so on until nothing changes; then one of those that still look alike is taken out, and it
-begins again. Source: McKay and Piperno, "Practical graph isomorphism, II", 2014.
+The numbering is color refinement: objects that look equal share a color, and objects that refer to differently
+colored ones get different colors, until nothing changes. Then a tie is broken and the refinement starts again.
+
+Source: McKay and Piperno, "Practical graph isomorphism, II", 2014.
 """
 
 from __future__ import annotations
@@ -26,34 +27,34 @@ from steersman_testing.normalization import canonical_json
 
 _MAX_PREFIX_LENGTH = 58
 _RANDOM_SUFFIX = "[a-z0-9]{5}"
-# Alike in every respect are seldom more; those beyond are numbered as they come.
+# More ties are rare. Objects beyond the limit are numbered in arbitrary order.
 _MAX_TIE_BREAKS = 20
 _SELF_LABEL = "(this)"
 
 
 def generated_prefix(metadata: JsonObject) -> str:
-    """What a generated name begins with; empty where the name was given, with ``generateName`` or without."""
+    """Return the prefix of a generated name. Empty for other names."""
     prefix = (metadata.get("generateName") or "")[:_MAX_PREFIX_LENGTH]
     return prefix if prefix and re.fullmatch(re.escape(prefix) + _RANDOM_SUFFIX, metadata.get("name", "")) else ""
 
 
 def generated_prefixes(objects: Iterable[JsonObject]) -> dict[str, str]:
-    """What the generated names of ``objects`` begin with, by name."""
+    """Prefixes of the generated names of ``objects``, by name."""
     metadata = (obj["metadata"] for obj in objects)
     return {found["name"]: prefix for found in metadata if (prefix := generated_prefix(found))}
 
 
 def generated_prefixes_in_history(history: Iterable[StorageEvent]) -> dict[str, str]:
-    """As ``generated_prefixes``, of all that a server ever held."""
+    """Prefixes of all generated names that a server ever stored."""
     return generated_prefixes(e.after.object for e in history if e.before is None and e.after is not None)
 
 
 class GeneratedNames:
-    """How generated names are told.
+    """Labels of generated names.
 
     Args:
-        labels: by name.
-        pattern: finds the names; None makes it of ``labels``.
+        labels: label by name.
+        pattern: pattern that matches the names. Defaults to one compiled from ``labels``.
     """
 
     def __init__(self, labels: Mapping[str, str], pattern: re.Pattern[str] | None = None) -> None:
@@ -61,35 +62,37 @@ class GeneratedNames:
         self._pattern = pattern or _compile_pattern(labels)
 
     def replace_in(self, text: str) -> str:
-        """``text``, the generated names in it told."""
+        """Replace the generated names in ``text`` by their labels."""
         if not self._labels:
             return text
         return self._pattern.sub(lambda found: self._labels.get(found[0], found[0]), text)
 
     def sort_generated(self, items: list[Any], normalized: list[Any]) -> list[Any]:
-        """``told``, which are ``items`` in comparable form; ordered, where the items are nothing but generated names,
-        since those are sorted by chance."""
+        """Sort ``normalized`` if all ``items`` are generated names.
+
+        The API server returns such lists in the order of the random suffixes.
+        """
         if len(items) > 1 and all(isinstance(item, str) and item in self._labels for item in items):
             return sorted(normalized)
         return normalized
 
     def with_labels(self, labels: Mapping[str, str]) -> GeneratedNames:
-        """The same names, some of them told otherwise."""
+        """Return the same names with some labels replaced."""
         return GeneratedNames({**self._labels, **labels}, self._pattern)
 
     def names_in(self, obj: JsonObject) -> set[str]:
-        """The generated names in ``obj``."""
+        """Generated names in ``obj``."""
         return set(self._pattern.findall(msgspec.json.encode(obj).decode())) if self._labels else set()
 
 
 def _compile_pattern(names: Iterable[str]) -> re.Pattern[str]:
-    """Finds the longest of ``names`` at each place: the name of a Job is the beginning of its pods' names."""
+    """Compile a pattern that prefers the longest name."""
     choice = "|".join(re.escape(name) for name in sorted(names, key=lambda name: (-len(name), name)))
     return re.compile(rf"(?<![a-z0-9])(?:{choice})(?![a-z0-9])" if choice else r"(?!)")
 
 
 NormalizerFactory = Callable[[GeneratedNames], Callable[[JsonObject], Any]]
-"""Gives what brings an object into its comparable form, in which generated names are told as they are given."""
+"""Creates a function that normalizes an object with the given labels."""
 
 
 def label_generated_names(
@@ -97,12 +100,12 @@ def label_generated_names(
     normalizer_factory: NormalizerFactory,
     extra_prefixes: Mapping[str, str] | None = None,
 ) -> GeneratedNames:
-    """How the generated names of ``objects`` are told, those of objects that look alike with a number.
+    """Label the generated names of ``objects``, numbered where prefixes are equal.
 
     Args:
-        objects: in wire form.
-        telling: what is compared of them.
-        others: further generated names, such as those of objects that are gone, with what they begin with.
+        objects: objects in wire form.
+        normalizer_factory: creates the normalization used to compare objects.
+        extra_prefixes: further generated names with their prefix, such as those of deleted objects.
     """
     named = {o["metadata"]["name"]: o for o in objects if generated_prefix(o["metadata"])}
     prefix_labels = _label_by_prefix({**(extra_prefixes or {}), **generated_prefixes(objects)})
@@ -118,7 +121,7 @@ def label_generated_names(
 
 
 def _label_by_prefix(prefixes: Mapping[str, str]) -> GeneratedNames:
-    """A prefix may hold a generated name in turn, as that of a Job's pods does; such a name is shorter."""
+    """Label names in order of length: a prefix may contain another name."""
     labels: dict[str, str] = {}
     names = GeneratedNames(labels, _compile_pattern(prefixes))
     for name in sorted(prefixes, key=len):

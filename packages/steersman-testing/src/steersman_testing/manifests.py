@@ -1,4 +1,4 @@
-"""Manifests from wherever they are: types, objects, files, directories."""
+"""Manifests from types, objects, files and directories."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ from steersman.meta.manifests import Manifest, load_manifests
 ManifestSource: TypeAlias = (
     type[Object] | Mapping[str, Any] | Object | ApplyConfiguration[Any] | str | os.PathLike[str]
 )
-"""A custom resource type, of which the CRD is generated; a manifest; an object; or the path of a file or directory.
+"""A type, manifest, object, or the path of a file or directory.
 
-Of a directory its ``.yaml``, ``.yml`` and ``.json`` files are read, in the order of their names; not those of
-directories in it. Files may hold several documents, and a directory files of other tools.
+The CRD of a custom resource type is generated.
+
+In a directory the ``.yaml``, ``.yml`` and ``.json`` files are read in the order of their names, without
+subdirectories. A file may contain several documents.
 """
 
 CRD_KINDS = ("CustomResourceDefinition",)
 _V1BETA1 = "apiextensions.k8s.io/v1beta1"
 WEBHOOK_KINDS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-"""Kinds that belong together."""
+"""Kinds of webhook configurations."""
 
 
 def collect_manifests(sources: Iterable[ManifestSource], kinds: tuple[str, ...] = ()) -> list[Manifest]:
-    """The manifests in ``sources``.
+    """Collect the manifests in ``sources``.
 
     Args:
-        sources: where to look.
-        kinds: those that are wanted; what else there is in a file is left out. Where it is empty, all are wanted, and
-            there must be nothing else.
+        sources: types, objects, manifests and paths.
+        kinds: kinds to select. Other manifests in files are ignored. Empty: all manifests.
 
     Raises:
-        ConfigurationError: a source does not exist, cannot be read, or has nothing that is wanted; names it.
+        ConfigurationError: if a source does not exist, is unreadable or contains no selected kind.
     """
     source_list = list(sources)
-    # Versions of one kind are one definition.
+    # Versions of one kind share one CustomResourceDefinition.
     types = [source for source in source_list if isinstance(source, type)]
     found: list[Manifest] = definitions(*types) if not kinds or set(kinds) & set(CRD_KINDS) else []
     for source in source_list:
@@ -49,7 +50,7 @@ def collect_manifests(sources: Iterable[ManifestSource], kinds: tuple[str, ...] 
         selected = [m for m in _read_source(source, kinds) if not kinds or _matches_kinds(m, kinds)]
         if not selected and isinstance(source, Mapping) and source.get("apiVersion") == _V1BETA1:
             raise ConfigurationError(
-                f"{_describe_source(source)} is of {_V1BETA1}, which is not served: give its form of v1"
+                f"{_describe_source(source)} is of {_V1BETA1}, which is not served: use apiextensions.k8s.io/v1"
             )
         if not selected:
             raise ConfigurationError(f"{_describe_source(source)} has no {' or '.join(kinds) or 'manifest'}")
@@ -58,7 +59,7 @@ def collect_manifests(sources: Iterable[ManifestSource], kinds: tuple[str, ...] 
 
 
 def _matches_kinds(manifest: Manifest, kinds: tuple[str, ...]) -> bool:
-    # The form for clusters of old, which `steersman manifests` can write beside that of today.
+    # `steersman manifests` can also write v1beta1 for old clusters.
     return manifest.get("kind") in kinds and manifest.get("apiVersion") != _V1BETA1
 
 

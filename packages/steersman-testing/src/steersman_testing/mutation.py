@@ -1,8 +1,8 @@
-"""Finds out who changes what the cache shares.
+"""Detection of mutated cache objects.
 
-The objects of a cache are deeply immutable as Python goes: assignments raise. What remains are back doors:
-``force_setattr``, ``dict.__setitem__`` on a read-only mapping, a transform that puts a plain dict into an object.
-Whoever goes through one changes what all other readers see, until the next event undoes it.
+Cache objects are immutable: assignments raise. Exceptions are ``force_setattr``, ``dict.__setitem__`` on a read-only
+mapping, and a transform that stores a plain dict in an object. Such a mutation is visible to all readers until the
+next event. Corresponds to client-go's ``KUBE_CACHE_MUTATION_DETECTOR``.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ T = TypeVar("T", bound=Object)
 
 
 class CacheMutated(AssertionError):
-    """An object of the cache is not what it was when it came; names kind and key."""
+    """A cache object differs from its state on arrival. Contains kind and key."""
 
 
 class _MutationDetector:
-    """Knows what objects were when they came."""
+    """Encoded copies of cache objects on arrival."""
 
     def __init__(self) -> None:
         self._snapshots: dict[int, tuple[Object, bytes]] = {}
         self._mutations: list[str] = []
-        # Weakly: a sweep of a simulation makes thousands, each with an API server behind it.
+        # Weak references, because a fault simulation creates thousands of informers.
         self._watched: WeakSet[Informer[Any]] = WeakSet()
 
     def watch(self, informer: Informer[Any]) -> None:
@@ -39,14 +39,14 @@ class _MutationDetector:
 
     def _remember(self, change: InformerEvent[Any]) -> None:
         if change.new is not None:
-            # The object is kept, so its id is not given to another.
+            # The reference keeps the id unique.
             self._snapshots.setdefault(id(change.new), (change.new, encode(change.new)))
         if change.old is not None and change.old is not change.new:
-            # Nobody shares it any more.
+            # The cache no longer shares the object.
             self._check(*self._snapshots.pop(id(change.old), (change.old, None)))
 
     def verify(self) -> None:
-        """Raises CacheMutated."""
+        """Raise CacheMutated if an object was mutated."""
         for obj, snapshot in self._snapshots.values():
             self._check(obj, snapshot)
         if self._mutations:
@@ -57,20 +57,19 @@ class _MutationDetector:
             return
         resource = type(obj).api_resource
         self._mutations.append(
-            f"{resource.kind} {obj.key} of the cache was changed: build a new object by "
+            f"{resource.kind} {obj.key} of the cache was mutated: create a new object with "
             f"msgspec.structs.replace; it was {snapshot.decode()} and is {now.decode()}"
         )
 
 
 @contextmanager
 def detect_mutations(cache: Cache) -> Generator[None]:
-    """Watches the objects of ``cache`` during the block, and compares them with what they were at its end.
+    """Compare the objects of ``cache`` before and after the block.
 
-    It keeps a copy of every object that the informers asked for so far hold: a tool for tests. As client-go's
-    ``KUBE_CACHE_MUTATION_DETECTOR``.
+    Copies every object of the existing informers. Use it in tests only.
 
     Raises:
-        CacheMutated: one was changed.
+        CacheMutated: if an object was mutated.
     """
     detector = _MutationDetector()
     for informer in cache.informers:
@@ -81,9 +80,9 @@ def detect_mutations(cache: Cache) -> Generator[None]:
 
 @contextmanager
 def detect_mutations_in_all_caches() -> Generator[Callable[[], None]]:
-    """Watches every cache whose informers are asked for during the block, such as a manager's.
+    """Compare the objects of all caches before and after the block.
 
-    Gives a function that compares their objects with what they were, and raises CacheMutated.
+    Watches informers created in the block. Yields a function that raises CacheMutated if an object was mutated.
     """
     detector, original_informer = _MutationDetector(), Cache.informer
 

@@ -1,4 +1,4 @@
-"""What comparisons of two worlds have in common: what is left out, and what becomes of names that are told alike."""
+"""Normalization shared by simulation and transition tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 from steersman_testing.apiserver.values import JsonObject
 
 SERVER_SET_METADATA = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
-"""The metadata that the API server gives, and that says nothing of what an operator did."""
+"""Metadata fields that the API server sets."""
 TIMESTAMP_PATTERN = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
 
@@ -22,12 +22,12 @@ def group_kind(obj: JsonObject) -> tuple[str, str]:
 
 
 def canonical_json(value: Any) -> bytes:
-    """``value``, equal where values are equal; orders what is otherwise told alike."""
+    """Encode ``value`` so that equal values have equal bytes."""
     return msgspec.json.encode(value, order="deterministic")
 
 
 def with_unique_names(objects: Iterable[tuple[str, JsonObject]]) -> dict[str, JsonObject]:
-    """Objects by name; those that are named alike get a number, by what they are."""
+    """Objects by name. Objects with equal names are numbered by content."""
     found: dict[str, JsonObject] = {}
     for name, same_name in _group_by_key(objects).items():
         for obj in same_name:
@@ -40,7 +40,7 @@ def with_unique_names(objects: Iterable[tuple[str, JsonObject]]) -> dict[str, Js
 
 
 def merge_fields(fields: Iterable[tuple[str, Any]]) -> JsonObject:
-    """A map of ``fields``; where two are named alike, all their values, ordered by what they are."""
+    """Map of ``fields``. Values of equal names become a sorted list."""
     pairs = list(fields)
     found = dict(pairs)
     if len(found) == len(pairs):

@@ -1,7 +1,7 @@
-"""The pytest plugin: an API server in memory, and the real one without a cluster, as fixtures.
+"""pytest plugin with fixtures for the in-memory and the real API server.
 
-Every fixture is a plain one, so that tests need no plugin for asyncio, and work with any. What a fixture needs is
-imported when a test asks for it: who has this installed and does not use it pays nothing.
+All fixtures are synchronous, so they work with any asyncio plugin. Their dependencies are imported on first use. An
+installed but unused plugin costs no import time.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _MANIFEST_SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declares the options of ``pyproject.toml`` and ``pytest.ini``."""
+    """Declare the command-line and ini options."""
     parser.addoption(
         "--steersman-rbac",
         metavar="FILE",
-        help="add what the users of steersman_rbac_user ask of API servers to FILE, for steersman rbac check",
+        help="add the API accesses of steersman_rbac_user to FILE, for steersman rbac check",
     )
     parser.addini(
         "steersman_rbac_user",
-        "whose requests --steersman-rbac records: system:serviceaccount:NAMESPACE:NAME, or a name of envtest.user",
+        "users for --steersman-rbac: system:serviceaccount:NAMESPACE:NAME, or a name of envtest.user",
         type="linelist",
     )
     parser.addini(
@@ -45,46 +45,44 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         "steersman_webhooks", "webhook configurations for the fixture envtest: files or directories", type="linelist"
     )
-    parser.addini(
-        "steersman_envtest_version", "the version of Kubernetes for the fixture envtest, such as 1.36", default=""
-    )
+    parser.addini("steersman_envtest_version", "Kubernetes version of the fixture envtest, such as 1.36", default="")
     parser.addini(
         "steersman_envtest_arguments",
-        "more arguments of kube-apiserver for the fixture envtest, such as feature-gates=X=true",
+        "additional arguments of kube-apiserver for the fixture envtest, such as feature-gates=X=true",
         type="linelist",
     )
     parser.addini(
         "steersman_detect_mutations",
-        "fail tests in which somebody changes an object that a cache shares",
+        "fail tests that mutate an object of a cache",
         type="bool",
         default=False,
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declares the marker, and switches on what was asked for."""
+    """Register the marker and the requested features."""
     config.addinivalue_line(
-        "markers", "envtest: needs the real API server; every test that asks for the fixture envtest has it"
+        "markers", "envtest: needs the real API server; added to every test that uses the fixture envtest"
     )
     if file := config.getoption("--steersman-rbac"):
         users: list[str] = config.getini("steersman_rbac_user")
         if not users:
-            raise pytest.UsageError("--steersman-rbac needs the option steersman_rbac_user: who is the operator?")
+            raise pytest.UsageError("--steersman-rbac needs the option steersman_rbac_user: set it")
         config.pluginmanager.register(_AccessRecorder(config.rootpath / file, users), _RECORDER_PLUGIN)
     if config.getini("steersman_detect_mutations"):
         config.pluginmanager.register(_MutationDetection(), "steersman-mutations")
 
 
-@pytest.hookimpl(tryfirst=True)  # before -m chooses
+@pytest.hookimpl(tryfirst=True)  # before -m selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests that need the real API server."""
+    """Mark the tests that need the real API server."""
     for item in items:
         if isinstance(item, pytest.Function) and "envtest" in item.fixturenames:
             item.add_marker("envtest")
 
 
 class _AccessRecorder:
-    """Notes what some users ask while tests run, and adds it to a file at the end."""
+    """Records accesses of users and adds them to a file."""
 
     def __init__(self, file: Path, users: list[str]) -> None:
         self._file = file
@@ -103,7 +101,10 @@ class _AccessRecorder:
 
     @contextmanager
     def audit_real_servers(self) -> Generator[dict[str, str]]:
-        """Gives the arguments of a kube-apiserver whose requests are noted at the end of the block."""
+        """Yield the arguments of kube-apiserver that enable the audit log.
+
+        The accesses are read from the log after the block.
+        """
         from steersman_testing.access_recording import AuditLog
 
         with TemporaryDirectory(prefix="steersman-audit-") as directory:
@@ -113,7 +114,7 @@ class _AccessRecorder:
 
 
 class _MutationDetection:
-    """Watches from the first fixture on, and fails the test itself."""
+    """Detects mutations from the first fixture on and fails the test itself."""
 
     def __init__(self) -> None:
         self._verify: Callable[[], None] = lambda: None
@@ -134,9 +135,9 @@ class _MutationDetection:
 
 @pytest.fixture
 def apiserver(pytestconfig: pytest.Config) -> InMemoryApiServer:
-    """An API server in memory, in virtual time, with the definitions of the option ``steersman_crds``.
+    """In-memory API server in virtual time with the definitions of ``steersman_crds``.
 
-    Decorate the test with ``steersman_testing.virtual_time``, and give ``apiserver.runtime`` to the manager.
+    Decorate the test with ``steersman_testing.virtual_time``, and pass ``apiserver.runtime`` to the manager.
     """
     from steersman_testing import InMemoryApiServer, virtual_runtime
     from steersman_testing.manifests import CRD_KINDS
@@ -149,13 +150,13 @@ def apiserver(pytestconfig: pytest.Config) -> InMemoryApiServer:
 
 @pytest.fixture(scope="session")
 def envtest(pytestconfig: pytest.Config) -> Generator[Envtest]:
-    """The real API server, one a session, or one a worker of pytest-xdist; with what the options say."""
+    """Real API server, one per session or per pytest-xdist worker."""
     from steersman_testing.envtest import Envtest
     from steersman_testing.manifests import CRD_KINDS, WEBHOOK_KINDS
 
     version = pytestconfig.getini("steersman_envtest_version")
     with _fail_without_traceback():
-        # First, since what is wrong here is told without waiting for a server.
+        # Before the server starts, so that configuration errors are reported at once.
         crds = _load_option(pytestconfig, "steersman_crds", CRD_KINDS)
         webhooks = _load_option(pytestconfig, "steersman_webhooks", WEBHOOK_KINDS)
     with _audit_arguments(pytestconfig) as audit_arguments:
@@ -179,7 +180,10 @@ def _audit_arguments(config: pytest.Config) -> AbstractContextManager[dict[str, 
 
 @pytest.fixture
 def envtest_namespace(envtest: Envtest, request: pytest.FixtureRequest) -> Generator[str]:
-    """The name of a new namespace on the real API server; it and everything in it are gone after the test."""
+    """Name of a new namespace on the real API server.
+
+    The namespace and its objects are deleted after the test.
+    """
     item = cast("pytest.Item", request.node)  # pyright: ignore[reportUnknownMemberType]
     with envtest.namespace(item.name) as namespace:
         yield namespace
@@ -187,7 +191,7 @@ def envtest_namespace(envtest: Envtest, request: pytest.FixtureRequest) -> Gener
 
 @contextmanager
 def _fail_without_traceback() -> Generator[None]:
-    """Our errors say what to do; where they were raised is of no use to who wrote the test."""
+    """Fail the test with the message of a SteersmanError, without traceback."""
     from steersman.errors import SteersmanError
 
     try:
@@ -212,7 +216,7 @@ def _load_option(config: pytest.Config, option: str, kinds: tuple[str, ...]) -> 
 
 
 def _is_manifest_path(entry: str, path: Path) -> bool:
-    """Whether ``entry`` is the path of manifests, and no module."""
+    """Return True if ``entry`` is a path and not a module."""
     if "/" in entry or path.suffix in _MANIFEST_SUFFIXES:
         return True
     return path.is_file() or (path.is_dir() and not (path / "__init__.py").exists())

@@ -1,4 +1,4 @@
-"""Has an API server in memory ask the webhooks of a manager, without sockets and certificates."""
+"""Webhooks of a manager, called by the in-memory API server without sockets."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from steersman_testing.apiserver.webhook_calls import decode_review_response
 
 
 def serve_webhooks(server: InMemoryApiServer, manager: Manager, serving: WebhookServerOptions | None = None) -> None:
-    """Installs the configurations of all webhooks that ``manager`` has declared, and has its handlers asked.
+    """Install all webhooks of ``manager`` and call their handlers in process.
 
-    Conversions are asked as well, by definitions that say ``spec.conversion`` as ``manager.webhooks`` gives it.
+    Conversion webhooks are called for definitions whose ``spec.conversion`` comes from ``manager.webhooks``.
 
     Args:
-        serving: where; the manager's own unless told, or a Service ``webhooks``.
+        server: server that calls the webhooks.
+        manager: manager that declares them.
+        serving: address of the webhook server. Defaults to the options of the manager, or to a Service ``webhooks``.
     """
     serving = serving or manager.options.webhooks or WebhookServerOptions(service="webhooks", namespace="default")
     paths = [path for webhook in manager.webhooks.admission for path in webhook.paths]

@@ -75,7 +75,7 @@ def test_install_crds_invalid_input_raises(envtest: Envtest, tmp_path: Path) -> 
     with pytest.raises(ConfigurationError, match="has no MutatingWebhookConfiguration or ValidatingWebhook"):
         envtest.install_webhooks(Widget)
     beta = {**definition(Widget), "apiVersion": "apiextensions.k8s.io/v1beta1"}
-    with pytest.raises(ConfigurationError, match="v1beta1, which is not served: give its form of v1"):
+    with pytest.raises(ConfigurationError, match="v1beta1, which is not served: use of v1"):
         envtest.install_crds(beta)
 
 
@@ -146,7 +146,7 @@ async def test_existing_cluster_is_used_and_restored(envtest: Envtest, monkeypat
         before = await _rights(client)
         with Envtest.start(version="0.1", arguments={"no-such-flag": "x"}) as guest:
             assert guest.server == envtest.server
-            with pytest.raises(SteersmanError, match="is a cluster that was there"):
+            with pytest.raises(SteersmanError, match="is an existing cluster"):
                 _ = guest.control_plane
             rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}
             user = guest.user("visitor", roles=[_role("there", rule), _role("made", rule)])

@@ -88,7 +88,7 @@ async def test_concurrent_users_are_isolated(envtest: Envtest) -> None:
 
 
 async def test_system_masters_requires_explicit_option(envtest: Envtest) -> None:
-    with pytest.raises(ValueError, match="would be a member of system:masters and pass every check"):
+    with pytest.raises(ValueError, match="would be a member of system:masters, which bypasses RBAC"):
         envtest.user("master", ["system:masters"])
     user = envtest.user("master", ["system:masters"], allow_masters=True)
     async with envtest.client(user) as client:
@@ -96,11 +96,11 @@ async def test_system_masters_requires_explicit_option(envtest: Envtest) -> None
 
 
 def test_user_invalid_role_raises(envtest: Envtest) -> None:
-    with pytest.raises(ConfigurationError, match="there is no ClusterRole nobody: give its manifest, or rules"):
+    with pytest.raises(ConfigurationError, match="ClusterRole nobody does not exist: pass its manifest, or rules"):
         envtest.user("wrong", roles=["nobody"])
     with pytest.raises(ConfigurationError, match="the Role homeless has no namespace"):
         envtest.user("wrong", roles=[{"apiVersion": RBAC, "kind": "Role", "metadata": {"name": "homeless"}}])
-    with pytest.raises(ConfigurationError, match="a ConfigMap is no role"):
+    with pytest.raises(ConfigurationError, match="a ConfigMap is not a role"):
         envtest.user("wrong", roles=[{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}])
 
 

@@ -269,7 +269,7 @@ async def wait_until_explained(kubectl: Kubectl, kind: str) -> None:
         await asyncio.sleep(0.1)
 
 
-@pytest.mark.parametrize("story", SESSIONS)
+@pytest.mark.parametrize("session", SESSIONS)
 async def test_kubectl_output_equals_real_server(session: str, envtest: Envtest, tmp_path: Path) -> None:
     for name in ("memory", "real"):
         (tmp_path / name).mkdir()

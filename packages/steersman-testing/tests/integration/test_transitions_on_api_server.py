@@ -70,7 +70,7 @@ REPLAYS = {
     "refusal": (
         webapp.WebAppReconciler,
         '{"start":{"spec":{"title":"a"}},"changes":[["invalid",{"spec.replicas":20}]]}',
-        "takes what the schema forbids",
+        "accepts a value that the schema forbids",
     ),
 }
 

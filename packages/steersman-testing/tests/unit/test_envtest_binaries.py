@@ -129,12 +129,14 @@ def test_start_with_incomplete_directory_raises(home: Path, monkeypatch: pytest.
 
 def test_find_binaries_unreadable_version_raises(home: Path) -> None:
     (add_build(home, "a") / "kube-apiserver").write_text("#!/bin/sh\nexit 3\n")
-    with pytest.raises(ConfigurationError, match=r"kube-apiserver does not tell its version: .*exit status 3"):
+    with pytest.raises(ConfigurationError, match=r"kube-apiserver does not print its version: .*exit status 3"):
         find_binaries(version="1.36")
 
 
 def test_start_without_extra_raises_with_remedy(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add_build(home, "a")
     monkeypatch.setitem(sys.modules, "cryptography", None)
-    with pytest.raises(ConfigurationError, match=r"cryptography is missing: install steersman\[testing\]"):
+    with pytest.raises(
+        ConfigurationError, match=r"cryptography is missing: install the dependencies of steersman-testing"
+    ):
         Envtest.start()

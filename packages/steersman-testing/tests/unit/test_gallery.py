@@ -1,9 +1,7 @@
-"""The gallery: each bug is found and told in its shortest story, and no corrected twin raises an alarm.
+"""The gallery: each bug is found with a minimal report, and no corrected operator raises an alarm.
 
-What it costs is bounded by numbers of runs, so that it is the same on every machine: a faulty operator is swept until
-it is found out, but for ``LATE``, which takes more than a hundred runs and whose plan is replayed; of a twin's places
-``PLACES`` are tried, spread evenly, then ``SEVERAL`` plans of several faults; an explored one makes ``CHANGES``
-changes. With SIMULATE=whole there are many more of them, and every bug is searched for.
+By default each bug is replayed from the line that its report ends with, and a small fixed number of faults and
+changes is tried on the corrected operators. SIMULATE=whole searches for each bug and tries more of both.
 """
 
 from __future__ import annotations
@@ -32,9 +30,8 @@ NAMES = sorted(f"{file.parent.name}.{file.stem}" for file in GALLERY.glob("*/[!_
 ISSUE_REFERENCE = re.compile(r"[\w-]+/[\w.-]+#\d+")
 REPLAY = re.compile(r"replay='([^']+)'")
 WHOLE = os.environ.get("SIMULATE") == "whole"
-MAX_PLACES, RANDOM_RUNS = (100, 20) if WHOLE else (12, 3)
-EXPENSIVE = () if WHOLE else ("stale_state.pvc_of_recreated_pod", "stale_state.quorum_lost_in_rolling_restart")
-MAX_CHANGES = 60
+MAX_PLACES, RANDOM_RUNS, MAX_CHANGES = (100, 20, 60) if WHOLE else (3, 1, 20)
+SEARCH_CHANGES = 60
 YEAR = 366 * 86400.0
 
 Operator = Callable[[Manager, Any], None]
@@ -74,7 +71,7 @@ def run_sweep(
     )
 
 
-def run_exploration(case: BugCase[Any], operator: Operator, failures: int) -> ExplorationReport:
+def run_exploration(case: BugCase[Any], operator: Operator, changes: int) -> ExplorationReport:
     kind: Any = case.kinds[0]
 
     def setup(manager: Manager) -> None:
@@ -82,7 +79,7 @@ def run_exploration(case: BugCase[Any], operator: Operator, failures: int) -> Ex
         for stand_in in case.cluster_controllers:
             stand_in(manager)
 
-    budget = Budget(changes=MAX_CHANGES, failures=failures)
+    budget = Budget(changes=changes, failures=1)
     with suppress_logs():
         return run_virtual(explore(kind, in_memory(kind, setup), case.hints, budget=budget), limit=YEAR)
 
@@ -109,7 +106,7 @@ def assert_in_report(report: str, parts: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("name", cases_detected_by("simulation"))
 def test_gallery_bug_is_found_by_simulation(name: str) -> None:
     case = load_case(name)
-    replay = REPLAY.search(case.report_excerpts[-1]) if name in EXPENSIVE else None
+    replay = None if WHOLE else REPLAY.search(case.report_excerpts[-1])
     with pytest.raises(SimulationFailed) as failed:
         run_sweep(case, case.faulty, case.scenario, replay=replay[1] if replay else "")
     assert_in_report(str(failed.value), case.report_excerpts)
@@ -120,7 +117,7 @@ def test_gallery_bug_is_found_by_simulation(name: str) -> None:
 def test_gallery_bug_is_found_by_transitions(name: str) -> None:
     case = load_case(name)
     with pytest.raises(TransitionFailed) as failed:
-        run_exploration(case, case.faulty, failures=1).check()
+        run_exploration(case, case.faulty, SEARCH_CHANGES).check()
     assert_in_report(str(failed.value), case.report_excerpts)
 
 
@@ -135,9 +132,9 @@ def test_no_fault_alarms_the_corrected_twin(name: str) -> None:
 @pytest.mark.parametrize("name", cases_detected_by("transitions"))
 def test_no_change_alarms_the_corrected_twin(name: str) -> None:
     case = load_case(name)
-    report = run_exploration(case, case.corrected, failures=1)
+    report = run_exploration(case, case.corrected, MAX_CHANGES)
     report.check()
-    assert report.changes == MAX_CHANGES
+    assert report.changes >= MAX_CHANGES
     assert report.coverage.count("alter")[0] > 0
 
 

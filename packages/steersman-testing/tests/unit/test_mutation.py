@@ -35,7 +35,7 @@ async def test_forced_setattr_is_detected() -> None:
         with pytest.raises(AttributeError):
             found.spec.depth = 3  # pyright: ignore[reportAttributeAccessIssue]
         with (
-            pytest.raises(CacheMutated, match="Widget orders/a of the cache was changed"),
+            pytest.raises(CacheMutated, match="Widget orders/a of the cache was mutated"),
             detect_mutations(world.cache),
         ):
             force_setattr(found.spec, "depth", 3)

@@ -192,7 +192,7 @@ def test_plugin_detects_mutated_cache_objects(clean: pytest.Pytester) -> None:
     configure(clean, "steersman_detect_mutations = true")
     result = run(clean)
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["E *CacheMutated: ConfigMap default/a of the cache was changed: *"])
+    result.stdout.fnmatch_lines(["E *CacheMutated: ConfigMap default/a of the cache was mutated: *"])
 
 
 def test_plugin_works_with_pytest_asyncio(clean: pytest.Pytester) -> None:

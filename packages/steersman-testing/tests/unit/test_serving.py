@@ -146,8 +146,8 @@ async def test_pipelined_requests_are_processed_in_order() -> None:
 @pytest.mark.parametrize(
     ("sent", "status", "message"),
     [
-        (b"GET /\x01\r\n\r\n", 400, "not HTTP/1.1"),
-        (b"NONSENSE\r\n\r\n", 400, "not HTTP/1.1"),
+        (b"GET /\x01\r\n\r\n", 400, "malformed HTTP/1.1 request"),
+        (b"NONSENSE\r\n\r\n", 400, "malformed HTTP/1.1 request"),
         (b"GET / HTTP/1.1\r\nHost: a\r\nLong: " + b"x" * 2**20 + b"\r\n\r\n", 400, "header is too long"),
     ],
 )

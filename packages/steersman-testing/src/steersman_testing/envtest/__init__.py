@@ -1,16 +1,16 @@
-"""The real API server without a cluster: etcd and kube-apiserver, started for tests in a few seconds.
+"""envtest: a real etcd and kube-apiserver for tests.
+
+::
 
     with Envtest.start() as environment:
         environment.install_crds(Greeting)
         operator = environment.user("operator", roles=[cluster_role("operator", manager.permissions)])
 
-Nothing else of Kubernetes runs: no controller manager (nobody collects garbage or rolls out Deployments), no
-scheduler, no kubelet. Modelled on controller-runtime's ``envtest``, whose binaries and variables it uses:
-``KUBEBUILDER_ASSETS`` and ``USE_EXISTING_CLUSTER``.
+The processes start in a few seconds. There is no controller manager, scheduler or kubelet: garbage is not collected,
+and Deployments create no pods. Modelled on controller-runtime's ``envtest``. It uses the same binaries and the
+environment variables ``KUBEBUILDER_ASSETS`` and ``USE_EXISTING_CLUSTER``.
 
-On Linux no process outlives the tests, however they end; elsewhere those of tests that were killed go on.
-
-Needs the extra ``steersman[testing]``.
+On Linux the kernel kills the processes when the test process ends. On other systems they survive a killed test run.
 """
 
 from steersman_testing.envtest.binaries import find_binaries

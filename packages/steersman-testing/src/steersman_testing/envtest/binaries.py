@@ -1,4 +1,4 @@
-"""Where etcd and kube-apiserver are.
+"""Location of the etcd and kube-apiserver binaries.
 
 Source: the documentation of ``sigs.k8s.io/controller-runtime/tools/setup-envtest`` and of ``pkg/envtest``.
 """
@@ -19,15 +19,15 @@ _GO_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def find_binaries(assets: str | os.PathLike[str] | None = None, *, version: str = "") -> Path:
-    """The directory with ``etcd`` and ``kube-apiserver``.
+    """Return the directory with ``etcd`` and ``kube-apiserver``.
 
     Args:
-        assets: the directory. Without it: ``$KUBEBUILDER_ASSETS``, then the newest version in the store of
-            setup-envtest, then the latest that this project's devcluster has built.
-        version: of Kubernetes, such as ``1.36`` or ``1.36.2``; any where it is empty.
+        assets: the directory. Defaults to ``$KUBEBUILDER_ASSETS``, then the newest version in the store of
+            setup-envtest, then the latest build of the devcluster.
+        version: Kubernetes version, such as ``1.36`` or ``1.36.2``. Empty: any version.
 
     Raises:
-        ConfigurationError: nothing was found, a program is missing, or none is of ``version``; says what to do.
+        ConfigurationError: if no directory has both programs in the requested version.
     """
     if assets:
         return _check_directory(Path(assets), version, "")
@@ -52,7 +52,7 @@ def find_binaries(assets: str | os.PathLike[str] | None = None, *, version: str 
 
 
 def setup_envtest_store() -> Path:
-    """Where setup-envtest keeps what it has fetched: a directory ``version-system-machine`` each."""
+    """Store of setup-envtest, with one directory ``version-os-arch`` per download."""
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Application Support" / "io.kubebuilder.envtest" / "k8s"
     return Path(_xdg("XDG_DATA_HOME", ".local/share"), "kubebuilder-envtest", "k8s")
@@ -76,14 +76,14 @@ def _check_directory(directory: Path, version: str, origin: str) -> Path:
 
 
 def _store_directories(store: Path) -> list[Path]:
-    """The complete sets for this machine, the newest version first."""
+    """Complete sets for this machine, the newest version first."""
     machine = _GO_ARCHITECTURES.get(platform.machine(), platform.machine())
     pattern = re.compile(rf"(\d+)\.(\d+)\.(\d+)(-\w[\w.]*)?-{sys.platform}-{machine}")
     versions: list[tuple[tuple[int, int, int, bool, str], Path]] = []
     for directory in store.glob(f"*-{sys.platform}-{machine}"):
         if (found := pattern.fullmatch(directory.name)) and _is_complete(directory):
             major, minor, patch, rest = found.groups()
-            # What comes before a version, such as 1.36.0-rc.1, is older than it.
+            # A pre-release such as 1.36.0-rc.1 is older than 1.36.0.
             versions.append(((int(major), int(minor), int(patch), not rest, rest or ""), directory))
     return [directory for _, directory in sorted(versions, reverse=True)]
 
@@ -103,7 +103,7 @@ def _has_version(directory: Path, version: str) -> bool:
 
 
 def _detect_version(directory: Path) -> str:
-    """Such as ``1.36.2``: as its directory in the store is called, or as the program says."""
+    """Version from the directory name or the program, such as ``1.36.2``."""
     if found := re.match(r"\d+\.\d+\.\d+", directory.name):
         return found[0]
     try:
@@ -111,5 +111,5 @@ def _detect_version(directory: Path) -> str:
             [directory / "kube-apiserver", "--version"], capture_output=True, text=True, check=True, timeout=30
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise ConfigurationError(f"{directory / 'kube-apiserver'} does not tell its version: {error}") from None
+        raise ConfigurationError(f"{directory / 'kube-apiserver'} does not print its version: {error}") from None
     return completed.stdout.strip().rpartition(" v")[2]

@@ -1,4 +1,4 @@
-"""A certificate authority for one test environment, and what it issues. PEM throughout."""
+"""Certificate authority of a test environment. All values are PEM."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class IssuedKeyPair:
 
 
 def generate_key() -> bytes:
-    """A private key of its own, as service account tokens are signed with."""
+    """Generate a private key, as used to sign service account tokens."""
     return _key_to_pem(ec.generate_private_key(ec.SECP256R1()))
 
 
 class CertificateAuthority:
-    """Signs the server's certificate and those of its users."""
+    """Signs certificates of servers and clients."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -49,7 +49,7 @@ class CertificateAuthority:
         self.certificate = self._sign(self._issuer_name, self._key, [(constraints, True), (_CA_KEY_USAGE, True)])
 
     def issue_server(self, names: Sequence[str], addresses: Sequence[str]) -> IssuedKeyPair:
-        """For a server that is reached under ``names`` and IP ``addresses``."""
+        """Issue a server certificate for DNS names and IP addresses."""
         alternatives = x509.SubjectAlternativeName(
             [*(x509.DNSName(n) for n in names), *(x509.IPAddress(ipaddress.ip_address(a)) for a in addresses)]
         )
@@ -57,7 +57,7 @@ class CertificateAuthority:
         return self._issue(_subject_name(names[0], ()), [(alternatives, False), (usage, False)])
 
     def issue_client(self, user: str, groups: Sequence[str]) -> IssuedKeyPair:
-        """For ``user``, a member of ``groups``: the certificate's common name and organisations."""
+        """Issue a client certificate: user as common name, groups as organizations."""
         usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
         return self._issue(_subject_name(user, groups), [(usage, False)])
 
@@ -81,7 +81,7 @@ class CertificateAuthority:
             .not_valid_before(now - timedelta(hours=1))
             .not_valid_after(now + _LIFETIME)
         )
-        # Python 3.13 and newer trust no chain without the identifiers (RFC 5280, 4.2.1.1 and 4.2.1.2).
+        # Python 3.13 rejects chains without key identifiers (RFC 5280, 4.2.1.1 and 4.2.1.2).
         identifiers = (
             x509.SubjectKeyIdentifier.from_public_key(key.public_key()),
             x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),

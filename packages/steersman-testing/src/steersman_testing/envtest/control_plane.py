@@ -1,4 +1,4 @@
-"""One etcd and one kube-apiserver."""
+"""The etcd and kube-apiserver of an environment."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from steersman_testing.envtest.second_apiserver import SecondApiServer
 
 ADMIN_GROUP = "system:masters"
 _POLL_INTERVAL = 0.05
-# etcd wants the form of host and port even here; it makes sockets of these names in its working directory.
+# etcd requires the form host:port for Unix sockets too. It creates them in its working directory.
 _ETCD_SOCKET = "unix://etcd:0"
 _PEER_SOCKET = "unix://peer:0"
 
 
 class ControlPlane:
-    """One etcd and one kube-apiserver, and what can befall them: made and ended by an ``Envtest``.
+    """One etcd and one kube-apiserver, with methods to inject failures.
 
     Attributes:
-        directory: where they run, logs included.
-        server: the URL.
-        config: how to connect as administrator.
+        directory: working directory, including logs.
+        server: URL of the API server.
+        config: connection of the administrator.
     """
 
     def __init__(self, binaries: Path, arguments: Mapping[str, str], home: EnvironmentDirectory) -> None:
@@ -62,11 +62,11 @@ class ControlPlane:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The ids of the processes that run."""
+        """Process ids of the running processes."""
         return tuple(p.pid for p in (self._etcd, self._apiserver) if p is not None and not p.has_exited)
 
     def config_for_user(self, name: str, groups: Sequence[str]) -> ClusterConfig:
-        """How ``name``, a member of ``groups``, connects: with a client certificate."""
+        """Connection with a client certificate for a user and groups."""
         pair = self._authority.issue_client(name, groups)
         credentials = ClientCertificate(pair.certificate, pair.key)
         return ClusterConfig(server=self.server, ca=self._authority.certificate, credentials=credentials)
@@ -85,31 +85,31 @@ class ControlPlane:
         self._port_reservation.close()
 
     def kill_apiserver(self) -> None:
-        """Kills kube-apiserver, as a crash does. Its port stays ours: connections are refused."""
+        """Kill kube-apiserver. Its port remains reserved, so that connections are refused."""
         if self._apiserver is not None:
             self._apiserver.kill()
 
     def start_apiserver(self, timeout: float = 60.0) -> None:
-        """Starts kube-apiserver where it was killed, with the same address, data and certificates.
+        """Start kube-apiserver again with the same address, data and certificates.
 
         Raises:
-            SteersmanError: it did not start within ``timeout`` seconds.
+            SteersmanError: if it does not start within ``timeout`` seconds.
         """
         self.spawn_apiserver()
         self.wait_until_ready(timeout)
 
     def spawn_apiserver(self) -> None:
-        """As ``start_apiserver``, without waiting: what a client meets while the server comes up can be seen."""
+        """Start kube-apiserver without waiting for readiness."""
         self._apiserver = ServerProcess(
             self.apiserver_command(self._port, _ETCD_SOCKET), self.directory / "kube-apiserver.log"
         )
 
     def restart_apiserver(self, grace: float = 0.0, timeout: float = 60.0) -> None:
-        """Ends kube-apiserver and starts it again.
+        """Restart kube-apiserver.
 
         Args:
-            grace: seconds to end orderly; with 0 it is killed.
-            timeout: seconds to become ready.
+            grace: seconds for a graceful shutdown. 0 kills the process.
+            timeout: seconds to wait for readiness.
         """
         if self._apiserver is not None:
             self._apiserver.stop(grace)
@@ -117,13 +117,15 @@ class ControlPlane:
 
     @contextmanager
     def paused_apiserver(self) -> Generator[None]:
-        """Stops kube-apiserver (SIGSTOP) during the block: connections stay open, and nothing is answered.
+        """Pause kube-apiserver with SIGSTOP during the block.
+
+        Connections stay open without response.
 
         Raises:
-            SteersmanError: it does not run.
+            SteersmanError: if it is not running.
         """
         if self._apiserver is None:
-            raise SteersmanError("kube-apiserver does not run")
+            raise SteersmanError("kube-apiserver is not running")
         self._apiserver.pause()
         try:
             yield
@@ -131,14 +133,15 @@ class ControlPlane:
             self._apiserver.signal(signal.SIGCONT)
 
     def compact(self) -> int:
-        """Has etcd forget everything but the present, and returns its revision.
+        """Compact etcd to its current revision, and return the revision.
 
-        Lists and watches that are read from etcd at an older version get Expired (410); what kube-apiserver still
-        holds in its watch cache it goes on serving, unless it runs with ``{"watch-cache": "false"}``.
-        Source: etcd, "API reference", ``Compact``.
+        Lists and watches that read an older version from etcd then fail with Expired (410). kube-apiserver
+        continues to serve older versions from its watch cache, unless it runs with ``{"watch-cache": "false"}``.
 
         Raises:
-            SteersmanError: etcd refused.
+            SteersmanError: if etcd rejects the request.
+
+        Source: etcd, "API reference", ``Compact``.
         """
         with EtcdConnection(self.directory / _ETCD_SOCKET.removeprefix("unix://")) as etcd:
             revision = int(etcd.call("/v3/kv/range", {"key": "AA=="})["header"]["revision"])
@@ -146,7 +149,7 @@ class ControlPlane:
         return revision
 
     def _etcd_command(self) -> list[str]:
-        # On sockets below our own directory there are no ports to collide and nobody else can write.
+        # Unix sockets in a private directory need no ports and are not accessible to other users.
         client, peer = _ETCD_SOCKET, _PEER_SOCKET
         return [
             str(self._binaries / "etcd"),
@@ -162,7 +165,7 @@ class ControlPlane:
         ]
 
     def apiserver_command(self, port: int, etcd: str) -> list[str]:
-        """The command line of a kube-apiserver that listens on ``port`` and keeps its data in ``etcd``."""
+        """Command line of a kube-apiserver on ``port`` with the given etcd."""
         directory = self.directory
         arguments = {
             "etcd-servers": etcd,
@@ -180,26 +183,32 @@ class ControlPlane:
             "service-cluster-ip-range": "10.0.0.0/24",
             "authorization-mode": "RBAC",
             "allow-privileged": "true",
-            # Without the controller manager nobody makes the accounts that this plugin asks for.
+            # The plugin requires service accounts, which only the controller manager creates.
             "disable-admission-plugins": "ServiceAccount",
             **self._arguments,
         }
         return [str(self._binaries / "kube-apiserver"), *(f"--{k}={v}" for k, v in arguments.items())]
 
     def second_apiserver(self, timeout: float = 60.0) -> SecondApiServer:
-        """Starts another kube-apiserver on the same etcd, which can be made to lag: ``with`` it, or ``stop`` it.
+        """Start a second kube-apiserver on the same etcd.
+
+        Its view can be delayed with ``stall``.
 
         Raises:
-            SteersmanError: it did not start within ``timeout`` seconds.
+            SteersmanError: if it does not start within ``timeout`` seconds.
         """
         etcd = self.directory / _ETCD_SOCKET.removeprefix("unix://")
         return SecondApiServer(self, reserve_port(socket.SO_REUSEPORT), etcd, timeout)
 
     def wait_until_ready(self, timeout: float = 60.0, *, port: int = 0) -> None:
-        """Returns once kube-apiserver (at ``port``, if that is not the first one's) is ready.
+        """Wait until kube-apiserver is ready.
+
+        Args:
+            timeout: seconds to wait.
+            port: port of the server. Defaults to that of the first one.
 
         Raises:
-            SteersmanError: not within ``timeout`` seconds, or a process ended; says what it said last.
+            SteersmanError: after ``timeout``, or if a process exits. The message contains the end of its logs.
         """
         tls_context = ssl.create_default_context(cafile=str(self.directory / "ca.crt"))
         self._load_identity(tls_context)
@@ -207,7 +216,7 @@ class ControlPlane:
         while time.monotonic() < deadline:
             for process in (self._etcd, self._apiserver):
                 if process is not None and process.has_exited:
-                    raise SteersmanError(f"{process.log.stem} ended at once:\n{process.log_tail()}")
+                    raise SteersmanError(f"{process.log.stem} exited at start:\n{process.log_tail()}")
             if self._is_ready(tls_context, port or self._port):
                 return
             time.sleep(_POLL_INTERVAL)
@@ -224,12 +233,12 @@ class ControlPlane:
     def _is_ready(self, tls_context: ssl.SSLContext, port: int) -> bool:
         connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=5, context=tls_context)
         with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
-            # The default namespace is among the last things that the server makes for itself.
+            # The default namespace is one of the last objects that the server creates at start.
             return all(_responds_ok(connection, p) for p in ("/readyz", "/api/v1/namespaces/default"))
         return False
 
     def write_kubeconfig(self, name: str, config: ClusterConfig) -> Path:
-        """A kubeconfig file that says what ``config`` says."""
+        """Write a kubeconfig file for ``config``."""
         return self._home.write(f"{name}.kubeconfig", build_kubeconfig(config, name))
 
 

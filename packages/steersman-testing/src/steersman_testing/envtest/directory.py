@@ -1,4 +1,4 @@
-"""The directory of one environment, which the next one removes where this process could not."""
+"""Directory of an environment, with cleanup after killed processes."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ _LOCK_FILE = "in-use"
 
 
 class EnvironmentDirectory:
-    """A new directory for temporary files, of about 130 MB once etcd has written its logs there.
+    """A new temporary directory. The logs of etcd need about 130 MB.
 
-    Its lock is the kernel's: it ends with this process, however that ends. What such processes left behind goes when
-    the next environment starts.
+    A kernel lock marks the directory as used until this process ends. The next environment removes directories
+    without a lock.
 
     Attributes:
-        path: where it is.
+        path: path of the directory.
     """
 
     def __init__(self) -> None:
         _remove_stale(Path(tempfile.gettempdir()))
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        # Under its name only once it is locked: a lock that is free says that nobody lives here any more.
+        # Renamed after locking, because an unlocked lock file marks a stale directory.
         new = self.path / f"{_LOCK_FILE}.new"
         self._lock = os.open(new, os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         new.rename(self.path / _LOCK_FILE)
 
     def write(self, name: str, content: bytes) -> Path:
-        """A file that only we may read."""
+        """Write a file with mode 0600."""
         path = self.path / name
         path.touch(mode=0o600)
         path.write_bytes(content)
         return path
 
     def remove(self) -> None:
-        """Removes it with everything in it. May be called again."""
+        """Remove the directory. May be called again."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._lock >= 0:
             os.close(self._lock)
@@ -49,7 +49,7 @@ class EnvironmentDirectory:
 
 def _remove_stale(temporary: Path) -> None:
     for lock in temporary.glob(f"{_PREFIX}*/{_LOCK_FILE}"):
-        # Others' directories cannot be opened, and those in use are locked.
+        # Directories of other users cannot be opened, and used ones are locked.
         with contextlib.suppress(OSError):
             descriptor = os.open(lock, os.O_RDWR)
             try:

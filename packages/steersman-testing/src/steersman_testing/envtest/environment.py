@@ -1,4 +1,4 @@
-"""An API server for tests, of our own or one that is there, and what tests want of it."""
+"""Test environment: an own or existing API server with test facilities."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ log = get_logger("envtest")
 
 @dataclass(frozen=True, slots=True)
 class AuthenticatedUser:
-    """Somebody who may do what RBAC says and nothing else. Made by ``Envtest.user``.
+    """A user with the permissions that RBAC grants. Created by ``Envtest.user``.
 
     Attributes:
-        name: what the API server calls them.
-        groups: of which they are a member, ``system:authenticated`` aside.
-        config: how they connect.
-        kubeconfig: the file for kubectl, or for an operator in a process of its own.
+        name: username in the API server.
+        groups: groups of the user, without ``system:authenticated``.
+        config: connection and credentials.
+        kubeconfig: kubeconfig file for kubectl or an operator process.
     """
 
     name: str
@@ -62,14 +62,14 @@ class AuthenticatedUser:
 
 
 class Envtest:
-    """A running API server. Made by ``start``; ends with the ``with`` block, with ``stop``, or with the interpreter.
+    """A running API server. Stops at the end of the ``with`` block or of the interpreter.
 
-    Environments do not meet: each has its own directory, ports and certificates, so tests may run in parallel.
+    Environments are independent. Each has its own directory, ports and certificates, so tests may run in parallel.
 
     Attributes:
-        directory: everything of this environment, logs included; removed at the end.
-        config: how to connect as administrator.
-        kubeconfig: a kubeconfig file of the administrator.
+        directory: all files of the environment, including logs. Removed at the end.
+        config: connection of the administrator.
+        kubeconfig: kubeconfig file of the administrator.
     """
 
     def __init__(
@@ -98,21 +98,23 @@ class Envtest:
         webhook_host: str = _LOOPBACK,
         timeout: float = 60.0,
     ) -> Envtest:
-        """Starts etcd and kube-apiserver and waits until they are ready; or takes the cluster that is there.
+        """Start etcd and kube-apiserver, or use an existing cluster.
+
+        Returns when the API server is ready.
 
         Args:
             assets: see ``find_binaries``.
-            version: of Kubernetes, such as ``1.36``; any where it is empty.
-            arguments: more command-line arguments for kube-apiserver, such as ``{"feature-gates": "X=true"}``.
-            existing: use the cluster that ``load_config`` finds, and start nothing; then ``assets``, ``version`` and
-                ``arguments`` do not count. None: if ``$USE_EXISTING_CLUSTER`` is ``true``.
-            webhook_host: under which address or name the API server reaches this machine; an existing cluster needs
-                another than the default.
-            timeout: seconds.
+            version: Kubernetes version, such as ``1.36``. Empty: any version.
+            arguments: additional arguments of kube-apiserver, such as ``{"feature-gates": "X=true"}``.
+            existing: use the cluster that ``load_config`` finds, and ignore ``assets``, ``version`` and
+                ``arguments``. Defaults to True if ``$USE_EXISTING_CLUSTER`` is ``true``.
+            webhook_host: address or name of this machine as reached by the API server. Set it for an existing
+                cluster.
+            timeout: seconds to wait for readiness.
 
         Raises:
-            ConfigurationError: programs or cluster were not found, or ``steersman[testing]`` is not installed.
-            SteersmanError: they did not start; the end of their output is part of the message.
+            ConfigurationError: if programs, cluster or the ``cryptography`` package are missing.
+            SteersmanError: if a program does not start. The message contains the end of its logs.
         """
         if existing is None:
             existing = os.environ.get("USE_EXISTING_CLUSTER", "").lower() == "true"
@@ -145,31 +147,31 @@ class Envtest:
 
     @property
     def server(self) -> str:
-        """The URL of the API server."""
+        """URL of the API server."""
         return self.config.server
 
     @property
     def kubeconfig_dict(self) -> dict[str, Any]:
-        """The administrator's kubeconfig."""
+        """Kubeconfig of the administrator."""
         return yaml.safe_load(self.kubeconfig.read_text())
 
     @property
     def control_plane(self) -> ControlPlane:
-        """etcd and kube-apiserver themselves: to kill, to pause, to have them forget.
+        """The etcd and kube-apiserver processes, for example to kill or pause them.
 
         Raises:
-            SteersmanError: they are not ours.
+            SteersmanError: if the environment uses an existing cluster.
         """
         if self._control_plane is None:
-            raise SteersmanError(f"{self.server} is a cluster that was there: this needs an API server of our own")
+            raise SteersmanError(f"{self.server} is an existing cluster: this needs an API server started by envtest")
         return self._control_plane
 
     @cached_property
     def webhooks(self) -> LocalWebhookServing:
-        """Where the API server calls webhooks: host, port and certificates for the server of the test.
+        """Host, port and certificates of the test's webhook server.
 
         Raises:
-            ConfigurationError: ``steersman[testing]`` is not installed.
+            ConfigurationError: if the ``cryptography`` package is missing.
         """
         _require_cryptography()
         serving, self._webhook_port_reservation = prepare_local_serving(self._home, self._webhook_host)
@@ -179,11 +181,11 @@ class Envtest:
     async def client(
         self, user: AuthenticatedUser | None = None, *, field_manager: str = "test"
     ) -> AsyncGenerator[Client]:
-        """A client during the block.
+        """Client during the block.
 
         Args:
-            user: whose; None: the administrator's.
-            field_manager: the name under which writes own their fields.
+            user: user of the client. Defaults to the administrator.
+            field_manager: field manager of its writes.
         """
         async with connect((user or self).config) as transport:
             yield Client(transport, field_manager=field_manager)
@@ -198,44 +200,47 @@ class Envtest:
         namespace: str = "",
         allow_masters: bool = False,
     ) -> AuthenticatedUser:
-        """A user, who from now on may do what this says, whatever former calls said of them.
+        """Create a user or replace the permissions of an existing one.
 
-        They have a client certificate of their own; the administrator acts as them in an existing cluster, and where
-        the name has more than the 64 characters of a certificate's common name (X.520).
+        The user authenticates with a client certificate. In an existing cluster, and for names over the 64
+        characters of a common name (X.520), the administrator impersonates the user.
 
         Args:
-            name: such as ``jane``, or ``system:serviceaccount:shop:till``.
-            groups: of which they are a member. RBAC that others make for these, or for the user, counts as well.
-            roles: names of ClusterRoles that exist, such as ``view``, or manifests of ClusterRoles and Roles, which
-                are installed. A Role counts in its own namespace.
-            rules: of RBAC in wire form, as ``policy_rules`` makes them.
-            namespace: where ClusterRoles and rules count; everywhere, where it is empty.
-            allow_masters: permit the group ``system:masters``, for whom no rule counts.
+            name: username, such as ``jane`` or ``system:serviceaccount:shop:till``.
+            groups: groups of the user. Other bindings of the groups or the user also apply.
+            roles: names of existing ClusterRoles, such as ``view``, or manifests of ClusterRoles and Roles to
+                install. A Role applies to its own namespace.
+            rules: RBAC rules in wire form, as returned by ``policy_rules``.
+            namespace: namespace to which ClusterRoles and rules apply. Empty: all namespaces.
+            allow_masters: permit the group ``system:masters``, which bypasses RBAC.
 
         Raises:
-            ValueError: a member of ``system:masters`` was not asked for expressly.
-            ConfigurationError: there is no such ClusterRole, or a Role has no namespace.
+            ValueError: if ``groups`` contains ``system:masters`` without ``allow_masters``.
+            ConfigurationError: if a ClusterRole does not exist or a Role has no namespace.
         """
         if _MASTERS_GROUP in groups and not allow_masters:
             raise ValueError(
-                f"{name} would be a member of {_MASTERS_GROUP} and pass every check, so that a test of rights says "
-                "nothing: choose roles or rules, or say allow_masters=True"
+                f"{name} would be a member of {_MASTERS_GROUP}, which bypasses RBAC: set roles or rules, "
+                "or allow_masters=True"
             )
         self._run(self._user_rbac.replace(name, roles, rules, namespace))
         if self._control_plane is not None and len(name) <= _MAX_COMMON_NAME_LENGTH:
             config = self._control_plane.config_for_user(name, groups)
         else:
             config = replace(self.config, impersonate=Impersonation(user=name, groups=tuple(groups)))
-        # Names may have characters that no file name has, and more of them.
+        # Usernames may contain characters that are invalid in file names.
         file = f"user-{hashlib.sha256(name.encode()).hexdigest()[:32]}.kubeconfig"
         return AuthenticatedUser(name, tuple(groups), config, self._home.write(file, build_kubeconfig(config, name)))
 
     @contextmanager
     def namespace(self, name_prefix: str = "test") -> Generator[str]:
-        """A new namespace during the block; gives its name, which begins with ``words``.
+        """Create a namespace for the block and yield its name.
 
-        At the end everything in it is deleted, finalizers or not, and so is the namespace. In an existing cluster the
-        controller manager does that, and nobody waits for it.
+        At the end the namespace and its objects are deleted, including objects with finalizers. In an existing
+        cluster the controller manager deletes them asynchronously.
+
+        Args:
+            name_prefix: prefix of the name. A random suffix follows.
         """
         name = self._run(create_namespace(self._client, name_prefix))
         try:
@@ -245,41 +250,41 @@ class Envtest:
             self._run(delete_namespace(self._client, name, discovery))
 
     def install_crds(self, *sources: ManifestSource) -> None:
-        """Installs CustomResourceDefinitions and returns once the API server serves them.
+        """Install CustomResourceDefinitions and wait until they are served.
 
-        What is there already is changed. Conversion webhooks behind a service are called at ``webhooks`` instead.
+        Existing definitions are updated. Conversion webhooks of Services are redirected to ``webhooks``.
 
         Args:
             sources: custom resource types, manifests, objects, and paths of files or directories.
 
         Raises:
-            ConfigurationError: a source does not exist, cannot be read, or has no CustomResourceDefinition.
-            ApiError: the server refuses one.
-            SteersmanError: one is not served after half a minute; says what its conditions say.
+            ConfigurationError: if a source does not exist, is unreadable or contains no CustomResourceDefinition.
+            ApiError: if the API server rejects a definition.
+            SteersmanError: if a definition is not served within 30 seconds. The message contains its conditions.
         """
         self._run(self._installer.install_crds(sources, lambda: self.webhooks))
 
     def install_webhooks(self, *sources: ManifestSource) -> None:
-        """Installs MutatingWebhookConfigurations and ValidatingWebhookConfigurations.
+        """Install webhook configurations and wait until they are effective.
 
-        Webhooks behind a service are called at ``webhooks`` instead, under their path; those with a URL stay as they
-        are. When this returns, the API server calls them: the server of the test should listen by then.
+        Webhooks of Services are redirected to ``webhooks`` with their path. Webhooks with a URL remain unchanged.
+        The webhook server of the test should listen when this method returns.
 
         Args:
             sources: manifests, objects, and paths of files or directories.
 
         Raises:
-            ConfigurationError: a source does not exist, cannot be read, or has no such configuration.
-            ApiError: the server refuses one.
-            SteersmanError: the API server does not heed them after half a minute.
+            ConfigurationError: if a source does not exist, is unreadable or contains no webhook configuration.
+            ApiError: if the API server rejects a configuration.
+            SteersmanError: if the configurations are not effective within 30 seconds.
         """
         self._run(self._installer.install_webhooks(sources, self.webhooks))
 
     def stop(self) -> None:
-        """Ends what was started and removes the directory. May be called again, and in a forked process.
+        """Stop the processes and remove the directory. May be called again and after a fork.
 
-        In an existing cluster it deletes what was installed and was not there before, definitions aside: objects of
-        others would go with them.
+        In an existing cluster it deletes installed objects that did not exist before. CustomResourceDefinitions
+        remain, because their deletion would delete objects of other users.
         """
         if os.getpid() != self._owner_pid:
             return
@@ -290,14 +295,14 @@ class Envtest:
             try:
                 self._run(asyncio.wait_for(self._installer.uninstall(), _CLEANUP_TIMEOUT_SECONDS))
             except (SteersmanError, TimeoutError, RuntimeError) as error:
-                log.warning("not everything that was installed was deleted", server=self.server, error=str(error))
+                log.warning("installed objects remain in the cluster", server=self.server, error=str(error))
         if "_admin_client" in vars(self):
             self._admin_client.close()
         if self._webhook_port_reservation is not None:
             self._webhook_port_reservation.close()
         self._home.remove()
 
-    # What it does, it does as the administrator, on an event loop of its own: tests may run one, too.
+    # Runs as administrator on a separate event loop, because the test may run its own.
 
     @cached_property
     def _admin_client(self) -> SyncClient:
@@ -325,4 +330,4 @@ class Envtest:
 
 def _require_cryptography() -> None:
     if find_spec("cryptography") is None:
-        raise ConfigurationError("cryptography is missing: install steersman[testing]")
+        raise ConfigurationError("cryptography is missing: install the dependencies of steersman-testing")

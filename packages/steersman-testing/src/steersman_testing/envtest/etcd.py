@@ -1,4 +1,4 @@
-"""What tests ask of etcd itself."""
+"""Client for the JSON gateway of etcd."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from steersman.errors import SteersmanError
 
 
 class EtcdConnection(http.client.HTTPConnection):
-    """etcd's JSON gateway, on its Unix socket ``path``."""
+    """Connection to the JSON gateway of etcd on a Unix socket."""
 
     def __init__(self, path: Path) -> None:
         super().__init__("localhost", timeout=30)
@@ -25,16 +25,16 @@ class EtcdConnection(http.client.HTTPConnection):
         self.close()
 
     def connect(self) -> None:
-        """Called by the first request."""
+        """Connect to the Unix socket."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(str(self._path))
 
     def call(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """The answer to ``body``. Raises SteersmanError where etcd refuses."""
+        """Send a POST request and return the response. Raises SteersmanError."""
         self.request("POST", path, json.dumps(body))
         response = self.getresponse()
         document = json.loads(response.read())
         if response.status != http.client.OK:
-            raise SteersmanError(f"etcd refused {path}: {document.get('message', document)}")
+            raise SteersmanError(f"etcd rejected {path}: {document.get('message', document)}")
         return document

@@ -1,4 +1,4 @@
-"""Puts definitions and webhooks on a server, waits until they count, and takes away what it put."""
+"""Installation of CRDs, webhooks and RBAC objects on an API server."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _WAIT_TIMEOUT_SECONDS = 30.0
 
 
 class ResourceInstaller:
-    """What was put on one server.
+    """Installs objects and remembers which ones it created.
 
     Args:
-        client: of an administrator.
+        client: client of an administrator.
     """
 
     def __init__(self, client: Client) -> None:
@@ -48,11 +48,11 @@ class ResourceInstaller:
         self._created: dict[tuple[type[Unstructured], ObjectKey], None] = {}
 
     async def apply(self, manifest: Manifest) -> None:
-        """Creates or changes one object.
+        """Create or update one object.
 
         Raises:
-            ConfigurationError: no object of this kind is installed here.
-            ApiError: the server refuses it.
+            ConfigurationError: if the kind is not supported.
+            ApiError: if the API server rejects the object.
         """
         kind, key, content = _parse_manifest(manifest)
         if not await self._exists(kind.api_resource, key):
@@ -60,12 +60,12 @@ class ResourceInstaller:
         await self._client.apply(kind.of(content))
 
     async def delete(self, manifest: Manifest) -> None:
-        """Deletes one object, if it is there."""
+        """Delete one object, if it exists."""
         kind, key, _ = _parse_manifest(manifest)
         await self._delete(kind, key)
 
     async def uninstall(self) -> None:
-        """Deletes what was not there before, definitions aside: custom resources of others would go with them."""
+        """Delete created objects except CRDs, whose deletion would delete custom resources."""
         for kind, key in reversed(list(self._created)):
             if kind.api_resource.kind not in CRD_KINDS:
                 await self._delete(kind, key)
@@ -73,14 +73,15 @@ class ResourceInstaller:
     async def install_crds(
         self, sources: Iterable[ManifestSource], serving: Callable[[], LocalWebhookServing]
     ) -> None:
-        """Installs definitions and waits until every version is served.
+        """Install definitions and wait until every version is served.
 
         Args:
-            serving: what conversion webhooks are pointed to.
+            sources: see ``collect_manifests``.
+            serving: target of conversion webhooks.
 
         Raises:
-            ConfigurationError, ApiError: a source is not right, or the server refuses one.
-            SteersmanError: one is not served in time; says what its conditions say.
+            ConfigurationError, ApiError: if a source is invalid or rejected.
+            SteersmanError: on timeout. The message contains the conditions.
         """
         definitions = [redirect_conversion(m, serving) for m in collect_manifests(sources, CRD_KINDS)]
         for each in definitions:
@@ -91,14 +92,14 @@ class ResourceInstaller:
                     await self._wait_until_served(each, version["name"])
 
     async def install_webhooks(self, sources: Iterable[ManifestSource], serving: LocalWebhookServing) -> None:
-        """Installs configurations, pointed to ``serving``, and waits until the API server knows them.
+        """Install configurations redirected to ``serving``, and wait until they are effective.
 
         Raises:
-            ConfigurationError, ApiError: a source is not right, or the server refuses one.
-            SteersmanError: the server does not know them in time.
+            ConfigurationError, ApiError: if a source is invalid or rejected.
+            SteersmanError: on timeout.
         """
         configurations = [redirect_webhooks(m, serving) for m in collect_manifests(sources, WEBHOOK_KINDS)]
-        # A mutating webhook whose handler does not listen yet would refuse what the validating ones are probed with.
+        # Validating first: a mutating webhook without a running handler would reject the probe.
         for kind in reversed(WEBHOOK_KINDS):
             chosen = [m for m in configurations if m["kind"] == kind]
             for each in chosen:
@@ -122,7 +123,7 @@ class ResourceInstaller:
         group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]
 
         async def served() -> bool:
-            # Established comes first: for some moments after it, requests are answered with 404, and then with 429.
+            # After the condition Established, requests still fail with 404 and then 429 for a moment.
             try:
                 await self._client.raw(f"/apis/{group}/{version}/{plural}", query={"limit": "1"})
             except (NotFound, TooManyRequests, ServerError):
@@ -140,10 +141,10 @@ class ResourceInstaller:
             )
 
     async def _wait_until_effective(self, kind: str) -> None:
-        """Returns once the admission of the API server knows what was stored of ``kind`` before this call.
+        """Wait until the admission plugin has observed the stored configurations.
 
-        It learns of them in their order. So a marker is stored after them, a webhook that nobody answers: once it
-        makes a request fail, the others count as well.
+        It observes them in order. A marker webhook without a handler is stored last. As soon as the marker rejects
+        a request, the other configurations are effective.
         """
         token = secrets.token_hex(4)
         marker = _marker(kind, token)
@@ -154,20 +155,20 @@ class ResourceInstaller:
             try:
                 await self._client.create(probe, dry_run=True)
             except ApiError as error:
-                # Those that were installed may refuse it as well, and the server tells of one.
+                # An installed webhook may also reject the probe, and the server reports only one.
                 return _MARKER in str(error)
             return False
 
         await self.apply(marker)
         try:
             if not await poll_until(refused):
-                raise SteersmanError(f"the API server does not heed a {kind} after {_WAIT_TIMEOUT_SECONDS:g} s")
+                raise SteersmanError(f"a {kind} is not effective after {_WAIT_TIMEOUT_SECONDS:g} s")
         finally:
             await self.delete(marker)
 
 
 async def poll_until(condition: Callable[[], Awaitable[bool]]) -> bool:
-    """Whether ``condition`` came true within half a minute."""
+    """Return True if ``condition`` becomes true within 30 seconds."""
     deadline = time.monotonic() + _WAIT_TIMEOUT_SECONDS
     while not await condition():
         if time.monotonic() > deadline:
@@ -181,9 +182,10 @@ def _parse_manifest(manifest: Manifest) -> tuple[type[Unstructured], ObjectKey, 
     if resource is None or manifest.get("apiVersion") != resource.api_version:
         known = ", ".join(r.kind for r in _RESOURCES.values())
         raise ConfigurationError(
-            f"{manifest.get('apiVersion')} {manifest.get('kind')} is not installed here, only {known}, in version v1"
+            f"{manifest.get('apiVersion')} {manifest.get('kind')} cannot be installed. "
+            f"Supported kinds are {known}, in version v1"
         )
-    # A status and dates that a generator left in the file are the server's.
+    # Generators write an empty status and creationTimestamp, which belong to the server.
     content = {name: value for name, value in manifest.items() if name != "status"}
     content["metadata"] = {k: v for k, v in manifest["metadata"].items() if k != "creationTimestamp"}
     metadata: Manifest = content["metadata"]
@@ -194,7 +196,7 @@ def _marker(kind: str, token: str) -> dict[str, Any]:
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": kind,
-        # Mutating webhooks are called in the order of their names.
+        # Mutating webhooks are called in order of their names.
         "metadata": {"name": f"0-envtest-marker-{token}"},
         "webhooks": [
             {

@@ -1,4 +1,4 @@
-"""Kubeconfig files for kubectl and for other processes."""
+"""Kubeconfig files for kubectl and for operator processes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from steersman.client.credentials import load_pem
 
 
 def build_kubeconfig(config: ClusterConfig, user: str) -> bytes:
-    """A kubeconfig file that says what ``config`` says; who reads it needs no other file.
+    """Encode ``config`` as a self-contained kubeconfig file.
 
-    It shows who we are now: of a token that a plugin gives or that somebody rotates, the present one.
+    The file contains the current credentials. Rotated tokens and tokens of exec plugins expire.
 
     Args:
-        user: what the file calls the user.
+        config: cluster and credentials.
+        user: name of the user entry.
 
     Raises:
-        CredentialsFailed: there is no identity; says which file or plugin.
+        CredentialsFailed: if the credentials cannot be loaded.
     """
     document = {
         "apiVersion": "v1",

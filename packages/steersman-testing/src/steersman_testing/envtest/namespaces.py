@@ -1,4 +1,4 @@
-"""Namespaces that are a test's own, and go after it."""
+"""Temporary namespaces for tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MAX_CONCURRENT = 8
 
 
 async def create_namespace(client: Client, name_prefix: str) -> str:
-    """Creates a namespace whose name begins with what of ``words`` can be in a name, and returns the name."""
+    """Create a namespace with a sanitized prefix and a random suffix. Return its name."""
     suffix = f"-{secrets.token_hex(4)}"
     prefix = re.sub(r"[^a-z0-9]+", "-", name_prefix.lower()).strip("-") or "test"
     name = f"{prefix[: _MAX_NAME_LENGTH - len(suffix)].rstrip('-')}{suffix}"
@@ -25,18 +25,21 @@ async def create_namespace(client: Client, name_prefix: str) -> str:
 
 
 async def delete_namespace(client: Client, name: str, discovery: Discovery | None) -> None:
-    """Deletes a namespace.
+    """Delete a namespace.
 
     Args:
-        discovery: what the server serves, if nobody else empties namespaces: then everything in it is gone when this
-            returns, whatever finalizers it had. Otherwise the cluster's controller manager does it in its own time.
+        client: client of an administrator.
+        name: name of the namespace.
+        discovery: discovery of the API server, if there is no controller manager. All objects are then deleted before
+            this function returns, including those with finalizers. None leaves the deletion to the controller
+            manager.
 
     Raises:
-        ApiError, ConnectionFailed: the server refuses it, or does not answer.
+        ApiError, ConnectionFailed: if a request fails.
     """
     key = ObjectKey("", name)
     try:
-        # Nothing can be created in it from now on.
+        # A terminating namespace rejects new objects.
         await client.delete(Namespace, key)
     except NotFound:
         return
@@ -56,7 +59,7 @@ async def delete_namespace(client: Client, name: str, discovery: Discovery | Non
 
 
 async def _deletable_resources(discovery: Discovery) -> list[list[ApiResource]]:
-    """What can be in a namespace, each in all of its versions."""
+    """Namespaced resources that support deletecollection, each in all versions."""
     found: dict[tuple[str, str], list[ApiResource]] = {}
     for served in await discovery.resources():
         if served.resource.namespaced and "deletecollection" in served.verbs:
@@ -70,7 +73,7 @@ async def _delete_contents(client: Client, versions: list[ApiResource], namespac
         try:
             await _delete_all(client, resource, namespace)
         except InternalError:
-            # The webhook that converts has gone with the test. In the version that is stored nothing is converted.
+            # The conversion webhook stopped with the test. The storage version needs no conversion.
             continue
         return
     await _delete_all(client, stored_version, namespace)
@@ -83,7 +86,7 @@ async def _delete_all(client: Client, resource: ApiResource, namespace: str) -> 
             if obj.metadata.finalizers:
                 await _remove_finalizers(client, kind.api_resource, obj.key)
     except (NotFound, MethodNotAllowed):
-        # Its definition has just been deleted.
+        # The CustomResourceDefinition was deleted after discovery.
         return
 
 
@@ -95,7 +98,7 @@ async def _remove_finalizers(client: Client, resource: ApiResource, key: ObjectK
 
 
 async def _finalize(client: Client, key: ObjectKey) -> None:
-    """Says that nothing is left, which the namespace waits for."""
+    """Remove the finalizer of the namespace."""
     kind = unstructured(Namespace.api_resource)
     document = (await client.get(kind, key)).to_dict()
     document["spec"]["finalizers"] = []

@@ -1,4 +1,4 @@
-"""Ports of this machine that are ours before anybody listens on them, so that tests in parallel do not meet."""
+"""Reserved loopback ports, so that parallel tests do not collide."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import socket
 
 
 def reserve_port(*options: int) -> socket.socket:
-    """A socket that is bound to a free loopback port and never listens: the port is ours until it is closed.
+    """Bind a socket to a free loopback port without listening.
 
     Args:
-        options: of sockets, such as ``SO_REUSEPORT``. Who sets one of them, too, can listen on the port nevertheless;
-            nobody else is given it. Source: ip(7), socket(7).
+        options: socket options, such as ``SO_REUSEPORT``. A server that sets the same option can listen on the
+            port. The kernel does not assign it to others. Source: ip(7), socket(7).
     """
     reservation = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     for option in options:

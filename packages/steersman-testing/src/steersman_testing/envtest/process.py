@@ -1,4 +1,4 @@
-"""Server processes that never outlive the tests that started them, however those end."""
+"""Server processes that end with the test process."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-# Becomes the server itself, after asking the kernel to kill it when its parent dies (prctl(2), PR_SET_PDEATHSIG).
-# Not a preexec_fn: Python code between fork and exec can deadlock where there are threads.
+# Sets the parent-death signal (prctl(2), PR_SET_PDEATHSIG), then executes the server.
+# A preexec_fn could deadlock: it runs Python code between fork and exec.
 _LAUNCHER = """
 import ctypes, os, signal, sys
 parent, log, *command = sys.argv[1:]
 if sys.platform == "linux":
     ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
 if os.getppid() != int(parent):
-    sys.exit("the tests ended before the server began")
+    sys.exit("the test process exited before the server started")
 output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 os.dup2(output, 1)
 os.dup2(output, 2)
@@ -32,10 +32,10 @@ BytesPopen = subprocess.Popen[bytes]
 
 
 class _ProcessLauncher:
-    """Starts processes from one thread that ends with the interpreter.
+    """Starts processes from one thread that lives as long as the interpreter.
 
-    To the kernel the parent of a process is the thread that started it. A server that a short-lived thread started,
-    as an executor's may be, would be killed with that.
+    The kernel treats the starting thread as parent. A process started by a short-lived thread, such as that of an
+    executor, would be killed with the thread.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class _ProcessLauncher:
 
     def start(self, factory: Callable[[], BytesPopen]) -> BytesPopen:
         with self._lock:
-            # After a fork it is not there.
+            # The thread does not survive a fork.
             if self._thread is None or not self._thread.is_alive():
                 self._start_requests = queue.SimpleQueue()
                 self._thread = threading.Thread(target=self._run, name="envtest-starter", daemon=True)
@@ -69,7 +69,7 @@ _launcher = _ProcessLauncher()
 
 
 class ServerProcess:
-    """One server program. ``log`` holds its output; it runs in the log's directory."""
+    """A server process. It runs in the directory of ``log``, which receives its output."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         def start() -> BytesPopen:
@@ -77,10 +77,10 @@ class ServerProcess:
                 [sys.executable, "-I", "-S", "-c", _LAUNCHER, str(os.getpid()), str(log), *command],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                # So that Ctrl+C reaches the tests alone, which then end the server in their own order.
+                # Ctrl+C must reach only the tests, which stop the servers in order.
                 start_new_session=True,
                 cwd=log.parent,
-                # Proxies and Kubernetes' own variables of the caller must not reach in.
+                # Excludes proxy and Kubernetes variables of the caller.
                 env={"PATH": os.environ.get("PATH", ""), "HOME": str(log.parent), "LANG": "C.UTF-8"},
             )
 
@@ -89,34 +89,34 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """Process id."""
         return self._process.pid
 
     @property
     def has_exited(self) -> bool:
-        """Whether it runs no more."""
+        """Return True if the process has exited."""
         return self._process.poll() is not None
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended: its exit code, or minus the signal that ended it; None while it runs."""
+        """Exit code, or the negated signal number. None while the process runs."""
         return self._process.poll()
 
     def signal(self, number: signal.Signals) -> None:
-        """Sends a signal; does nothing to a process that has ended."""
+        """Send a signal. Does nothing after the process has exited."""
         self._process.send_signal(number)
 
     def pause(self) -> None:
-        """Stops it (SIGSTOP) until it gets SIGCONT; returns once it does nothing any more."""
+        """Send SIGSTOP and wait until the process is stopped."""
         if self.has_exited:
             return
         self.signal(signal.SIGSTOP)
         if sys.platform == "linux":
-            # Threads that run at that moment go on a little. Its end would do as well, and is left to others to see.
+            # Running threads stop with a delay. WNOWAIT leaves the exit status to others.
             os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def stop(self, grace: float) -> None:
-        """Asks it to end, and kills it after ``grace`` seconds; at once with 0."""
+        """Send SIGTERM, and SIGKILL after ``grace`` seconds. 0 kills at once."""
         if grace > 0 and not self.has_exited:
             self._process.terminate()
             try:
@@ -126,13 +126,13 @@ class ServerProcess:
         self.kill()
 
     def kill(self) -> None:
-        """Ends it without warning (SIGKILL)."""
+        """Send SIGKILL and wait for the exit."""
         if not self.has_exited:
             self._process.kill()
         self._process.wait()
 
     def log_tail(self, lines: int = 15) -> str:
-        """The end of its output."""
+        """Last lines of the output."""
         try:
             text = self.log.read_text(errors="replace")
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A second API server on the same etcd, which can be made to lag behind the first."""
+"""A second kube-apiserver on the same etcd, whose view can be delayed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class PrimaryControlPlane(Protocol):
-    """What the first server's environment gives to the second."""
+    """The first control plane, as the second API server uses it."""
 
     directory: Path
     config: ClusterConfig
@@ -29,15 +29,15 @@ class PrimaryControlPlane(Protocol):
 
 
 class SecondApiServer:
-    """Made by ``ControlPlane.second_apiserver``. It serves the same objects, under another URL.
+    """A second kube-apiserver with its own URL. Created by ``ControlPlane.second_apiserver``.
 
     Attributes:
-        server: the URL.
-        config: how to connect as administrator.
-        kubeconfig: a kubeconfig file of an administrator.
+        server: URL of the API server.
+        config: connection of the administrator.
+        kubeconfig: kubeconfig file of the administrator.
 
     Raises:
-        SteersmanError: it did not start within ``timeout`` seconds.
+        SteersmanError: if it does not start within ``timeout`` seconds.
     """
 
     def __init__(
@@ -59,15 +59,15 @@ class SecondApiServer:
             raise
 
     def stall(self) -> None:
-        """Cuts it off from etcd without breaking a connection: its watches tell nothing new from now on."""
+        """Stop all bytes from etcd without closing connections. Watches receive no events."""
         self._etcd_proxy.stall()
 
     def resume(self) -> None:
-        """Lets it hear of what it missed."""
+        """Forward the delayed bytes."""
         self._etcd_proxy.resume()
 
     def stop(self) -> None:
-        """Ends it."""
+        """Kill the server."""
         self._process.kill()
         self._etcd_proxy.stop()
         self._port_reservation.close()

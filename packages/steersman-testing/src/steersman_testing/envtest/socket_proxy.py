@@ -1,4 +1,4 @@
-"""A way to etcd that can be stalled: bytes stop, and no connection breaks."""
+"""Proxy to the Unix socket of etcd that can be stalled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CHUNK = 65536
 
 
 class SocketProxy:
-    """Passes the connections to the Unix socket ``path`` on to the one at ``target``, in a thread of its own."""
+    """Forwards connections from the Unix socket ``path`` to ``target`` in a thread."""
 
     def __init__(self, path: Path, target: Path) -> None:
         self._target = target
@@ -31,15 +31,15 @@ class SocketProxy:
         self._thread.start()
 
     def stall(self) -> None:
-        """From now on nothing passes, in either direction."""
+        """Stop forwarding in both directions."""
         self._forwarding.clear()
 
     def resume(self) -> None:
-        """What has gathered passes, and whatever follows."""
+        """Continue to forward."""
         self._forwarding.set()
 
     def stop(self) -> None:
-        """Breaks all connections."""
+        """Close all connections."""
         self._stopping = True
         self._forwarding.set()
         self._waker.send(b"x")

@@ -1,4 +1,4 @@
-"""What the users of a test may do: roles bound to them, and nothing else.
+"""RBAC of test users.
 
 Source: "Using RBAC Authorization" in the Kubernetes documentation.
 """
@@ -25,7 +25,7 @@ from steersman.meta.manifests import Manifest
 from steersman_testing.envtest.installer import ResourceInstaller, poll_until
 
 RoleReference: TypeAlias = str | Mapping[str, Any]
-"""The name of a ClusterRole that exists, or the manifest of a ClusterRole or Role, which is then installed."""
+"""Name of an existing ClusterRole, or a manifest to install."""
 
 _GROUP = "rbac.authorization.k8s.io"
 _USER_LABEL = "envtest.steersman.dev/user"
@@ -33,34 +33,35 @@ _REQUIREMENT_FORMATS = {"In": "{} in ({})", "NotIn": "{} notin ({})", "Exists": 
 
 
 class UserRbac:
-    """Binds roles to users, on one server.
+    """Binds roles to users on one API server.
 
     Args:
-        client: of an administrator.
-        aggregates: whether somebody fills in ClusterRoles that consist of others, as a controller manager does.
+        client: client of an administrator.
+        installation: installs roles and bindings.
+        has_aggregation: whether a controller manager fills aggregated ClusterRoles.
     """
 
     def __init__(self, client: Client, installation: ResourceInstaller, *, has_aggregation: bool) -> None:
         self._client = client
         self._installation = installation
         self._has_aggregation = has_aggregation
-        # Tests of other processes on this server may have users of the same names.
+        # Other test processes may create equal usernames on the same server.
         self._token = secrets.token_hex(4)
 
     async def replace(
         self, user: str, roles: Sequence[RoleReference], rules: Sequence[Manifest], namespace: str
     ) -> None:
-        """Gives ``user`` these rights in place of those of former calls; returns once the API server heeds that.
+        """Replace the permissions of ``user`` and wait until they are effective.
 
         Args:
-            user: whose.
-            roles: see ``RoleLike``. A Role counts in its own namespace.
-            rules: in wire form, as ``policy_rules`` makes them.
-            namespace: where ClusterRoles and rules count; everywhere, where it is empty.
+            user: username.
+            roles: see ``RoleReference``. A Role applies to its own namespace.
+            rules: RBAC rules in wire form, as returned by ``policy_rules``.
+            namespace: namespace to which ClusterRoles and rules apply. Empty: all namespaces.
 
         Raises:
-            ConfigurationError: there is no such ClusterRole, or a Role has no namespace.
-            SteersmanError: the API server does not heed it in time.
+            ConfigurationError: if a ClusterRole does not exist or a Role has no namespace.
+            SteersmanError: on timeout.
         """
         name = f"envtest:{hashlib.sha256(f'{self._token} {user}'.encode()).hexdigest()[:12]}"
         role_refs = [await self._install_role(role) for role in await self._expand_aggregated(roles)]
@@ -78,14 +79,14 @@ class UserRbac:
             return {"kind": "ClusterRole", "metadata": {"name": role}}
         manifest = dict(role)
         if manifest.get("kind") not in ("ClusterRole", "Role"):
-            raise ConfigurationError(f"a {manifest.get('kind')} is no role: it must be a ClusterRole or a Role")
+            raise ConfigurationError(f"a {manifest.get('kind')} is not a role: use a ClusterRole or a Role")
         if manifest["kind"] == "Role" and not manifest["metadata"].get("namespace"):
             raise ConfigurationError(f"the Role {manifest['metadata']['name']} has no namespace")
         await self._installation.apply(manifest)
         return manifest
 
     async def _expand_aggregated(self, roles: Iterable[RoleReference]) -> list[RoleReference]:
-        """``roles``, and those of which they are aggregated, since in an envtest nobody does that."""
+        """Add the roles that ``roles`` aggregate, since envtest has no controller manager."""
         pending, found = list(roles), list[RoleReference]()
         while pending:
             role = pending.pop()
@@ -100,7 +101,7 @@ class UserRbac:
         try:
             role = await self._client.get(ClusterRole, ObjectKey("", name))
         except NotFound:
-            raise ConfigurationError(f"there is no ClusterRole {name}: give its manifest, or rules") from None
+            raise ConfigurationError(f"ClusterRole {name} does not exist: pass its manifest, or rules") from None
         if self._has_aggregation or role.aggregation_rule is None:
             return []
         role_names: list[str] = []
@@ -110,7 +111,7 @@ class UserRbac:
         return role_names
 
     async def _delete_bindings(self, name: str) -> bool:
-        """Whether there was something to take away."""
+        """Delete the bindings of a user. Return False if there were none."""
         selector = f"{_USER_LABEL}={_user_label_value(name)}"
         namespaced = (await self._client.list(RoleBinding, label_selector=selector)).items
         cluster_wide = (await self._client.list(ClusterRoleBinding, label_selector=selector)).items
@@ -119,10 +120,10 @@ class UserRbac:
         return bool(namespaced or cluster_wide)
 
     async def _wait_until_effective(self, namespace: str) -> None:
-        """Returns once RBAC knows what was stored before this call.
+        """Wait until the RBAC authorizer has observed the stored roles and bindings.
 
-        It learns of roles and of bindings in their order. So rights of a user who does not exist are stored after the
-        others: once they count, the others do as well.
+        It observes them in order. Permissions of a marker user are stored last. As soon as they are effective, the
+        others are, too.
         """
         name = f"envtest:marker:{secrets.token_hex(4)}"
         cluster_role = _role(name, [{"nonResourceURLs": [f"/{name}"], "verbs": ["get"]}], "")
@@ -148,13 +149,13 @@ class UserRbac:
 
         async def is_effective() -> bool:
             reviews = [await self._client.create(SubjectAccessReview(spec=spec)) for spec in review_specs]
-            return all(answer.status.allowed for answer in reviews)
+            return all(review.status.allowed for review in reviews)
 
         try:
             for manifest in markers:
                 await self._installation.apply(manifest)
             if not await poll_until(is_effective):
-                raise SteersmanError("the API server does not heed new rights: does it authorize by RBAC?")
+                raise SteersmanError("new RBAC permissions are not effective: enable the authorization mode RBAC")
         finally:
             for manifest in reversed(markers):
                 await self._installation.delete(manifest)
@@ -183,7 +184,7 @@ def _binding(name: str, role: Manifest, user: str, namespace: str = "") -> Manif
 
 
 def _user_label_value(name: str) -> str:
-    """Of what is called ``envtest:<user>:…``: the user's part."""
+    """Return the user part of ``envtest:<user>:…``."""
     return name.split(":")[1]
 
 

@@ -1,4 +1,4 @@
-"""Where the API server of a test calls webhooks: on this machine, with certificates made for it."""
+"""Local webhook server address and its certificates."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from steersman_testing.envtest.ports import reserve_port
 
 @dataclass(frozen=True, slots=True)
 class LocalWebhookServing:
-    """What a webhook server needs to be called: it listens on ``host`` and ``port``, and shows ``certificate``.
+    """Address and certificate files of a webhook server.
 
-    The port is nobody else's meanwhile. Who listens on it has to set SO_REUSEADDR, as asyncio's servers and Go's do.
+    The port is reserved. A server must set SO_REUSEADDR to listen on it, as asyncio and Go do.
 
     Attributes:
-        host: address or name under which the API server reaches this machine.
-        port: to listen on.
-        directory: has ``tls.crt``, ``tls.key`` and ``ca.crt``, as a mounted Secret of cert-manager has.
-        ca: PEM of the authority that the API server trusts for it.
+        host: address or name of this machine as reached by the API server.
+        port: port to listen on.
+        directory: directory with ``tls.crt``, ``tls.key`` and ``ca.crt``, like a mounted Secret of cert-manager.
+        ca: PEM of the certificate authority.
     """
 
     host: str
@@ -37,28 +37,31 @@ class LocalWebhookServing:
 
     @property
     def certificate(self) -> Path:
-        """The server's certificate: PEM."""
+        """Path of the server certificate in PEM."""
         return self.directory / "tls.crt"
 
     @property
     def key(self) -> Path:
-        """Its private key: PEM."""
+        """Path of the private key in PEM."""
         return self.directory / "tls.key"
 
     def ssl_context(self) -> ssl.SSLContext:
-        """For a server in Python, such as that of ``asyncio.start_server``."""
+        """SSL context for a Python server, such as that of ``asyncio.start_server``."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(self.certificate, self.key)
         return context
 
     def url(self, path: str) -> str:
-        """Where the API server calls the webhook ``path``."""
+        """URL of the webhook ``path``."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"https://{host}:{self.port}/{path.removeprefix('/')}"
 
 
 def prepare_local_serving(home: EnvironmentDirectory, host: str) -> tuple[LocalWebhookServing, socket.socket]:
-    """Certificates in ``home`` and a port for a webhook server on ``host``; the port is reserved by the socket."""
+    """Issue certificates in ``home`` and reserve a port for a webhook server.
+
+    The returned socket holds the reservation.
+    """
     from steersman_testing.envtest.certificates import CertificateAuthority
 
     directory = home.path / "webhooks"
@@ -75,7 +78,7 @@ def prepare_local_serving(home: EnvironmentDirectory, host: str) -> tuple[LocalW
 
 
 def redirect_webhooks(configuration: Manifest, serving: LocalWebhookServing) -> Manifest:
-    """``configuration`` with its webhooks behind services called at ``serving``; those with a URL stay."""
+    """Redirect webhooks of Services to ``serving``. Webhooks with a URL remain unchanged."""
     configuration = copy.deepcopy(configuration)
     for webhook in configuration.get("webhooks") or ():
         webhook["clientConfig"] = _redirect(webhook["clientConfig"], serving)
@@ -83,7 +86,7 @@ def redirect_webhooks(configuration: Manifest, serving: LocalWebhookServing) -> 
 
 
 def redirect_conversion(crd: Manifest, serving: Callable[[], LocalWebhookServing]) -> Manifest:
-    """``crd`` with its conversion webhook, if it has one behind a service, called at ``serving``."""
+    """Redirect the conversion webhook of a Service to ``serving``."""
     conversion: dict[str, Any] = crd["spec"].get("conversion") or {}
     if conversion.get("strategy") != "Webhook":
         return crd

@@ -1,4 +1,4 @@
-"""Where the API server in memory listens, and what a client must know to find it."""
+"""HTTP endpoint of the in-memory API server on the loopback interface."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from steersman_testing.serving.server_connection import (
 CONTEXT_NAME = "steersman-testing"
 _LOOPBACK = "127.0.0.1"
 _APPLY = "application/apply-patch"
-# No secret: whoever shows no token is the administrator, too. But by TLS, kubectl asks who has none for a name.
+# Not a secret: a request without token also acts as administrator. Without a token, kubectl prompts for a username.
 _ADMIN_TOKEN = "administrator"  # noqa: S105
 _MAX_FIELD_MANAGER_LENGTH = 128
 _MAX_WARNING_LENGTH = 256
@@ -46,11 +46,11 @@ _NO_CACHE_HEADER = ("Cache-Control", "no-cache, private")
 
 @dataclass(frozen=True, slots=True)
 class ApiEndpoint:
-    """Where it listens.
+    """Address of the HTTP server.
 
     Attributes:
-        url: the server's URL.
-        authority: the certificate (PEM) that its own is signed by; empty without TLS.
+        url: URL of the server.
+        ca_certificate: PEM of its certificate authority. Empty without TLS.
     """
 
     url: str
@@ -82,19 +82,20 @@ class ApiEndpoint:
 
 @asynccontextmanager
 async def serve(server: InMemoryApiServer, *, port: int = 0, tls: bool = False) -> AsyncGenerator[ApiEndpoint]:
-    """Listens on the loopback interface while the block runs, and answers by ``server``.
+    """Serve ``server`` on the loopback interface during the block.
 
-    Who shows no bearer token is an administrator; with one, it is whom ``server`` knows by it. Headers of
-    impersonation are heeded, from users with a token as far as RBAC lets them.
+    A request without bearer token acts as administrator. A token authenticates as with a real API server.
+    Impersonation headers are honored, for users with a token as RBAC permits.
 
-    At the end, what is being answered is finished, and watches are ended as if their time were over.
+    At the end, current responses are finished and watches end as after their timeout.
 
     Args:
-        port: 0 takes a free one.
-        tls: with a certificate of an authority made for this endpoint alone. Clients send tokens by TLS only.
+        server: server to expose.
+        port: port to listen on. 0 selects a free port.
+        tls: serve HTTPS with a certificate of a new authority. Clients send tokens by TLS only.
 
     Raises:
-        ConfigurationError: the port is in use, or TLS is asked for without ``steersman[testing]`` installed.
+        ConfigurationError: if the port is in use, or ``cryptography`` is missing for TLS.
     """
     context, ca_certificate = _server_tls_context() if tls else (None, "")
     connections: set[ServerConnection] = set()
@@ -120,12 +121,12 @@ def _server_tls_context() -> tuple[ssl.SSLContext, str]:
     try:
         from steersman_testing.envtest.certificates import CertificateAuthority
     except ModuleNotFoundError as error:
-        raise ConfigurationError(f"{error.name} is missing: install steersman[testing]") from error
+        raise ConfigurationError(f"{error.name} is missing: install the dependencies of steersman-testing") from error
     authority = CertificateAuthority()
     pair = authority.issue_server(["localhost", "kubernetes", "kubernetes.default"], [_LOOPBACK])
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.set_alpn_protocols(["http/1.1"])
-    # OpenSSL reads files only.
+    # The ssl module loads certificates from files only.
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "server.pem"
         file.touch(mode=0o600)
@@ -135,7 +136,7 @@ def _server_tls_context() -> tuple[ssl.SSLContext, str]:
 
 
 class _Dispatcher:
-    """Turns messages into requests of the server, and its answers into replies."""
+    """Handles HTTP requests by the in-memory server."""
 
     def __init__(self, server: InMemoryApiServer) -> None:
         self._server = server
@@ -155,11 +156,11 @@ class _Dispatcher:
         except ApiError as error:
             _write_response(writer, "", error_response(error))
         except ConnectionFailed:
-            # A test asked for it.
+            # The test injected a connection failure.
             writer.abort()
 
     def _authenticate(self, headers: Mapping[str, str]) -> Transport:
-        """The server as whoever asks meets it."""
+        """Return the server as the authenticated user."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         impersonated = _parse_impersonation(headers)
         if not scheme or token.strip() == _ADMIN_TOKEN:
@@ -170,7 +171,10 @@ class _Dispatcher:
 
 
 def _parse_impersonation(headers: Mapping[str, str]) -> ImpersonatedUser | None:
-    """Whom the headers name to act as. Source: "Authenticating", "User impersonation"."""
+    """Parse the impersonation headers.
+
+    Source: "Authenticating", "User impersonation".
+    """
     named = {n.removeprefix(_IMPERSONATE_PREFIX): v for n, v in headers.items() if n.startswith(_IMPERSONATE_PREFIX)}
     if not named:
         return None
@@ -186,7 +190,7 @@ def _parse_impersonation(headers: Mapping[str, str]) -> ImpersonatedUser | None:
 
 
 def _header_values(values: str) -> tuple[str, ...]:
-    """The values of a header."""
+    """Split the values of a repeated header."""
     return tuple(v for v in values.split(HEADER_VALUE_SEPARATOR) if v)
 
 
@@ -207,7 +211,7 @@ def _write_response(writer: ResponseWriter, media_type: str, response: HttpRespo
 
 
 def _warning_headers(texts: Sequence[str]) -> Iterator[str]:
-    """Headers. What cannot be one is left out, and what is too much is cut, as the real server does.
+    """Warning headers, without unprintable texts and truncated like kube-apiserver's.
 
     Source: ``k8s.io/apiserver/pkg/endpoints/filters/warning.go``.
     """
@@ -229,12 +233,12 @@ def _guess_media_type(body: bytes) -> str:
 def _parse_error(message: WireRequest) -> ApiError:
     if message.error == "too large":
         return body_too_large(MAX_BODY_BYTES)
-    return bad_request("this is not HTTP/1.1, or its header is too long")
+    return bad_request("malformed HTTP/1.1 request, or header too long")
 
 
 def _to_http_request(message: WireRequest) -> HttpRequest:
     path, _, text = message.target.decode("latin-1").partition("?")
-    # Of several values the first counts.
+    # The first of several values is effective.
     query = dict(reversed(parse_qsl(text, keep_blank_values=True)))
     method = "GET" if message.method == "HEAD" else message.method
     headers = message.headers
@@ -253,7 +257,7 @@ def _to_http_request(message: WireRequest) -> HttpRequest:
 
 
 def _default_field_manager(headers: Mapping[str, str]) -> str:
-    """The real server takes what a client does not name from its User-Agent."""
+    """Default field manager from the User-Agent, as in kube-apiserver."""
     product = headers.get("user-agent", "").partition("/")[0]
     return "".join(c for c in product if c.isprintable())[:_MAX_FIELD_MANAGER_LENGTH]
 

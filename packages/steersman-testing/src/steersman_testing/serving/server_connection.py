@@ -1,5 +1,7 @@
-"""HTTP/1.1 as a server of watches needs it: connections that are kept, streams that wait for their reader and end
-with it. The parser is llhttp, in httptools. Source: RFC 9112."""
+"""HTTP/1.1 server connection with keep-alive, backpressure and streams.
+
+The parser is llhttp of httptools. Source: RFC 9112.
+"""
 
 from __future__ import annotations
 
@@ -14,30 +16,32 @@ import httptools
 
 from steersman.observability.logging import get_logger
 
-# As the real server has it: MaxRequestBodyBytes of k8s.io/apiserver, and net/http's DefaultMaxHeaderBytes.
+# MaxRequestBodyBytes of k8s.io/apiserver and DefaultMaxHeaderBytes of net/http.
 MAX_BODY_BYTES = 3 * 2**20
 _MAX_HEADER_BYTES = 2**20
 _MAX_PIPELINED_REQUESTS = 16
-# Stands between the values of a header that comes several times; a comma may be part of one.
+# Separates the values of a repeated header. A comma may be part of a value.
 HEADER_VALUE_SEPARATOR = "\n"
 
 RequestError = Literal["", "malformed", "too large"]
 HeaderFields = Sequence[tuple[str, str]]
-"""A header: names and values, which must not have control characters."""
+"""Header names and values without control characters."""
 
 log = get_logger("testing")
 
 
 @dataclass(frozen=True, slots=True)
 class WireRequest:
-    """A request as it came.
+    """A received request.
 
     Attributes:
+        method: HTTP method.
         target: path and query, percent-encoded.
-        headers: by their names in lower case; ``BETWEEN`` stands between several values of one.
-        keep: whether the client wants the connection kept.
-        chunked: whether the client understands an answer in chunks.
-        fault: why it could not be read; empty where it is sound.
+        headers: values by lower-case name. ``HEADER_VALUE_SEPARATOR`` separates repeated values.
+        body: the body.
+        keep_alive: whether the client keeps the connection open.
+        accepts_chunked: whether the client understands chunked responses.
+        error: reason why the request is malformed. Empty if it is well-formed.
     """
 
     method: str
@@ -50,7 +54,7 @@ class WireRequest:
 
 
 class ResponseWriter:
-    """The answer to one message: ``send`` it whole, or ``begin`` it, add ``part`` after ``part``, and ``end`` it."""
+    """Response to a request, sent at once or in chunks."""
 
     def __init__(
         self,
@@ -67,12 +71,12 @@ class ResponseWriter:
         self.head_sent = False
 
     def send(self, status: int, headers: HeaderFields, body: bytes) -> None:
-        """Sends everything at once."""
+        """Send a complete response."""
         head = self._format_head(status, (*headers, ("Content-Length", str(len(body)))))
         self._transport.write(head if self._request.method == "HEAD" else head + body)
 
     def start_stream(self, status: int, headers: HeaderFields) -> None:
-        """Sends the head of a stream."""
+        """Send the head of a stream."""
         self.is_stream = True
         framing = (("Transfer-Encoding", "chunked"),) if self._request.accepts_chunked else ()
         self._transport.write(self._format_head(status, (*headers, *framing)))
@@ -80,20 +84,20 @@ class ResponseWriter:
             raise asyncio.CancelledError
 
     async def write_chunk(self, data: bytes) -> None:
-        """Sends a part of a stream, and waits while its reader is behind."""
+        """Send a chunk and wait while the client is slow."""
         if self._request.accepts_chunked:
             data = b"%x\r\n%b\r\n" % (len(data), data)
         self._transport.write(data)
         await self._writable.wait()
 
     def end_stream(self) -> None:
-        """Ends a stream as it should be; without it, the client is told that it broke."""
+        """Terminate the stream, which otherwise counts as incomplete."""
         if self._request.accepts_chunked:
             self._transport.write(b"0\r\n\r\n")
         self.is_stream = False
 
     def abort(self) -> None:
-        """Breaks the connection, as a network does."""
+        """Abort the connection, as a network failure would."""
         self._transport.abort()
 
     def _format_head(self, status: int, headers: HeaderFields) -> bytes:
@@ -108,11 +112,11 @@ RequestHandler = Callable[[WireRequest, ResponseWriter], Awaitable[None]]
 
 
 class ServerConnection(asyncio.Protocol):
-    """A client's connection. Its requests are answered by ``answer``, one after another in their order.
+    """A client connection. Requests are handled in order.
 
     Args:
-        answer: called with a message and the reply to it. It is cancelled when the client goes away.
-        others: the open connections of the same server, which this one joins and leaves.
+        handler: called with a request and its response. It is cancelled when the client disconnects.
+        open_connections: set of open connections of the server.
     """
 
     def __init__(self, handler: RequestHandler, open_connections: set[ServerConnection]) -> None:
@@ -127,7 +131,7 @@ class ServerConnection(asyncio.Protocol):
         self._stopping = False
         self.on_message_begin()
 
-    # What asyncio calls
+    # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -148,13 +152,13 @@ class ServerConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # Its message is complete and is answered; nothing is read after it.
+            # The request is complete and is handled. Further data is ignored.
             self._transport.pause_reading()
         except httptools.HttpParserError:
             self._transport.pause_reading()
             self._enqueue(WireRequest("", b"", {}, keep_alive=False, error="malformed"))
 
-    # What httptools calls
+    # Callbacks of httptools
 
     def on_message_begin(self) -> None:
         self._target = b""
@@ -198,18 +202,18 @@ class ServerConnection(asyncio.Protocol):
     def _count_header_bytes(self, size: int) -> None:
         self._header_bytes += size
         if self._header_bytes > _MAX_HEADER_BYTES:
-            raise ValueError("the head is too long")
+            raise ValueError("the header section is too long")
 
-    # The conversation
+    # Requests
 
     def stop(self) -> None:
-        """Ends the connection in order: what is being answered is finished, streams get their end."""
+        """Close gracefully: finish the current response and terminate streams."""
         self._stopping = True
         if self._is_idle or (self._response is not None and self._response.is_stream):
             self._task.cancel()
 
     async def wait_closed(self) -> None:
-        """Returns once everything that was begun has ended."""
+        """Wait until the connection is closed."""
         await asyncio.gather(self._task, return_exceptions=True)
 
     @property
@@ -249,7 +253,7 @@ class ServerConnection(asyncio.Protocol):
         try:
             await self._handler(request, response)
         except Exception as error:
-            log.error("a request could not be answered", target=request.target.decode("latin-1"), exc_info=error)
+            log.error("request failed", target=request.target.decode("latin-1"), exc_info=error)
             if response.head_sent:
                 response.abort()
             else:

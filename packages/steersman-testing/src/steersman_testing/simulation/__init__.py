@@ -1,24 +1,24 @@
-"""Simulation: an operator is played through a scenario again and again, each time with something else going wrong.
+"""Fault simulation: repeats a scenario under every single fault.
 
-``simulate(setup, scenario)`` plays it once without faults. That run's calls to the API server, events of watches and
-effects outside Kubernetes are the places where something can go wrong. Then the scenario is played once for each
-place and each fault that fits it, and at last with several at random:
+``simulate(setup, scenario)`` runs the scenario once without faults. This reference run records each call to the API
+server, each watch event and each external effect. Then the scenario runs once for each recorded place and each fault
+that applies to it, and finally with random combinations of faults:
 
-- the process is killed before or after a call, and comes back at once or much later;
-- a call is carried out and its answer lost; it never arrives; it is refused with 409, 429 or 500;
-- another actor writes the same object just before a call, so that what was read is old;
-- a watch is held back, so that the operator works on an old view of one kind; it breaks; it is lost for long, and
-  comes back as a list in which what happened meanwhile is one change, or none;
-- another replica takes over while a call is under way, whose write may come after that replica's own.
+- The process is killed before or after a call, and restarts after one second or after minutes.
+- A request never arrives, its response is lost, or the API server rejects it with 409, 429 or 500.
+- Another client writes the same object immediately before a call, so that the cached object is stale.
+- A watch is delayed, so that the operator works with a stale cache. A watch disconnects. A watch expires and the
+  reflector relists, so that several changes become one event, or none.
+- Another replica becomes the leader during a call, and the call may arrive after that replica's own writes.
 
-Every run must end in the state of the run without faults. It must write nothing when it is started with nothing to
-do, delete nothing that lives without faults, not ask without bound, and keep the invariants. What fails is told as
-a story, with the one line that plays it again.
+Each run must end in the state of the reference run. After a restart with nothing to do, the operator must not write.
+It must not delete objects that survive without faults, send requests without bound, or violate an invariant. A
+failure is reported with an excerpt of the trace and with the argument that replays it.
 
-What is not simulated: several replicas but for the one that takes over, clocks that differ, and an API server that
-goes back in time, which the cache guards against by itself.
+Not simulated: more than two replicas, clock skew, and an API server restored from a backup, which the cache handles
+itself.
 
-Sources: Sun et al., "Automatic Reliability Testing for Cluster Management Controllers" (Sieve), OSDI 2022.
+Source: Sun et al., "Automatic Reliability Testing for Cluster Management Controllers" (Sieve), OSDI 2022.
 """
 
 from steersman_testing.simulation.fault_points import fault_point

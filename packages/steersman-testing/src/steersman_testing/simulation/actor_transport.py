@@ -1,4 +1,4 @@
-"""How users and actors of a simulation reach the API server: without faults, and seen in the story."""
+"""Transport of users and actors, which records their writes."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from typing import Protocol
 
 from steersman.client.transport import HttpRequest, HttpResponse
 from steersman_testing.apiserver import InMemoryApiServer
-from steersman_testing.simulation import request_info
+from steersman_testing.simulation.request_info import describe_request
 from steersman_testing.simulation.trace import Actor, TraceEntry
 
 
 class RunObserver(Protocol):
-    """Who is told what users do."""
+    """The run, as the transport uses it."""
 
     server: InMemoryApiServer
 
     def record(self, actor: Actor, text: str, outcome: str = "") -> TraceEntry:
-        """Keeps what happened."""
+        """Add an entry to the trace."""
         ...
 
     def check_invariants(self) -> None:
-        """Something may have changed."""
+        """Check the invariants after a possible change."""
         ...
 
 
 class ActorTransport:
-    """The server, as ``actor`` reaches it."""
+    """Transport of an actor to the in-memory API server."""
 
     def __init__(self, observer: RunObserver, actor: Actor) -> None:
         self._observer = observer
         self._actor: Actor = actor
 
     async def request(self, request: HttpRequest) -> HttpResponse:
-        """As the server answers."""
+        """Forward a request and record it if it is a write."""
         response = await self._observer.server.request(request)
         if request.method != "GET":
-            self._observer.record(self._actor, request_info.describe_request(request), str(response.status))
+            self._observer.record(self._actor, describe_request(request), str(response.status))
             self._observer.check_invariants()
         return response
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """As the server's."""
+        """Forward a watch."""
         return self._observer.server.stream(request)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no connections."""

@@ -1,4 +1,4 @@
-"""What went in a run, and what of that the operator ended although it lives without faults."""
+"""Audit of objects that the operator deleted."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from steersman_testing.simulation.trace import TraceEntry
 
 
 class OperatorDeletion(Struct, frozen=True):
-    """An object that a call of the operator ended, or marked for deletion.
+    """A deletion by a call of the operator.
 
     Attributes:
-        call: in words.
-        name: of the object, such as ``pods default/web-0``; a generated name by what it begins with.
-        alike: how many of its name lived until then: none that is marked for deletion already.
+        call: description of the call.
+        name: name of the object, such as ``pods default/web-0``. A generated name is shortened to its prefix.
+        live_count: number of objects with this name before the call, without those marked for deletion.
     """
 
     call: str
@@ -27,13 +27,13 @@ class OperatorDeletion(Struct, frozen=True):
 
 
 class DeletionAudit(Struct, frozen=True):
-    """What went in a run.
+    """Deletions of a run.
 
     Attributes:
-        counts: by name, how often it went, by whom ever.
-        most: by generated name, how many lived at once, at most.
-        endings: what the operator ended.
-        lasting: the names of what lived when all was quiet.
+        deletion_counts: number of deletions by name, by any client.
+        max_live: largest number of objects at one time, by generated name.
+        by_operator: deletions by the operator.
+        surviving: names of objects that existed when the state was stable.
     """
 
     deletion_counts: Mapping[str, int]
@@ -46,9 +46,9 @@ EMPTY_AUDIT = DeletionAudit({}, {}, (), frozenset())
 
 
 def deletion_events(events: Iterable[StorageEvent], resource: str) -> tuple[StorageEvent, ...]:
-    """Those of the changes by one call that end objects of its own ``resource``.
+    """Return the events in which one call deleted its objects.
 
-    Not what follows from it, as that a finalizer was the last one, or that an owner is gone.
+    Consequences are excluded, such as the removal of the last finalizer or the garbage collection of dependents.
     """
     return tuple(e for e in events if e.collection.qualified == resource and _is_deletion(e))
 
@@ -64,10 +64,12 @@ def _is_live(stored: StoredObject | None) -> bool:
 def audit_deletions(
     history: Iterable[StorageEvent], calls: Iterable[TraceEntry], quiet_versions: Iterable[int]
 ) -> DeletionAudit:
-    """What the ``history`` of a run's server tells, and the ``calls`` of its operator.
+    """Audit the event history with the calls of the operator.
 
     Args:
-        looks: the versions at which all was quiet, in order.
+        history: events of the API server in order.
+        calls: calls of the operator.
+        quiet_versions: resourceVersions at which the state was stable, in order.
     """
     by_version = {event.version: entry for entry in calls for event in entry.deletions}
     deletion_counts, live, max_live = Counter[str](), Counter[str](), Counter[str]()
@@ -84,7 +86,7 @@ def audit_deletions(
         if event.version in by_version:
             entry = by_version[event.version]
             is_direct = entry.text == f"DELETE {stored.collection.qualified} {stored.key}"
-            call = entry.text if is_direct else f"{entry.text} ends {name}"
+            call = entry.text if is_direct else f"{entry.text} deletes {name}"
             by_operator.append(OperatorDeletion(call, name, live[name]))
         live[name] += _is_live(event.after) - _is_live(event.before)
         if name.endswith("*"):
@@ -105,13 +107,13 @@ def _display_name(stored: StoredObject) -> str:
 
 
 def unexpected_deletions(actual: DeletionAudit, expected: DeletionAudit) -> Iterator[str]:
-    """What the operator ended although it lives without faults, a line each.
+    """Describe objects that the operator must not have deleted.
 
-    That is what went more often than it should, and by the operator's calls: what is made for an owner that is gone
-    goes again by the garbage collector. Of objects with generated names, one that is too many may go: it was made
-    twice. What never outlives its work, such as a helper's pod, goes as often as the work is done.
+    Such an object is deleted more often than in the reference run, and by calls of the operator, since the garbage
+    collector deletes dependents anyway. If a generated name exists more often than in the reference run, deleting the
+    surplus object is correct. Objects that are never in a snapshot, such as pods of a helper, do not count.
 
-    Only how often is known, and not when: what the scenario deletes later may go too early unseen.
+    Only the number of deletions is compared. A deletion that happens too early is not detected.
     """
     actual_counts, expected_counts = (
         Counter(deletion.name for deletion in r.by_operator) for r in (actual, expected)
@@ -124,4 +126,4 @@ def unexpected_deletions(actual: DeletionAudit, expected: DeletionAudit) -> Iter
             and actual_counts[name] > expected_counts[name]
         )
         if is_excess and not is_surplus and name in expected.surviving:
-            yield f"{ending.call}: it lives without faults"
+            yield f"{ending.call}: it survives without faults"

@@ -1,4 +1,4 @@
-"""The story of a failure: which call, which fault, what differs, and how to see it again."""
+"""Report of a failed run: faults, trace excerpt, problems and replay line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_PROBLEMS = 12
 
 
 def format_failure(result: RunResult, problems: Sequence[str]) -> str:
-    """The story of ``outcome``, in which ``found`` is wrong; some thirty lines at most."""
+    """Format a failed run as about thirty lines."""
     faults = [fault.describe() for fault in result.plan.faults]
     parts = [
         _heading(result),
@@ -30,7 +30,7 @@ def format_failure(result: RunResult, problems: Sequence[str]) -> str:
 
 def _heading(result: RunResult) -> str:
     if not result.plan.faults:
-        return "the scenario goes wrong without any fault"
+        return "the scenario fails without any fault"
     return f"the operator does not recover from {'a fault' if len(result.plan.faults) == 1 else 'faults'}"
 
 
@@ -42,7 +42,7 @@ def _labelled(label: str, lines: Sequence[str]) -> Iterable[str]:
 
 
 def _trace_excerpt(result: RunResult) -> Iterable[str]:
-    """What happened around the faults, and at last."""
+    """Lines around the faults, or else the end of the trace."""
     entries = result.trace.entries
     places = [
         place for place, entry in enumerate(entries) if entry.actor == "fault" or _is_faulty_call(entry, result)

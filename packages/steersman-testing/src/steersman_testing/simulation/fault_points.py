@@ -1,4 +1,4 @@
-"""Where faults can be injected: the operator's calls, the events of its watches, and the effects of user code."""
+"""Fault points: external effects that a simulation can fail."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ from typing import Protocol
 
 
 class EffectInterceptor(Protocol):
-    """A simulated process, as its effects see it."""
+    """The simulated process, as ``fault_point`` uses it."""
 
     def intercept_effect(self, name: str, failures: tuple[Exception, ...]) -> AbstractAsyncContextManager[None]:
-        """Stands around an effect; raises what is to go wrong instead of it, or with its answer."""
+        """Context manager around an effect that raises the injected error."""
         ...
 
 
 current_process: contextvars.ContextVar[EffectInterceptor | None] = contextvars.ContextVar(
     "simulated_process", default=None
 )
-"""The simulated process whose code runs, if any."""
+"""The simulated process whose code is running, if any."""
 
 
 @asynccontextmanager
 async def fault_point(name: str, *failures: Exception) -> AsyncGenerator[None]:
-    """Makes an effect outside Kubernetes, such as a SQL statement, a place where a simulation injects faults.
+    """Declare an external effect, such as a SQL statement, for fault injection.
 
-    The process may end before or after the block; and if ``failures`` are given, the first is raised in place of the
-    block, or after it, as when the answer is lost. Outside a simulation nothing happens::
+    A simulation kills the process before or after the block. If ``failures`` are given, it also raises the first of
+    them instead of the block, or after the block, as if the response was lost. Outside of a simulation it does
+    nothing::
 
-        async with fault_point(f"DROP DATABASE {name}", ConnectionError("the server is gone")):
+        async with fault_point(f"DROP DATABASE {name}", ConnectionError("connection refused")):
             self.databases.discard(name)
 
     Args:
-        name: what is done, for people; the same for the same effect in every run.
-        failures: errors as the real effect would raise them.
+        name: description of the effect. The same effect has the same name in every run.
+        failures: errors that the real effect may raise.
     """
     process = current_process.get()
     if process is None:

@@ -1,4 +1,4 @@
-"""Which plans are tried: every place with every fault that fits it, one after another; then several at random."""
+"""All single faults of a reference run, and random plans."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from steersman_testing.simulation.run_result import RunResult
 from steersman_testing.simulation.trace import CallKind
 
 LONG_FAULT_SECONDS = 300.0
-"""Seconds of a fault during which a scenario goes on."""
+"""Duration of faults during which the scenario continues."""
 SHORT_FAULT_SECONDS = 5.0
 
 _APPLICABLE_FAULTS: dict[CallKind, tuple[str, ...]] = {
@@ -47,10 +47,10 @@ _MAX_FAULTS = 3
 
 
 def single_faults(reference: RunResult) -> Iterator[Fault]:
-    """Every place of the run without faults, with every fault that fits it."""
+    """Yield each fault that applies at each place of the reference run."""
     for call in reference.trace.calls:
         for kind in _APPLICABLE_FAULTS[call.call_kind]:
-            # Nobody else can write what is not there yet, or any more.
+            # Another client cannot write an object that does not exist.
             if kind == "concurrent-write" and call.outcome[:3] in ("201", "404"):
                 continue
             yield Fault(kind, call.call_number, seconds=DELAYED_WRITE_SECONDS if kind == "delayed-write" else 0.0)
@@ -65,7 +65,7 @@ def single_faults(reference: RunResult) -> Iterator[Fault]:
 
 
 def select_evenly(places: Sequence[Fault], limit: int | None, seed: int) -> list[Fault]:
-    """``most`` of ``places``, in their order and of all parts of it; others with another ``seed``."""
+    """Select at most ``limit`` of ``places``, evenly and in order. Another ``seed`` selects others."""
     if limit is None or limit >= len(places):
         return list(places)
     step = len(places) / max(limit, 1)
@@ -74,9 +74,9 @@ def select_evenly(places: Sequence[Fault], limit: int | None, seed: int) -> list
 
 
 def random_plans(reference: RunResult, seed: int) -> Iterator[FaultPlan]:
-    """Plans of two or three faults, for ever; the same from the same ``seed``.
+    """Yield plans of two or three faults without end, deterministic by ``seed``.
 
-    Faults reach beyond the places of the run without faults, since what is done again after one has places too.
+    Call numbers may exceed those of the reference run, because retries after a fault add calls.
     """
     rng = random.Random(seed)  # noqa: S311
     choices = list(single_faults(reference))

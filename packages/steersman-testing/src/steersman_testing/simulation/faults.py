@@ -1,7 +1,7 @@
-"""What is made to go wrong, as data: a plan is a text that a person can read and a test can replay.
+"""Faults and fault plans in a form that tests can replay.
 
-``crash-after:3`` ends the process right after the operator's third call; ``delay-watch:websites:4+300`` holds back
-the watch of websites before its fourth event, for 300 seconds; several are joined by commas.
+``crash-after:3`` kills the process after the third call of the operator. ``delay-watch:websites:4+300`` delays the
+watch of websites before its fourth event by 300 seconds. Commas separate the faults of a plan.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ EVENT_FAULTS: tuple[str, ...] = get_args(EventFault)
 
 FAULT_DESCRIPTIONS: Mapping[str, str] = {
     "crash-before": "the process is killed before call {at}",
-    "crash-after": "the process is killed after call {at}: it was carried out, and nobody read the answer",
-    "lost": "call {at} is carried out, its answer is lost",
-    "timeout": "call {at} never arrives, and the operator does not learn it",
+    "crash-after": "the process is killed after call {at}, before it reads the response",
+    "lost": "the response to call {at} is lost",
+    "timeout": "call {at} is lost, and the operator waits for its timeout",
     "error": "call {at} fails",
-    "409": "call {at} is refused as a conflict",
-    "429": "call {at} is refused: too many requests",
-    "500": "call {at} is refused: internal error",
-    "concurrent-write": "another actor writes the same object just before call {at}",
-    "lease": "another replica takes the lease while call {at} is under way",
-    "delayed-write": "call {at} is on its way while another replica takes over",
-    "delay-watch": "the watch of {resource} is held back before its event {at}",
-    "relist": "the watch of {resource} is lost before its event {at}, and comes back by a new list",
-    "disconnect": "the watch of {resource} breaks before its event {at}",
+    "409": "call {at} is rejected with 409 Conflict",
+    "429": "call {at} is rejected with 429 Too Many Requests",
+    "500": "call {at} is rejected with 500 Internal Server Error",
+    "concurrent-write": "another client writes the same object immediately before call {at}",
+    "lease": "another replica acquires the lease during call {at}",
+    "delayed-write": "call {at} is delayed until another replica is the leader",
+    "delay-watch": "the watch of {resource} is delayed before its event {at}",
+    "relist": "the watch of {resource} expires before its event {at}, and relists",
+    "disconnect": "the watch of {resource} disconnects before its event {at}",
     "crash-on-event": "the process is killed before event {at} of {resource}",
 }
 
 DELAYED_WRITE_SECONDS = 25.0
-"""Seconds after which a request arrives that another replica has overtaken: it leads after 15 to 20."""
+"""Default delay of a delayed write. Another replica becomes the leader after 15 to 20 seconds."""
 _MIN_DELAYED_WRITE_SECONDS = 20.0
 
 _FAULT_PATTERN = re.compile(
@@ -57,13 +57,13 @@ _FAULT_PATTERN = re.compile(
 
 
 class Fault(Struct, frozen=True, order=True):
-    """One thing that goes wrong, at one place.
+    """One fault at one place.
 
     Attributes:
         kind: one of ``CALL_FAULTS`` or ``EVENT_FAULTS``.
-        at: the number of the operator's call, or of the event, from 1.
-        resource: for events, of which watch: ``plural.group``, or ``plural`` in the core group.
-        seconds: how long the process stays away, the watch is held back, or the call is on its way.
+        at: number of the call of the operator, or of the watch event, from 1.
+        resource: resource of the watch, for event faults: ``plural.group``, or ``plural`` in the core group.
+        seconds: duration: until the process restarts, the watch continues or the delayed call arrives.
     """
 
     kind: str
@@ -76,13 +76,13 @@ class Fault(Struct, frozen=True, order=True):
         return f"{self.kind}:{place}" + (f"+{self.seconds:g}" if self.seconds else "")
 
     def describe(self) -> str:
-        """For people."""
+        """Describe the fault in words."""
         text = FAULT_DESCRIPTIONS[self.kind].format(at=self.at, resource=self.resource)
         return f"{text}, for {self.seconds:g} s" if self.seconds else text
 
 
 class FaultPlan(Struct, frozen=True):
-    """The faults of one run; empty for the run without any."""
+    """The faults of one run. Empty for the reference run."""
 
     faults: tuple[Fault, ...] = ()
 
@@ -91,25 +91,28 @@ class FaultPlan(Struct, frozen=True):
 
     @property
     def needs_leader_election(self) -> bool:
-        """Whether the run needs leader election."""
+        """Return True if a fault requires leader election."""
         return any(fault.kind in ("lease", "delayed-write") for fault in self.faults)
 
     def without(self, fault: Fault) -> FaultPlan:
-        """The same plan, less one fault."""
+        """Return the plan without ``fault``."""
         return FaultPlan(tuple(other for other in self.faults if other != fault))
 
     @classmethod
     def from_faults(cls, faults: Iterable[Fault]) -> FaultPlan:
-        """A plan in the one order that it is written in; each call and each event has one fault at most."""
+        """Create a plan in canonical order.
+
+        Each call and each event keeps at most one fault.
+        """
         by_place = {(fault.resource, fault.at): fault for fault in sorted(faults)}
         return cls(tuple(sorted(by_place.values(), key=lambda f: (f.resource, f.at))))
 
     @classmethod
     def parse(cls, text: str) -> FaultPlan:
-        """Reads what ``str`` wrote.
+        """Parse the textual form of a plan.
 
         Raises:
-            ValueError: it is no plan; says which part.
+            ValueError: if a part of the text is not a fault.
         """
         return cls.from_faults(_parse_fault(part.strip()) for part in text.split(",") if part.strip())
 
@@ -117,16 +120,14 @@ class FaultPlan(Struct, frozen=True):
 def _parse_fault(text: str) -> Fault:
     found = _FAULT_PATTERN.fullmatch(text)
     if found is None or found["kind"] not in FAULT_DESCRIPTIONS:
-        raise ValueError(f"{text!r} is no fault; one is written as crash-after:3 or delay-watch:websites:4+300")
+        raise ValueError(f"{text!r} is not a fault: write it like crash-after:3 or delay-watch:websites:4+300")
     kind, resource = found["kind"], found["resource"] or ""
     if (kind in EVENT_FAULTS) != bool(resource):
-        needs = (
-            "names the resource whose watch it is" if kind in EVENT_FAULTS else "is at a call and names no resource"
-        )
+        needs = "needs the resource of the watch" if kind in EVENT_FAULTS else "applies to a call and has no resource"
         raise ValueError(f"{text!r}: {kind} {needs}")
     seconds = float(found["seconds"] or (DELAYED_WRITE_SECONDS if kind == "delayed-write" else 0))
     if kind == "delayed-write" and seconds < _MIN_DELAYED_WRITE_SECONDS:
         raise ValueError(
-            f"{text!r}: another replica leads after {_MIN_DELAYED_WRITE_SECONDS:g} s, and only then is the call late"
+            f"{text!r}: the delay must be at least {_MIN_DELAYED_WRITE_SECONDS:g} s, until another replica leads"
         )
     return Fault(kind, int(found["at"]), resource, seconds)

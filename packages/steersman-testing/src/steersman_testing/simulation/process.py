@@ -1,4 +1,4 @@
-"""A simulated process of the operator: its connection to the API server, its effects, its sudden end."""
+"""Simulated process of the operator, which can be killed."""
 
 from __future__ import annotations
 
@@ -17,70 +17,76 @@ from steersman.observability.runtime import Clock, Runtime, spawn_task
 from steersman_testing.apiserver import InMemoryApiServer
 from steersman_testing.apiserver.faults import error_for_status
 from steersman_testing.apiserver.watches import encode_status
-from steersman_testing.simulation import request_info
 from steersman_testing.simulation.deletion_audit import deletion_events
 from steersman_testing.simulation.fault_points import current_process
 from steersman_testing.simulation.faults import Fault
+from steersman_testing.simulation.request_info import (
+    call_kind_of,
+    describe_request,
+    is_leader_election,
+    is_reconciler_call,
+    resource_of,
+)
 from steersman_testing.simulation.trace import CallKind, TraceEntry
 
 _EXPIRED_EVENT = b'{"type":"ERROR","object":' + encode_status(error_for_status(410)) + b"}"
-# Longer than the 10 s in which a leader must renew and the 15 s after which another may take over.
+# Longer than the renew deadline of 10 s and the lease duration of 15 s.
 LEASE_STALL_SECONDS = 25.0
 
 
 class FaultInjector(Protocol):
-    """What a process needs of the run that it is part of."""
+    """The run, as a simulated process uses it."""
 
     server: InMemoryApiServer
 
     def count_request(self, text: str) -> None:
-        """Counts a request at which nothing goes wrong."""
+        """Count a request that receives no fault."""
         ...
 
     def record_injected(self, fault: Fault) -> None:
-        """``fault`` was done, and not only due."""
+        """Record that ``fault`` was injected."""
         ...
 
     def begin_call(self, text: str, call_kind: CallKind, body: bytes | None) -> tuple[TraceEntry, Fault | None]:
-        """Numbers a call; gives its entry, and what is to go wrong with it."""
+        """Assign a number to a call. Return its trace entry and the fault to inject."""
         ...
 
     def begin_event(self, resource: str) -> Fault | None:
-        """Numbers an event of the watch of ``resource``; gives what is to go wrong with it."""
+        """Assign a number to a watch event of ``resource``. Return the fault to inject."""
         ...
 
     async def wait_for_watch(self, resource: str) -> bool:
-        """Returns when the watch of ``resource`` may go on: True by its next event, False by a new list."""
+        """Wait while the watch of ``resource`` is delayed. Return False if it must relist."""
         ...
 
     def on_process_killed(self, process: SimulatedProcess, fault: Fault) -> None:
-        """The process was ended by ``fault``."""
+        """Handle the end of a process that ``fault`` killed."""
         ...
 
     def on_lease_taken(self, process: SimulatedProcess) -> None:
-        """The process cannot renew its lease any more, and another replica waits for it."""
+        """Start another replica, because the process cannot renew its Lease."""
         ...
 
     def delay_write(self, fault: Fault, deliver: Callable[[], Awaitable[object]]) -> None:
-        """Has ``arrive`` done when ``fault`` is over, whatever became of the process."""
+        """Call ``deliver`` when ``fault`` ends, even if the process was killed."""
         ...
 
     def write_concurrently(self, request: HttpRequest) -> bool:
-        """Another actor writes the object of ``request``; whether there is one."""
+        """Write the object of ``request`` as another client. Return False if it does not exist."""
         ...
 
     def check_invariants(self) -> None:
-        """Something may have changed: invariants are looked at."""
+        """Check the invariants after a possible change."""
         ...
 
 
 class SimulatedProcess:
-    """One process, from its start to its end. It is the ``Transport`` of its manager.
+    """One operator process from start to end. It is the ``Transport`` of its manager.
 
     Args:
-        around: the run.
-        seed: of its random numbers.
-        clock: virtual.
+        injector: the run.
+        seed: seed of the random numbers of the process.
+        clock: virtual clock.
     """
 
     def __init__(self, injector: FaultInjector, seed: int, clock: Clock) -> None:
@@ -93,7 +99,7 @@ class SimulatedProcess:
         self.manager: Manager | None = None
 
     def start(self, manager: Manager, on_exit: Callable[[SimulatedProcess, BaseException | None], None]) -> None:
-        """Runs ``manager``; ``ended`` is told when it ends other than by ``kill``, and of what."""
+        """Run ``manager``. ``on_exit`` receives the error if the process ends other than by ``kill``."""
         self.manager = manager
         token = current_process.set(self)
         try:
@@ -109,7 +115,7 @@ class SimulatedProcess:
         self._main.add_done_callback(notify_exit)
 
     def kill(self) -> None:
-        """Ends it as SIGKILL does: nothing that it still tries reaches anybody."""
+        """End the process like SIGKILL: its requests have no further effect."""
         self.alive = False
         for task in list(self._tasks):
             task.cancel()
@@ -127,32 +133,30 @@ class SimulatedProcess:
     # The transport
 
     async def request(self, request: HttpRequest) -> HttpResponse:
-        """As the server answers, but for what goes wrong."""
+        """Forward a request to the API server, or inject the planned fault."""
         self._require_alive()
-        if request_info.is_leader_election(request):
+        if is_leader_election(request):
             return await self._forward_election(request)
-        if not request_info.is_reconciler_call(request):
-            self._injector.count_request(request_info.describe_request(request))
+        if not is_reconciler_call(request):
+            self._injector.count_request(describe_request(request))
             return await self._injector.server.request(request)
-        entry, fault = self._injector.begin_call(
-            request_info.describe_request(request), request_info.call_kind_of(request), request.body
-        )
+        entry, fault = self._injector.begin_call(describe_request(request), call_kind_of(request), request.body)
         if fault is None:
             return await self._forward(request, entry)
         return await self._inject(fault, request, entry)
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """As the server's, but for what goes wrong."""
+        """Forward a watch, or inject the planned faults into its events."""
         return self._stream(request)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no connections."""
 
     async def _forward(self, request: HttpRequest, entry: TraceEntry) -> HttpResponse:
         response, changes = await self._injector.server.request_with_events(request)
         entry.outcome = _describe_response(response)
         entry.changed_state = bool(changes)
-        entry.deletions = deletion_events(changes, request_info.resource_of(request))
+        entry.deletions = deletion_events(changes, resource_of(request))
         self._injector.check_invariants()
         return response
 
@@ -160,38 +164,38 @@ class SimulatedProcess:
         if self.renews_lease:
             return await self._injector.server.request(request)
         await asyncio.sleep(request.timeout)
-        raise ConnectionFailed(f"{request.method} {request.path}: no answer in {request.timeout:g} s")
+        raise ConnectionFailed(f"{request.method} {request.path}: no response within {request.timeout:g} s")
 
     async def _inject(self, fault: Fault, request: HttpRequest, entry: TraceEntry) -> HttpResponse:
         name = f"{request.method} {request.path}"
         if fault.kind == "delayed-write" and entry.call_kind == "read":
-            # Of a read that nobody waits for any more nothing comes.
+            # A delayed read has no effect, since its caller no longer waits for it.
             return await self._forward(request, entry)
         if fault.kind != "concurrent-write" or self._injector.write_concurrently(request):
             self._injector.record_injected(fault)
         if fault.kind == "crash-before":
-            entry.outcome = "killed before it was sent"
+            entry.outcome = "killed before the request was sent"
             await self._crash(fault)
         if fault.kind in ("timeout", "error"):
-            entry.outcome = "never arrived"
-            raise ConnectionFailed(f"{name}: no answer in {request.timeout:g} s")
+            entry.outcome = "request lost"
+            raise ConnectionFailed(f"{name}: no response within {request.timeout:g} s")
         if fault.kind.isdecimal():
             error = error_for_status(int(fault.kind))
             entry.outcome = f"{error.code} {error.reason}"
             return HttpResponse(error.code, encode_status(error), error.retry_after)
         if fault.kind == "delayed-write":
-            entry.outcome = "on its way"
+            entry.outcome = "delayed"
             self._injector.on_lease_taken(self)
             self._injector.delay_write(fault, lambda: self._forward(request, entry))
             await asyncio.sleep(request.timeout)
-            raise ConnectionFailed(f"{name}: no answer in {request.timeout:g} s")
+            raise ConnectionFailed(f"{name}: no response within {request.timeout:g} s")
         response = await self._forward(request, entry)
         if fault.kind == "crash-after":
             entry.outcome += ", then killed"
             await self._crash(fault)
         if fault.kind == "lost":
-            entry.outcome = f"lost ({entry.outcome})"
-            raise ConnectionFailed(f"{name}: the connection broke before the answer")
+            entry.outcome = f"response lost ({entry.outcome})"
+            raise ConnectionFailed(f"{name}: the connection closed before the response")
         if fault.kind == "lease":
             await self._stall_lease()
         return response
@@ -204,24 +208,24 @@ class SimulatedProcess:
         self._injector.on_process_killed(self, fault)
         self.kill()
         while True:
-            # Whoever is cancelled and goes on all the same goes on for nobody.
+            # A task may suppress its cancellation. It must not continue after the process was killed.
             await asyncio.get_running_loop().create_future()
 
     @asynccontextmanager
     async def _stream(self, request: HttpRequest) -> AsyncGenerator[AsyncIterator[bytes], None]:
         self._require_alive()
-        election = request_info.is_leader_election(request)
+        election = is_leader_election(request)
         if not election:
-            self._injector.count_request(f"WATCH {request_info.resource_of(request)}")
+            self._injector.count_request(f"WATCH {resource_of(request)}")
         async with self._injector.server.stream(request) as lines:
-            yield lines if election else self._forward_events(request_info.resource_of(request), lines)
+            yield lines if election else self._forward_events(resource_of(request), lines)
 
     async def _forward_events(self, resource: str, lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         async for line in lines:
             self._require_alive()
             fault = None if _is_bookmark(line) else self._injector.begin_event(resource)
             if fault is not None and fault.kind == "disconnect":
-                raise ConnectionFailed(f"the watch of {resource} broke")
+                raise ConnectionFailed(f"the watch of {resource} disconnected")
             if fault is not None and fault.kind == "crash-on-event":
                 await self._crash(fault)
             if await self._injector.wait_for_watch(resource):
@@ -234,11 +238,10 @@ class SimulatedProcess:
 
     @asynccontextmanager
     async def intercept_effect(self, name: str, failures: tuple[Exception, ...]) -> AsyncGenerator[None, None]:
-        """See ``fault_point``."""
         if not self.alive:
             raise asyncio.CancelledError
         entry, fault = self._injector.begin_call(name, "fallible" if failures else "effect", None)
-        # Other tasks run while the effect is on its way, and while its answer is.
+        # Other tasks run while the request and the response of the effect are in flight.
         await asyncio.sleep(0)
         if fault is not None:
             await self._inject_before_effect(fault, failures, entry)
@@ -256,7 +259,7 @@ class SimulatedProcess:
     async def _inject_before_effect(self, fault: Fault, failures: tuple[Exception, ...], entry: TraceEntry) -> None:
         if fault.kind == "crash-before":
             self._injector.record_injected(fault)
-            entry.outcome = "killed before it was done"
+            entry.outcome = "killed before the effect"
             await self._crash(fault)
         if fault.kind in ("error", "timeout") and failures:
             self._injector.record_injected(fault)
@@ -270,7 +273,7 @@ class SimulatedProcess:
             await self._crash(fault)
         if fault.kind == "lost" and failures:
             self._injector.record_injected(fault)
-            entry.outcome = "done, its answer lost"
+            entry.outcome = "done, response lost"
             raise failures[0]
         if fault.kind == "lease":
             self._injector.record_injected(fault)

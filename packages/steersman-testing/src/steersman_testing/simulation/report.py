@@ -1,4 +1,4 @@
-"""What a sweep tried."""
+"""Summary of a sweep."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from msgspec import Struct, field
 
 
 class SimulationReport(Struct, frozen=True):
-    """A sweep in which nothing went wrong.
+    """Summary of a sweep without failures.
 
     Attributes:
-        tried: by kind of fault, at how many places it was tried, one at a time.
-        places: by kind of fault, how many there are.
-        random_runs: how many runs had several faults at once.
-        seconds: that it took, in real time.
+        tried: number of single faults injected, by kind of fault.
+        places: number of possible single faults, by kind of fault.
+        random_runs: number of runs with several faults.
+        seconds: duration in real time.
     """
 
     tried: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -24,7 +24,7 @@ class SimulationReport(Struct, frozen=True):
 
     @property
     def is_complete(self) -> bool:
-        """Whether every fault was tried at every place that it fits."""
+        """Return True if every fault was injected at every place."""
         return dict(self.tried) == dict(self.places)
 
     def __str__(self) -> str:

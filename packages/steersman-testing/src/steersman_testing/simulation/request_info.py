@@ -1,4 +1,4 @@
-"""What an operator asks of the API server, told for people."""
+"""Classification and description of requests to the API server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from steersman.client.transport import HttpRequest
 from steersman_testing.simulation.trace import CallKind
 
-# What is below a namespace is of that namespace, but for its own subresources.
+# Paths below a namespace are of objects in it, except for the subresources of the namespace itself.
 _PATH = re.compile(
     r"/(?:api|apis/(?P<group>[^/]+))/[^/]+(?:/namespaces/(?P<namespace>[^/]+)(?!/(?:status|finalize)$))?"
     r"/(?P<plural>[^/]+)(?:/(?P<name>[^/]+))?(?:/(?P<subresource>[^/]+))?"
@@ -18,9 +18,9 @@ _VERBS = {"POST": "CREATE", "PUT": "UPDATE"}
 _CALL_KINDS: dict[str, CallKind] = {"GET": "read", "POST": "create", "DELETE": "delete"}
 _APPLY = "application/apply-patch"
 IGNORED_RESOURCES = ("leases.coordination.k8s.io", "events.events.k8s.io", "events")
-"""Resources that say nothing about whether an operator's work is done."""
+"""Resources whose changes do not count as progress of an operator."""
 ELECTION_LEASE_NAME = "simulated"
-"""The name of the Lease by which simulated replicas elect their leader."""
+"""Name of the Lease for leader election between simulated replicas."""
 
 
 class _Metadata(msgspec.Struct):
@@ -33,7 +33,7 @@ class _ObjectHeader(msgspec.Struct):
 
 
 def _name_in(body: bytes | None) -> str:
-    """The name that an object is created by; of one that is generated, what it begins with."""
+    """Return metadata.name of an object, or its generateName with an asterisk."""
     try:
         metadata = msgspec.json.decode(body or b"{}", type=_ObjectHeader).metadata
     except msgspec.DecodeError:
@@ -47,19 +47,19 @@ def _parse_path(path: str) -> dict[str, str]:
 
 
 def resource_of(request: HttpRequest) -> str:
-    """``plural.group`` of what a request is about, or ``plural`` in the core group; empty for all else."""
+    """Return ``plural.group`` of a request, or ``plural`` in the core group. Empty for non-resource requests."""
     parts = _parse_path(request.path)
     return ".".join(part for part in (parts.get("plural", ""), parts.get("group", "")) if part)
 
 
 def object_path(request: HttpRequest) -> str:
-    """The path of the object that a request is about, without subresource."""
+    """Return the path of the requested object without subresource."""
     subresource = _parse_path(request.path).get("subresource", "")
     return request.path.removesuffix(f"/{subresource}") if subresource else request.path
 
 
 def is_leader_election(request: HttpRequest) -> bool:
-    """Whether it is about the Lease by which a leader is elected."""
+    """Return True if the request concerns the Lease for leader election."""
     if resource_of(request) != "leases.coordination.k8s.io":
         return False
     is_selected = request.query.get("fieldSelector") == f"metadata.name={ELECTION_LEASE_NAME}"
@@ -67,10 +67,9 @@ def is_leader_election(request: HttpRequest) -> bool:
 
 
 def is_reconciler_call(request: HttpRequest) -> bool:
-    """Whether it is a call of a reconciler whose failure matters.
+    """Return True if the request can receive faults.
 
-    Not discovery and lists, which are the cache's, nor Events and Leases, which operators send at best effort or
-    again and again.
+    Discovery and lists are excluded because they belong to the cache, Events and Leases because they are best effort.
     """
     resource = resource_of(request)
     is_list = request.method == "GET" and not _parse_path(request.path).get("name")
@@ -78,12 +77,12 @@ def is_reconciler_call(request: HttpRequest) -> bool:
 
 
 def call_kind_of(request: HttpRequest) -> CallKind:
-    """What can go wrong with it."""
+    """Return the kind of call, which selects the applicable faults."""
     return _CALL_KINDS.get(request.method, "update")
 
 
 def describe_request(request: HttpRequest) -> str:
-    """Such as ``APPLY configmaps default/web`` or ``PATCH websites.example.com default/web status``."""
+    """Describe a request, such as ``APPLY configmaps default/web``."""
     parts = _parse_path(request.path)
     if not parts:
         return f"{request.method} {request.path}"

@@ -1,4 +1,4 @@
-"""One run of a scenario under one plan: the processes of the operator, the faults, and what is seen of it all."""
+"""One run of a scenario under one fault plan."""
 
 from __future__ import annotations
 
@@ -16,40 +16,24 @@ from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.meta import ApiResource, Object
 from steersman_testing.apiserver import InMemoryApiServer
 from steersman_testing.generated_names import generated_prefixes_in_history
-from steersman_testing.simulation import state
 from steersman_testing.simulation.actor_transport import ActorTransport
 from steersman_testing.simulation.faults import Fault, FaultPlan
 from steersman_testing.simulation.process import SimulatedProcess
 from steersman_testing.simulation.request_info import ELECTION_LEASE_NAME, IGNORED_RESOURCES, object_path
-from steersman_testing.simulation.state import AdjustFunction, StateSnapshot
+from steersman_testing.simulation.state import CONCURRENT_WRITE_ANNOTATION, AdjustFunction, StateSnapshot, snapshot
 from steersman_testing.simulation.trace import Actor, CallKind, Trace, TraceEntry, short_digest
 from steersman_testing.virtual_clock import MAX_LOOP_ITERATIONS, virtual_runtime
 
 W = TypeVar("W")
 
 RESTART_DELAY_SECONDS = 1.0
-# Faults that last longer do not keep the scenario from going on: what happens meanwhile is missed.
+# The scenario waits for shorter faults only, so that changes happen during longer ones.
 _LONG_FAULT_SECONDS = 30.0
 _MAX_CRASHES = 20
 
 
 class SimulationConfig(Struct, Generic[W], frozen=True):
-    """What is simulated; the same for every run.
-
-    Attributes:
-        setup: gives a manager its controllers, and the outside world, if there is one.
-        scenario: what users do.
-        outside: makes the world outside Kubernetes, anew for each run.
-        kinds: custom kinds that the API server serves.
-        manifests: objects that are there before the operator starts.
-        actors: what runs beside the operator, such as a stand-in for the kubelet.
-        invariants: what must hold after every change; each raises AssertionError.
-        options: the manager's; the same in every process.
-        observe: gives the state of the outside world, in mappings, sequences and plain values, for comparison.
-        adjust: takes out of an object what may differ between runs.
-        seed: of all random numbers.
-        max_loop_iterations: see ``run_virtual``.
-    """
+    """The inputs of a simulation. They are the same for every run; see ``simulate``."""
 
     setup: Callable[[Manager, W], None]
     scenario: Callable[[Any], Awaitable[None]]
@@ -66,15 +50,15 @@ class SimulationConfig(Struct, Generic[W], frozen=True):
 
 
 class SimulationRun(Generic[W]):
-    """The simulated world while it runs.
+    """State of a run: API server, processes, injected faults, trace and snapshots.
 
     Attributes:
-        sights: the states seen when all was quiet, in order; None where a fault was still in force.
-        looks: the versions of the server at which they were seen.
-        violations: what an invariant or the scenario found.
-        in_force: the faults that are not over yet.
-        struck: the faults that were done.
-        restarted_at: how many entries the journal had when all was done and the operator was started once more.
+        snapshots: states after each ``settle``, in order. None if a fault was active.
+        snapshot_versions: resourceVersions of the snapshots.
+        violations: violated invariants and failures of the scenario.
+        active_faults: faults that have not ended.
+        injected: faults that were injected.
+        idle_restart_index: number of trace entries when the operator was restarted with nothing to do.
     """
 
     def __init__(self, config: SimulationConfig[W], plan: FaultPlan, clock: Any, max_requests: int) -> None:
@@ -111,10 +95,10 @@ class SimulationRun(Generic[W]):
     # Processes
 
     def start_process(self) -> None:
-        """Starts the operator, as its Deployment would."""
+        """Start an operator process, as the Deployment would."""
         self._process_count += 1
         process = SimulatedProcess(self, self.config.seed + self._process_count, self.clock)
-        # What a process remembers beyond its end is nothing: the manager and all that setup makes are new.
+        # A new process has no memory of the previous one: the manager and its controllers are created again.
         manager = Manager(process, self._options(), process.runtime)
         self.config.setup(manager, self.outside)
         self.processes.append(process)
@@ -132,24 +116,23 @@ class SimulationRun(Generic[W]):
         )
 
     def restart(self) -> None:
-        """Ends every process at once and starts one."""
+        """Kill all processes and start one."""
         for process in self.processes:
             process.kill()
         self.processes.clear()
-        self.record("world", "the operator is started once more, with nothing to do")
+        self.record("world", "the operator is restarted with nothing to do")
         self.start_process()
 
     def _on_process_exit(self, process: SimulatedProcess, error: BaseException | None) -> None:
         self.processes.remove(process)
-        self.record("world", f"the operator's process ended: {type(error).__name__}: {error}")
+        self.record("world", f"the operator process exited: {type(error).__name__}: {error}")
         self._crash_count += 1
         if self._crash_count > _MAX_CRASHES:
-            self.record_violation(f"the operator's process ends by itself again and again: {error}")
+            self.record_violation(f"the operator process exits repeatedly: {error}")
             return
         self._restart_after(RESTART_DELAY_SECONDS)
 
     def on_process_killed(self, process: SimulatedProcess, fault: Fault) -> None:
-        """See ``Surroundings``."""
         self.record("fault", fault.describe())
         self.processes.remove(process)
         self._restart_after(fault.seconds or RESTART_DELAY_SECONDS, fault)
@@ -160,19 +143,17 @@ class SimulationRun(Generic[W]):
 
         def start() -> None:
             self.active_faults.remove(outage)
-            self.record("world", "the operator is started anew")
+            self.record("world", "the operator is restarted")
             self.start_process()
 
         asyncio.get_running_loop().call_later(seconds, start)
 
     def on_lease_taken(self, process: SimulatedProcess) -> None:
-        """See ``Surroundings``."""
-        self.record("fault", "another replica waits for the lease, which this one cannot renew any more")
+        self.record("fault", "another replica acquires the lease, which this one can no longer renew")
         process.renews_lease = False
         self.start_process()
 
     def delay_write(self, fault: Fault, deliver: Callable[[], Awaitable[object]]) -> None:
-        """See ``Surroundings``."""
         self.active_faults.append(fault)
 
         async def deliver_late() -> None:
@@ -181,18 +162,15 @@ class SimulationRun(Generic[W]):
                 self.record("fault", f"call {fault.at} arrives")
                 await deliver()
             except Exception as error:
-                self.record_violation(
-                    f"call {fault.at}, which was on its way, fails: {type(error).__name__}: {error}"
-                )
+                self.record_violation(f"delayed call {fault.at} fails: {type(error).__name__}: {error}")
             finally:
                 self.active_faults.remove(fault)
 
-        self._delayed_writes.append(asyncio.create_task(deliver_late(), name=f"call {fault.at} on its way"))
+        self._delayed_writes.append(asyncio.create_task(deliver_late(), name=f"delayed call {fault.at}"))
 
     # Calls and events
 
     def count_request(self, text: str) -> None:
-        """See ``Surroundings``."""
         self._request_counts[" ".join(text.split()[:2])] += 1
         if self.request_count == self._max_requests:
             ((busiest, times),) = self._request_counts.most_common(1)
@@ -200,15 +178,13 @@ class SimulationRun(Generic[W]):
 
     @property
     def request_count(self) -> int:
-        """How many requests and effects there were, but for those of leader election."""
+        """Number of requests and effects, without those of leader election."""
         return self._request_counts.total()
 
     def record_injected(self, fault: Fault) -> None:
-        """See ``Surroundings``."""
         self.injected.append(fault)
 
     def begin_call(self, text: str, call_kind: CallKind, body: bytes | None) -> tuple[TraceEntry, Fault | None]:
-        """See ``Surroundings``."""
         self._call_count += 1
         self.count_request(text)
         entry = TraceEntry(
@@ -217,7 +193,6 @@ class SimulationRun(Generic[W]):
         return self.trace.add(entry), self._faults_by_call.get(self._call_count)
 
     def begin_event(self, resource: str) -> Fault | None:
-        """See ``Surroundings``."""
         self._event_counts[resource] += 1
         fault = self._faults_by_event.get((resource, self._event_counts[resource]))
         if fault is None:
@@ -231,11 +206,11 @@ class SimulationRun(Generic[W]):
 
     @property
     def event_counts(self) -> dict[str, int]:
-        """How many events each watch gave."""
+        """Number of events per watched resource."""
         return dict(self._event_counts)
 
     def _delay_watch(self, fault: Fault) -> None:
-        """Old views do not end with a connection: another watch of the same server is as old."""
+        """Delay all watches of a resource: a reconnect is equally stale."""
         self.record("fault", fault.describe())
         self.active_faults.append(fault)
         released = self._delayed_watches[fault.resource] = asyncio.Event()
@@ -245,13 +220,12 @@ class SimulationRun(Generic[W]):
             self._delayed_watches.pop(fault.resource, None)
             if fault.kind == "relist":
                 self._relisting_watches.add(fault.resource)
-            self.record("world", f"the watch of {fault.resource} goes on")
+            self.record("world", f"the watch of {fault.resource} continues")
             released.set()
 
         asyncio.get_running_loop().call_later(fault.seconds, release)
 
     async def wait_for_watch(self, resource: str) -> bool:
-        """See ``Surroundings``."""
         while (released := self._delayed_watches.get(resource)) is not None:
             await released.wait()
         must_relist = resource in self._relisting_watches
@@ -259,26 +233,25 @@ class SimulationRun(Generic[W]):
         return not must_relist
 
     def write_concurrently(self, request: HttpRequest) -> bool:
-        """See ``Surroundings``: an annotation, which nobody's work depends on, but which makes a new version."""
+        """Write an annotation, which only changes the resourceVersion."""
         path = object_path(request)
         body = b'{"metadata":{"annotations":{"%s":"%d"}}}' % (
-            state.CONCURRENT_WRITE_ANNOTATION.encode(),
+            CONCURRENT_WRITE_ANNOTATION.encode(),
             self._call_count,
         )
         patch = HttpRequest(method="PATCH", path=path, body=body, content_type="application/merge-patch+json")
         status = self.server.handle(patch).status
         succeeded = status < 400
-        self.record("fault" if succeeded else "world", f"another actor writes the same object: {status}")
+        self.record("fault" if succeeded else "world", f"another client writes the same object: {status}")
         return succeeded
 
-    # What is seen
+    # Observations
 
     def record(self, actor: Actor, text: str, outcome: str = "") -> TraceEntry:
-        """Keeps what happened beside the operator's calls."""
+        """Add an entry that is not a call of the operator."""
         return self.trace.add(TraceEntry(self.clock.monotonic(), actor, text, outcome))
 
     def check_invariants(self) -> None:
-        """See ``Surroundings``."""
         for invariant in self.config.invariants:
             try:
                 invariant(self.world)
@@ -290,45 +263,45 @@ class SimulationRun(Generic[W]):
                 self.record_violation(f"the invariant {name} fails: {type(error).__name__}: {error}")
 
     def record_violation(self, text: str) -> None:
-        """Ends the run: ``text`` says what must not be."""
+        """Record a violation, which ends the run."""
         self.record("world", f"✗ {text}")
         self.violations.append(text)
         self._violated.set()
 
     async def wait_for_violation(self) -> None:
-        """Returns at the first violation."""
+        """Wait for the first violation."""
         await self._violated.wait()
 
     def change_count(self) -> int:
-        """How often something has changed but Leases and Events."""
+        """Number of changes to the stored objects, without Leases and Events."""
         return self.server.change_count(exclude=IGNORED_RESOURCES)
 
     @property
     def has_short_fault(self) -> bool:
-        """Whether a fault is in force that will be over in a moment."""
+        """Return True if an active fault ends within 30 seconds."""
         return any(fault.seconds <= _LONG_FAULT_SECONDS for fault in self.active_faults)
 
     def take_snapshot(self) -> None:
-        """Keeps the state that all has come to; for comparison only where no fault is in force."""
-        self.record("world", "all is quiet")
+        """Record the current state. It is comparable only if no fault is active."""
+        self.record("world", "settled")
         self.snapshots.append(None if self.active_faults else self.comparable_state())
         self.snapshot_versions.append(self.server.resource_version)
 
     def comparable_state(self) -> StateSnapshot:
-        """What is comparable of the state as it is now."""
+        """The current state without the values that differ between runs."""
         generated = generated_prefixes_in_history(self.server.history())
-        snapshot = state.snapshot(self.server.manifests(), self.config.adjust, generated)
+        objects = snapshot(self.server.manifests(), self.config.adjust, generated)
         if self.config.observe is None:
-            return snapshot
-        return {**snapshot, "the outside": to_builtins(self.config.observe(self.outside))}
+            return objects
+        return {**objects, "external system": to_builtins(self.config.observe(self.outside))}
 
     def stop(self) -> None:
-        """Ends all processes, and what is still on its way."""
+        """Kill all processes and cancel delayed writes."""
         for process in self.processes:
             process.kill()
         for delayed in self._delayed_writes:
             delayed.cancel()
 
     def running_managers(self) -> Sequence[Manager]:
-        """Those that run."""
+        """Managers of the running processes."""
         return [process.manager for process in self.processes if process.manager is not None]

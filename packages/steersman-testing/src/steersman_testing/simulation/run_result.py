@@ -1,4 +1,4 @@
-"""What one run came to, and what is wrong with it when it is held against the run without faults."""
+"""Result of one run, and its comparison with the reference run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from steersman_testing.virtual_clock import (
 
 W = TypeVar("W")
 
-# A crash repeats the work of a few reconciles, and a refusal that of one; a multiple of all calls is a storm.
+# A crash repeats a few reconciles and a rejected request repeats one. A multiple of all calls is a request storm.
 _REQUESTS_FACTOR = 10
 _REQUESTS_EXTRA = 100
 _DEFAULT_EXPECTED_REQUESTS = 1000
@@ -32,18 +32,18 @@ _TIME_LIMIT_SECONDS = 7 * 86400.0
 
 
 class RunResult(Struct, frozen=True):
-    """What a run came to.
+    """Result of one run.
 
     Attributes:
-        plan: its faults.
-        journal: what happened.
-        sights: the state at each ``settle``, and at last; None where a fault was still in force.
-        removals: what went, and what of that the operator ended.
-        violations: what an invariant or the scenario found.
-        events: how many events each watch gave.
-        struck: the faults of the plan that were done: the operator came to their places.
-        requests: how many the operator made.
-        restarted_at: where in the journal the operator was started once more, with nothing to do; 0: never.
+        plan: faults of the run.
+        trace: events of the run.
+        snapshots: states after each ``settle`` and at the end. None if a fault was active.
+        deletions: deleted objects, and those that the operator deleted.
+        violations: violated invariants and failures of the scenario.
+        event_counts: number of events per watched resource.
+        injected: faults of the plan that were injected.
+        request_count: number of requests of the operator.
+        idle_restart_index: trace index of the restart with nothing to do. 0 if the run ended before.
     """
 
     plan: FaultPlan
@@ -58,7 +58,7 @@ class RunResult(Struct, frozen=True):
 
     @property
     def idle_writes(self) -> list[TraceEntry]:
-        """What the operator wrote after it was started with nothing to do; nothing if a fault came then."""
+        """Writes of the operator after the restart with nothing to do. Empty if a fault occurred after it."""
         after_restart = self.trace.entries[self.idle_restart_index :] if self.idle_restart_index else []
         injected = {fault.at for fault in self.injected if not fault.resource}
         if any(entry.actor == "fault" or entry.call_number in injected for entry in after_restart):
@@ -71,16 +71,18 @@ class RunResult(Struct, frozen=True):
 
 
 def run_once(config: SimulationConfig[W], plan: FaultPlan, reference: RunResult | None = None) -> RunResult:
-    """Plays the scenario under ``plan`` in a world of its own, in virtual time.
+    """Run the scenario under ``plan`` with a new API server.
 
     Args:
-        reference: the run without faults, by whose calls those of this run are bounded.
+        config: inputs of the simulation.
+        plan: faults to inject.
+        reference: the run without faults, whose number of requests bounds those of this run.
     """
     expected_requests = reference.request_count if reference is not None else _DEFAULT_EXPECTED_REQUESTS
     runs: list[SimulationRun[W]] = []
 
     async def main() -> None:
-        # What setting makes, the outside world above all, repeats as well, and may need a loop.
+        # Created inside the loop and with seeded randomness, because the external system may need both.
         runs.append(
             SimulationRun(config, plan, VirtualClock(), _REQUESTS_FACTOR * expected_requests + _REQUESTS_EXTRA)
         )
@@ -91,7 +93,7 @@ def run_once(config: SimulationConfig[W], plan: FaultPlan, reference: RunResult 
         with seeded_randomness(config.seed):
             run_virtual(main(), limit=_TIME_LIMIT_SECONDS, max_loop_iterations=config.max_loop_iterations)
     except (VirtualDeadlock, VirtualTimeLimit, VirtualLivelock) as error:
-        stuck = f"the world stands still: {error}"
+        stuck = f"the run is stuck: {error}"
     (run,) = runs
     if stuck:
         run.violations.append(stuck)
@@ -109,10 +111,10 @@ def run_once(config: SimulationConfig[W], plan: FaultPlan, reference: RunResult 
 
 
 def find_problems(result: RunResult, reference: RunResult | None) -> list[str]:
-    """What is wrong with ``outcome``, a line each, no line twice; nothing, if all is well.
+    """Return the problems of a run, one per line, without duplicates.
 
     Args:
-        reference: the run without faults; None for that run itself.
+        reference: the run without faults. None if ``result`` is that run.
     """
     if result.violations:
         return list(dict.fromkeys(result.violations))
@@ -124,7 +126,7 @@ def find_problems(result: RunResult, reference: RunResult | None) -> list[str]:
 
 
 def _state_differences(result: RunResult, reference: RunResult) -> Iterator[str]:
-    """The first place at which the world is not as it is without faults."""
+    """Differences of the first snapshot that differs from the reference run."""
     for expected, actual in zip(reference.snapshots, result.snapshots, strict=False):
         if expected is None or actual is None:
             continue

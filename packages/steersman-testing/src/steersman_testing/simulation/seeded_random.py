@@ -1,4 +1,4 @@
-"""Randomness of the operating system comes from a seed, so that passwords and UUIDs repeat as well."""
+"""Deterministic replacement of the operating system's randomness."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from unittest import mock
 
 @contextmanager
 def seeded_randomness(seed: int) -> Generator[None]:
-    """``os.urandom``, and with it ``secrets``, ``uuid.uuid4`` and ``random.SystemRandom``, repeat from ``seed``.
+    """Patch ``os.urandom``, and with it ``secrets``, ``uuid.uuid4`` and ``random.SystemRandom``, to use ``seed``.
 
-    In the whole process: not for what runs beside other threads that need real secrets.
+    The patch applies to the whole process. Do not use it while other threads need real secrets.
     """
     rng = random.Random(seed)  # noqa: S311
-    # Where the random module keeps its own reference, which secrets uses.
+    # The random module has its own reference to urandom, which secrets uses.
     with mock.patch.object(os, "urandom", rng.randbytes), mock.patch.object(random, "_urandom", rng.randbytes):
         yield

@@ -1,4 +1,4 @@
-"""Sweeps an operator through every fault, in a world that repeats."""
+"""Sweep over all faults of a scenario."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar
 
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ApiResource, Object
@@ -22,17 +22,15 @@ from steersman_testing.simulation.world import World
 from steersman_testing.virtual_clock import MAX_LOOP_ITERATIONS
 
 W = TypeVar("W")
-Scenario = Callable[[World[Any]], Awaitable[None]]
-Invariant = Callable[[World[Any]], None]
 
 
 class SimulationFailed(AssertionError):
-    """The operator does not come through; the text is the shortest story of it.
+    """The operator does not recover from a fault. The text is the report of the smallest plan.
 
     Attributes:
-        plan: the faults; ``replay`` takes their text.
-        found: what is wrong, a line each.
-        outcome: the run in which it is seen.
+        plan: faults of the failed run. ``replay`` accepts its text.
+        problems: differences and violations, one per line.
+        result: result of the failed run.
     """
 
     def __init__(self, result: RunResult, problems: Sequence[str]) -> None:
@@ -43,10 +41,10 @@ class SimulationFailed(AssertionError):
 
 
 class Simulation:
-    """A setting, and its run without faults, against which all others are held.
+    """A configuration and its reference run.
 
     Raises:
-        SimulationFailed: the scenario goes wrong without any fault.
+        SimulationFailed: if the scenario fails without any fault.
     """
 
     def __init__(self, config: SimulationConfig[Any]) -> None:
@@ -56,10 +54,10 @@ class Simulation:
             raise SimulationFailed(self.reference, problems)
 
     def check(self, plan: FaultPlan) -> RunResult:
-        """Runs the scenario under ``plan``.
+        """Run the scenario under ``plan``.
 
         Raises:
-            SimulationFailed: something is wrong; with the fewest faults of the plan that show it.
+            SimulationFailed: if a problem is found, with the smallest subset of the plan that still shows one.
         """
         result = run_once(self._config, plan, self.reference)
         if not (problems := find_problems(result, self.reference)):
@@ -69,19 +67,18 @@ class Simulation:
         raise SimulationFailed(result, problems)
 
     def replay(self, text: str) -> None:
-        """Runs the scenario under the plan that ``text`` tells; see ``simulate``."""
+        """Run the scenario under the plan in ``text``. See ``simulate``."""
         plan = FaultPlan.parse(text)
         result = self.check(plan)
         if not_injected := [str(fault) for fault in plan.faults if fault not in result.injected]:
             calls, events = len(result.trace.calls), sum(result.event_counts.values())
             raise ValueError(
-                f"{', '.join(not_injected)} was not injected: nothing it could do came at its place "
-                f"among {calls} calls and "
-                f"{events} events, so that this replay proves nothing; the operator or the scenario has changed"
+                f"{', '.join(not_injected)} was not injected: none of {calls} calls and {events} events "
+                f"is a place for it. The operator or the scenario has changed: run the sweep again for a new replay"
             )
 
     def sweep(self, random_runs: int, max_places: int | None) -> SimulationReport:
-        """Tries every fault at every place, then several at random; see ``simulate``."""
+        """Inject each fault at each place, then random combinations. See ``simulate``."""
         started = time.monotonic()
         places = list(single_faults(self.reference))
         tried: Counter[str] = Counter()
@@ -93,31 +90,11 @@ class Simulation:
         return SimulationReport(dict(tried), dict(place_counts), random_runs, time.monotonic() - started)
 
 
-@overload
 def simulate(
-    setup: Callable[[Manager], None],
-    scenario: Scenario,
-    *,
-    kinds: Sequence[ApiResource | type[Object]] = (),
-    manifests: Sequence[Any] = (),
-    actors: Sequence[Scenario] = (),
-    invariants: Sequence[Invariant] = (),
-    options: ManagerOptions | None = None,
-    adjust: AdjustFunction | None = None,
-    seed: int = 0,
-    max_loop_iterations: int | None = MAX_LOOP_ITERATIONS,
-    random_runs: int = 50,
-    max_places: int | None = None,
-    replay: str = "",
-) -> SimulationReport: ...
-
-
-@overload
-def simulate(
-    setup: Callable[[Manager, W], None],
+    setup: Callable[[Manager], None] | Callable[[Manager, W], None],
     scenario: Callable[[World[W]], Awaitable[None]],
     *,
-    outside: Callable[[], W],
+    outside: Callable[[], W] | None = None,
     observe: Callable[[W], Any] | None = None,
     kinds: Sequence[ApiResource | type[Object]] = (),
     manifests: Sequence[Any] = (),
@@ -130,61 +107,41 @@ def simulate(
     random_runs: int = 50,
     max_places: int | None = None,
     replay: str = "",
-) -> SimulationReport: ...
-
-
-def simulate(
-    setup: Callable[..., None],
-    scenario: Callable[[Any], Awaitable[None]],
-    *,
-    outside: Callable[[], Any] | None = None,
-    observe: Callable[[Any], Any] | None = None,
-    kinds: Sequence[ApiResource | type[Object]] = (),
-    manifests: Sequence[Any] = (),
-    actors: Sequence[Callable[[World[Any]], Awaitable[None]]] = (),
-    invariants: Sequence[Callable[[World[Any]], None]] = (),
-    options: ManagerOptions | None = None,
-    adjust: AdjustFunction | None = None,
-    seed: int = 0,
-    max_loop_iterations: int | None = MAX_LOOP_ITERATIONS,
-    random_runs: int = 50,
-    max_places: int | None = None,
-    replay: str = "",
 ) -> SimulationReport:
-    """Plays ``scenario`` with the operator that ``setup`` makes: once without faults, then under every fault.
+    """Run a scenario without faults and then under every fault.
 
-    The operator is the real one, on the in-memory API server and in virtual time, so that a run takes milliseconds
-    and repeats exactly. Each of its calls is cut short, refused or lost; each event of its watches is late or never
-    seen; each effect that has a ``fault_point`` fails: one at a time until the space is covered, then two or three at
-    random. Whatever went wrong, in the end the world must be as it is without faults.
+    The operator runs on the in-memory API server and in virtual time. A run takes milliseconds and is deterministic.
+    Faults are injected one at a time into each request, each watch event and each ``fault_point``, then in random
+    combinations of two or three. The state at the end must equal the state of the run without faults.
 
     Args:
-        setup: gives a manager its controllers; takes ``outside`` as well where there is one.
-        scenario: what users do, with ``await world.settle()`` between the steps.
-        outside: makes the world outside Kubernetes, such as a SQL server, anew for each run.
-        observe: gives what of ``outside`` is compared, in mappings, sequences and plain values.
-        kinds: the custom kinds that the API server serves.
-        manifests: objects that are there from the start.
-        actors: coroutine functions that run beside the operator, such as a stand-in for the kubelet.
-        invariants: called after every change; raise AssertionError where one does not hold.
-        options: the manager's.
-        adjust: takes out of an object, in wire form, what may differ between runs; None leaves the object out.
-        seed: of all random numbers.
-        max_loop_iterations: of the event loop within 10 ms of virtual time, beyond which the operator goes round in
-            circles; None for no limit.
-        random_runs: how many runs have several faults.
-        max_places: at most so many places are tried, evenly spread by ``seed``; None for all, 0 for none.
-        replay: the faults of one run, as a story names them; nothing else is run, and its logs are shown.
+        setup: registers controllers with a manager. Its second argument is the external system if ``outside`` is set.
+        scenario: actions of the users, with ``await world.settle()`` between the steps.
+        outside: creates the external system, such as a SQL server, for each run.
+        observe: returns the comparable state of the external system as mappings, sequences and plain values.
+        kinds: custom kinds that the API server serves.
+        manifests: objects that exist before the operator starts.
+        actors: coroutine functions that run concurrently with the operator, such as a fake kubelet.
+        invariants: functions called after every change. They raise AssertionError if the invariant is violated.
+        options: options of the manager.
+        adjust: removes from an object in wire form the fields that may differ between runs. None ignores the object.
+        seed: seed of all random numbers.
+        max_loop_iterations: iterations of the event loop within 10 ms of virtual time, after which the run fails as a
+            livelock. None disables the limit.
+        random_runs: number of runs with several faults.
+        max_places: number of single faults to inject, spread evenly by ``seed``. None injects all of them.
+        replay: plan of one run, as printed in a failure report. Runs only this plan, with logs.
 
     Raises:
-        SimulationFailed: a run ends in another state than the one without faults, writes when there is nothing to
-            do, deletes what should live, asks without bound, or breaks an invariant; or the scenario itself fails.
-        ValueError: ``replay`` is no plan, or one of its faults never strikes.
+        SimulationFailed: if a run differs from the reference run, writes with nothing to do, deletes an object that
+            survives without faults, sends requests without bound, violates an invariant, or if the scenario fails.
+        ValueError: if ``replay`` is not a plan, or one of its faults is never injected.
 
     Source: Sun et al., "Automatic Reliability Testing for Cluster Management Controllers" (Sieve), OSDI 2022.
     """
-    described = SimulationConfig(
-        setup=setup if outside is not None else lambda manager, _: setup(manager),
+    register: Callable[..., None] = setup
+    config: SimulationConfig[Any] = SimulationConfig(
+        setup=(lambda manager, _: register(manager)) if outside is None else register,
         scenario=scenario,
         outside=outside or (lambda: None),
         kinds=tuple(kinds),
@@ -198,7 +155,7 @@ def simulate(
         max_loop_iterations=max_loop_iterations,
     )
     with suppress_logs():
-        simulation = Simulation(described)
+        simulation = Simulation(config)
     if replay:
         simulation.replay(replay)
         return SimulationReport()

@@ -1,4 +1,4 @@
-"""The state of a world, less what differs from run to run: two runs that end alike have equal states."""
+"""Comparable state of the API server."""
 
 from __future__ import annotations
 
@@ -17,27 +17,29 @@ from steersman_testing.normalization import (
 )
 
 StateSnapshot = Mapping[str, Any]
-"""By the name of an object (``deployments.apps default/web``), its content."""
+"""Contents of objects by name, such as ``Deployment.apps default/web``."""
 AdjustFunction = Callable[[JsonObject], JsonObject | None]
-"""Takes out of an object what may differ between runs; None leaves the object out altogether."""
+"""Removes fields that may differ between runs. None ignores the object."""
 
-# Made by the server or by nobody in particular, and of no matter to whether an operator works.
+# These objects do not show whether an operator works correctly.
 _IGNORED_KINDS = frozenset({("events.k8s.io", "Event"), ("", "Event"), ("coordination.k8s.io", "Lease")})
 CONCURRENT_WRITE_ANNOTATION = "simulation.steersman.dev/touched"
-"""The annotation by which another actor of a simulation changes an object."""
+"""Annotation that the fault ``concurrent-write`` sets."""
 
 
 def snapshot(
     objects: Iterable[JsonObject], adjust: AdjustFunction | None = None, generated: Mapping[str, str] | None = None
 ) -> StateSnapshot:
-    """The comparable state of ``objects``, given in wire form.
+    """Return the comparable state of ``objects`` in wire form.
 
-    UIDs are told by the object that they belong to; times and assigned addresses by a placeholder; generated names by
-    what they begin with; the values of Secrets by their presence; ``observedGeneration`` by whether it is the
-    object's own generation.
+    UIDs are replaced by the name of their object, timestamps and assigned addresses by placeholders. Generated
+    names are replaced by their prefix, values of Secrets by ``(set)``, and ``observedGeneration`` by whether it is
+    current.
 
     Args:
-        generated: the generated names so far, also of what is gone, with what they begin with.
+        objects: objects in wire form.
+        adjust: removes fields that may differ between runs.
+        generated: generated names with their prefix, including names of deleted objects.
     """
     relevant = [obj for obj in objects if group_kind(obj) not in _IGNORED_KINDS]
     adjusted = relevant if adjust is None else [c for obj in relevant if (c := adjust(obj)) is not None]
@@ -53,12 +55,12 @@ def snapshot(
 
 
 def differences(expected: StateSnapshot, actual: StateSnapshot) -> Iterator[str]:
-    """How ``actual`` differs from ``expected``, a line each, for people."""
+    """Describe how ``actual`` differs from ``expected``, one difference per line."""
     for name in sorted(expected.keys() | actual.keys()):
         if name not in actual:
             yield f"{name} is missing"
         elif name not in expected:
-            yield f"{name} is there, and should not be"
+            yield f"{name} exists, but is not expected"
         else:
             yield from _differences(name, expected[name], actual[name])
 
@@ -87,7 +89,7 @@ def _normalize(obj: JsonObject, names: GeneratedNames, owners: Mapping[str, str]
 
 
 def _mask_address(address: Any) -> Any:
-    """The API server chooses an address, unless the Service is to have none."""
+    """Mask an assigned address. The address of a headless Service remains."""
     return address if address in ("None", ["None"]) else "(assigned)"
 
 

@@ -1,4 +1,4 @@
-"""What happened in a run, in order: the operator's calls, what others did, and what was made to go wrong."""
+"""Trace of a run: calls, actions of users and injected faults."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from steersman_testing.apiserver.storage import StorageEvent
 
 Actor = Literal["operator", "user", "fault", "world"]
 CallKind = Literal["", "read", "create", "update", "delete", "effect", "fallible"]
-"""Of a call: what can go wrong with it. An effect is fallible where user code said which errors it may raise."""
+"""Kind of a call, which selects its faults. A fallible effect declares the errors that it may raise."""
 
 
 class TraceEntry(Struct):
-    """One thing that happened.
+    """One event of a run.
 
     Attributes:
-        time: virtual seconds since the run began.
-        actor: who did it.
-        text: what, for people, such as ``APPLY configmaps default/web``.
-        outcome: how it ended: a status code and reason, or an error; empty while it is under way.
-        number: of the operator's calls, from 1; 0 for everything else.
-        digest: of what was sent; two runs that are the same send the same.
-        sort: of the operator's calls.
-        changed: whether the call itself changed what is stored; an apply of what is there changes nothing, and
-            neither does what is refused.
-        ended: the changes by which the call ended objects of its resource, or marked them for deletion.
+        time: virtual seconds since the start of the run.
+        actor: component that caused the event.
+        text: description, such as ``APPLY configmaps default/web``.
+        outcome: status code and reason, or an error. Empty while the call is in flight.
+        call_number: number of a call of the operator, from 1. 0 for other events.
+        digest: digest of the request body.
+        call_kind: kind of a call of the operator.
+        changed_state: whether the call changed the stored objects. An apply without changes and a rejected request
+            do not.
+        deletions: events by which the call deleted objects of its resource, or marked them for deletion.
     """
 
     time: float
@@ -46,26 +46,26 @@ class TraceEntry(Struct):
 
 
 class Trace:
-    """The entries of one run."""
+    """Entries of one run."""
 
     def __init__(self) -> None:
         self.entries: list[TraceEntry] = []
 
     def add(self, entry: TraceEntry) -> TraceEntry:
-        """Keeps ``entry``, whose outcome may be filled in later."""
+        """Append an entry. Its outcome may be set later."""
         self.entries.append(entry)
         return entry
 
     @property
     def calls(self) -> list[TraceEntry]:
-        """The operator's calls."""
+        """Calls of the operator."""
         return [entry for entry in self.entries if entry.call_number]
 
     def to_text(self) -> str:
-        """Everything, a line each, what was sent by its digest: the same in every repetition of the run."""
+        """Format all entries, one per line, with digests of the bodies. Equal runs have equal texts."""
         return "\n".join(f"{entry} {entry.digest}".rstrip() for entry in self.entries)
 
 
 def short_digest(content: bytes | None) -> str:
-    """A short name for ``content``, which may hold a Secret."""
+    """Return a short digest of ``content``, which may contain a Secret."""
     return hashlib.sha256(content).hexdigest()[:12] if content else ""

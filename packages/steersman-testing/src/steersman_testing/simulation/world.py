@@ -1,4 +1,4 @@
-"""The simulated world as a scenario, an invariant or an actor sees it."""
+"""The world of a simulation, as scenarios, actors and invariants use it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _GARBAGE_COLLECTION_INTERVAL_SECONDS = 20.0
 
 
 class World(Generic[W]):
-    """What a scenario, an actor or an invariant has to work with.
+    """Access to a simulation for scenarios, actors and invariants.
 
     Attributes:
-        server: the API server, to look at.
-        client: of a user, with the field manager ``user``. Its writes are part of the story.
-        outside: the world outside Kubernetes.
+        server: the in-memory API server.
+        client: client of a user, with the field manager ``user``. The trace contains its writes.
+        outside: the external system.
     """
 
     def __init__(self, run: SimulationRun[W]) -> None:
@@ -39,26 +39,26 @@ class World(Generic[W]):
         self.outside: W = run.outside
 
     def read(self, kind: type[T], key: ObjectKey) -> T | None:
-        """The object as the server has it, or None."""
+        """Return the object as stored by the server, or None."""
         return self.server.read(kind, key)
 
     def read_all(self, kind: type[T], namespace: str = "") -> tuple[T, ...]:
-        """All objects of ``kind`` in ``namespace`` (empty: in all)."""
+        """Return all objects of ``kind`` in ``namespace``. Empty: in all namespaces."""
         return self.server.read_all(kind, namespace)
 
     def now(self) -> float:
-        """Virtual seconds since the run began."""
+        """Virtual seconds since the start of the run."""
         return self._run.clock.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Lets ``seconds`` of virtual time pass."""
+        """Sleep for ``seconds`` of virtual time."""
         await asyncio.sleep(seconds)
 
     async def wait_until(self, description: str, condition: Callable[[], object], seconds: float = 3600.0) -> None:
-        """Waits until ``probe`` gives something true.
+        """Wait until ``condition`` returns a true value.
 
         Raises:
-            AssertionError: not within ``seconds`` of virtual time; names ``what``.
+            AssertionError: if it does not within ``seconds`` of virtual time. The text contains ``description``.
         """
         deadline = self.now() + seconds
         while not condition():
@@ -67,25 +67,25 @@ class World(Generic[W]):
             await asyncio.sleep(_POLL_INTERVAL_SECONDS)
 
     async def settle(self) -> None:
-        """Waits until nothing more happens, and keeps the state for comparison with the run without faults.
+        """Wait until the state is stable, then take a snapshot.
 
-        That is so when for 30 virtual seconds, and until every object that waits for a retry or a timer has had it
-        (15 minutes at most), nothing has changed but Leases and Events. A watch that a fault holds back, or a process
-        that it keeps away, is not waited for.
+        The state is stable if only Leases and Events change for 30 virtual seconds. Objects in back-off or with a
+        timer are reconciled first, for at most 15 minutes. Long faults, such as a delayed watch or a process that
+        does not restart, are not waited for. The snapshot is compared with that of the reference run.
 
         Raises:
-            AssertionError: something changes for ever.
+            AssertionError: if the state does not become stable within two virtual hours.
         """
         await self.wait_until_quiet()
         self._run.take_snapshot()
 
     async def settle_after_faults(self) -> None:
-        """As ``settle``, once every fault is over."""
+        """Like ``settle``, after all faults have ended."""
         await self._wait_for_quiet(lambda: bool(self._run.active_faults))
         self._run.take_snapshot()
 
     async def wait_until_quiet(self) -> None:
-        """As ``settle``, and keeps nothing."""
+        """Like ``settle``, without a snapshot."""
         await self._wait_for_quiet(lambda: self._run.has_short_fault)
 
     async def _wait_for_quiet(self, is_disturbed: Callable[[], bool]) -> None:
@@ -97,24 +97,24 @@ class World(Generic[W]):
                 seen, since, due = changes, self.now(), 0.0
             if self.now() - since <= _TIMER_WINDOW_SECONDS:
                 due = max(due, self._latest_timer())
-            # Who looks around every ten seconds may do so just now, and disturbs nobody as long as nothing changes.
+            # A periodic resync may run at this moment. It does not matter while it changes nothing.
             if (
                 self.now() >= max(since + _QUIET_SECONDS, min(due, since + _MAX_QUIET_SECONDS))
                 and not self._is_busy()
             ):
                 return
             await asyncio.sleep(_POLL_INTERVAL_SECONDS)
-        raise AssertionError(f"the world does not come to rest within {_SETTLE_TIMEOUT_SECONDS / 3600:g} h")
+        raise AssertionError(f"the state does not become stable within {_SETTLE_TIMEOUT_SECONDS / 3600:g} h")
 
     def _is_busy(self) -> bool:
         return any(len(controller.queue) or controller.running() for controller in self._active_controllers())
 
     def _active_controllers(self) -> list[Controller]:
-        """Those of the replica that leads."""
+        """Controllers of the replica that is the leader."""
         return [c for manager in self._run.running_managers() for c in manager.controllers if c.started]
 
     def _latest_timer(self) -> float:
-        """When the last of the objects that wait for a retry or a timer will have had it."""
+        """Time at which the last delayed object will have been reconciled."""
         return (
             max((item.since for c in self._active_controllers() for item in c.queue.delayed()), default=0.0)
             + _POLL_INTERVAL_SECONDS
@@ -122,9 +122,9 @@ class World(Generic[W]):
 
 
 async def run_scenario(run: SimulationRun[W]) -> None:
-    """Plays the whole scenario: the operator starts, the users act, all comes to rest, the operator starts again."""
+    """Run the operator and the scenario, then restart the operator once."""
     world = run.world = World(run)
-    # By names: asyncio would number them on through the whole process, and no story would repeat.
+    # Explicit names, because asyncio numbers tasks per process, and reports would not be reproducible.
     collector = asyncio.create_task(_collect_garbage(run), name="garbage collector")
     actors = [collector, *(asyncio.create_task(_run_actor(run, a), name=_task_name(a)) for a in run.config.actors)]
     violation = asyncio.create_task(run.wait_for_violation(), name="violations")
@@ -132,7 +132,7 @@ async def run_scenario(run: SimulationRun[W]) -> None:
     try:
         await asyncio.wait([scenario, violation, *actors], return_when=asyncio.FIRST_COMPLETED)
         while not (scenario.done() or violation.done()):
-            # An actor may be done before the scenario is.
+            # An actor may end before the scenario does.
             running = [actor for actor in actors if not actor.done()]
             await asyncio.wait([scenario, violation, *running], return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -143,7 +143,7 @@ async def run_scenario(run: SimulationRun[W]) -> None:
 
 
 async def _run_actor(run: SimulationRun[W], actor: Callable[[World[W]], Awaitable[None]]) -> None:
-    """An actor that fails leaves a world in which the operator cannot be judged."""
+    """Run an actor. If it fails, the result of the run is meaningless."""
     try:
         await actor(run.world)
     except Exception as error:
@@ -155,7 +155,7 @@ def _task_name(actor: object) -> str:
 
 
 async def _collect_garbage(run: SimulationRun[Any]) -> None:
-    """As the controller manager does, which takes its time: what was made for an owner that is gone goes as well."""
+    """Collect garbage at intervals, as the controller manager does."""
     try:
         while True:
             await asyncio.sleep(_GARBAGE_COLLECTION_INTERVAL_SECONDS)
@@ -177,6 +177,6 @@ async def _run_operator(run: SimulationRun[W], world: World[W]) -> None:
         run.restart()
         await world.settle_after_faults()
     except AssertionError as error:
-        run.record_violation(str(error) or "the scenario's assertion fails")
+        run.record_violation(str(error) or "an assertion of the scenario fails")
     except Exception as error:
         run.record_violation(f"the scenario fails: {type(error).__name__}: {error}")

@@ -1,16 +1,16 @@
-"""Generated transitions: an operator is driven through the changes that users make, made of a kind's schema.
+"""Transition tests: drive an operator through generated changes of an object.
 
-``explore(kind, in_memory(kind, setup))`` changes object after object: sets, alters and removes each field, violates
-each constraint, misspells names, goes to the bounds, goes back after a mistake, deletes and creates again, changes
-several fields at once. After each change the operator must come to rest, in the state in which a new object of the
-same spec ends, or with an error that the user can see. What fails is made as small as it gets, and told with the one
-line that does it again.
+``explore(kind, in_memory(kind, setup))`` generates changes from the schema of a kind: sets, alters and removes each
+field, violates each constraint and misspells field names. It tries boundary values, rolls back after a bad value,
+recreates the object and changes several fields at once. After each change the operator must settle. Its state
+must equal that of a new object with the same spec, or the user must see an error in a condition or an Event. A
+failure is shrunk to a minimal sequence and reported with the line that replays it.
 
-A system is anything with the four methods of ``System``: in memory and virtual time (``in_memory``), or a real
+The system under test implements ``SystemUnderTest``: in memory with virtual time (``in_memory``), or on a real
 cluster (``on_cluster``).
 
-Not tried: changes of metadata, of status, and of what other objects say; two users at once; faults of the cluster
-(see ``steersman_testing.simulation``).
+Not generated: changes of metadata, of status and of other objects, concurrent users, and faults. See
+``steersman_testing.simulation`` for faults.
 
 Source: Gu et al., "Acto: Automatic End-to-End Testing for Operation Correctness of Cloud System Management",
 SOSP 2023.

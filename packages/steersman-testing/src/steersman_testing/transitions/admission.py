@@ -1,4 +1,4 @@
-"""What the API server takes: each candidate is put to one in memory that serves the kind."""
+"""Admission check of candidate documents by an in-memory API server."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _NAMESPACE = "default"
 
 
 class AdmissionChecker:
-    """Judges documents by schema and rules, without storing them.
+    """Checks documents against schema and rules by dry run.
 
     Args:
-        subject: the kind.
+        target: the kind.
     """
 
     def __init__(self, target: KindUnderTest) -> None:
@@ -29,10 +29,10 @@ class AdmissionChecker:
         self._current: tuple[JsonObject, JsonObject] | None = None
 
     def update(self, current: JsonObject, document: JsonObject, validation: FieldValidation = "Strict") -> JsonObject:
-        """The content of an object that had ``current`` after it is replaced by ``document``.
+        """Return the content after ``current`` was replaced by ``document``.
 
         Raises:
-            ApiError: it is refused.
+            ApiError: if the update is rejected.
         """
         stored = self._ensure_current(current)
         body = self._target.manifest(document, _NAMESPACE)
@@ -41,7 +41,12 @@ class AdmissionChecker:
         return self._target.desired_content(self._send("PUT", self._path(named=True), body, query))
 
     def rejection(self, current: JsonObject | None, document: JsonObject) -> ApiError | None:
-        """Why ``document`` is refused, as a new object or in place of ``current``; None if it is taken."""
+        """Return the error with which ``document`` is rejected, or None.
+
+        Args:
+            current: content of the existing object. None checks the creation of a new object.
+            document: desired content.
+        """
         try:
             if current is None:
                 self._create(document, dry_run=True)
@@ -63,7 +68,7 @@ class AdmissionChecker:
         query = {"fieldValidation": "Strict"} | ({"dryRun": "All"} if dry_run else {})
         body = self._target.manifest(document, _NAMESPACE)
         if dry_run and self._current is not None:
-            # There is one of this name already; another name would be another object to the rules.
+            # The name exists already. Rules may refer to the name, so it must not change.
             self._send("DELETE", self._path(named=True), {}, {})
             self._current = None
         return self._send("POST", self._path(named=False), body, query)

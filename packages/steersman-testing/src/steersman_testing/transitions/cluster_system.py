@@ -1,4 +1,4 @@
-"""A system on a real cluster: the operator runs there as always, and is known by what changes."""
+"""System under test on a real cluster."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ _MAX_CONCURRENT = 8
 
 
 class ClusterSettleOptions(Struct, frozen=True, kw_only=True):
-    """When a system on a cluster has come to rest.
+    """Conditions under which a system on a cluster is settled.
 
     Attributes:
-        quiet: seconds without any change but of Leases and Events; longer than the operator waits between two tries
-            and than a pod takes to start, or what is still under way counts as the end. They are counted in looks:
-            where a look takes long, so does everything, and it is waited for longer.
-        look_every: seconds from one look to the next.
-        limit: seconds until it counts as never coming to rest.
+        quiet: seconds without changes other than Leases and Events. Must exceed the operator's retry interval and the
+            start of a pod. Counted in polls, so that a slow API server extends it.
+        poll_interval: seconds between two polls.
+        timeout: seconds after which the system counts as never settling.
     """
 
     quiet: float = 10.0
@@ -44,7 +43,7 @@ class ClusterSettleOptions(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ClusterContext:
-    """What all systems on one cluster have in common."""
+    """Settings shared by all systems on one cluster."""
 
     client: Client
     target: KindUnderTest
@@ -55,7 +54,7 @@ class _ClusterContext:
 
 
 class _ClusterSystem:
-    """A ``System`` in one namespace of a cluster."""
+    """A ``SystemUnderTest`` in one namespace of a cluster."""
 
     def __init__(self, cluster: _ClusterContext, namespace: str) -> None:
         self._cluster = cluster
@@ -63,20 +62,18 @@ class _ClusterSystem:
         self._object = ObjectUnderTest(cluster.client, cluster.target, namespace)
         self._warnings = WarningEventTracker(self._object.resource, self._object.key)
         self._known_versions: dict[str, tuple[str, str]] = {}
-        # Of what is gone as well, if it was ever seen: a status may still name it.
+        # Includes names of deleted objects, which a status may still contain.
         self._generated_prefixes: dict[str, str] = {}
         self._annotation_count = 0
 
     async def apply(self, document: Mapping[str, object], validation: FieldValidation = "Strict") -> None:
-        """See ``System``."""
         self._record_own_write(await self._object.write(dict(document), validation))
 
     async def delete(self) -> None:
-        """See ``System``."""
         await self._object.delete()
 
     async def resync(self) -> None:
-        """Restarts the operator if it is known how, or else changes an annotation of the object."""
+        """Restart the operator, or else change an annotation."""
         if self._cluster.restart is not None:
             await self._cluster.restart()
             return
@@ -84,7 +81,6 @@ class _ClusterSystem:
         self._record_own_write(await self._object.annotate(str(self._annotation_count)))
 
     async def settle(self) -> Observation:
-        """See ``System``."""
         settled, found = await self._wait_until_quiet()
         explored = [o for o in found if self._is_explored(o)]
         self._generated_prefixes.update(generated_prefixes(found))
@@ -98,7 +94,7 @@ class _ClusterSystem:
         )
 
     async def close(self) -> None:
-        """Deletes the object, so that the operator can tidy up, and then the namespace."""
+        """Delete the object, so that the operator cleans up, then the namespace."""
         clock, patience = asyncio.get_running_loop(), self._cluster.settle_options
         try:
             await self._object.delete()
@@ -112,7 +108,7 @@ class _ClusterSystem:
             discovery = None if self._cluster.controller_manager else Discovery(client)
             await delete_namespace(client, self._namespace, discovery)
 
-    # What there is
+    # Objects
 
     async def _wait_until_quiet(self) -> tuple[bool, list[JsonObject]]:
         clock, patience = asyncio.get_running_loop(), self._cluster.settle_options
@@ -147,12 +143,12 @@ class _ClusterSystem:
         try:
             listed = await self._cluster.client.list(unstructured(resource), namespace=self._namespace)
         except (NotFound, MethodNotAllowed):
-            # Its definition has just been deleted.
+            # The CustomResourceDefinition was deleted after discovery.
             return []
         return [obj.to_dict() for obj in listed.items]
 
     async def _collect_garbage(self, found: list[JsonObject]) -> None:
-        """Deletes what has lost all its owners, as the controller manager would."""
+        """Delete objects whose owners are gone, as the controller manager would."""
         live_uids = {o["metadata"]["uid"] for o in found}
         listed_kinds = {(r.api_version, r.kind) for r in self._cluster.resources}
         for obj in found:
@@ -172,10 +168,10 @@ class _ClusterSystem:
     def _is_explored(self, obj: JsonObject) -> bool:
         return _is_of_resource(obj, self._object.resource) and obj["metadata"]["name"] == self._object.key.name
 
-    # What was done
+    # Writes
 
     def _record_own_write(self, obj: Unstructured) -> None:
-        """The tester's own writes are none of the operator's."""
+        """Exclude a write of the tester from the operator's writes."""
         self._known_versions |= self._relevant_versions([obj.to_dict()])
 
     def _new_writes(self, found: list[JsonObject]) -> tuple[str, ...]:
@@ -191,7 +187,7 @@ class _ClusterSystem:
         )
 
     def _relevant_versions(self, found: list[JsonObject]) -> dict[str, tuple[str, str]]:
-        """Name and version of each object that counts, by UID."""
+        """Name and resourceVersion of each relevant object by UID."""
         return {
             o["metadata"]["uid"]: (
                 display_name(o).replace(self._namespace, "(namespace)"),
@@ -219,23 +215,23 @@ def on_cluster(
     controller_manager: bool = True,
     settle_options: ClusterSettleOptions | None = None,
 ) -> SystemFactory:
-    """Systems on a cluster that serves the kind and runs its operator: each is a namespace of its own.
+    """Create systems on a cluster, each in its own namespace.
 
-    What goes on inside of the operator cannot be seen there: neither that its process ended, nor an error that it
-    tries again and again in silence.
+    The cluster serves the kind and runs its operator. The state of the operator process is not observable: neither a
+    crash, nor an error that is only retried.
 
     Args:
-        client: may make namespaces, and do everything in them.
-        kind: the explored kind, or the manifest of its definition.
-        observed: the kinds of objects that are compared; empty for all that can be in a namespace.
-        restart: starts the operator anew. Without it an annotation of the object changes, which says less: an
-            operator need not look again for that.
-        controller_manager: whether the cluster runs a controller manager. Where it does not, as with envtest, objects
-            without owners are deleted from here, and so is what is in the namespaces.
-        settle_options: when all is quiet.
+        client: client that may create namespaces and all objects in them.
+        kind: kind under test, or the manifest of its definition.
+        observed: kinds of objects to compare. Empty: all namespaced kinds.
+        restart: restarts the operator. Without it, an annotation of the object is changed, which operators may
+            ignore.
+        controller_manager: whether the cluster runs a controller manager. Without one, as with envtest, this system
+            collects garbage and empties namespaces.
+        settle_options: conditions under which the system is settled.
 
     Raises:
-        ValueError: the kind is cluster-scoped: its objects cannot be told from those of others.
+        ValueError: if the kind is cluster-scoped, since its objects cannot be isolated by a namespace.
     """
     target = KindUnderTest.from_kind(kind)
     if not target.resource.namespaced:
@@ -263,10 +259,10 @@ def on_cluster(
 async def _listed_resources(
     client: Client, target: KindUnderTest, observed: Collection[ApiResource | type[Object]]
 ) -> tuple[ApiResource, ...]:
-    """What is listed: each resource in one version, the explored one in its own."""
+    """Resources to list, each in one version."""
     found = {(target.resource.group, target.resource.plural): target.resource}
     served = () if observed else await Discovery(client).resources()
-    # What can be listed and not created, such as a pod's metrics, is a view of something else.
+    # Resources without create, such as pod metrics, are views of other resources.
     for kind in observed or [s.resource for s in served if {"list", "create"} <= {*s.verbs}]:
         resource = kind if isinstance(kind, ApiResource) else kind.api_resource
         if resource.namespaced and (resource.group, resource.kind) not in IGNORED_KINDS:

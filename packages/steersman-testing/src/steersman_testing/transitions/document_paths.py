@@ -1,4 +1,4 @@
-"""Places in a JSON document: ``spec.servers[0].port``, ``spec.labels["example.com/team"]``."""
+"""Paths in a JSON document, such as ``spec.servers[0].port``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from steersman_testing.apiserver.values import MISSING, JsonObject, is_list, is_map
 
 DocumentPath = tuple[str | int, ...]
-"""Names of fields and positions in lists, from the top."""
+"""Field names and list indexes from the root."""
 
 _STEP = re.compile(r'\.?([^.\[\]"]+)|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]')
 _PLAIN = re.compile(r'[^.\[\]"]+')
 
 
 def format_path(path: DocumentPath) -> str:
-    """``path`` as people and replays have it."""
+    """Format a path, such as ``spec.labels["example.com/team"]``."""
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -29,13 +29,13 @@ def format_path(path: DocumentPath) -> str:
 
 
 def parse_path(text: str) -> DocumentPath:
-    """The reverse of ``shown``. Raises ValueError."""
+    """Parse the result of ``format_path``. Raises ValueError."""
     path: list[str | int] = []
     offset = 0
     while offset < len(text):
         found = _STEP.match(text, offset)
         if found is None:
-            raise ValueError(f"{text!r} is not a path: write such as spec.servers[0].port")
+            raise ValueError(f"{text!r} is not a path: write it like spec.servers[0].port")
         name, position, quoted = found.groups()
         path.append(int(position) if position else json.loads(quoted) if quoted else name)
         offset = found.end()
@@ -43,7 +43,7 @@ def parse_path(text: str) -> DocumentPath:
 
 
 def get_value(document: Any, path: DocumentPath) -> Any:
-    """What is at ``path``, or MISSING."""
+    """Return the value at ``path``, or MISSING."""
     for step in path:
         if isinstance(step, int):
             if not is_list(document) or step >= len(document):
@@ -57,12 +57,12 @@ def get_value(document: Any, path: DocumentPath) -> Any:
 
 
 def with_value(document: Any, path: DocumentPath, value: Any) -> Any:
-    """A copy of ``document`` with ``value`` at ``path``; MISSING takes away what is there.
+    """Return a copy of ``document`` with ``value`` at ``path``. MISSING removes the value.
 
-    Objects on the way are made where they are missing, and so is the next item of a list.
+    Missing parent objects and the next item of a list are created.
 
     Raises:
-        ValueError: there is no such place: something else is on the way, or the list is too short.
+        ValueError: if a parent is not an object or list, or the list is too short.
     """
     if not path:
         return value

@@ -1,4 +1,4 @@
-"""Explores what users can do to objects of a kind."""
+"""Exploration of the changes that users can make to an object."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from steersman_testing.transitions.trial import ExplorationFailure, Trial
 
 
 class UnhealthyStart(SteersmanError, RuntimeError):
-    """The first object is not well, so nothing can be learnt from what comes after it."""
+    """The first object is not healthy, so later observations have no baseline."""
 
 
 class TransitionFailed(AssertionError):
-    """The operator does not follow a change as it should; the text is the story.
+    """The operator handles a change incorrectly. The text lists the failures.
 
     Attributes:
-        report: of the whole exploration.
+        report: report of the exploration.
     """
 
     def __init__(self, report: ExplorationReport) -> None:
@@ -40,14 +40,14 @@ class TransitionFailed(AssertionError):
 
 @dataclass(slots=True)
 class ExplorationReport:
-    """What came of an exploration.
+    """Result of an exploration.
 
     Attributes:
-        coverage: what was tried of what could be.
-        changes: how many changes were made and judged.
-        references: how many new objects were made to compare with.
-        seconds: real time that it took.
-        failures: what is wrong, each as small as it got.
+        coverage: changes tried per field and round.
+        changes: number of changes applied and checked.
+        references: number of new objects created for comparison.
+        seconds: duration in real time.
+        failures: shrunk failures.
     """
 
     coverage: Coverage
@@ -57,13 +57,13 @@ class ExplorationReport:
     failures: tuple[ExplorationFailure, ...] = ()
 
     def check(self) -> None:
-        """Raises TransitionFailed where there are failures."""
+        """Raise TransitionFailed if there are failures."""
         if self.failures:
             raise TransitionFailed(self)
 
     def __str__(self) -> str:
         failed = f"{len(self.failures)} failure" + ("" if len(self.failures) == 1 else "s")
-        head = f"{self.changes} changes, {self.references} new objects to compare with, {failed}"
+        head = f"{self.changes} changes, {self.references} reference objects, {failed}"
         return "\n".join([head, str(self.coverage), *(f"\n{f}" for f in self.failures)])
 
 
@@ -76,23 +76,23 @@ async def explore(
     budget: Budget | None = None,
     replay: str = "",
 ) -> ExplorationReport:
-    """Changes objects of ``kind`` in all the ways that users do, and judges what the operator makes of each change.
+    """Apply generated changes to objects of a kind and check each result.
 
-    The changes come in rounds: each field set or altered, removed, each of its constraints violated, its name
-    misspelt, its bad values, all its other values, deletion and creation, pairs of fields, and then any number of
-    fields at random until the budget is spent. The same seed gives the same changes.
+    Changes come in rounds: set or alter each field, remove it, violate each of its constraints, misspell its name,
+    set its bad values, set all other values, recreate the object, change pairs of fields. Random changes of several
+    fields follow until the budget is spent. The same seed generates the same changes.
 
     Args:
         kind: a custom resource type, or the manifest of a CustomResourceDefinition.
-        system_factory: where it runs: ``in_memory`` or ``on_cluster``.
-        hints: what the schema does not say.
-        seed: of all that is random.
-        budget: when to stop.
-        replay: the line of a failure, to do just that again.
+        system_factory: creates systems under test: ``in_memory`` or ``on_cluster``.
+        hints: knowledge that the schema does not contain.
+        seed: seed of all random choices.
+        budget: limits of the exploration.
+        replay: replay line of a failure. Runs only this sequence.
 
     Raises:
-        Unwell: the first object does not become healthy.
-        ValueError: no first object can be made, a hint names no field, or ``replay`` is none.
+        UnhealthyStart: if the first object does not become healthy.
+        ValueError: if no first object can be generated, a hint names an unknown field or ``replay`` is malformed.
 
     Source: Gu et al., "Acto: Automatic End-to-End Testing for Operation Correctness of Cloud System Management",
     SOSP 2023.
@@ -125,18 +125,18 @@ class _Exploration:
         self.report = ExplorationReport(self._plan.coverage)
 
     async def learn_healthy_state(self) -> None:
-        """Learns from a first object what healthy looks like."""
+        """Record the conditions of a healthy object from a first object."""
         try:
             first = (await self._references.get(self._start)).observation
         except ApiError:
-            # The first walk tells.
+            # The first trial reports the error.
             return
         if first.crashed or not first.settled:
             return
         reasons = unhealthy_reasons(first, self._hints)
         if reasons:
             raise UnhealthyStart(
-                f"{ChangeSequence(self._start)}\nthis object is not well, give Hints(start=…): {'; '.join(reasons)}"
+                f"{ChangeSequence(self._start)}\nthis object is not healthy: set Hints(start=…). {'; '.join(reasons)}"
             )
         self._references = ReferenceStates(
             self._system_factory, self._hints, healthy_conditions(first.object, self._hints)
@@ -144,11 +144,11 @@ class _Exploration:
 
     @property
     def seconds(self) -> float:
-        """Real time since it began."""
+        """Real time since the start."""
         return time.monotonic() - self._started
 
     async def run(self) -> None:
-        """Walks until the budget is spent or there is nothing left to do."""
+        """Run trials until the budget is spent or no change remains."""
         while self._has_budget():
             before = self.report.changes
             failure = await self._run_trial()
@@ -184,7 +184,7 @@ class _Exploration:
             return await trial.apply_change(SpecChange("again"))
 
     async def _record_failure(self, failure: ExplorationFailure) -> None:
-        """Makes a new failure small; the same one again is passed over."""
+        """Shrink a failure and record it, unless its signature is known."""
         if failure.finding.signature in self._seen:
             return
         self._seen.add(failure.finding.signature)
@@ -205,7 +205,7 @@ class _Exploration:
             return None
 
     async def replay(self, sequence: ChangeSequence) -> None:
-        """Does what ``story`` tells."""
+        """Replay one sequence."""
         failure = await self._replay(sequence)
         self.report.changes = len(sequence.changes)
         self.report.references = self._references.created

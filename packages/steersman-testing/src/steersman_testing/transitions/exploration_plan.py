@@ -1,4 +1,4 @@
-"""Which change comes next: in rounds, so that a short run has touched every field once before it comes to pairs."""
+"""Order of the changes. Rounds touch each field once before pairs of fields."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from steersman_testing.transitions.spec_changes import SpecChange
 from steersman_testing.transitions.value_generator import CandidateValue
 
 Round = Literal["alter", "remove", "invalid", "misspell", "bad", "boundary", "recreate", "several"]
-"""What is done to a field, or to several."""
+"""Kind of change that a round applies to each field."""
 
 _MAX_FIELDS_PER_CHANGE = 4
 _MAX_ATTEMPTS = 20
 _MAX_PAIRS = 200
 
 ChangeFactory = Callable[[JsonObject], "list[SpecChange]"]
-"""Makes changes for the object as it is; none if it cannot be done."""
+"""Creates the changes for the current content. Empty if impossible."""
 
 
 class _Task(NamedTuple):
-    """One thing to try, and what it covers: a round, and the name of a field or of two.
+    """One change of a round and the fields that it covers.
 
-    ``again``: whether it is begun once more when its object goes before all of it was done.
+    ``may_retry``: whether to start again if the trial ends before all its changes were applied.
     """
 
     round: Round
@@ -47,21 +47,21 @@ class _Cell:
 
 
 class Coverage:
-    """What was tried of what could be: fields by what is done to them.
+    """Tried changes per round and field.
 
-    A field counts for a round when all that the round has for it was done. What the API server would not allow, such
-    as taking away a required field, does not count at all.
+    A field is covered in a round if all changes of the round were tried. Changes that the API server would reject,
+    such as the removal of a required field, are not counted.
     """
 
     def __init__(self) -> None:
         self._cells: dict[tuple[Round, str], _Cell] = {}
 
     def plan(self, round: Round, name: str) -> None:
-        """There is one thing more to do."""
+        """Add a planned change."""
         self._cell(round, name).planned += 1
 
     def record(self, round: Round, name: str, *, possible: bool) -> None:
-        """It was done, or turned out to be impossible."""
+        """Record that a change was tried or is impossible."""
         cell = self._cell(round, name)
         cell.done += possible
         cell.impossible += not possible
@@ -70,12 +70,16 @@ class Coverage:
         return self._cells.setdefault((round, name), _Cell())
 
     def count(self, round: Round | None = None) -> tuple[int, int]:
-        """How many fields were done and how many there are, in ``round`` or in all."""
+        """Number of covered fields and of all fields.
+
+        Args:
+            round: the round to count. None counts all rounds.
+        """
         cells = [c for (r, _), c in self._cells.items() if round in (None, r) and c.impossible < c.planned]
         return sum(c.done + c.impossible == c.planned for c in cells), len(cells)
 
     def missing(self) -> list[str]:
-        """What was not done, such as ``boundary spec.replicas``."""
+        """Changes that were not tried, such as ``boundary spec.replicas``."""
         return [f"{r} {n}".rstrip() for (r, n), c in self._cells.items() if c.done + c.impossible < c.planned]
 
     def __str__(self) -> str:
@@ -87,14 +91,14 @@ class Coverage:
 
 
 class ExplorationPlan:
-    """All changes in their order; endless, since the last round is random.
+    """All changes in order. The last round is random and endless.
 
     Args:
-        drafts: makes changes.
-        seed: of the order of pairs, and of the last round.
+        model: creates the changes.
+        seed: seed of the order of pairs and of the last round.
 
     Attributes:
-        coverage: what was given out so far.
+        coverage: changes returned so far.
     """
 
     def __init__(self, model: InputModel, seed: int) -> None:
@@ -107,15 +111,15 @@ class ExplorationPlan:
         self._current: tuple[_Task, deque[SpecChange]] | None = None
 
     def next(self, document: JsonObject) -> SpecChange | None:
-        """The next change of an object with the content ``document``; None if there is nothing to change at all."""
+        """Return the next change for ``document``, or None if none is possible."""
         if self._current is not None:
             task, remaining = self._current
             if remaining[0].is_applicable(document) and self._model.is_feasible(document, remaining[0]):
                 return self._emit(task, remaining)
-            # It was meant for what the last change has led to: the walk ended there, or went back.
+            # The change depends on the previous one, but the trial ended or was rolled back.
             self._current = None
             if task.may_retry:
-                self._tasks.appendleft(task._replace(again=False))
+                self._tasks.appendleft(task._replace(may_retry=False))
         while self._tasks:
             task = self._tasks.popleft()
             if changes := task.factory(document):
@@ -124,7 +128,7 @@ class ExplorationPlan:
         return self._random_change(document)
 
     def _emit(self, task: _Task, remaining: deque[SpecChange]) -> SpecChange:
-        """The first change of ``rest``; with the last one the task is done."""
+        """Return the first of ``remaining``. The last one completes the task."""
         change = remaining.popleft()
         self._current = (task, remaining) if remaining else None
         if not remaining:
@@ -157,7 +161,7 @@ class ExplorationPlan:
         for one, other in pairs[:_MAX_PAIRS]:
             yield _Task("several", f"{one.name} and {other.name}", self._combine_fields(one, other))
 
-    # Drafts
+    # Change factories
 
     def _alter(self, prop: Property) -> ChangeFactory:
         def draft(document: JsonObject) -> list[SpecChange]:
@@ -215,7 +219,7 @@ class ExplorationPlan:
     def _set_boundary(self, prop: Property, value: CandidateValue) -> ChangeFactory:
         def draft(document: JsonObject) -> list[SpecChange]:
             found = self._model.set_value(document, prop, value, "boundary")
-            # What the schema suggests and the server refuses breaks a rule.
+            # A value that the schema allows and the API server rejects violates a CEL rule.
             found = found or self._model.invalid_change(document, prop, value)
             return [found] if found else []
 
@@ -244,7 +248,7 @@ class ExplorationPlan:
         return None
 
     def _random_change(self, document: JsonObject) -> SpecChange | None:
-        """The last round: any number of fields at once, to any values, now and then taken away or all anew."""
+        """Random change of the last round, including removals and recreation."""
         properties = self._model.properties
         for _ in range(_MAX_ATTEMPTS if properties else 0):
             prop = self._random.choice(properties)

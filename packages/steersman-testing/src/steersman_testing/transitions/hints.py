@@ -1,4 +1,4 @@
-"""What a schema does not say about its fields, and how long to explore."""
+"""Knowledge that a schema does not contain, and limits of an exploration."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 from msgspec import Struct
 
 FieldValues = Mapping[str, Sequence[Any]]
-"""Values by the path of a field, such as ``{"spec.version": ["16", "17"]}``."""
+"""Values by field path, such as ``{"spec.version": ["16", "17"]}``."""
 
 
 class Hints(Struct, frozen=True, kw_only=True):
-    """What the author of an operator knows about its kind.
+    """Knowledge of the author of an operator.
 
     Attributes:
-        start: the first object's content in wire form, such as ``{"spec": {"image": "shop:1"}}``; None for one made
-            from the schema.
-        examples: values of a field, in place of those that its schema suggests. The first two matter most.
-        bad: values that the schema allows and the operator cannot work with, such as an image that does not exist.
-        leave: paths that are not changed, with all below them.
-        refusals: reasons of conditions by which the operator refuses a change on purpose, although it takes a new
-            object of the same spec.
-        conditions: the types of conditions that tell whether all is well; empty: all types. A condition is a sign
-            of an error when its status is not what it was on the first object.
-        ignore: what is not compared: a kind (``PersistentVolumeClaim``), or a path in one
+        start: content of the first object in wire form, such as ``{"spec": {"image": "shop:1"}}``. Defaults to one
+            generated from the schema.
+        examples: values of a field that replace those from its schema. The first two are the most important.
+        bad: values that the schema allows but the operator cannot use, such as an image that does not exist.
+        exclude: paths that remain unchanged, including fields below them.
+        rejection_reasons: reasons of conditions by which the operator intentionally rejects a change, although it
+            would accept the value in a new object.
+        conditions: condition types that show the health of the object. Empty: all types. A condition is unhealthy if
+            its status differs from that on the first object.
+        ignore: excluded from comparison: a kind (``PersistentVolumeClaim``), or a path in a kind
             (``Deployment.metadata.annotations``).
     """
 
@@ -38,15 +38,15 @@ class Hints(Struct, frozen=True, kw_only=True):
 
 
 class Budget(Struct, frozen=True, kw_only=True):
-    """When to stop.
+    """Limits of an exploration.
 
     Attributes:
-        changes: how many changes at most, those of shrinking a failure not counted.
-        seconds: real seconds, after which no further change begins; None for any time. Where it stops then depends
-            on the machine; what it does until then does not.
-        failures: how many different failures.
-        walk: changes in a row on one object, until the next one begins.
-        shrinking: runs to make one failure smaller.
+        changes: maximum number of changes, without those of shrinking.
+        seconds: real seconds after which no further change starts. None for no limit. The end then depends on the
+            machine, the order of changes does not.
+        failures: maximum number of distinct failures.
+        changes_per_trial: number of changes to one object before the next one is created.
+        shrink_runs: maximum number of runs to shrink one failure.
     """
 
     changes: int = 300

@@ -1,4 +1,4 @@
-"""Makes changes that fit an object as it is now: each candidate is put to the API server's rules first."""
+"""Input model: creates valid and invalid changes of one kind."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class InputModel:
     """Changes of one kind.
 
     Args:
-        subject: the kind.
-        hints: what its author knows.
-        seed: of all that is random.
+        target: the kind.
+        hints: hints of the author.
+        seed: seed of generated values.
 
     Attributes:
-        admission: what the API server takes.
-        properties: the fields that may be changed.
+        admission: admission check.
+        properties: fields that may be changed.
 
     Raises:
-        ValueError: a hint names a field that the kind does not have.
+        ValueError: if a hint names an unknown field.
     """
 
     def __init__(self, target: KindUnderTest, hints: Hints, seed: int) -> None:
@@ -42,17 +42,17 @@ class InputModel:
         for path in (*excluded, *self._examples, *self._bad_values):
             if path not in all_properties:
                 names = ", ".join(map(format_path, all_properties))
-                raise ValueError(f"{target.resource.kind} has no field {format_path(path)}, but {names}")
+                raise ValueError(f"{target.resource.kind} has no field {format_path(path)}. Its fields are {names}")
         self._schemas = {p.path: p.schema for p in all_properties.values()}
         candidates = (p for p in all_properties.values() if not _is_container(p))
         self.properties = [p for p in candidates if not any(p.path[: len(q)] == q for q in excluded)]
         self._hints = hints
 
     def initial_document(self) -> JsonObject:
-        """The first object's content.
+        """Content of the first object.
 
         Raises:
-            ValueError: none that the API server takes can be made of the schema.
+            ValueError: if the generated content is rejected by the API server.
         """
         if self._hints.start is not None:
             document: JsonObject = clone(dict(self._hints.start))
@@ -63,22 +63,22 @@ class InputModel:
                     document = with_value(document, path, values[0])
         refusal = self.admission.rejection(None, document)
         if refusal is not None:
-            raise ValueError(f"no first object can be made of the schema, give Hints(start=…): {refusal}")
+            raise ValueError(f"no first object can be generated from the schema: set Hints(start=…). {refusal}")
         return document
 
     def valid_values(self, prop: Property) -> list[CandidateValue]:
-        """The values of a field: those of the hints, or else those of its schema."""
+        """Values of a field: from the hints, or else from its schema."""
         if prop.path in self._examples:
             return [CandidateValue(v, "example") for v in self._examples[prop.path]]
         return self._generator.valid(prop.schema)
 
     def invalid_values(self, prop: Property) -> list[CandidateValue]:
-        """Values that the schema forbids; the absence of a required field is one."""
+        """Values that the schema forbids, including the absence of a required field."""
         missing = [CandidateValue(MISSING, "required")] if prop.required and "default" not in prop.schema else []
         return [*self._generator.invalid(prop.schema), *missing]
 
     def bad_values(self, prop: Property) -> list[CandidateValue]:
-        """Values that the hints call bad."""
+        """Bad values from the hints."""
         return [CandidateValue(v, "bad") for v in self._bad_values.get(prop.path, ())]
 
     # Changes
@@ -86,9 +86,10 @@ class InputModel:
     def set_value(
         self, document: JsonObject, prop: Property, value: CandidateValue, kind: ChangeKind = "alter"
     ) -> SpecChange | None:
-        """Gives a field a value; None if that cannot be, or changes nothing.
+        """Create a change that sets a field, or None if impossible.
 
-        Where only a new object may have the value, the object is deleted and created again.
+        A change without effect is impossible. The change becomes a recreation if only a new object may have the
+        value.
         """
         edit = self._make_edit(document, prop, value.value)
         if edit is None:
@@ -99,24 +100,27 @@ class InputModel:
         return self.to_accepted(document, change)
 
     def to_accepted(self, document: JsonObject, change: SpecChange) -> SpecChange | None:
-        """``change``, or the recreation that does the same; None if no new object can have what it leads to."""
+        """Return ``change`` or an equivalent recreation.
+
+        None if the API server would reject the result even as a new object.
+        """
         wanted = change.apply_to(document)
         if self.admission.rejection(None, wanted) is not None:
-            # Not even one that an update may lead to: there would be nothing to compare with.
+            # Without a valid new object there is no reference state, even if an update is valid.
             return None
         if self.admission.rejection(document, wanted) is None:
             return change
         return SpecChange("recreate", change.edits, change.label, change.paths)
 
     def remove_field(self, document: JsonObject, prop: Property) -> SpecChange | None:
-        """Takes a field away, if it is there and need not be."""
+        """Create a change that removes a field, or None if impossible."""
         if get_value(document, prop.path) is MISSING:
             return None
         change = SpecChange("remove", (FieldEdit(prop.path, MISSING),), "", (prop.name,))
         return self.to_accepted(document, change)
 
     def invalid_change(self, document: JsonObject, prop: Property, value: CandidateValue) -> SpecChange | None:
-        """What the API server refuses; None if it does not."""
+        """Create a change that the API server rejects, or None."""
         edit = self._make_edit(document, prop, value.value)
         if edit is None:
             return None
@@ -124,14 +128,14 @@ class InputModel:
         return change if self.admission.rejection(document, change.apply_to(document)) is not None else None
 
     def immutable_change(self, document: JsonObject, prop: Property, value: CandidateValue) -> SpecChange | None:
-        """What only a new object may have, tried on one that is there."""
+        """Create an invalid update to a value that new objects may have."""
         found = self.invalid_change(document, prop, value)
         if found is None or self.admission.rejection(None, found.apply_to(document)) is not None:
             return None
-        return SpecChange("invalid", found.edits, "cannot be changed", found.paths)
+        return SpecChange("invalid", found.edits, "immutable", found.paths)
 
     def is_feasible(self, document: JsonObject, change: SpecChange) -> bool:
-        """Whether the API server does with ``change`` what its kind says."""
+        """Return True if the API server responds as ``change.kind`` requires."""
         if change.kind in ("again", "rollback"):
             return True
         current = None if change.kind == "recreate" else document
@@ -139,7 +143,7 @@ class InputModel:
         return (refusal is not None) is (change.kind in REJECTED_KINDS)
 
     def bad_change(self, document: JsonObject, prop: Property, value: CandidateValue) -> SpecChange | None:
-        """Sets a value that cannot work."""
+        """Create a change that sets a bad value."""
         edit = self._make_edit(document, prop, value.value)
         if edit is None:
             return None
@@ -147,7 +151,10 @@ class InputModel:
         return change if self.admission.rejection(document, change.apply_to(document)) is None else None
 
     def misspell_field(self, document: JsonObject, prop: Property) -> SpecChange | None:
-        """Adds a field whose name is one letter off, if the API server would drop it."""
+        """Create a change that adds a misspelt field, or None.
+
+        None if the API server would not prune the field.
+        """
         *parent, name = prop.path
         if isinstance(name, int) or get_value(document, tuple(parent)) is MISSING:
             return None
@@ -163,7 +170,7 @@ class InputModel:
         return None
 
     def combine(self, document: JsonObject, chosen: Iterable[tuple[Property, CandidateValue]]) -> SpecChange | None:
-        """Changes more than one field at once."""
+        """Create a change of several fields."""
         edits: list[FieldEdit] = []
         names: list[str] = []
         wanted = document
@@ -180,7 +187,10 @@ class InputModel:
         )
 
     def rollback_change(self, document: JsonObject, good: JsonObject) -> SpecChange:
-        """From ``document`` to ``good``; where rules such as "never smaller" forbid that, by a new object."""
+        """Create a change back to ``good``.
+
+        It is a recreation if transition rules forbid the update.
+        """
         if self.admission.rejection(document, good) is None:
             return SpecChange("rollback")
         edits = (FieldEdit((name,), good.get(name, MISSING)) for name in sorted(document.keys() | good.keys()))
@@ -196,13 +206,13 @@ class InputModel:
             return False
 
     def _make_edit(self, document: JsonObject, prop: Property, value: Any) -> FieldEdit | None:
-        """The edit that sets a field, with all that must be around it; None if it changes nothing."""
+        """Create the edit of a field and its missing parents, or None."""
         if get_value(document, prop.path) == value and type(get_value(document, prop.path)) is type(value):
             return None
         for depth in range(1, len(prop.path)):
             ancestor = prop.path[:depth]
             if get_value(document, ancestor) is MISSING or get_value(document, ancestor) is None:
-                # What is required beside it must be there as well.
+                # The missing parent must contain its other required fields.
                 return self._make_enclosing_edit(document, ancestor, prop.path, value)
         try:
             with_value(document, prop.path, value)
@@ -232,7 +242,7 @@ def _by_path(values: Mapping[str, Any], known: Mapping[DocumentPath, Property]) 
 
 
 def _is_container(prop: Property) -> bool:
-    """Whether it is such as ``spec`` itself, whose fields are what is changed."""
+    """Return True for fields such as ``spec``, whose fields are changed instead."""
     return len(prop.path) == 1 and prop.required and bool(get_object(prop.schema, "properties"))
 
 
@@ -242,7 +252,7 @@ def _overlap(one: DocumentPath, other: DocumentPath) -> bool:
 
 
 def _misspellings(name: str) -> Iterator[str]:
-    """Names one letter off: two swapped, one left out, one too many, another case."""
+    """Yield misspellings: two letters swapped, one missing, one added, other case."""
     if len(name) > 2:
         yield name[:-2] + name[-1] + name[-2]
         yield name[:-1]

@@ -1,4 +1,4 @@
-"""The kind whose objects are changed: its names, its schema, and the fields in it."""
+"""The kind under test: names, schema and fields."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steersman_testing.transitions.document_paths import DocumentPath, format_pa
 _NON_SPEC_FIELDS = ("apiVersion", "kind", "metadata", "status")
 _MAP_KEY = "a"
 OBJECT_NAME = "trial"
-"""The name of every object that is explored."""
+"""Name of every object under test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,9 @@ class Property:
     """A field of the kind.
 
     Attributes:
-        path: where it is; in lists the first item stands for all, in maps the key ``a``.
-        schema: what may be there.
-        required: whether the object around it needs it.
+        path: path of the field. The first item stands for all items of a list, the key ``a`` for all keys of a map.
+        schema: schema of the field.
+        required: whether the enclosing object requires it.
     """
 
     path: DocumentPath
@@ -39,12 +39,12 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class KindUnderTest:
-    """A kind, as its CustomResourceDefinition tells.
+    """A kind as declared by its CustomResourceDefinition.
 
     Attributes:
-        definition: the manifest; conversion webhooks are left out, as all is written in one version.
-        resource: the version's names and scope.
-        schema: of that version.
+        definition: manifest without conversion webhook, since all requests use one version.
+        resource: names and scope of the version.
+        schema: schema of the version.
     """
 
     definition: JsonObject
@@ -53,11 +53,14 @@ class KindUnderTest:
 
     @staticmethod
     def from_kind(kind: type[Resource[Any, Any]] | Mapping[str, Any]) -> KindUnderTest:
-        """The subject of a custom resource type, or of the manifest of a definition, in the version that is stored.
+        """Create it from the storage version of a type or manifest.
+
+        Args:
+            kind: a custom resource type, or the manifest of a CustomResourceDefinition.
 
         Raises:
-            SchemaError: the type cannot be expressed as a definition.
-            ValueError: the manifest stores no version with a schema.
+            SchemaError: if the type cannot be expressed as a definition.
+            ValueError: if the manifest has no storage version with a schema.
         """
         manifest: JsonObject = clone(dict(kind)) if isinstance(kind, Mapping) else definition(kind)
         spec = manifest["spec"]
@@ -73,28 +76,28 @@ class KindUnderTest:
 
     @property
     def desired_schema(self) -> JsonObject:
-        """The schema of what a user writes: all but names, metadata and status."""
+        """Schema without apiVersion, kind, metadata and status."""
         fields = {n: p for n, p in get_object(self.schema, "properties").items() if n not in _NON_SPEC_FIELDS}
         required = [n for n in get_array(self.schema, "required") if n in fields]
         return {**self.schema, "properties": fields, "required": required}
 
     def key(self, namespace: str) -> ObjectKey:
-        """The key of the object that is explored."""
+        """Key of the object under test."""
         return ObjectKey(namespace if self.resource.namespaced else "", OBJECT_NAME)
 
     def properties(self) -> list[Property]:
-        """All fields at any depth, each after the one that it is in."""
+        """All fields at any depth, in pre-order."""
         return list(_properties(self.desired_schema, ()))
 
     def manifest(self, document: JsonObject, namespace: str) -> JsonObject:
-        """The whole object with ``document`` as its content."""
+        """Return the manifest with ``document`` as content."""
         key = self.key(namespace)
         metadata = {"name": key.name} | ({"namespace": key.namespace} if key.namespace else {})
         names = {"apiVersion": self.resource.api_version, "kind": self.resource.kind, "metadata": metadata}
         return {**names, **document}
 
     def desired_content(self, obj: JsonObject) -> JsonObject:
-        """What a user wrote of ``obj``, with what the server filled in."""
+        """Return the fields of ``obj`` that a user writes, including defaults."""
         return {n: v for n, v in obj.items() if n not in _NON_SPEC_FIELDS}
 
 

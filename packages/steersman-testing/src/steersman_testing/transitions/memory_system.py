@@ -1,4 +1,4 @@
-"""A system in memory: the in-memory API server, a manager, and virtual time."""
+"""System under test in memory: in-memory API server, manager and virtual time."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _IGNORED_RESOURCES = ("leases.coordination.k8s.io", "events.events.k8s.io", "eve
 
 
 class SettleOptions(Struct, frozen=True):
-    """When a system in memory has come to rest.
+    """Conditions under which a system in memory is settled.
 
     Attributes:
-        quiet: virtual seconds without any change but of Leases and Events.
-        longest: virtual seconds for which what waits for a retry or a timer is waited for as well.
-        limit: virtual seconds until it counts as never coming to rest.
+        quiet: virtual seconds without changes other than Leases and Events.
+        max_timer_wait: virtual seconds to wait for objects in back-off or with a timer.
+        timeout: virtual seconds after which the system counts as never settling.
     """
 
     quiet: float = 30.0
@@ -43,14 +43,14 @@ class SettleOptions(Struct, frozen=True):
 
 
 OperatorFactory = Callable[[Transport], AbstractAsyncContextManager[Manager]]
-"""Gives a manager on this transport that does not run yet, and during the block what it needs around it: a new
-process each time."""
+"""Creates a manager on a transport, as a new process would. It must not run yet."""
 
 
 class _RecordingTransport:
-    """The server as the operator has it: what it writes is kept, and whoever writes without end becomes slow.
+    """Transport of the operator that records writes and limits request rates.
 
-    Otherwise virtual time would stand still for an operator that answers each of its own writes by another one.
+    After 1,000 requests each one takes a second. Otherwise virtual time would not advance for an operator that
+    responds to each of its own writes with another one.
     """
 
     def __init__(self, server: InMemoryApiServer) -> None:
@@ -59,7 +59,7 @@ class _RecordingTransport:
         self._requests = 0
 
     def drain_writes(self) -> list[HttpRequest]:
-        """The writes since the last call that changed something, but for those of Leases and Events."""
+        """Return and clear the effective writes, without Leases and Events."""
         writes, self._writes = self._writes, []
         self._requests = 0
         return writes
@@ -81,15 +81,15 @@ class _RecordingTransport:
 
 
 class InMemorySystem:
-    """A ``System`` on an in-memory API server, under virtual time.
+    """A ``SystemUnderTest`` on an in-memory API server in virtual time.
 
     Args:
-        kind: the explored kind, or the manifest of its definition.
-        server: serves the kind already.
-        operator: gives the operator, which is run here.
-        namespace: of the object.
-        observe: what there is outside of Kubernetes and is to be compared as well, by names such as ``Disk a``.
-        settle_options: when all is quiet.
+        kind: kind under test, or the manifest of its definition.
+        server: server that already serves the kind.
+        operator: creates the operator, which this class runs.
+        namespace: namespace of the object.
+        observe: returns external state to compare, by names such as ``Disk a``.
+        settle_options: conditions under which the system is settled.
 
     Example:
         ``async with InMemorySystem(Database, world.server, world.operator) as system: …``
@@ -126,23 +126,20 @@ class InMemorySystem:
         await self._stop()
 
     async def apply(self, document: Mapping[str, object], validation: FieldValidation = "Strict") -> None:
-        """See ``System``."""
         await self._object.write(dict(document), validation)
 
     async def delete(self) -> None:
-        """See ``System``."""
         await self._object.delete()
 
     async def resync(self) -> None:
-        """Restarts the operator: a new process looks at every object."""
+        """Restart the operator, which reconciles every object."""
         await self._stop()
         await self._start()
 
     async def settle(self) -> Observation:
-        """See ``System``."""
         settled = await self._wait_until_quiet()
         if self._manager_task is not None and self._manager_task.done():
-            self._crash = self._crash or self._describe_exit(self._manager_task) or "it ended by itself"
+            self._crash = self._crash or self._describe_exit(self._manager_task) or "it exited"
         outside: Mapping[str, JsonObject] = self._observe() if self._observe is not None else {}
         return Observation(
             state={
@@ -192,7 +189,7 @@ class InMemorySystem:
                 due = since
             due = max(due, self._latest_timer()) if clock.time() - since < 5 * _POLL_INTERVAL_SECONDS else due
             quiet = since + self._settle_options.quiet
-            # Who looks again now and then, and finds nothing to do, is at rest.
+            # Periodic reconciles without changes do not prevent settling.
             if not self._is_busy() and clock.time() >= max(
                 quiet, min(due, since + self._settle_options.max_timer_wait)
             ):
@@ -210,7 +207,7 @@ class InMemorySystem:
         return any(len(c.queue) or c.running() for c in self._controllers())
 
     def _latest_timer(self) -> float:
-        """When the last of those that wait for a retry or a timer will have had it."""
+        """Time at which the last delayed object will have been reconciled."""
         return (
             max((i.since for c in self._controllers() for i in c.queue.delayed()), default=0.0)
             + _POLL_INTERVAL_SECONDS
@@ -220,7 +217,7 @@ class InMemorySystem:
         for controller in self._controllers():
             latest = {info.request: info for info in controller.recent()}
             for info in latest.values():
-                # Who asks to run again waits as long, and is in no error.
+                # A reconcile that requeues has the same back-off, but is not an error.
                 if info.result == "error" and controller.queue.failures(info.request):
                     errors = ", ".join(info.errors) or "an error"
                     return f"{controller.name} fails on {info.request} with {errors}, attempt {info.attempt}"
@@ -236,15 +233,15 @@ def in_memory(
     options: ManagerOptions | None = None,
     settle_options: SettleOptions | None = None,
 ) -> SystemFactory:
-    """Systems in memory, in which a manager runs what ``setup`` adds to it. They need a loop with virtual time.
+    """Create systems in memory, each with a manager that ``setup`` configures. They need virtual time.
 
     Args:
-        kind: the explored kind, or the manifest of its definition.
-        setup: gives a new manager its controllers.
-        kinds: other kinds that the operator needs, beside the built-in ones.
-        manifests: objects that are there from the start.
-        options: the manager's.
-        settle_options: when all is quiet.
+        kind: kind under test, or the manifest of its definition.
+        setup: registers controllers with a new manager.
+        kinds: other custom kinds that the operator needs.
+        manifests: objects that exist from the start.
+        options: options of the manager.
+        settle_options: conditions under which the system is settled.
     """
     system_count = 0
     definition = KindUnderTest.from_kind(kind).definition

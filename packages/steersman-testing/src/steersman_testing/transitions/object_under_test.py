@@ -1,4 +1,4 @@
-"""The explored object, written as its user would."""
+"""The object under test, written as its user would."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from steersman_testing.transitions.observed_state import RESYNC_ANNOTATION
 
 
 class ObjectUnderTest:
-    """One object of the explored kind.
+    """One object of the kind under test.
 
     Args:
-        client: of the user.
-        subject: the kind.
-        namespace: of the object; nothing for a cluster-scoped kind.
+        client: client of the user.
+        target: the kind.
+        namespace: namespace of the object. Ignored for a cluster-scoped kind.
     """
 
     def __init__(self, client: Client, target: KindUnderTest, namespace: str) -> None:
@@ -27,23 +27,23 @@ class ObjectUnderTest:
 
     @property
     def key(self) -> ObjectKey:
-        """Where it is."""
+        """Key of the object."""
         return self._target.key(self._namespace)
 
     @property
     def resource(self) -> ApiResource:
-        """What it is."""
+        """Resource of the object."""
         return self._target.resource
 
     async def read(self) -> Unstructured | None:
-        """As it is now, or None."""
+        """Return the stored object, or None."""
         try:
             return await self._client.get(self._kind, self.key)
         except NotFound:
             return None
 
     async def write(self, document: JsonObject, validation: FieldValidation) -> Unstructured:
-        """Creates it, or replaces what its user wrote; gives what is stored then. Raises ApiError."""
+        """Create the object, or replace its desired state. Return the stored object. Raises ApiError."""
 
         async def write_once() -> Unstructured:
             found = await self.read()
@@ -57,10 +57,10 @@ class ObjectUnderTest:
         return await retry_on_conflict(write_once)
 
     async def delete(self) -> None:
-        """Asks for its deletion. Raises ApiError."""
+        """Request the deletion. Raises ApiError."""
         await self._client.delete(self._kind, self.key)
 
     async def annotate(self, value: str) -> Unstructured:
-        """Sets the annotation that means nothing to ``mark``; gives what is stored then. Raises ApiError."""
+        """Set an annotation without meaning to trigger a reconcile. Raises ApiError."""
         patch = MergePatch({"metadata": {"annotations": {RESYNC_ANNOTATION: value}}})
         return await self._client.patch(self._kind, self.key, patch)

@@ -1,4 +1,4 @@
-"""What there is, in a form in which two runs that end alike are equal, and where two states differ."""
+"""Normalized state of a cluster, and differences between two states."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from steersman_testing.normalization import (
 from steersman_testing.transitions.document_paths import DocumentPath, format_path
 
 ObservedState = Mapping[str, JsonObject]
-"""Objects by kind, namespace and name, less what differs from run to run."""
+"""Normalized objects by kind, namespace and name."""
 
 RESYNC_ANNOTATION = "transitions.steersman.dev/look-again"
-"""The annotation that makes an operator look at an object to which nothing was done."""
+"""Annotation that triggers a reconcile of an unchanged object."""
 
 IGNORED_KINDS = frozenset(
     {
@@ -35,7 +35,7 @@ IGNORED_KINDS = frozenset(
         ("events.k8s.io", "Event"),
     }
 )
-"""Groups and kinds that operators do not make, or that are of no matter to what they make."""
+"""Kinds that do not show the state of an operator."""
 
 _BUILTIN_OWNERS = ("apps/v1", "batch/v1")
 _CLUSTER_CREATED_OBJECTS = {
@@ -52,13 +52,13 @@ _ALLOCATED_FIELDS = {
     ("", "Service"): ("clusterIP", "clusterIPs", "healthCheckNodePort"),
     ("", "PersistentVolumeClaim"): ("volumeName",),
 }
-# Below these, 1Gi and 1024Mi are the same.
+# Values below these fields are quantities: 1Gi equals 1024Mi.
 _QUANTITY_PARENTS = frozenset({"requests", "limits", "capacity", "hard", "overhead"})
 _MAX_TEXT_LENGTH = 80
 
 
 class StateDifference(NamedTuple):
-    """One place in which two states differ; MISSING where one has nothing."""
+    """A difference between two states at one path. MISSING marks an absent value."""
 
     object: str
     path: DocumentPath
@@ -67,7 +67,7 @@ class StateDifference(NamedTuple):
 
     @property
     def location(self) -> tuple[str, DocumentPath]:
-        """Where it is."""
+        """Object and path."""
         return self.object, self.path
 
     def __str__(self) -> str:
@@ -79,16 +79,15 @@ class StateDifference(NamedTuple):
 def normalize_state(
     objects: Iterable[JsonObject], namespace: str = "", generated: Mapping[str, str] | None = None
 ) -> ObservedState:
-    """The state that ``objects`` make up, given in wire form.
+    """Normalize ``objects`` in wire form.
 
-    UIDs are told by the object that they belong to, generated names by what they begin with, times by a placeholder,
-    conditions without message; generations and what the cluster allocates are left out, and so are objects that
-    built-in controllers make of others.
+    UIDs are replaced by the name of their object, generated names by their prefix and timestamps by a placeholder.
+    Conditions lose their message. Generations, allocated fields and objects of built-in controllers are left out.
 
     Args:
-        objects: all that there are, in any order.
-        namespace: a name to be told by a placeholder wherever it occurs; empty for none.
-        generated: further generated names, such as those of objects that are gone, with what they begin with.
+        objects: all objects, in any order.
+        namespace: namespace name to replace by a placeholder. Empty for none.
+        generated: further generated names with their prefix, such as those of deleted objects.
     """
     relevant = [o for o in objects if is_relevant(o)]
 
@@ -102,12 +101,15 @@ def normalize_state(
         return _Normalizer(names, owners, namespace)
 
     normalizer = normalizer_for(label_generated_names(relevant, normalizer_for, generated))
-    # Kinds of other groups may have the same name.
+    # Kinds of different groups may have equal names.
     return with_unique_names((normalizer.normalized_name(obj), normalizer(obj)) for obj in relevant)
 
 
 def is_relevant(obj: JsonObject) -> bool:
-    """Whether ``obj`` is part of a state, and not made by the cluster itself."""
+    """Return True if ``obj`` belongs to the state.
+
+    Objects that the cluster creates itself do not.
+    """
     metadata = get_object(obj, "metadata")
     owners = [o for o in get_array(metadata, "ownerReferences") if o.get("controller")]
     return not (
@@ -118,7 +120,7 @@ def is_relevant(obj: JsonObject) -> bool:
 
 
 def display_name(obj: JsonObject) -> str:
-    """Kind, namespace and name."""
+    """Kind, namespace and name of an object."""
     metadata: JsonObject = obj["metadata"]
     name, namespace = metadata.get("name", ""), metadata.get("namespace")
     return f"{obj['kind']} {namespace}/{name}" if namespace else f"{obj['kind']} {name}"
@@ -156,7 +158,7 @@ class _Normalizer:
     def _normalize_field(self, name: str, value: Any) -> Any:
         if name != "conditions" or not is_list(value) or not all(is_map(c) and "type" in c for c in value):
             return self.normalize(value)
-        # As a map by type: their order says nothing, and messages speak of how it came about.
+        # A map by type, since the order is arbitrary. Messages are left out, since they may describe the history.
         return {c["type"]: {k: c.get(k) for k in ("status", "reason")} for c in value}
 
     def normalize_text(self, text: str) -> str:
@@ -169,7 +171,7 @@ class _Normalizer:
 
 
 def differences(left: ObservedState, right: ObservedState) -> Iterator[StateDifference]:
-    """Where two states differ, to the smallest place."""
+    """Yield the differences between two states at the deepest path."""
     for name in sorted(left.keys() | right.keys()):
         yield from _differences(name, (), left.get(name, MISSING), right.get(name, MISSING))
 
@@ -195,7 +197,7 @@ def _same_quantity(path: DocumentPath, left: Any, right: Any) -> bool:
 
 
 def is_ignored(difference: StateDifference, ignore: Collection[str]) -> bool:
-    """Whether ``ignore``, see ``Hints``, names the place."""
+    """Return True if ``Hints.ignore`` matches the difference."""
     kind = difference.object.partition(" ")[0]
     place = ".".join((kind, format_path(difference.path))).rstrip(".")
     return any(place == i or place.startswith((f"{i}.", f"{i}[")) for i in ignore)

@@ -1,4 +1,4 @@
-"""What must hold when a system has come to rest."""
+"""Oracles: checks of a settled system."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from steersman_testing.transitions.system_under_test import Observation
 Oracle = Literal[
     "convergence", "idempotence", "rollback", "silence", "refusal", "generation", "settling", "crash", "deletion"
 ]
-"""What is checked; see ``explore``."""
+"""Names of the checks. The how-to guide on spec changes describes them."""
 
-# Conditions that say by True that something is wrong (kstatus, cluster-api, the core kinds).
+# Conditions whose status True is an error (kstatus, cluster-api, the core kinds).
 _NEGATIVE_CONDITIONS = ("Degraded", "Error", "Failed", "Failing", "Failure", "ReplicaFailure", "Stalled")
-# Those that must be there on a first object that is well.
+# Conditions that must be True on a healthy first object.
 _POSITIVE_CONDITIONS = ("Ready", "Available", "Healthy", "Succeeded", "Synced")
 
 
 class OracleFinding(NamedTuple):
-    """Something that must not be: which oracle says so, in which words, and where states differ."""
+    """A violated check: oracle, message and differences between states."""
 
     oracle: Oracle
     text: str
@@ -30,19 +30,19 @@ class OracleFinding(NamedTuple):
 
     @property
     def signature(self) -> tuple[object, ...]:
-        """Equal for findings that are likely one bug."""
+        """Equal for findings that probably have the same cause."""
         places = frozenset(d.location for d in self.differences)
         return self.oracle, places or self.text.partition(":")[0]
 
 
 class ErrorState(NamedTuple):
-    """How an object shows its user that something is wrong.
+    """Errors of an object that its user can see.
 
     Attributes:
-        reasons: of conditions that are not as they should be, and have a reason and a message.
-        mute: how such conditions are that have neither; and those that are missing, if there are none at all.
+        reasons: reasons of unhealthy conditions that have a reason and a message.
+        unexplained: unhealthy conditions without reason or message, and missing conditions if there are none at all.
         warnings: Warning Events.
-        failed: whether the operator did not do what was wanted.
+        failed: whether the operator did not reach the desired state.
     """
 
     reasons: tuple[str, ...] = ()
@@ -52,31 +52,31 @@ class ErrorState(NamedTuple):
 
     @property
     def is_visible(self) -> bool:
-        """Whether the user can see an error."""
+        """Return True if the user can see an error."""
         return bool(self.reasons or self.warnings)
 
 
 HealthyConditions = Mapping[str, str]
-"""The status of each type of condition on an object that is well."""
+"""Status of each condition type on a healthy object."""
 
 
 def conditions(obj: JsonObject | None) -> list[JsonObject]:
-    """Those of the status of ``obj``."""
+    """Conditions in the status of ``obj``."""
     return [c for c in get_array(get_object(obj, "status"), "conditions") if is_map(c)]
 
 
 def _relevant_conditions(obj: JsonObject | None, hints: Hints) -> list[JsonObject]:
-    """The conditions of ``obj`` that tell whether all is well."""
+    """Conditions of ``obj`` that the hints select."""
     return [c for c in conditions(obj) if not hints.conditions or c.get("type") in hints.conditions]
 
 
 def healthy_conditions(obj: JsonObject | None, hints: Hints) -> HealthyConditions:
-    """What the conditions of ``obj`` are, to be taken as what they should be."""
+    """Status of each condition of ``obj``, as the healthy baseline."""
     return {c.get("type", ""): c.get("status", "") for c in _relevant_conditions(obj, hints)}
 
 
 def unhealthy_reasons(observation: Observation, hints: Hints) -> list[str]:
-    """Why a first object cannot be taken for one that is well."""
+    """Reasons why a first object is not healthy."""
     reasons = [observation.failing] if observation.failing else []
     for condition in _relevant_conditions(observation.object, hints):
         kind, status = condition.get("type", ""), condition.get("status", "")
@@ -86,11 +86,11 @@ def unhealthy_reasons(observation: Observation, hints: Hints) -> list[str]:
 
 
 def error_state(observation: Observation, expected: HealthyConditions, hints: Hints) -> ErrorState:
-    """What of ``observation`` tells a user that something is wrong."""
+    """Errors in ``observation`` that its user can see."""
     relevant = _relevant_conditions(observation.object, hints)
     wrong = [c for c in relevant if _is_wrong(c, expected)]
     explained = [c for c in wrong if c.get("reason") and c.get("message")]
-    # One that is left out may have nothing to tell; whoever reports none of them does not look at the object.
+    # A single missing condition may be omitted on purpose. Without any condition the object was not reconciled.
     missing = () if relevant or observation.object is None else tuple(f"{kind} is missing" for kind in expected)
     return ErrorState(
         reasons=tuple(c["reason"] for c in explained),
@@ -99,7 +99,7 @@ def error_state(observation: Observation, expected: HealthyConditions, hints: Hi
             *(f"{c['type']} is {c['status']}, without reason or message" for c in wrong if c not in explained),
         ),
         warnings=observation.warnings,
-        # Events count where there are no conditions to tell.
+        # Events count only if there are no conditions.
         failed=bool(wrong or missing or observation.failing or (observation.warnings and not relevant)),
     )
 
@@ -112,20 +112,20 @@ def _is_wrong(condition: JsonObject, expected: HealthyConditions) -> bool:
 
 
 def check_settled(observation: Observation, errors: ErrorState) -> Iterator[OracleFinding]:
-    """What is wrong whatever was done to the object."""
+    """Yield the findings that need no previous state."""
     if observation.crashed:
-        yield OracleFinding("crash", f"the operator's process ended: {observation.crashed}")
+        yield OracleFinding("crash", f"the operator process exited: {observation.crashed}")
         return
     if not observation.settled:
         writes = ", ".join(dict.fromkeys(observation.writes[-6:]))
         yield OracleFinding(
-            "settling", "the system does not come to rest" + (f": last it did {writes}" if writes else "")
+            "settling", "the system does not settle" + (f": its last writes are {writes}" if writes else "")
         )
         return
     if not errors.is_visible and (observation.failing or errors.unexplained):
         what = observation.failing or f"condition {errors.unexplained[0]}"
         yield OracleFinding(
-            "silence", f"the user cannot see an error: {what}; no condition tells, and no Warning Event"
+            "silence", f"an error is not reported: {what}. There is no condition and no Warning Event"
         )
         return
     yield from _check_generation(observation, errors)
@@ -136,10 +136,10 @@ def _check_generation(observation: Observation, errors: ErrorState) -> Iterator[
     if obj is None or not (observed := _observed_generations(obj)):
         return
     wanted = get_object(obj, "metadata").get("generation")
-    # Who fails before it can write its status has told by an Event.
+    # An operator that fails before it can write the status reports the error by an Event.
     if any(o != wanted for o in observed.values()) and not errors.warnings:
         behind = ", ".join(f"{where} is {value}" for where, value in observed.items() if value != wanted)
-        yield OracleFinding("generation", f"the status is behind: {behind}, metadata.generation is {wanted}")
+        yield OracleFinding("generation", f"the status is outdated: {behind}, metadata.generation is {wanted}")
 
 
 def _observed_generations(obj: JsonObject) -> dict[str, Any]:

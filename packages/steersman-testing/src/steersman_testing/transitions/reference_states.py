@@ -1,4 +1,4 @@
-"""New objects, to which one that was changed is compared."""
+"""Reference states: new objects with which changed objects are compared."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _MAX_LISTED_WRITES = 6
 
 @dataclass(frozen=True, slots=True)
 class ReferenceState:
-    """What became of a new object.
+    """State of a new object.
 
     Attributes:
-        observation: at rest.
-        signs: of errors.
-        again: what applying the same spec once more changed; None for nothing.
+        observation: the settled system.
+        error_state: visible errors.
+        idempotence_finding: changes caused by applying the same spec again, or None.
     """
 
     observation: Observation
@@ -37,12 +37,12 @@ class ReferenceState:
 
 
 class ReferenceStates:
-    """One new object for each content, each in a system of its own, remembered.
+    """Cache of new objects by content, each in its own system.
 
     Args:
-        systems: gives systems.
-        hints: what is not compared.
-        healthy: the conditions of an object that is well.
+        system_factory: creates systems.
+        hints: exclusions from the comparison.
+        healthy: conditions of a healthy object.
     """
 
     def __init__(self, system_factory: SystemFactory, hints: Hints, healthy: HealthyConditions) -> None:
@@ -55,7 +55,7 @@ class ReferenceStates:
         self.created = 0
 
     async def get(self, document: JsonObject) -> ReferenceState:
-        """The new object with the content ``document``. Raises ApiError: it is refused."""
+        """Return the state of a new object with the content ``document``. Raises ApiError."""
         cache_key = json.dumps(document, sort_keys=True)
         if cache_key not in self._cache:
             self._cache[cache_key] = await self._create(document)
@@ -64,7 +64,10 @@ class ReferenceStates:
     async def differences_from(
         self, state: ObservedState, other: ObservedState, document: JsonObject
     ) -> tuple[StateDifference, ...]:
-        """Where ``state`` differs from ``other``, less what differs between any two objects of ``document``."""
+        """Differences between two states, without random values.
+
+        A value is random if it differs between two new objects with the content ``document``.
+        """
         found = self.relevant_differences(state, other)
         cache_key = json.dumps(document, sort_keys=True)
         if found and cache_key not in self._calibrated:
@@ -75,11 +78,11 @@ class ReferenceStates:
         return found
 
     def error_state(self, observation: Observation) -> ErrorState:
-        """Of errors, in ``observation``."""
+        """Return the visible errors in ``observation``."""
         return error_state(observation, self.healthy, self._hints)
 
     def relevant_differences(self, state: ObservedState, other: ObservedState) -> tuple[StateDifference, ...]:
-        """Where two states differ, but for what is known to be random and what is to be ignored."""
+        """Differences between two states, without random and ignored fields."""
         return tuple(
             d
             for d in differences(state, other)
@@ -99,18 +102,20 @@ class ReferenceStates:
     async def check_idempotence(
         self, system: SystemUnderTest, document: JsonObject, before: Observation
     ) -> OracleFinding | None:
-        """Applies ``document`` once more and restarts the operator: nothing may be written."""
+        """Apply ``document`` again and restart the operator, which must not write."""
         try:
             await system.apply(document)
         except ApiError as error:
-            return OracleFinding("idempotence", f"the same spec is refused when it is applied again: {error}")
+            return OracleFinding(
+                "idempotence", f"the API server rejects the same spec when it is applied again: {error}"
+            )
         await system.resync()
         after = await system.settle()
         if after.crashed:
-            return OracleFinding("crash", f"the operator's process ended: {after.crashed}")
+            return OracleFinding("crash", f"the operator process exited: {after.crashed}")
         found = self.relevant_differences(before.state, after.state)
         if found or after.writes:
             listed = ", ".join(dict.fromkeys(after.writes[:_MAX_LISTED_WRITES]))
-            text = "the same spec, applied again to an operator that starts anew, is not left alone"
+            text = "the operator writes after a restart although the spec is unchanged"
             return OracleFinding("idempotence", f"{text}: {listed}" if listed else text, found)
         return None

@@ -1,4 +1,4 @@
-"""Whole values of a schema, for property tests."""
+"""Hypothesis strategies for whole documents of a schema."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _MAX_ITEMS = 3
 
 
 def document_strategy(schema: JsonObject) -> st.SearchStrategy[Any]:
-    """Values that ``schema`` allows, the simplest first; its rules are not looked at.
+    """Strategy for values that ``schema`` allows.
 
-    At the bounds, and wherever a pattern or a format limits what there can be, they are those of ``Values``.
+    CEL rules are not considered. Boundary values, patterns and formats use the candidates of ``ValueGenerator``.
     """
     known = st.sampled_from([v.value for v in ValueGenerator().valid(schema)])
     options = get_array(schema, "enum"), get_array(schema, "anyOf"), get_array(schema, "oneOf")
@@ -41,7 +41,7 @@ def document_strategy(schema: JsonObject) -> st.SearchStrategy[Any]:
 def _string_strategy(schema: JsonObject) -> st.SearchStrategy[str]:
     min_length = schema.get("minLength", 0)
     max_length = max(min_length, min(schema.get("maxLength", 20), 20))
-    # What travels in YAML and JSON without a second thought; people write more than that.
+    # Without surrogates and control characters, which YAML and JSON do not transport unchanged.
     letters = st.characters(codec="utf-8", exclude_categories=("Cs", "Cc"))
     return st.text(letters, min_size=min_length, max_size=max_length)
 

@@ -1,4 +1,4 @@
-"""Makes a failure as small as it gets: the fewest changes, the simplest values, the least first object."""
+"""Shrinking of failures: fewer changes, simpler values, a smaller first object."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ async def shrink(
     initial: JsonObject,
     remaining_runs: int,
 ) -> ExplorationFailure:
-    """The smallest failure of the same kind that was found in ``runs`` runs.
+    """Return the smallest failure with the same signature within ``remaining_runs`` runs.
 
     Args:
-        failure: to begin with.
-        play: plays a story from the beginning.
-        drafts: of the kind.
-        first: the content of the simplest first object.
-        runs: how many stories may be played.
+        failure: initial failure.
+        replay: runs a sequence on a new system.
+        model: input model of the kind.
+        initial: content of the simplest first object.
+        remaining_runs: maximum number of replays.
     """
     tried = {failure.replay}
     smaller: ExplorationFailure | None = failure
@@ -56,7 +56,7 @@ async def shrink(
 
 
 def is_feasible(sequence: ChangeSequence, model: InputModel) -> bool:
-    """Whether the API server does with each change what its kind says."""
+    """Return True if the API server responds to each change as required."""
     try:
         documents = sequence.documents()
     except ValueError:
@@ -72,7 +72,7 @@ def is_feasible(sequence: ChangeSequence, model: InputModel) -> bool:
 
 
 def _candidates(sequence: ChangeSequence, model: InputModel, initial: JsonObject) -> Iterator[ChangeSequence]:
-    """Smaller stories, the ones that promise most first."""
+    """Yield smaller sequences, the most promising ones first."""
     yield from _shorter_sequences(sequence, initial)
     for position, change in enumerate(sequence.changes):
         for simpler in _simpler_changes(change, model):
@@ -89,7 +89,7 @@ def _candidates(sequence: ChangeSequence, model: InputModel, initial: JsonObject
 def _shorter_sequences(sequence: ChangeSequence, initial: JsonObject) -> Iterator[ChangeSequence]:
     documents, changes = sequence.documents(), sequence.changes
     for kept in range(len(changes)):
-        # The last changes alone: on the simplest object, and on one that has been like that from the beginning.
+        # Only the last changes: on the simplest object, and on an object created with the content before them.
         last = changes[len(changes) - kept :]
         yield ChangeSequence(initial, last)
         yield ChangeSequence(documents[len(changes) - kept], last)
@@ -104,7 +104,7 @@ def _simpler_changes(change: SpecChange, model: InputModel) -> Iterator[SpecChan
             kind = "alter" if len(kept) == 1 and change.kind == "several" else change.kind
             yield replace(change, kind=kind, edits=kept, paths=())
     if change.kind in REJECTED_KINDS or change.kind == "bad":
-        # These values are what they are.
+        # Invalid and bad values have no simpler form.
         return
     properties = {p.path: p for p in model.properties}
     for position, edit in enumerate(change.edits):
@@ -113,7 +113,7 @@ def _simpler_changes(change: SpecChange, model: InputModel) -> Iterator[SpecChan
             continue
         for value in model.valid_values(prop):
             if value.value == edit.value:
-                # What comes after is no simpler.
+                # The following values are not simpler.
                 break
             edits = (*change.edits[:position], FieldEdit(edit.path, value.value), *change.edits[position + 1 :])
             yield replace(change, edits=edits, label=value.label if change.kind == "boundary" else "")

@@ -1,4 +1,4 @@
-"""Changes of an object, one after another, and the line that repeats them."""
+"""Changes of an object, and sequences of them with a replay line."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from steersman_testing.transitions.document_paths import DocumentPath, format_pa
 ChangeKind = Literal[
     "set", "alter", "remove", "boundary", "several", "invalid", "misspell", "bad", "rollback", "recreate", "again"
 ]
-"""What a change does; see ``explore``."""
+"""Kind of a change. ``explore`` describes them."""
 
 REJECTED_KINDS: frozenset[ChangeKind] = frozenset({"invalid", "misspell"})
-"""The kinds of changes that the API server must refuse."""
+"""Kinds of changes that the API server must reject."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldEdit:
-    """One field gets a value, or goes (MISSING)."""
+    """Assignment of a value to a field. MISSING removes the field."""
 
     path: DocumentPath
     value: Any
@@ -35,13 +35,13 @@ class FieldEdit:
 
 @dataclass(frozen=True, slots=True)
 class SpecChange:
-    """One thing that a user does to the object.
+    """A change that a user makes to the object.
 
     Attributes:
-        kind: what it is.
-        edits: what it changes; of ``again`` and ``rollback`` nothing.
-        label: which value it is, such as ``maximum``, for people.
-        paths: the fields that it covers, as reported.
+        kind: kind of the change.
+        edits: changed fields. Empty for ``again`` and ``rollback``.
+        label: label of the value, such as ``maximum``.
+        paths: fields that the coverage report counts.
     """
 
     kind: ChangeKind
@@ -50,20 +50,23 @@ class SpecChange:
     paths: tuple[str, ...] = ()
 
     def apply_to(self, document: JsonObject) -> JsonObject:
-        """``document`` after this change. Raises ValueError where it does not fit."""
+        """Return ``document`` after this change. Raises ValueError if it does not apply."""
         for edit in self.edits:
             document = with_value(document, edit.path, edit.value)
         return document
 
     def is_applicable(self, document: JsonObject) -> bool:
-        """Whether it would change ``document``, or needs not."""
+        """Return True if the change modifies ``document`` or need not."""
         try:
             return self.kind in ("again", "rollback", "recreate") or self.apply_to(document) != document
         except ValueError:
             return False
 
     def to_json(self) -> list[Any]:
-        """For a replay: kind, values by path, the paths that go, and the label; less what is empty at the end."""
+        """Encode for a replay line.
+
+        The array holds kind, values by path, removed paths and label, without empty parts at the end.
+        """
         values = {format_path(e.path): e.value for e in self.edits if e.value is not MISSING}
         removed = [format_path(e.path) for e in self.edits if e.value is MISSING]
         parts: list[Any] = [self.kind, values, removed, self.label]
@@ -73,13 +76,13 @@ class SpecChange:
 
     def __str__(self) -> str:
         text = {
-            "again": "apply the same again and restart the operator",
-            "rollback": "go back to the last good spec",
+            "again": "apply the same spec again and restart the operator",
+            "rollback": "roll back to the last good spec",
             "misspell": "misspell a field as",
-            "invalid": "try what is not valid:",
-            "bad": "set what cannot work:",
+            "invalid": "try an invalid value:",
+            "bad": "set a bad value:",
             "several": "change at once",
-            "recreate": "delete and create again" + (" with" if self.edits else ""),
+            "recreate": "delete and recreate" + (" with" if self.edits else ""),
             "boundary": "set",
         }.get(self.kind, self.kind)
         label = f" ({self.label})" if self.label else ""
@@ -95,25 +98,25 @@ class SpecChange:
 
 @dataclass(frozen=True, slots=True)
 class ChangeSequence:
-    """A first object and what is done to it.
+    """A first object and its changes.
 
     Attributes:
-        start: the first object's content, without apiVersion, kind and metadata.
-        changes: in order.
+        start: content of the first object, without apiVersion, kind and metadata.
+        changes: changes in order.
     """
 
     start: JsonObject
     changes: tuple[SpecChange, ...] = ()
 
     def with_change(self, change: SpecChange) -> ChangeSequence:
-        """This story with one change more."""
+        """Return the sequence with one more change."""
         return replace(self, changes=(*self.changes, change))
 
     def documents(self) -> list[JsonObject]:
-        """The content that is wanted at first, and after each change.
+        """Desired content at the start and after each change.
 
         Raises:
-            ValueError: a change does not fit what is there.
+            ValueError: if a change does not apply.
         """
         last_good = current = self.start
         found = [current]
@@ -129,17 +132,17 @@ class ChangeSequence:
 
     @property
     def replay(self) -> str:
-        """One line that repeats it: ``explore(…, replay=…)``."""
+        """Replay line for ``explore(…, replay=…)``."""
         return _compact_json({"start": self.start, "changes": [c.to_json() for c in self.changes]})
 
     @staticmethod
     def from_replay(replay: str) -> ChangeSequence:
-        """The story of a replay line. Raises ValueError."""
+        """Parse a replay line. Raises ValueError."""
         try:
             decoded = json.loads(replay)
             return ChangeSequence(dict(decoded["start"]), tuple(_change_from_json(c) for c in decoded["changes"]))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"{replay!r} is not a replay: copy the line from a failure ({error})") from error
+            raise ValueError(f"{replay!r} is not a replay line: copy it from a failure report ({error})") from error
 
     def __str__(self) -> str:
         fields = ", ".join(str(FieldEdit(p, get_value(self.start, p))) for p in leaf_paths(self.start))
@@ -148,7 +151,7 @@ class ChangeSequence:
 
 
 def leaf_paths(document: Any, path: DocumentPath = ()) -> list[DocumentPath]:
-    """The paths of all that is not an object with fields."""
+    """Paths of all values that are not objects with fields."""
     if is_map(document) and (document or not path):
         return [found for name, value in document.items() for found in leaf_paths(value, (*path, name))]
     return [path]
@@ -157,7 +160,7 @@ def leaf_paths(document: Any, path: DocumentPath = ()) -> list[DocumentPath]:
 def _change_from_json(parts: list[Any]) -> SpecChange:
     kind: Any = parts[0]
     if kind not in get_args(ChangeKind):
-        raise ValueError(f"{kind!r} is no kind of change")
+        raise ValueError(f"{kind!r} is not a kind of change")
     values: JsonObject = parts[1] if len(parts) > 1 else {}
     removed: list[str] = parts[2] if len(parts) > 2 else []
     label: str = parts[3] if len(parts) > 3 else ""
@@ -166,7 +169,7 @@ def _change_from_json(parts: list[Any]) -> SpecChange:
 
 
 def _format_edit(edit: FieldEdit, *, is_removal: bool) -> str:
-    return f"{edit} away" if edit.value is MISSING and not is_removal else str(edit)
+    return f"remove {edit}" if edit.value is MISSING and not is_removal else str(edit)
 
 
 def _compact_json(value: Any) -> str:

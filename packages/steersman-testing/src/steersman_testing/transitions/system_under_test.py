@@ -1,4 +1,4 @@
-"""What is explored: an operator and a cluster, as something to which specs are applied and which comes to rest."""
+"""Interface of a system under test."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from steersman_testing.transitions.observed_state import ObservedState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """What is seen when a system has come to rest.
+    """State of a settled system.
 
     Attributes:
-        state: all objects, see ``normalised``.
-        object: the object itself in wire form; None where there is none.
-        warnings: the Warning Events about it since the last observation, as ``Reason: note``.
-        writes: what was written since the last observation, but for Leases, Events and what the tester does; nothing
-            where it changed nothing.
-        failing: the error that the operator tries again and again, where that can be seen; empty for none.
-        crashed: how the operator's process ended; empty while it lives.
-        settled: False if things still changed when patience was at its end.
+        state: normalized objects, see ``normalize_state``.
+        object: the object under test in wire form, or None.
+        warnings: Warning Events about it since the last observation, as ``Reason: note``.
+        writes: writes of the operator that changed something since the last observation, without Leases and Events.
+        failing: error that the operator retries, if observable. Empty if there is none.
+        crashed: exit reason of the operator process. Empty while it runs.
+        settled: False if objects still changed at the timeout.
     """
 
     state: ObservedState = field(default_factory=dict[str, JsonObject])
@@ -37,33 +36,33 @@ class Observation:
 
 
 class SystemUnderTest(Protocol):
-    """One object, the operator that looks after it, and the cluster that both live in."""
+    """One object, its operator and the cluster of both."""
 
     async def apply(self, document: Mapping[str, object], validation: FieldValidation = "Strict") -> None:
-        """Creates the object, or replaces what its user wrote; status and metadata stay.
+        """Create the object, or replace its desired state. Status and metadata remain.
 
         Args:
-            document: the content: ``{"spec": …}``.
-            validation: what becomes of unknown fields.
+            document: content: ``{"spec": …}``.
+            validation: handling of unknown fields.
 
         Raises:
-            ApiError: it is refused.
+            ApiError: if the API server rejects the content.
         """
         ...
 
     async def delete(self) -> None:
-        """Asks for the object's deletion; it may take until it is settled. Raises ApiError."""
+        """Request the deletion of the object, which ends before ``settle`` returns. Raises ApiError."""
         ...
 
     async def resync(self) -> None:
-        """Makes the operator look at the object although nothing was done to it: by a restart, or a touch."""
+        """Make the operator reconcile the unchanged object."""
         ...
 
     async def settle(self) -> Observation:
-        """Waits until nothing changes any more, and says what there is then."""
+        """Wait until nothing changes, and return the observation."""
         ...
 
 
 SystemFactory = Callable[[], AbstractAsyncContextManager[SystemUnderTest]]
-"""Gives a new system, without any object: its own namespace, its own server, as it comes. Random content, such as
-passwords, should differ between systems, so that it is recognised as such."""
+"""Creates a system without objects, in its own namespace or server. Random values, such as passwords, should differ
+between systems, so that comparisons recognise them."""

@@ -1,4 +1,4 @@
-"""One object on its way: changed, watched, judged after each change."""
+"""Trial: changes of one object, each checked by oracles."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from steersman_testing.transitions.reference_states import ReferenceState, Refer
 from steersman_testing.transitions.spec_changes import ChangeSequence, SpecChange
 from steersman_testing.transitions.system_under_test import Observation, SystemUnderTest
 
-_DIVERGED = "after these changes the state is not that of a new object with the same spec"
+_DIVERGED = "the state differs from that of a new object with the same spec"
 
 
 @dataclass(frozen=True, slots=True)
 class ExplorationFailure:
-    """Something that an operator does wrong.
+    """A change that the operator handles incorrectly.
 
     Attributes:
-        story: what was done.
-        finding: what is wrong after it.
+        sequence: the object and its changes.
+        finding: finding of an oracle after the last change.
     """
 
     sequence: ChangeSequence
@@ -29,12 +29,12 @@ class ExplorationFailure:
 
     @property
     def oracle(self) -> str:
-        """Which check failed, such as ``convergence``."""
+        """Name of the oracle, such as ``convergence``."""
         return self.finding.oracle
 
     @property
     def replay(self) -> str:
-        """The line for ``explore(…, replay=…)``."""
+        """Value for ``explore(…, replay=…)``."""
         return self.sequence.replay
 
     def __str__(self) -> str:
@@ -49,19 +49,19 @@ class ExplorationFailure:
 
 
 class Trial:
-    """Changes of one object, each judged.
+    """Changes of one object, each checked.
 
     Args:
-        system: on which the object lives; it has none yet.
-        references: to compare with.
-        hints: what the author knows.
-        start: the first content.
+        system: system under test, without an object.
+        references: reference states for comparison.
+        hints: hints of the author.
+        start: content of the new object.
 
     Attributes:
-        story: what was done so far.
-        document: the content that is wanted now.
-        good: the last one that came to a good end.
-        in_error: whether the last change ended in an error that its user can see.
+        sequence: changes so far.
+        document: desired content.
+        last_good: last content that settled without an error.
+        in_error: whether the last change ended in a visible error.
     """
 
     def __init__(self, system: SystemUnderTest, references: ReferenceStates, hints: Hints, start: JsonObject) -> None:
@@ -79,13 +79,15 @@ class Trial:
         try:
             await self._system.apply(self.document)
         except ApiError as error:
-            return self._failure(OracleFinding("refusal", f"the API server refuses what the schema allows: {error}"))
+            return self._failure(
+                OracleFinding("refusal", f"the API server rejects a value that the schema allows: {error}")
+            )
         self._last_good_observation = self._last_observation = await self._system.settle()
         found = self._references.error_state(self._last_observation)
         return self._failure(next(check_settled(self._last_observation, found), None))
 
     async def apply_change(self, change: SpecChange) -> ExplorationFailure | None:
-        """Does ``change``, waits until all is quiet, and judges."""
+        """Apply ``change``, wait until the system is settled, and check it."""
         self.sequence = self.sequence.with_change(change)
         match change.kind:
             case "invalid":
@@ -105,14 +107,18 @@ class Trial:
     def _failure(self, finding: OracleFinding | None) -> ExplorationFailure | None:
         return None if finding is None else ExplorationFailure(self.sequence, finding)
 
-    # What the API server must refuse
+    # Changes that the API server must reject
 
     async def _expect_rejection(self, change: SpecChange) -> OracleFinding | None:
         try:
             await self._system.apply(change.apply_to(self.document))
         except ApiError as error:
-            return None if str(error) else OracleFinding("silence", "the API server refuses without a word")
-        return OracleFinding("refusal", f"the API server takes what the schema forbids: {change.label}")
+            return (
+                None
+                if str(error)
+                else OracleFinding("silence", "the API server rejects the change without a message")
+            )
+        return OracleFinding("refusal", f"the API server accepts a value that the schema forbids: {change.label}")
 
     async def _check_misspelling(self, change: SpecChange) -> OracleFinding | None:
         name = str(change.edits[-1].path[-1])
@@ -120,16 +126,16 @@ class Trial:
             await self._system.apply(change.apply_to(self.document))
         except ApiError as error:
             if name not in str(error):
-                return OracleFinding("silence", f"the refusal of the misspelt field does not name it: {error}")
+                return OracleFinding("silence", f"the error message does not name the misspelt field: {error}")
         else:
-            return OracleFinding("refusal", f"strict validation takes the misspelt field {name}")
+            return OracleFinding("refusal", f"strict validation accepts the misspelt field {name}")
         await self._system.apply(change.apply_to(self.document), "Ignore")
         after = await self._system.settle()
         differing = self._references.relevant_differences(self._last_observation.state, after.state)
-        text = "a misspelt field, which is dropped, makes a difference"
+        text = "a misspelt field, which is pruned, changes the state"
         return OracleFinding("convergence", text, differing) if differing else None
 
-    # What it must take
+    # Changes that the API server must accept
 
     async def _apply(self, change: SpecChange) -> OracleFinding | None:
         document = change.apply_to(self.document)
@@ -138,7 +144,7 @@ class Trial:
         except ApiError as error:
             if change.kind == "bad":
                 return None
-            return OracleFinding("refusal", f"the API server refuses what the schema allows: {error}")
+            return OracleFinding("refusal", f"the API server rejects a value that the schema allows: {error}")
         return await self._check_outcome(document, bad=change.kind == "bad")
 
     async def _recreate(self, change: SpecChange) -> OracleFinding | None:
@@ -146,39 +152,39 @@ class Trial:
         await self._system.delete()
         after_deletion = await self._system.settle()
         if after_deletion.crashed:
-            return OracleFinding("crash", f"the operator's process ended: {after_deletion.crashed}")
+            return OracleFinding("crash", f"the operator process exited: {after_deletion.crashed}")
         if after_deletion.object is not None:
             held = ", ".join(after_deletion.object["metadata"].get("finalizers", ()))
-            return OracleFinding("deletion", f"the object is deleted and does not go: finalizers {held or 'none'}")
+            return OracleFinding("deletion", f"the object remains after its deletion: finalizers {held or 'none'}")
         try:
             await self._system.apply(document)
         except ApiError as error:
-            return OracleFinding("refusal", f"the API server refuses what the schema allows: {error}")
+            return OracleFinding("refusal", f"the API server rejects a value that the schema allows: {error}")
         return await self._check_outcome(document)
 
     async def _check_outcome(self, document: JsonObject, *, bad: bool = False) -> OracleFinding | None:
-        """Waits for what becomes of ``document``, which is stored now, and judges."""
+        """Wait until the system is settled with ``document``, and check it."""
         self.document = document
         after, errors = await self._settle()
         if finding := next(check_settled(after, errors), None):
             return finding
         self.in_error = bad or errors.failed
         if bad:
-            text = "a spec that cannot work is met with silence: no condition tells, and no Warning Event"
+            text = "a spec that cannot work is not reported: no condition and no Warning Event"
             return None if errors.is_visible else OracleFinding("silence", text)
         return await self._compare_with_reference(after, errors)
 
     async def _compare_with_reference(self, after: Observation, errors: ErrorState) -> OracleFinding | None:
-        """Judges by a new object of the same spec."""
+        """Compare the state with that of the reference object."""
         try:
             reference = await self._references.get(self.document)
         except ApiError as error:
-            return OracleFinding("refusal", f"the API server refuses a new object with the same spec: {error}")
+            return OracleFinding("refusal", f"the API server rejects a new object with the same spec: {error}")
         if (
             finding := next(check_settled(reference.observation, reference.error_state), None)
             or reference.idempotence_finding
         ):
-            # What led here does not matter to it.
+            # The previous changes are irrelevant to this finding.
             self.sequence = ChangeSequence(
                 self.document, () if finding is not reference.idempotence_finding else (SpecChange("again"),)
             )
@@ -193,22 +199,22 @@ class Trial:
 
     def _check_failed(self, reference: ReferenceState, errors: ErrorState) -> OracleFinding | None:
         if reference.error_state.failed and self.in_error:
-            # Nobody can follow this spec, and it shows.
+            # A new object fails in the same way, and the error is visible.
             self._mark_bad()
             return None
         if reference.error_state.failed:
             reasons = ", ".join(reference.error_state.reasons or reference.error_state.warnings)
-            text = f"a new object with the same spec ends in an error ({reasons}), this one does not"
+            text = f"a new object with the same spec ends in an error ({reasons}), but the changed object does not"
             return OracleFinding("convergence", text)
         if set(errors.reasons) <= set(self._hints.rejection_reasons) and errors.reasons:
             self._mark_bad()
             return None
         reasons = ", ".join(errors.reasons or errors.warnings)
-        text = f"this ends in an error ({reasons}), a new object with the same spec does not"
-        return OracleFinding("convergence", f"{text}; a refusal on purpose is named in Hints.refusals")
+        text = f"the changed object ends in an error ({reasons}), but a new object with the same spec does not"
+        return OracleFinding("convergence", f"{text}. Add an intended rejection to Hints.rejection_reasons")
 
     def _mark_bad(self) -> None:
-        """The last change led to a spec that is not to be gone back to."""
+        """Mark the last change as bad, which excludes it from rollbacks."""
         *before, last = self.sequence.changes
         if last.kind != "recreate":
             self.sequence = replace(self.sequence, changes=(*before, replace(last, kind="bad")))
@@ -217,9 +223,7 @@ class Trial:
         try:
             await self._system.apply(self.last_good)
         except ApiError as error:
-            return OracleFinding(
-                "rollback", f"there is no way back, the API server refuses the last good spec: {error}"
-            )
+            return OracleFinding("rollback", f"the API server rejects the last good spec: {error}")
         self.document = self.last_good
         after, errors = await self._settle()
         self.in_error = errors.failed
@@ -227,12 +231,12 @@ class Trial:
             return finding
         if self.in_error:
             reasons = ", ".join(errors.reasons or errors.warnings)
-            return OracleFinding("rollback", f"back at the last good spec the error stays: {reasons}")
+            return OracleFinding("rollback", f"the error remains after a rollback to the last good spec: {reasons}")
         differing = await self._references.differences_from(
             self._last_good_observation.state, after.state, self.document
         )
         if differing:
-            return OracleFinding("rollback", "back at the last good spec the state is not what it was", differing)
+            return OracleFinding("rollback", "the state differs after a rollback to the last good spec", differing)
         return None
 
     async def _check_idempotence(self) -> OracleFinding | None:

@@ -1,7 +1,6 @@
-"""Values that a schema allows, and values that break one of its constraints.
+"""Generator of valid and invalid values of a schema.
 
-What is given here are candidates: rules, and constraints that hang together, are left to the API server, to which
-each of them is put.
+The values are candidates: the API server checks them against CEL rules and combined constraints.
 
 Source: "Extend the Kubernetes API with CustomResourceDefinitions", "Specifying a structural schema".
 """
@@ -37,7 +36,7 @@ _FORMAT_EXAMPLES: dict[str, tuple[str, ...]] = {
 
 
 class CandidateValue(NamedTuple):
-    """A candidate and what is special about it, such as ``maximum``; empty for nothing."""
+    """A value and its label, such as ``maximum``. The label may be empty."""
 
     value: Any
     label: str = ""
@@ -45,16 +44,16 @@ class CandidateValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ValueGenerator:
-    """Candidates for the values of a schema, the same ones for the same seed.
+    """Candidate values of a schema, deterministic by seed.
 
     Args:
-        seed: of strings that match patterns.
+        seed: seed of strings that match patterns.
     """
 
     seed: int = 0
 
     def valid(self, schema: JsonObject) -> list[CandidateValue]:
-        """What ``schema`` should allow, different from each other, the simplest first."""
+        """Values that ``schema`` should allow, without duplicates, the simplest first."""
         found = list(self._valid(schema))
         if "default" in schema:
             found.append(CandidateValue(schema["default"], "default"))
@@ -63,7 +62,7 @@ class ValueGenerator:
         return _distinct(found)
 
     def simplest(self, schema: JsonObject) -> Any:
-        """One value: of an object the required fields alone."""
+        """The simplest value. For an object it has only the required fields."""
         return self.valid(schema)[0].value
 
     def _valid(self, schema: JsonObject) -> Iterator[CandidateValue]:
@@ -139,7 +138,7 @@ class ValueGenerator:
             yield CandidateValue([one] * max_items, "most items")
 
     def _distinct_items(self, schema: JsonObject) -> tuple[Any, list[Any]]:
-        """An item, and another one that may stand beside it, if there is one."""
+        """An item, and another one with a different key, if possible."""
         items = get_object(schema, "items")
         good = self.valid(items)
         keys = get_array(schema, "x-kubernetes-list-map-keys")
@@ -178,10 +177,10 @@ class ValueGenerator:
         if least == 0:
             yield CandidateValue({}, "empty")
 
-    # What breaks a constraint
+    # Invalid values
 
     def invalid(self, schema: JsonObject) -> list[CandidateValue]:
-        """What ``schema`` should refuse: each constraint broken once, the others kept where that can be."""
+        """Values that ``schema`` should reject, each violating one constraint."""
         numbers, texts = _out_of_range(schema), self._invalid_strings(schema)
         return _distinct([*_of_wrong_type(schema), *numbers, *texts, *self._invalid_item_counts(schema)])
 
@@ -202,7 +201,7 @@ class ValueGenerator:
             yield CandidateValue("not this format", "against the format")
 
     def _invalid_item_counts(self, schema: JsonObject) -> Iterator[CandidateValue]:
-        """Too many or too few items, and items that must not be there twice."""
+        """Lists with too many, too few or duplicate items."""
         if schema.get("type") == "array":
             one, two = self._distinct_items(schema)
             min_items, max_items = schema.get("minItems", 0), schema.get("maxItems")
@@ -219,7 +218,7 @@ class ValueGenerator:
 
 
 def _merged(schema: JsonObject, option: JsonObject) -> JsonObject:
-    """``schema`` with the narrower validation of ``option`` put over it, fields included."""
+    """Merge the narrower validation of ``option`` into ``schema``, including properties."""
     result = {**schema, **option}
     fields = {
         n: {**p, **get_object(option, "properties").get(n, {})} for n, p in get_object(schema, "properties").items()
@@ -231,7 +230,7 @@ def _merged(schema: JsonObject, option: JsonObject) -> JsonObject:
 
 
 def _bounds(schema: JsonObject) -> tuple[Any, Any]:
-    """The smallest and largest number, or None; whole steps inside of exclusive ones."""
+    """Smallest and largest number, or None. Exclusive bounds are moved by one step."""
     step = schema.get("multipleOf", 1)
     minimum, maximum = schema.get("minimum"), schema.get("maximum")
     minimum = minimum + step if minimum is not None and schema.get("exclusiveMinimum") else minimum
@@ -289,7 +288,7 @@ def _not_in_enum(schema: JsonObject) -> Iterator[CandidateValue]:
     if not allowed:
         return
     if all(isinstance(m, str) for m in allowed):
-        # What people get wrong first is the case.
+        # The most frequent mistake is upper or lower case.
         tries = [allowed[0].upper(), allowed[0].capitalize(), f"{allowed[0]}x"]
         yield from [CandidateValue(t, "no member") for t in tries if t not in allowed][:1]
     else:
@@ -317,7 +316,7 @@ def _allows_duplicates(schema: JsonObject) -> bool:
 
 
 def _distinct(values: Iterable[CandidateValue]) -> list[CandidateValue]:
-    """``values`` without repetitions: ``1`` and ``True`` differ, and so do ``1`` and ``1.0``."""
+    """Remove duplicates. ``1`` and ``True`` differ, as do ``1`` and ``1.0``."""
     found: dict[str, CandidateValue] = {}
     for value in values:
         known = found.setdefault(_identity(value.value), value)

@@ -1,4 +1,4 @@
-"""Warning Events about the explored object."""
+"""Warning Events about the object under test."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from steersman_testing.apiserver.values import JsonObject, get_object
 
 
 class WarningEventTracker:
-    """Tells which Warning Events are new.
+    """Finds Warning Events that are new since the last observation.
 
     Args:
-        resource: of the object that they are about.
-        key: of the object.
+        resource: resource of the regarding object.
+        key: key of the regarding object.
     """
 
     def __init__(self, resource: ApiResource, key: ObjectKey) -> None:
@@ -22,10 +22,10 @@ class WarningEventTracker:
         self._known_counts: dict[str, int] = {}
 
     def take_new(self, events: Iterable[JsonObject]) -> tuple[str, ...]:
-        """Those of ``events`` that were not there at the last call, or occurred again, as ``Reason: note``.
+        """Return Warning Events that are new or occurred again, as ``Reason: note``.
 
         Args:
-            events: all that there are, in wire form, of either API group.
+            events: all Events in wire form, of either API group.
         """
         warnings = [e for e in events if e.get("type") == "Warning" and self._is_about_object(e)]
         known, self._known_counts = self._known_counts, {e["metadata"]["uid"]: _count(e) for e in warnings}

@@ -27,7 +27,7 @@ def sweep_failure(
 
 
 class DeletesCollection(WidgetReconciler):
-    async def draw(self, widget: Widget) -> None:
+    async def apply_config_map(self, widget: Widget) -> None:
         try:
             await super().apply_config_map(widget)
         except Conflict:
@@ -37,7 +37,7 @@ class DeletesCollection(WidgetReconciler):
 
 def test_a_collection_that_should_live() -> None:
     found = sweep_failure(DeletesCollection)
-    text = "DELETECOLLECTION configmaps default ends configmaps default/a: it lives without faults"
+    text = "DELETECOLLECTION configmaps default deletes configmaps default/a: it survives without faults"
     assert found.problems == (text,)
 
 
@@ -45,7 +45,7 @@ POD_KEY = ObjectKey("default", "mate")
 
 
 class EvictsPod(WidgetReconciler):
-    async def draw(self, widget: Widget) -> None:
+    async def apply_config_map(self, widget: Widget) -> None:
         try:
             await super().apply_config_map(widget)
         except Conflict:
@@ -63,13 +63,13 @@ async def scenario_with_pod(world: World[DnsZone]) -> None:
 
 def test_an_eviction() -> None:
     found = sweep_failure(EvictsPod, scenario_with_pod)
-    assert "CREATE pods default/mate eviction ends pods default/mate: it lives without faults" in found.problems
+    assert "CREATE pods default/mate eviction deletes pods default/mate: it survives without faults" in found.problems
 
 
 class GeneratesNames(WidgetReconciler):
     """A chart under a name that the server makes; of two that it finds, one goes."""
 
-    async def draw(self, widget: Widget) -> None:
+    async def apply_config_map(self, widget: Widget) -> None:
         config_maps = [
             c for c in (await self.client.live.list(ConfigMap, namespace="default")).items if is_generated(c)
         ]
@@ -106,8 +106,7 @@ def owner_reference_to(widget: Widget) -> OwnerReference:
 
 
 def test_names_that_chance_gave_raise_no_alarm() -> None:
-    report = simulate(setup_for(GeneratesNames), scenario, outside=DnsZone, kinds=[Widget], random_runs=10)
-    assert report.is_complete
+    simulate(setup_for(GeneratesNames), scenario, outside=DnsZone, kinds=[Widget], random_runs=5, max_places=30)
 
 
 def test_the_only_one_of_a_generated_name_lives() -> None:
@@ -118,7 +117,7 @@ def test_the_only_one_of_a_generated_name_lives() -> None:
 class WritesLeaseDuringApply(WidgetReconciler):
     """Sends what is there already, and writes a Lease at the same moment."""
 
-    async def draw(self, widget: Widget) -> None:
+    async def apply_config_map(self, widget: Widget) -> None:
         await super().apply_config_map(widget)
         same = MergePatch({"data": {"depth": str(widget.spec.depth)}})
         await asyncio.gather(
@@ -152,7 +151,7 @@ def test_foreign_change_is_not_a_needless_write() -> None:
 class UsesHelperObject(WidgetReconciler):
     """A webapp for each sounding, which is gone when that is done."""
 
-    async def draw(self, widget: Widget) -> None:
+    async def apply_config_map(self, widget: Widget) -> None:
         if await self.client.get_or_none(ConfigMap, widget.key) is not None:
             return
         helper = ObjectKey("default", "webapp")
@@ -172,7 +171,7 @@ def test_deletion_not_repeated_after_crash_is_accepted() -> None:
 class DeletesAllDuplicates(GeneratesNames):
     """Of two charts that it finds neither stays; a finalizer holds both until then."""
 
-    async def draw(self, widget: Widget) -> None:
+    async def apply_config_map(self, widget: Widget) -> None:
         config_maps = [
             c for c in (await self.client.live.list(ConfigMap, namespace="default")).items if is_generated(c)
         ]

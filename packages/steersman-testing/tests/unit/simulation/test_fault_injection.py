@@ -15,10 +15,10 @@ from steersman_testing.simulation.run import SimulationConfig
 from steersman_testing.simulation.run_result import RunResult, run_once
 
 CONFIG = SimulationConfig(setup=setup_for(WidgetReconciler), scenario=scenario, outside=DnsZone, kinds=(Widget,))
-# What a fault says of itself where it is not by its own words.
+# Trace texts of faults that differ from their description.
 TRACE_TEXTS = {
-    "concurrent-write": "another actor writes the same object: 200",
-    "lease": "another replica waits for the lease, which this one cannot renew any more",
+    "concurrent-write": "another client writes the same object: 200",
+    "lease": "another replica acquires the lease, which this one can no longer renew",
     "delayed-write": "call {at} arrives",
 }
 CHANGED_RESPONSES = ("lost", "timeout", "error", "409", "429", "500")
@@ -30,7 +30,7 @@ def reference() -> RunResult:
 
 
 def is_in_trace(fault: Fault, result: RunResult) -> bool:
-    """Whether the journal tells of this fault: in an entry of its own, or in how its call ended."""
+    """Return True if the trace contains the fault as an entry or as the outcome of its call."""
     if fault.kind in CHANGED_RESPONSES:
         expected, found = (run.trace.calls[fault.at - 1] for run in (reference(), result))
         return found.call_number == fault.at and found.text == expected.text and found.outcome != expected.outcome
@@ -60,7 +60,7 @@ def test_lease_can_change_during_an_effect() -> None:
     effect = next(entry.call_number for entry in reference().trace.calls if entry.text == "upsert record a")
     result = run_once(CONFIG, FaultPlan((Fault("lease", effect),)), reference())
     told = "\n".join(trace_lines(result))
-    assert "another replica waits for the lease" in told
+    assert "another replica acquires the lease" in told
     assert "LeadershipLost" in told
     assert told.count("operator upsert record a done") > "\n".join(trace_lines(reference())).count(
         "operator upsert record a done"
@@ -78,18 +78,18 @@ def test_late_write_arrives_after_next_leader() -> None:
     assert not late.changed_state, "two leaders of the same version declare the same"
 
 
-@pytest.mark.parametrize("text", ["late:3", "delayed-write:3+25"])
+@pytest.mark.parametrize("text", ["delayed-write:3", "delayed-write:3+25"])
 def test_late_call_delay_is_normalized(text: str) -> None:
     assert str(FaultPlan.parse(text)) == "delayed-write:3+25"
 
 
 def test_late_call_before_takeover_is_rejected() -> None:
-    with pytest.raises(ValueError, match="'late:3\\+5': another replica leads after 20 s"):
+    with pytest.raises(ValueError, match="'delayed-write:3\\+5': the delay must be at least 20 s"):
         FaultPlan.parse("delayed-write:3+5")
 
 
 class ReadsFirst(WidgetReconciler):
-    async def draw(self, widget: Widget) -> None:
+    async def apply_config_map(self, widget: Widget) -> None:
         await self.client.live.get(Widget, widget.key)
         await super().apply_config_map(widget)
 

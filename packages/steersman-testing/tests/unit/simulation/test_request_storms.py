@@ -42,11 +42,11 @@ class SpinsWithoutIo(WidgetReconciler):
 
 
 @pytest.mark.parametrize(
-    ("reconciler", "told"),
+    ("reconciler", "expected"),
     [
         (ListsInLoop, "of them: LIST configmaps"),
         (CreatesInLoop, "of them: GET leases.coordination.k8s.io"),
-        (SpinsWithoutIo, "and no time passes"),
+        (SpinsWithoutIo, "without progress"),
     ],
 )
 def test_reconcile_storm_is_stopped_and_reported(reconciler: type[WidgetReconciler], expected: str) -> None:

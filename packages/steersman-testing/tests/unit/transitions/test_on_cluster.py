@@ -44,16 +44,16 @@ def run_exploration(
 
 
 def test_correct_operator_passes_and_leaves_no_objects() -> None:
-    report, server = run_exploration(setup, changes=100)
+    report, server = run_exploration(setup, changes=40)
     report.check()
-    assert report.changes >= 100
+    assert report.changes >= 40
     assert server.read_all(WebApp) == ()
     assert server.read_all(ConfigMap) == ()
     assert [n for n in server.read_all(Namespace) if n.metadata.name.startswith("transitions-")] == []
 
 
 def test_exploration_without_restarts_passes() -> None:
-    report, _ = run_exploration(setup, restarts=False, changes=30)
+    report, _ = run_exploration(setup, restarts=False, changes=15)
     report.check()
 
 

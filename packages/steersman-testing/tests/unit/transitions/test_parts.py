@@ -117,7 +117,7 @@ def test_refused_new_object_is_reported() -> None:
     replay = '{"start":{"spec":{"title":"a"}},"changes":[["alter",{"spec.replicas":2}]]}'
     report = run_virtual(explore(WebApp, in_memory(UPDATE_ONLY_CRD, setup), replay=replay), limit=YEAR)
     assert [f.oracle for f in report.failures] == ["refusal"]
-    assert "refuses a new object" in report.failures[0].finding.text
+    assert "rejects a new object" in report.failures[0].finding.text
 
 
 def test_refused_first_object_is_reported() -> None:
@@ -141,7 +141,7 @@ def changes_in_trial(plan: ExplorationPlan, start: JsonObject, trial: int, count
     return given
 
 
-@pytest.mark.parametrize("walk", [2, 3, 5, 12])
+@pytest.mark.parametrize("trial", [2, 3, 5, 12])
 def test_removal_is_planned_across_walks(trial: int) -> None:
     model = InputModel(KindUnderTest.from_kind(WebApp), Hints(), 0)
     plan = ExplorationPlan(model, 0)

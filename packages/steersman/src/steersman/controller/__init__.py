@@ -1,7 +1,7 @@
 """Controllers: what to watch, a queue of keys, and workers that reconcile them."""
 
 from steersman.controller.builder import Builder
-from steersman.controller.controller import Controller, ControllerOptions, ReconcileTimeout
+from steersman.controller.controller import Controller, ReconcileTimeout
 from steersman.controller.create_or_patch import create_or_patch
 from steersman.controller.events import EventRecorder
 from steersman.controller.finalizers import add_finalizer, remove_finalizer
@@ -31,6 +31,7 @@ from steersman.controller.queue import LOW_PRIORITY, NORMAL_PRIORITY, QueueShutD
 from steersman.controller.reconcile_info import ReconcileInfo, current_reconcile
 from steersman.controller.reconciler import ReconcileOutcome, Reconciler, ReconcilerContext, Request, Result
 from steersman.controller.sources import Channel, Source, Ticker
+from steersman.controller.spec import ControllerOptions, ControllerSpec
 from steersman.controller.triggers import Trigger
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "Channel",
     "Controller",
     "ControllerOptions",
+    "ControllerSpec",
     "EventRecorder",
     "Permission",
     "Predicate",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
 from steersman.cache import Informer, InformerEvent
-from steersman.controller.controller import Controller, ControllerOptions
+from steersman.controller.controller import Controller, TraceSpan
 from steersman.controller.events import EVENT_RESOURCE
 from steersman.controller.handlers import MapFunc, ReferencedBy, enqueue_object, enqueue_owner
 from steersman.controller.permissions import READ_VERBS, Permission
@@ -15,6 +15,7 @@ from steersman.controller.predicates import PredicateFunc, all_of
 from steersman.controller.queue import LOW_PRIORITY, NORMAL_PRIORITY
 from steersman.controller.reconciler import Reconciler, ReconcilerContext, Request
 from steersman.controller.sources import Source
+from steersman.controller.spec import ControllerOptions, ControllerSpec
 from steersman.controller.triggers import INITIAL, Trigger, is_unchanged
 from steersman.errors import ConfigurationError
 from steersman.meta import Object
@@ -48,14 +49,16 @@ class Builder(Generic[T]):
         self,
         kind: type[T],
         *,
-        context: Callable[[str], ReconcilerContext],
+        context: Callable[[ControllerSpec], ReconcilerContext],
         informer: Callable[[type[Any]], Informer[Any]],
-        register: Callable[[Controller, tuple[Permission, ...]], None],
+        register: Callable[[Controller], None],
+        trace_span: Callable[[ControllerSpec], TraceSpan] | None = None,
     ) -> None:
         self._kind = kind
         self._context = context
         self._informer = informer
         self._register = register
+        self._trace_span = trace_span
         self._watches: list[_Watch] = [_Watch(kind, _FOR, enqueue_object, None)]
         self._event_filters: list[PredicateFunc] = []
         self._indexes: list[tuple[type[Any], str, Callable[[Any], Iterable[str]]]] = []
@@ -207,29 +210,36 @@ class Builder(Generic[T]):
         Raises:
             ConfigurationError: an index of that name exists already, or the manager has a controller of that name.
         """
-        context = self._context(self._name)
-        store = self._informer(self._kind).store
+        spec = self._spec()
+        context = self._context(spec)
         self._add_indexes()
         controller = Controller(
-            self._name,
+            spec,
             factory(context),
-            resource=self._kind.api_resource,
             runtime=context.runtime,
-            exists=lambda request: store.get(request) is not None,
-            options=self._options,
-            sources=tuple(self._sources),
+            trace_span=None if self._trace_span is None else self._trace_span(spec),
         )
-        controller.source_filter = self._source_filter(store.get)
-        controller.get_cached = store.get
-        controller.owned_resources = tuple(w.kind.api_resource for w in self._watches if w.origin == _OWNS)
-        watched = (Permission(watch.kind.api_resource, READ_VERBS) for watch in self._watches)
-        self._register(controller, (*self._permissions, *watched))
+        self._register(controller)
         for number, watch in enumerate(self._watches):
             informer = self._informer(watch.kind)
             informer.subscribe(
                 _event_handler(self._resolve_mapper(watch, number), tuple(self._event_filters), controller)
             )
         return controller
+
+    def _spec(self) -> ControllerSpec:
+        get_cached = self._informer(self._kind).store.get
+        watched = (Permission(watch.kind.api_resource, READ_VERBS) for watch in self._watches)
+        return ControllerSpec(
+            name=self._name,
+            resource=self._kind.api_resource,
+            get_cached=get_cached,
+            options=self._options,
+            sources=tuple(self._sources),
+            source_filter=self._source_filter(get_cached),
+            owned_resources=tuple(w.kind.api_resource for w in self._watches if w.origin == _OWNS),
+            permissions=(*self._permissions, *watched),
+        )
 
     def _add_indexes(self) -> None:
         for kind, name, values in self._indexes:

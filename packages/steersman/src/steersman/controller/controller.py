@@ -8,7 +8,6 @@ import random
 from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, cast
 
 from steersman.controller.errors import ErrorClass, classify, combine, flatten, is_panic
@@ -16,9 +15,10 @@ from steersman.controller.queue import NORMAL_PRIORITY, QueueShutDown, WorkQueue
 from steersman.controller.reconcile_info import ReconcileInfo
 from steersman.controller.reconciler import ReconcileOutcome, Reconciler, Request, Result
 from steersman.controller.sources import Source
+from steersman.controller.spec import ControllerSpec
 from steersman.controller.triggers import REQUEUE, Trigger
 from steersman.errors import SteersmanError
-from steersman.meta import ApiResource, Object
+from steersman.meta import ApiResource
 from steersman.observability.controller_metrics import controller_metrics
 from steersman.observability.logging import get_logger, log_context
 from steersman.observability.runtime import Runtime
@@ -41,71 +41,37 @@ class ReconcileTimeout(SteersmanError):
     """A reconcile took longer than the controller allows and was cancelled; it is tried again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerOptions:
-    """Settings of a controller.
-
-    Attributes:
-        max_concurrent_reconciles: how many objects are worked on at once; the same object never is.
-        base_retry_delay: seconds until the first retry; they double with each failure in a row.
-        max_retry_delay: seconds at most until a failed reconcile is tried again.
-        reconcile_timeout: seconds that a reconcile may take; None for any time.
-        needs_leader_election: whether it runs in the leader only.
-    """
-
-    max_concurrent_reconciles: int = 1
-    base_retry_delay: float = 0.005
-    max_retry_delay: float = 1000.0
-    reconcile_timeout: float | None = None
-    needs_leader_election: bool = True
-
-
 class Controller:
-    """One queue, one reconciler and its workers.
+    """A work queue, a reconciler and its workers.
 
     Args:
-        name: in logs and metrics.
-        reconciler: what is run for each key.
-        resource: where the reconciled kind lives.
-        runtime: the seams.
-        exists: whether the cache holds an object.
-        options: settings.
-        sources: where requests come from besides watches.
+        spec: the declaration of the controller.
+        reconciler: its ``reconcile`` runs for each request.
+        runtime: clock, randomness and tasks.
+        trace_span: entered for each reconcile, and left when ``info.result`` is known.
     """
 
     def __init__(
         self,
-        name: str,
+        spec: ControllerSpec,
         reconciler: Reconciler[Any],
         *,
-        resource: ApiResource,
         runtime: Runtime,
-        exists: Callable[[Request], bool],
-        options: ControllerOptions | None = None,
-        sources: tuple[Source, ...] = (),
+        trace_span: TraceSpan | None = None,
     ) -> None:
-        self.name = name
-        self.resource = resource
-        self.options = options or ControllerOptions()
-        self.trace_span: TraceSpan | None = None
-        """Entered for each reconcile, such as the span of a trace; left when ``info.result`` is known."""
-        self.get_cached: Callable[[Request], Object | None] | None = None
-        """Gives the reconciled object as the cache holds it."""
-        self.source_filter: Callable[[Request], bool] | None = None
-        """Asked whether a request from a source counts."""
-        self.owned_resources: tuple[ApiResource, ...] = ()
-        """The kinds that it was declared to own."""
+        self.spec = spec
+        self.name = spec.name
+        self.resource = spec.resource
+        self.options = spec.options
         self.queue: WorkQueue[Request] = WorkQueue(
-            name,
+            spec.name,
             runtime=runtime,
-            base_delay=self.options.base_retry_delay,
-            max_delay=self.options.max_retry_delay,
+            base_delay=spec.options.base_retry_delay,
+            max_delay=spec.options.max_retry_delay,
         )
+        self._trace_span = trace_span
         self._reconciler = reconciler
         self._runtime = runtime
-        self.exists = exists
-        """Whether the cache holds an object."""
-        self._sources = sources
         self._workers: set[asyncio.Task[Any]] = set()
         self._source_tasks: list[asyncio.Task[Any]] = []
         self._running: dict[Request, ReconcileInfo] = {}
@@ -115,13 +81,22 @@ class Controller:
         self._has_status_update = mine.update_status is not inherited.update_status
         self._started = self._stopping = self._debug = False
         self._log = get_logger("controller")
-        self._tally = controller_metrics(name)
+        self._tally = controller_metrics(spec.name)
         self._tally.workers = self.options.max_concurrent_reconciles
 
     @property
     def started(self) -> bool:
         """Whether its workers were started."""
         return self._started
+
+    def exists(self, request: Request) -> bool:
+        """Return True if the cache has the object."""
+        return self.spec.get_cached(request) is not None
+
+    @property
+    def owned_resources(self) -> tuple[ApiResource, ...]:
+        """The resources that the builder declared with ``owns``."""
+        return self.spec.owned_resources
 
     @property
     def needs_leader_election(self) -> bool:
@@ -136,7 +111,7 @@ class Controller:
         self._debug = self._log.is_enabled_for(logging.DEBUG)
         for _ in range(self.options.max_concurrent_reconciles):
             self._start_worker()
-        for source in self._sources:
+        for source in self.spec.sources:
             self._source_tasks.append(
                 self._runtime.spawn(self._run_source(source), f"{self.name} source {source.name}")
             )
@@ -209,10 +184,10 @@ class Controller:
             self._running[request] = info
             tally.active += 1
             try:
-                if self.trace_span is None:
+                if self._trace_span is None:
                     await self._reconcile(info)
                 else:
-                    with self.trace_span(info) as on_error:
+                    with self._trace_span(info) as on_error:
                         await self._reconcile(info, on_error)
             except Exception as error:
                 # What surrounds the reconcile failed: neither the worker nor the object may be lost by that.
@@ -368,9 +343,10 @@ class Controller:
         """Runs ``source``, again and again as long as it fails."""
         trigger = Trigger(source.name, None, "external")
         clock, backoff = self._runtime.clock, _INITIAL_SOURCE_BACKOFF_SECONDS
+        accepts = self.spec.source_filter
 
         def enqueue(request: Request, *, priority: int = NORMAL_PRIORITY) -> None:
-            if self.source_filter is None or self.source_filter(request):
+            if accepts is None or accepts(request):
                 self.queue.add(request, priority=priority, trigger=trigger)
 
         while True:

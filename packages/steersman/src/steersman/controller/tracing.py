@@ -7,29 +7,24 @@ is that of the watch event unless a retry or a timer came due, and contains a sp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from opentelemetry.context import Context
 from opentelemetry.trace import Span, Status, StatusCode, TracerProvider, format_trace_id, get_tracer
 from opentelemetry.util.types import AttributeValue
 
 from steersman.client.tracing import INSTRUMENTATION_SCOPE
-from steersman.controller.controller import Controller, ErrorCallback
+from steersman.controller.controller import ErrorCallback, TraceSpan
 from steersman.controller.errors import flatten
 from steersman.controller.reconcile_info import ReconcileInfo
+from steersman.controller.spec import ControllerSpec
 
 
-def trace_reconciles(controller: Controller, provider: TracerProvider | None = None) -> None:
-    """Makes a span of each reconcile of ``controller``; ``provider`` as for ``client.tracing.TracingTransport``."""
-    controller.trace_span = _span_factory(controller, provider)
-
-
-def _span_factory(
-    controller: Controller, provider: TracerProvider | None
-) -> Callable[[ReconcileInfo], AbstractContextManager[ErrorCallback | None]]:
+def reconcile_tracer(spec: ControllerSpec, provider: TracerProvider | None = None) -> TraceSpan:
+    """Return the ``trace_span`` of a controller; ``provider`` as for ``client.tracing.TracingTransport``."""
     tracer = get_tracer(INSTRUMENTATION_SCOPE, tracer_provider=provider)
-    name = f"reconcile {controller.name}"
+    name = f"reconcile {spec.name}"
 
     @contextmanager
     def trace_reconcile(info: ReconcileInfo) -> Generator[ErrorCallback | None, None, None]:
@@ -41,7 +36,7 @@ def _span_factory(
                 yield None
                 return
             info.trace_id = format_trace_id(span.get_span_context().trace_id)
-            span.set_attributes(_request_attributes(info, controller))
+            span.set_attributes(_request_attributes(info, spec))
             _add_queued_event(span, info)
             try:
                 yield lambda error: _record_error(span, error)
@@ -54,15 +49,15 @@ def _span_factory(
     return trace_reconcile
 
 
-def _request_attributes(info: ReconcileInfo, controller: Controller) -> dict[str, AttributeValue]:
-    obj = controller.get_cached(info.request) if controller.get_cached is not None else None
+def _request_attributes(info: ReconcileInfo, spec: ControllerSpec) -> dict[str, AttributeValue]:
+    obj = spec.get_cached(info.request)
     return {
         "steersman.controller": info.controller,
         "steersman.reconcile.id": info.id,
         "steersman.reconcile.attempt": info.attempt,
         "steersman.reconcile.priority": info.priority,
-        "steersman.object.kind": controller.resource.kind,
-        "steersman.object.api_version": controller.resource.api_version,
+        "steersman.object.kind": spec.resource.kind,
+        "steersman.object.api_version": spec.resource.api_version,
         "steersman.object.name": info.request.name,
         **({"k8s.namespace.name": info.request.namespace} if info.request.namespace else {}),
         **({"steersman.object.uid": obj.metadata.uid} if obj is not None else {}),

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from steersman.cache import Cache, CachedClient
 from steersman.client import Client, Transport
-from steersman.controller import Builder, Controller, EventRecorder, Permission, ReconcilerContext
+from steersman.controller import Builder, Controller, ControllerSpec, EventRecorder, Permission, ReconcilerContext
+from steersman.controller.controller import TraceSpan
 from steersman.errors import ConfigurationError, SteersmanError
 from steersman.manager.election_runner import ElectionRunner, new_election_runner
 from steersman.manager.endpoints import EndpointHandler, HealthCheck, ManagerEndpoints
@@ -61,18 +62,17 @@ class Manager:
         self.runtime = runtime or Runtime()
         self._transport = transport
         self._heartbeat = Heartbeat()
-        self._trace_controller: Callable[[Controller], None] | None = None
+        self._trace_span: Callable[[ControllerSpec], TraceSpan] | None = None
         self._election_runner = self._new_election_runner()
         uncached_client = Client(transport, field_manager=self.options.name)
         self.cache = Cache(uncached_client, runtime=self.runtime, namespaces=self.options.namespaces)
         self._traced_transport = self._with_tracing(transport)
         self.unfenced_client = self._cached_client(self._traced_transport)
-        self.client = self._client_for_controller("")
+        self.client = self._fenced_client()
         self._endpoints = ManagerEndpoints(self.options, uncached_client, self.runtime)
         self._runnables = Runnables(self.runtime, self._on_runnable_error)
         self._event_recorders: list[EventRecorder] = []
         self._controllers: list[Controller] = []
-        self._unfenced_controllers: set[str] = set()
         self._permissions: list[Permission] = list(metrics_permissions(self.options))
         self._tasks: list[asyncio.Task[Any]] = []
         self._webhooks: Webhooks | None = None
@@ -95,6 +95,7 @@ class Manager:
             context=self._controller_context,
             informer=self.cache.informer,
             register=self._register_controller,
+            trace_span=self._trace_span,
         )
 
     def webhook(self, kind: type[T], options: WebhookOptions | None = None) -> Webhook[T]:
@@ -362,47 +363,38 @@ class Manager:
             return transport
         try:
             from steersman.client.tracing import TracingTransport
-            from steersman.controller.tracing import trace_reconciles
+            from steersman.controller.tracing import reconcile_tracer
         except ImportError as error:
             raise ConfigurationError(f"tracing needs steersman[tracing]: {error}") from error
         provider = None if self.options.tracing is True else self.options.tracing
-        self._trace_controller = partial(trace_reconciles, provider=provider)
+        self._trace_span = partial(reconcile_tracer, provider=provider)
         return TracingTransport(transport, provider)
 
     def _cached_client(self, transport: Transport) -> CachedClient:
         client = Client(transport, field_manager=self.options.name, observer=self.cache)
         return CachedClient(client, self.cache)
 
-    def _client_for_controller(self, controller: str) -> CachedClient:
-        """A client whose writes are fenced, unless the controller says at its completion that it needs no leader."""
+    def _fenced_client(self) -> CachedClient:
+        """A client whose writes fail while another replica may lead."""
         runner = self._election_runner
         if runner is None:
             return self.unfenced_client
+        return self._cached_client(FencedTransport(self._traced_transport, runner.fence.check))
 
-        def check_fence() -> None:
-            if controller not in self._unfenced_controllers:
-                runner.fence.check()
-
-        return self._cached_client(FencedTransport(self._traced_transport, check_fence))
-
-    def _controller_context(self, controller: str) -> ReconcilerContext:
-        source = f"{self.options.name}/{controller}"
-        client = self._client_for_controller(controller)
+    def _controller_context(self, spec: ControllerSpec) -> ReconcilerContext:
+        source = f"{self.options.name}/{spec.name}"
+        client = self._fenced_client() if spec.options.needs_leader_election else self.unfenced_client
         recorder = EventRecorder(client.live, source, self.options.instance, runtime=self.runtime)
         self._event_recorders.append(recorder)
-        logger = get_logger(controller)
+        logger = get_logger(spec.name)
         return ReconcilerContext(client=client, events=recorder, runtime=self.runtime, log=logger)
 
-    def _register_controller(self, controller: Controller, permissions: tuple[Permission, ...]) -> None:
+    def _register_controller(self, controller: Controller) -> None:
         if any(known.name == controller.name for known in self._controllers):
             # Their metrics, logs and Events could not be told apart.
             raise ConfigurationError(f"there are two controllers named {controller.name!r}: give one .named(...)")
         self._controllers.append(controller)
-        if self._trace_controller is not None:
-            self._trace_controller(controller)
-        self._permissions.extend(permissions)
-        if not controller.needs_leader_election:
-            self._unfenced_controllers.add(controller.name)
+        self._permissions.extend(controller.spec.permissions)
 
     # Checks
 

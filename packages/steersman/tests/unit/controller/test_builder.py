@@ -49,6 +49,7 @@ class BuilderHarness:
         self.started = started
         self.informers: dict[type[Any], ManualInformer] = {}
         self.registered: list[tuple[Controller, tuple[Permission, ...]]] = []
+        self.reconciled: list[Request] = []
         self.builder = self.new_builder(kind)
 
     def new_builder(self, kind: type[Any] = Widget) -> Builder[Any]:
@@ -58,10 +59,11 @@ class BuilderHarness:
             context=lambda _: self.world.context(),
             informer=cast("Any", self.informer),
             register=self._register,
+            trace_span=lambda _: lambda info: nullcontext(self.reconciled.append(info.request)),
         )
 
-    def _register(self, controller: Controller, permissions: tuple[Permission, ...]) -> None:
-        self.registered.append((controller, permissions))
+    def _register(self, controller: Controller) -> None:
+        self.registered.append((controller, controller.spec.permissions))
         if self.started:
             # Its workers get no turn while a test waits for nothing but keys that are there.
             controller.start()
@@ -406,8 +408,7 @@ async def test_event_filter_applies_to_watches_and_sources() -> None:
     harness.informer(Widget).replace((widget("a", labels={"target": "x"}), widget("b", labels={"target": "y"})))
     harness.informer(ConfigMap).replace((config_map(owner_reference("a")),))
     assert await harness.drain_queue() == [key("a")]
-    ran: list[Request] = []
-    harness.controller.trace_span = lambda info: nullcontext(ran.append(info.request))
+    ran = harness.reconciled
     harness.controller.start()
     for name in ("a", "b", "unknown"):
         channel.enqueue(key(name))

@@ -153,8 +153,7 @@ async def test_span_wraps_each_reconcile() -> None:
         return Result(requeue_after=7)
 
     reconciler = ScriptedReconciler(ControllerEnv(), behave)
-    controller = controller_for(reconciler)
-    controller.trace_span = span
+    controller = controller_for(reconciler, trace_span=span)
     controller.start()
     controller.queue.add(key("a"))
     await asyncio.sleep(1)
@@ -172,8 +171,7 @@ async def test_failing_span_does_not_affect_reconcile() -> None:
         yield
 
     reconciler = ScriptedReconciler(ControllerEnv())
-    controller = controller_for(reconciler)
-    controller.trace_span = span
+    controller = controller_for(reconciler, trace_span=span)
     controller.start()
     for name in "ab":
         controller.queue.add(key(name))

@@ -10,12 +10,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from framework_support.controller_env import ControllerEnv, eventually, key
-from framework_support.widget import Widget
+from framework_support.widget import Widget, widget
 from steersman.controller import (
     LOW_PRIORITY,
     NORMAL_PRIORITY,
     Channel,
     Controller,
+    ControllerSpec,
     Reconciler,
     Request,
     Result,
@@ -65,15 +66,13 @@ def controller_with(
     *sources: Source, world: ControllerEnv | None = None, name: str = "fed"
 ) -> tuple[Controller, RecordingReconciler]:
     reconciler = RecordingReconciler(world or ControllerEnv())
-    controller = Controller(
-        name,
-        reconciler,
+    spec = ControllerSpec(
+        name=name,
         resource=Widget.api_resource,
-        runtime=reconciler.runtime,
-        exists=lambda _: True,
+        get_cached=lambda request: widget(request.name),
         sources=sources,
     )
-    return controller, reconciler
+    return Controller(spec, reconciler, runtime=reconciler.runtime), reconciler
 
 
 @virtual_time

@@ -118,7 +118,7 @@ BUG_CASE = BugCase(
     outside=NoExternalSystem,
     detector="simulation",
     report_excerpts=(
-        "the scenario goes wrong without any fault",
+        "the scenario fails without any fault",
         "DELETE statefulsets.apps default/logs  200",
         "APPLY statefulsets.apps default/logs  422 Invalid",
         "wrong      nothing runs any more",

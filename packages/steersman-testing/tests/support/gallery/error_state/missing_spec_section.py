@@ -105,7 +105,7 @@ BUG_CASE = BugCase(
     detector="transitions",
     hints=Hints(start={"spec": {"persistence": {"seconds": 60}}}),
     report_excerpts=(
-        "silence: the user cannot see an error: memorystore fails on default/trial with AssertionError",
+        "silence: an error is not reported: memorystore fails on default/trial with AssertionError",
         "1. create with spec={}",
         '"changes":[]',
     ),

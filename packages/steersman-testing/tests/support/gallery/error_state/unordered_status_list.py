@@ -95,8 +95,8 @@ BUG_CASE = BugCase(
     outside=NoExternalSystem,
     detector="simulation",
     report_excerpts=(
-        "the scenario goes wrong without any fault",
-        "the operator is started once more, with nothing to do",
+        "the scenario fails without any fault",
+        "the operator is restarted with nothing to do",
         "APPLY applications.gallery.example.com default/shop status  200",
         "wrong      needless write after a restart with nothing to do: APPLY applications.gallery.example.com",
     ),

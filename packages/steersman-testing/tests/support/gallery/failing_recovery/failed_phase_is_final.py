@@ -111,10 +111,10 @@ BUG_CASE = BugCase(
     outside=NoExternalSystem,
     detector="transitions",
     report_excerpts=(
-        "generation: the status is behind: status.observedGeneration is 2",
+        "generation: the status is outdated: status.observedGeneration is 2",
         "metadata.generation is 3",
-        '2. set what cannot work: spec.source="example.com"',
-        "3. go back to the last good spec",
+        '2. set a bad value: spec.source="example.com"',
+        "3. roll back to the last good spec",
         "replay=",
     ),
     hints=Hints(

@@ -118,9 +118,9 @@ BUG_CASE = BugCase(
     outside=NoExternalSystem,
     detector="transitions",
     report_excerpts=(
-        "rollback: back at the last good spec the state is not what it was",
-        '2. set what cannot work: spec.version="2.0 (beta)"',
-        "3. go back to the last good spec",
+        "rollback: the state differs after a rollback to the last good spec",
+        '2. set a bad value: spec.version="2.0 (beta)"',
+        "3. roll back to the last good spec",
         'ConfigMap default/trial data.version: "1.0" / "2.0 (beta)"',
         "replay=",
     ),

@@ -132,9 +132,9 @@ BUG_CASE = BugCase(
     outside=NoExternalSystem,
     detector="transitions",
     report_excerpts=(
-        "rollback: back at the last good spec the error stays: RollingOut",
-        '2. set what cannot work: spec.image="example.com/engine:broken"',
-        "3. go back to the last good spec",
+        "rollback: the error remains after a rollback to the last good spec: RollingOut",
+        '2. set a bad value: spec.image="example.com/engine:broken"',
+        "3. roll back to the last good spec",
         "replay=",
     ),
     hints=Hints(

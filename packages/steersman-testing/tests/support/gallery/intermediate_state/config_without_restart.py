@@ -133,7 +133,7 @@ BUG_CASE = BugCase(
     report_excerpts=(
         "the process is killed after call 4",
         "APPLY configmaps default/nifi  200, then killed",
-        "the operator is started anew",
+        "the operator is restarted",
         "wrong      Pod default/nifi .status.message: 'started with test', not 'started with production'",
         "replay='crash-after:4'",
     ),

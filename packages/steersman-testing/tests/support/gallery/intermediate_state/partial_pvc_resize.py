@@ -114,7 +114,7 @@ BUG_CASE = BugCase(
     report_excerpts=(
         "the process is killed after call 3",
         "DELETE statefulsets.apps default/queue  200, then killed",
-        "the operator is started anew",
+        "the operator is restarted",
         "APPLY statefulsets.apps default/queue  201",
         "wrong      PersistentVolumeClaim default/data-queue-0 .spec.resources.requests.storage: '10Gi', not '15Gi'",
         "replay='crash-after:3'",

@@ -96,7 +96,7 @@ BUG_CASE = BugCase(
     report_excerpts=(
         "the process is killed after call 2",
         "CREATE secrets default/orders-tls  201, then killed",
-        "the operator is started anew",
+        "the operator is restarted",
         "GET secrets default/orders-tls  200",
         "wrong      Secret default/orders-tls-internal is missing",
         "replay='crash-after:2'",

@@ -141,7 +141,7 @@ BUG_CASE = BugCase(
     report_excerpts=(
         "the process is killed after call 2",
         "cloud: create a disk  done, then killed",
-        "the operator is started anew",
+        "the operator is restarted",
         "cloud: create a disk  done",
         "wrong      every_disk_has_an_owner does not hold: paid for: disk-1, disk-2",
         "replay='crash-after:2'",

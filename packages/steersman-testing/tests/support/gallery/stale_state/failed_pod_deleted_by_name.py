@@ -114,12 +114,12 @@ BUG_CASE = BugCase(
     outside=NoExternalSystem,
     detector="simulation",
     report_excerpts=(
-        "the watch of pods is held back before its event 4, for 300 s",
+        "the watch of pods is delayed before its event 4, for 300 s",
         "CREATE pods default/build-0  201",
         "operator    1  DELETE pods default/build-0  200",
-        "the watch of pods goes on",
+        "the watch of pods continues",
         "wrong      Pod default/build-0 is missing",
-        "DELETE pods default/build-0: it lives without faults",
+        "DELETE pods default/build-0: it survives without faults",
         "replay='delay-watch:pods:4+300'",
     ),
 )

@@ -106,7 +106,7 @@ BUG_CASE = BugCase(
     outside=NoExternalSystem,
     detector="simulation",
     report_excerpts=(
-        "the watch of accounts.gallery.example.com is held back before its event 2, for 300 s",
+        "the watch of accounts.gallery.example.com is delayed before its event 2, for 300 s",
         "user           PATCH accounts.gallery.example.com default/ada  200",
         "operator    1  PATCH accounts.gallery.example.com default/ada  200",
         "wrong      Account.gallery.example.com default/ada .metadata.finalizers: ['gallery.example.com/account'],",

@@ -58,7 +58,7 @@ BUG_CASE = BugCase(
     outside=NoExternalSystem,
     detector="simulation",
     report_excerpts=(
-        "the watch of pods is held back before its event 6, for 300 s",
+        "the watch of pods is delayed before its event 6, for 300 s",
         "CREATE persistentvolumeclaims default/data-ring-1  201",
         "DELETE persistentvolumeclaims default/data-ring-1  200",
         "wrong      PersistentVolumeClaim default/data-ring-1 .metadata.deletion",

@@ -136,7 +136,7 @@ BUG_CASE = BugCase(
     outside=Clients,
     detector="simulation",
     report_excerpts=(
-        "the watch of pods is held back before its event 7, for 300 s",
+        "the watch of pods is delayed before its event 7, for 300 s",
         "user           PATCH pods default/orders-2 status  200",
         "operator    4  DELETE pods default/orders-0  200",
         "wrong      quorum_is_available does not hold: only orders-1 is up",

@@ -105,7 +105,7 @@ BUG_CASE = BugCase(
     outside=NoExternalSystem,
     detector="transitions",
     report_excerpts=(
-        "convergence: after these changes the state is not that of a new object",
+        "convergence: the state differs from that of a new object",
         '1. create with spec.annotations.a="a"',
         "2. remove spec.annotations",
         "Service default/trial metadata.annotations: {'a': 'a'} / missing",

@@ -94,7 +94,7 @@ BUG_CASE = BugCase(
     outside=NoExternalSystem,
     detector="transitions",
     report_excerpts=(
-        "convergence: after these changes the state is not that of a new object",
+        "convergence: the state differs from that of a new object",
         '1. create with spec.roles=["region","master"]',
         "2. set spec.roles=[]",
         "ConfigMap default/trial-master: there / missing",

@@ -113,7 +113,7 @@ BUG_CASE = BugCase(
     outside=NoExternalSystem,
     detector="transitions",
     report_excerpts=(
-        "convergence: after these changes the state is not that of a new object",
+        "convergence: the state differs from that of a new object",
         "1. create with spec.replicas=1",
         "2. alter spec.replicas=0",
         "Deployment default/trial spec.replicas: 1 / 3",

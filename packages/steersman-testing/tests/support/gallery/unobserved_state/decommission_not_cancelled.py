@@ -141,7 +141,7 @@ BUG_CASE = BugCase(
     outside=Ring,
     detector="simulation",
     report_excerpts=(
-        "another replica takes the lease while call 7 is under way",
+        "another replica acquires the lease during call 7",
         "operator    7  ring: decommission node 2  done",
         "user           PATCH datacenters.gallery.example.com default/east  200",
         "wrong      Datacenter.gallery.example.com default/east .status.serving: 2, not 3",

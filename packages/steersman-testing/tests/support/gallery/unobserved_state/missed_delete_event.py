@@ -90,9 +90,9 @@ BUG_CASE = BugCase(
     detector="simulation",
     report_excerpts=(
         "the process is killed before call 3",
-        "DELETE configmaps kube-public/spare  killed before it was sent",
-        "the operator is started anew",
-        "wrong      ConfigMap kube-public/spare is there, and should not be",
+        "DELETE configmaps kube-public/spare  killed before the request was sent",
+        "the operator is restarted",
+        "wrong      ConfigMap kube-public/spare exists, but is not expected",
         "replay='crash-before:3'",
     ),
 )

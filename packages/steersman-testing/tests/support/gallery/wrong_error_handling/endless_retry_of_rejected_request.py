@@ -107,7 +107,7 @@ BUG_CASE = BugCase(
     outside=NoExternalSystem,
     detector="transitions",
     report_excerpts=(
-        "silence: the user cannot see an error: warehouse fails on default/trial with Invalid",
+        "silence: an error is not reported: warehouse fails on default/trial with Invalid",
         '2. set spec.storage="1Gi"',
         "replay=",
     ),

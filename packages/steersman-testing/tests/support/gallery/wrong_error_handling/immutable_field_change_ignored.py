@@ -123,7 +123,7 @@ BUG_CASE = BugCase(
     outside=NoExternalSystem,
     detector="transitions",
     report_excerpts=(
-        "convergence: after these changes the state is not that of a new object",
+        "convergence: the state differs from that of a new object",
         '2. set spec.storageClass="cheap"',
         'PersistentVolumeClaim default/trial spec.storageClassName: "fast" / "cheap"',
         "replay=",

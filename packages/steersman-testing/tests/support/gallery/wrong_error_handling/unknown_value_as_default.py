@@ -109,8 +109,8 @@ BUG_CASE = BugCase(
     outside=NoExternalSystem,
     detector="transitions",
     report_excerpts=(
-        "silence: a spec that cannot work is met with silence",
-        '2. set what cannot work: spec.consistency="strnog"',
+        "silence: a spec that cannot work is not reported",
+        '2. set a bad value: spec.consistency="strnog"',
         "replay=",
     ),
     hints=Hints(examples={"spec.consistency": KNOWN}, bad={"spec.consistency": ["strnog"]}),
