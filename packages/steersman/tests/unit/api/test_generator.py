@@ -103,7 +103,7 @@ def test_a_description_cannot_break_out_of_its_docstring(lease: tuple[Path, dict
     source = generate_from(file, document)
     namespace: dict[str, Any] = {}
     exec(compile(source, "generated", "exec"), namespace)
-    assert namespace["LeaseSpec"].__doc__ == "A \"\"\"quoted\\\" thing, e.g. one \"so\""
+    assert namespace["LeaseSpec"].__doc__ == 'A """quoted\\" thing, e.g. one "so"'
 
 
 def test_generator_unknown_group_version_fails(lease: tuple[Path, dict[str, Any]]) -> None:

@@ -266,7 +266,10 @@ SCALE = (".spec.sails", ".status.sails")
             {"columns": [PrinterColumn("A", ".spec.name"), PrinterColumn("a", ".spec.name")]},
             "'a' needs a unique name",
         ),
-        ({"scale": Scale(".spec.sail", SCALE[1])}, "specReplicasPath has the path '.spec.sail', which does not exist"),
+        (
+            {"scale": Scale(".spec.sail", SCALE[1])},
+            "specReplicasPath has the path '.spec.sail', which does not exist",
+        ),
         ({"scale": Scale(".status.sails", SCALE[1])}, r"is '\.status\.sails': it must start with \.spec\."),
         ({"scale": Scale(".spec.name", SCALE[1])}, "has the type string: it must be integer"),
         ({"scale": Scale(*SCALE, ".status.sails")}, "has the type integer: it must be string"),
