@@ -65,9 +65,8 @@ MESSAGE_METHODS = {"debug", "info", "warning", "error", "exception", "critical",
 # Regular expressions for whole paths, and the reason.
 EXEMPT = {
     r"operators/databases/.*|tests/.*/databases/.*": "the database operator has an issue of its own",
-    r"docs/tutorials/(?:quick-start|first-database)\.md": "about the database operator",
-    r"docs/how-to/(?:build-i|delete|dump|encrypt|make-room|recover|upgrade|users-).*": "about the database operator",
-    r"docs/how-to/(?:create|operate|install|troubleshoot)-.*(?:cluster|database).*": "about the database operator",
+    r"docs/tutorials/.*": "the tutorials are rewritten in a later change",
+    r"docs/how-to/.*": "the how-to guides are rewritten in a later change",
     r"docs/explanation/(?:database-operator|security|deletion|comparison)\.md": "about the database operator",
     r"docs/reference/(?:database|databaseuser|mysqlcluster|postgresqlcluster)\.md": "about the database operator",
     r"docs/decisions/00(?:04|05|2[789]|3[012346])-.*": "about the database operator",

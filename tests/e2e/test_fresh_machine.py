@@ -87,7 +87,7 @@ def test_from_an_empty_folder_to_a_running_operator(
         # make's word for the key.
         assert running.wait() == 130, running.output
     said = (machine.home / PROJECT / "said").read_text()
-    assert said.count("shutting down: watches and endpoints end") == 2, said
+    assert said.count("stopping caches and endpoints") == 2, said
     assert "Traceback" not in said
     assert "1 passed" in machine.run(PROJECT, "make", "test-integration", KUBEBUILDER_ASSETS=BINARIES)
     machine.run(PROJECT, "make", "check")

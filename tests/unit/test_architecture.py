@@ -1,4 +1,4 @@
-"""The house as it was planned: layers, sizes, documented names, and imports that stay cheap."""
+"""Check layers, module sizes, documented names and the cost of imports."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ PACKAGES = (
 )
 
 
-def test_layers() -> None:
+def test_imports_follow_the_layers() -> None:
     linter = Path(sys.executable).with_name("lint-imports")
     done = subprocess.run([linter], cwd=ROOT, capture_output=True, text=True, check=False, timeout=110)
     assert done.returncode == 0, done.stdout
 
 
-def imported(*rooms: str) -> set[str]:
-    program = f"import sys, {', '.join(rooms)}; print(*sys.modules)"
+def imported(*packages: str) -> set[str]:
+    program = f"import sys, {', '.join(packages)}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30)
     return set(done.stdout.split())
 
 
-def test_an_operator_without_endpoints_carries_no_web_server() -> None:
+def test_operator_without_endpoints_imports_no_web_server() -> None:
     modules = imported("steersman", "steersman.client", "steersman.cache", "steersman.controller", "steersman.crd")
     assert "httptools" in modules
     unwanted = {
@@ -61,7 +61,7 @@ def sources() -> list[Path]:
     return [f for f in files if not f.read_text().startswith("# Generated")]
 
 
-def test_modules_stay_readable() -> None:
+def test_modules_have_at_most_500_lines() -> None:
     lengths = {str(f.relative_to(ROOT)): len(f.read_text().splitlines()) for f in sources()}
     assert {name: length for name, length in lengths.items() if length > 500} == {}
 
@@ -72,7 +72,7 @@ def test_no_module_is_named_utils_or_helpers() -> None:
 
 
 def public_names(package_name: str) -> Iterator[tuple[str, Any]]:
-    """What a package_name offers: what its package lists, or else what its modules define."""
+    """Yield the names in ``__all__``, or those that the modules define."""
     package = importlib.import_module(package_name)
     if hasattr(package, "__all__"):
         yield from ((name, getattr(package, name)) for name in package.__all__)
@@ -91,7 +91,7 @@ def undocumented(name: str, value: Any) -> Iterator[str]:
         yield name
     for member, method in vars(value).items() if inspect.isclass(value) else ():
         function: Any = method.fget if isinstance(method, property) else method
-        # What a base class says of it needs no second word.
+        # A method may inherit its docstring.
         if not member.startswith("_") and inspect.isfunction(function) and not inspect.getdoc(getattr(value, member)):
             yield f"{name}.{member}"
 
@@ -112,5 +112,5 @@ def test_packages_list_their_public_names(package_name: str) -> None:
     assert all(hasattr(package, name) for name in names)
 
 
-def test_the_package_is_typed() -> None:
+def test_package_has_py_typed_marker() -> None:
     assert (Path(steersman.__file__).parent / "py.typed").exists()

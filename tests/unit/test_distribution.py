@@ -1,4 +1,4 @@
-"""How tests are distributed to workers."""
+"""Check the distribution of tests to workers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 @pytest.mark.xdist_group("together")
 def test_tests_of_one_group_share_a_worker(request: pytest.FixtureRequest) -> None:
-    """By their names. Where pytest does not let those change, each worker starts every server, and nobody is told."""
+    """The suffix that pytest-xdist adds to test names selects the worker."""
     if not request.config.getoption("loadgroup", default=False):
-        pytest.skip("they are not distributed")
+        pytest.skip("the run has no --dist loadgroup")
     assert "@together" in os.environ["PYTEST_CURRENT_TEST"]

@@ -70,18 +70,18 @@ def test_tour_has_at_most_40_lines() -> None:
 
 
 def declared() -> dict[str, str]:
-    """The public names and their rooms, as type checkers see them."""
+    """Return the public names and the packages that define them."""
     source = ast.parse(Path(steersman.__file__).read_text())
     imports = [node for node in ast.walk(source) if isinstance(node, ast.ImportFrom)]
-    rooms = [node for node in imports if node.module is not None and node.module.startswith("steersman.")]
-    return {alias.name: room.module or "" for room in rooms for alias in room.names}
+    packages = [node for node in imports if node.module is not None and node.module.startswith("steersman.")]
+    return {alias.name: package.module or "" for package in packages for alias in package.names}
 
 
 def test_public_names_are_importable() -> None:
-    rooms = declared()
-    assert sorted(rooms) == sorted(steersman.__all__)
-    for name, room in rooms.items():
-        assert getattr(steersman, name) is getattr(importlib.import_module(room), name)
+    packages = declared()
+    assert sorted(packages) == sorted(steersman.__all__)
+    for name, package in packages.items():
+        assert getattr(steersman, name) is getattr(importlib.import_module(package), name)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         steersman.nothing  # type: ignore[attr-defined]  # noqa: B018
 

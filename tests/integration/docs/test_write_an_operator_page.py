@@ -1,4 +1,4 @@
-"""The tutorial "Write an operator: DatabaseUser", done from top to bottom, with a real API server and database."""
+"""Run "Write an operator" with a real API server and database."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def postgresql() -> Generator[PostgreSQLServer]:
 
 @pytest.fixture
 def api_server() -> Generator[Envtest]:
-    """One of its own: another kind of the same short name would answer to `kubectl get dbu`."""
+    """Start an API server without the other kind named `dbu`."""
     with Envtest.start() as environment:
         yield environment
 
 
-def test_the_page(api_server: Envtest, postgresql: PostgreSQLServer, tmp_path: Path) -> None:
+def test_write_an_operator_page_steps_pass(api_server: Envtest, postgresql: PostgreSQLServer, tmp_path: Path) -> None:
     root = tmp_path / "databaseuser"
     root.mkdir()
     server, known = postgresql.endpoint, prepare_directory(tmp_path / "bin", root.name)

@@ -1,4 +1,4 @@
-"""Python in the documentation, as a reader would write it down: blocks of one title are parts of one file."""
+"""Python code of the documentation. Blocks with the same title form one file."""
 
 from __future__ import annotations
 

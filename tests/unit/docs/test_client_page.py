@@ -46,7 +46,7 @@ async def test_rollout_page_leaves_replicas_to_their_manager(page: Load, client:
 
 
 @virtual_time
-async def test_objects_without_a_type(page: Load, server: InMemoryApiServer, client: Client) -> None:
+async def test_client_page_reads_unstructured_objects(page: Load, server: InMemoryApiServer, client: Client) -> None:
     objects = page("unstructured_objects")
     server.register(objects.Certificate.api_resource)
     await objects.make(client, "web")
@@ -63,7 +63,7 @@ async def test_objects_without_a_type(page: Load, server: InMemoryApiServer, cli
 
 
 @virtual_time
-async def test_secrets_are_marked_unread(page: Load, server: InMemoryApiServer, client: Client) -> None:
+async def test_client_page_marks_unread_secrets(page: Load, server: InMemoryApiServer, client: Client) -> None:
     server.load(
         {
             "apiVersion": "v1",
@@ -80,7 +80,7 @@ async def test_secrets_are_marked_unread(page: Load, server: InMemoryApiServer, 
 
 
 @virtual_time
-async def test_many_objects(page: Load, server: InMemoryApiServer, client: Client) -> None:
+async def test_client_page_lists_many_objects(page: Load, server: InMemoryApiServer, client: Client) -> None:
     many = page("many")
     for name, label in (("a", "yes"), ("b", "no")):
         server.load(config_map(name, namespace="default", labels={"temporary": label}))
@@ -91,7 +91,7 @@ async def test_many_objects(page: Load, server: InMemoryApiServer, client: Clien
 
 
 @virtual_time
-async def test_pods(page: Load, server: InMemoryApiServer, client: Client) -> None:
+async def test_client_page_evicts_pods(page: Load, server: InMemoryApiServer, client: Client) -> None:
     pods, key = page("pods"), ObjectKey("default", "p")
     labels = {"app": "p"}
     spec = {"containers": [{"name": "c", "image": "i"}]}
@@ -115,6 +115,6 @@ async def test_pods(page: Load, server: InMemoryApiServer, client: Client) -> No
     await client.patch(Pod, key, MergePatch({"status": status}), subresource="status")
     server.pod_logs[key] = ["starting", "", "ready"]
     assert await pods.last_words(client, key) == ["", "ready"]
-    # Nobody has computed the budget yet: the server says when to ask again.
+    # The status of the budget is empty, so the server responds with Retry-After.
     assert await pods.move_away(client, key) == 10
     assert await pods.token_for(client, ObjectKey("default", "s"), "vault")

@@ -98,7 +98,7 @@ async def test_websites_without_change_sends_no_writes(websites: Any) -> None:
 
 
 @virtual_time
-async def test_the_verbs(pages: Pages, websites: Any) -> None:
+async def test_websites_verbs_match_page(pages: Pages, websites: Any) -> None:
     server, manager = shop_server(websites, image="shop:1")
     live = Client(server)
     cached = CachedClient(live, Cache(live, runtime=manager.runtime))
@@ -107,7 +107,7 @@ async def test_the_verbs(pages: Pages, websites: Any) -> None:
 
 
 @virtual_time
-async def test_counting(websites: Any) -> None:
+async def test_websites_count_is_updated(websites: Any) -> None:
     server, manager = shop_server(websites, image="shop:1")
     reconcilers: list[Any] = []
 
@@ -132,7 +132,7 @@ def test_page_statements_about_roles_and_secrets_hold(pages: Pages, websites: An
     assert roles[1]["kind"] == "Role"
     parsed = get_command(page("main").app).make_context("operator", ["--leader-elect", "--zap-log-level=debug"])
     assert parsed.params["leader_elect"] is True
-    # The kinds of the options are held as told, and all Secrets are not.
+    # The cache follows the options, and does not keep all Secrets.
     options = page("options")
     manager = Manager(server, options.OPTIONS)
     options.setup(manager)
@@ -141,5 +141,5 @@ def test_page_statements_about_roles_and_secrets_hold(pages: Pages, websites: An
         Manager(server, ManagerOptions()).cache.informer(Secret)
 
 
-def test_its_test_passes(pages: Pages, websites: Any) -> None:
+def test_websites_page_test_passes(pages: Pages, websites: Any) -> None:
     pages(PAGE)("test_websites").test_a_website_is_deployed_whatever_fails_on_the_way()

@@ -1,4 +1,4 @@
-"""The operator of "Coming from Kopf" does what the page says, and what the page names as proof is there."""
+"""Run the operator of "Coming from Kopf" and check links to tests."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ async def test_large_annotations_do_not_block_reconcile(buckets: Any) -> None:
     await operator.stop()
 
 
-def test_its_test_passes(pages: Pages, buckets: Any) -> None:
+def test_buckets_page_test_passes(pages: Pages, buckets: Any) -> None:
     pages(PAGE)("test_buckets").test_a_bucket_lives_grows_and_goes()
     assert inspect.iscoroutinefunction(pages(PAGE)("main").run)
 

@@ -14,7 +14,7 @@ FENCE = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def block_names() -> dict[str, Any]:
-    """What the blocks of the page define."""
+    """Return the names that the blocks of the page define."""
     defined: dict[str, Any] = {}
     for block in FENCE.findall(PAGE.read_text()):
         exec(compile(block, str(PAGE), "exec"), defined)
@@ -22,7 +22,7 @@ def block_names() -> dict[str, Any]:
 
 
 @virtual_time
-async def test_the_first_steps() -> None:
+async def test_connect_page_first_steps_work() -> None:
     server = InMemoryApiServer(virtual_runtime())
     metadata = {"name": "a", "namespace": "default"}
     spec = {"containers": [{"name": "c", "image": "i"}]}

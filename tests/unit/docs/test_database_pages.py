@@ -1,4 +1,4 @@
-"""What a reader copies from a page about databases is taken; tables have the columns of kubectl."""
+"""Check the manifests, commands and tables of the pages about databases."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BLOCK = re.compile(
 )
 HEREDOC = re.compile(r"<<'?EOF'?\n(.*?)^EOF$", re.MULTILINE | re.DOTALL)
 PATCH = re.compile(r"kubectl patch (?P<kind>\w+) (?P<name>\S+)[^']*'(?P<patch>{.*?})'$", re.MULTILINE)
-# The rest of a minimal object of each kind, which is patched.
+# The other fields of a minimal object of each kind.
 SPECS: dict[type[Any], dict[str, Any]] = {
     PostgreSQLCluster: {"version": "15"},
     MySQLCluster: {"version": "9.7"},
@@ -50,7 +50,7 @@ SPECS: dict[type[Any], dict[str, Any]] = {
 
 
 def database_pages() -> list[Path]:
-    """All that are written by hand."""
+    """Return all pages that are not generated."""
     found = [p for p in sorted(DOCS.rglob("*.md")) if p.parent.name not in ("fields", "decisions")]
     return [ROOT / "README.md", *found]
 
@@ -62,7 +62,7 @@ def blocks(page: Path, *languages: str) -> Iterator[str]:
 
 
 def commands(page: Path, program: str) -> Iterator[str]:
-    """What a reader types: lines of shell, and those behind a prompt. Continued lines are joined."""
+    """Yield the commands of shell and console blocks. Continued lines are joined."""
     for code in blocks(page, "sh", "console"):
         for line in code.replace("\\\n", " ").splitlines():
             typed = line.removeprefix("$ ").partition("   #")[0].strip()
@@ -72,7 +72,7 @@ def commands(page: Path, program: str) -> Iterator[str]:
 
 
 def manifests(page: Path) -> Iterator[dict[str, Any]]:
-    """Whole objects: in blocks of YAML, and in what a shell is to apply."""
+    """Yield the complete objects of YAML blocks and here documents."""
     texts = [*blocks(page, "yaml"), *(m[1] for code in blocks(page, "sh") for m in HEREDOC.finditer(code))]
     for text in texts:
         for found in yaml.safe_load_all(text):
@@ -90,7 +90,7 @@ def find_kind(name: str) -> type[Any] | None:
 
 @pytest.fixture
 def server() -> InMemoryApiServer:
-    """One that has our kinds."""
+    """Return a server with the kinds of the database operator."""
     found = InMemoryApiServer()
     found.register(*KINDS)
     return found
@@ -138,7 +138,7 @@ def test_network_policy_page_admits_required_pods() -> None:
         assert selected <= labels.items()
 
 
-def test_patches_name_fields_that_there_are(server: InMemoryApiServer) -> None:
+def test_page_patches_name_existing_fields(server: InMemoryApiServer) -> None:
     for kind, spec in SPECS.items():
         names = {"apiVersion": f"{GROUP}/v1alpha1", "kind": kind.__name__}
         server.load({**names, "metadata": {"name": "patched", "namespace": "default"}, "spec": spec})
@@ -151,13 +151,13 @@ def test_patches_name_fields_that_there_are(server: InMemoryApiServer) -> None:
                     continue
                 path = kind.api_resource.path(ObjectKey("default", "patched"))
                 code, response_text = send_request(server, "PATCH", path, json.loads(found["patch"]))
-                # A page also shows what is refused; but not for a field that nobody has.
+                # Pages also show rejected values, but no unknown fields.
                 assert code in (200, 422), f"{page}: {found[0]}: {response_text}"
                 patched += 1
     assert patched > 5
 
 
-def test_commands_of_the_plugin_are_there() -> None:
+def test_page_plugin_commands_exist() -> None:
     command: Any = get_command(plugin)
     used: set[str] = set()
     for page in database_pages():
@@ -192,7 +192,7 @@ def printer_columns() -> list[list[str]]:
     return status_columns
 
 
-def test_tables_have_the_columns_of_kubectl() -> None:
+def test_page_tables_have_columns_of_kubectl() -> None:
     seen = 0
     for page in database_pages():
         for code in blocks(page, "text", "console"):
@@ -204,7 +204,7 @@ def test_tables_have_the_columns_of_kubectl() -> None:
     assert seen > 3
 
 
-def test_annotations_are_those_that_are_read() -> None:
+def test_page_annotations_exist_in_source() -> None:
     source = "".join(path.read_text() for path in OPERATOR.rglob("*.py"))
     known = set(re.findall(rf"(?:{re.escape(GROUP)}|{{GROUP}})/([a-z-]+)", source))
     assert {"paused", "fenced", "switchover", "restart", "force-delete"} <= known

@@ -1,4 +1,4 @@
-"""Each public name says what it gives, in words of its own: shapes, units, errors. The reference is made of it."""
+"""Check the docstrings of public names, from which the reference is built."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 import steersman
 from framework_support.documented_code import DOCS
 
-# Modules that are rooms of their own, or public parts of one whose names are not repeated in its front.
+# Modules that are public themselves, because their package does not export their names.
 STANDALONE_MODULES = (
     "steersman.errors",
     "steersman.manager.flags",
@@ -43,7 +43,7 @@ PACKAGES = (
     "steersman_cli.packaging",
     "steersman_testing",
 )
-# The documentation is that of another.
+# A reference to the docstring of another name.
 REFERENCE_PATTERN = re.compile(r"\b([Aa]s|see) ``\w+(\.\w+)?``")
 
 
@@ -119,14 +119,14 @@ def node_of(name: PublicName) -> ast.stmt:
 
 
 def overloads(name: PublicName) -> list[ast.FunctionDef]:
-    """All definitions of a function, of which the last may take the others' arguments by ``**``."""
+    """Return all definitions of a function, the implementation last."""
     return [
         node for node in source_of(name.module).body if isinstance(node, ast.FunctionDef) and node.name == name.name
     ]
 
 
 def literal_after(name: PublicName) -> str:
-    """The string below an assignment, which mkdocstrings takes for its documentation."""
+    """Return the string below an assignment, its documentation in mkdocstrings."""
     body = source_of(name.module).body
     place = next(i for i, node in enumerate(body) if name.name in assigned_names(node))
     following = body[place + 1] if place + 1 < len(body) else None
@@ -143,7 +143,7 @@ def documentation(name: PublicName) -> str:
 
 
 def public_functions(name: PublicName) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, str]]:
-    """Public functions and methods, with their own documentation and that of their class."""
+    """Yield public functions and methods with the docstrings that document them."""
     node = node_of(name)
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         yield name.name, node, ast.get_docstring(node) or ""
@@ -166,8 +166,8 @@ def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg
 
 
 def test_documented_packages_match_the_tree() -> None:
-    packages = {m.name for m in pkgutil.iter_modules(steersman.__path__) if m.ispkg}
-    assert packages == set(PACKAGES)
+    packages = {f"steersman.{m.name}" for m in pkgutil.iter_modules(steersman.__path__) if m.ispkg}
+    assert packages == {p for p in PACKAGES if p.startswith("steersman.")}
     assert len(NAMES) > 150
 
 
@@ -192,7 +192,7 @@ def test_every_public_method_has_a_docstring(path: str) -> None:
 
 @pytest.mark.parametrize("path", CALLABLES)
 def test_docstring_names_existing_parameters(path: str) -> None:
-    """No argument or attribute is described that has gone."""
+    """Each described argument and attribute exists."""
     name = CALLABLES[path]
     for where, function, said in public_functions(name):
         known = {a.arg for a in parameters(function)} | {
@@ -214,7 +214,7 @@ def test_docstring_names_existing_parameters(path: str) -> None:
 
 @pytest.mark.parametrize("path", CALLABLES)
 def test_docstring_describes_numeric_arguments(path: str) -> None:
-    """A number needs a unit, so the documentation speaks of it."""
+    """A numeric argument has a description, which states its unit."""
     for where, function, said in public_functions(CALLABLES[path]):
         for argument in parameters(function):
             kind = ast.unparse(argument.annotation) if argument.annotation is not None else ""
@@ -230,7 +230,7 @@ def test_docstring_lists_raised_errors(path: str) -> None:
 
 
 def raised_errors(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    """What it raises itself, and does not catch itself; functions in it aside."""
+    """Return the exceptions that the function raises and does not catch."""
     found: set[str] = set()
     pending: list[ast.AST] = list(function.body)
     while pending:

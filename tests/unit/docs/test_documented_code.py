@@ -1,4 +1,4 @@
-"""The Python in README and tutorials does what the text says."""
+"""Run the Python code of the README and the first tutorial."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WriteModule = Callable[[str, str, str], Any]
 
 @pytest.fixture
 def module_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WriteModule]:
-    """Writes the blocks of a page down in their order, as a reader would, and imports the file."""
+    """Write the blocks of a page into a module, and import it."""
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     written: list[str] = []
 
@@ -47,12 +47,12 @@ def module_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write
 
 
 def granted_permissions(manager: Manager) -> dict[str, list[str]]:
-    """What the generated role allows, by resource."""
+    """Return the verbs of the generated role by resource."""
     rules = cluster_role("documented", manager.permissions)["rules"]
     return {resource: rule["verbs"] for rule in rules for resource in rule["resources"]}
 
 
-def test_one_class_is_the_schema(module_of: WriteModule) -> None:
+def test_readme_class_generates_schema(module_of: WriteModule) -> None:
     kind = module_of("webapp", "README.md", "").WebApp
     version = definition(kind)["spec"]["versions"][0]
     spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
@@ -69,7 +69,7 @@ def test_one_class_is_the_schema(module_of: WriteModule) -> None:
 
 
 @virtual_time
-async def test_the_web_app_of_the_readme(module_of: WriteModule) -> None:
+async def test_readme_operator_reconciles_web_app(module_of: WriteModule) -> None:
     page = module_of("webapp", "README.md", "")
     runtime = virtual_runtime()
     server = InMemoryApiServer(runtime)
@@ -100,12 +100,12 @@ async def test_the_web_app_of_the_readme(module_of: WriteModule) -> None:
     assert {"create", "patch", "watch"} <= set(granted_permissions(manager)["deployments"])
 
 
-def test_the_operator_of_the_tutorial_passes_its_test(module_of: WriteModule) -> None:
+def test_tutorial_operator_passes_its_test(module_of: WriteModule) -> None:
     module_of("greetings", TUTORIAL, 'title="greetings.py"')
     module_of("test_greetings", TUTORIAL, 'title="test_greetings.py"').test_what_is_deleted_by_hand_comes_back()
 
 
-async def test_the_role_of_the_tutorial_is_the_least(module_of: WriteModule) -> None:
+async def test_tutorial_role_has_only_needed_verbs(module_of: WriteModule) -> None:
     module_of("greetings", TUTORIAL, 'title="greetings.py"')
     role = await module_of("greetings_role", TUTORIAL, "").role()
     allowed = {resource: rule["verbs"] for rule in role["rules"] for resource in rule["resources"]}

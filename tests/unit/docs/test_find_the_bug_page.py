@@ -1,4 +1,4 @@
-"""The tutorial on finding a bug: its test passes, its bug is found as told, and what it ends with comes through."""
+"""Run "Find the bug" and compare its reports with the page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def code_block(title: str) -> str:
 
 
 def first_reconciler(mongodbs: Any) -> Any:
-    """The class as the page has it at first; later on another takes its place."""
+    """Return the first version of the class, which the page later replaces."""
     source = Path(inspect.getfile(mongodbs)).read_text()
     found = re.search(r"^class MongoDBReconciler.*?(?=^def setup)", source, re.DOTALL | re.MULTILINE)
     assert found is not None

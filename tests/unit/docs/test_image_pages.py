@@ -1,4 +1,4 @@
-"""What a reader types to build the images is what the images' own page says, and that has what they are made of."""
+"""Compare build commands of pages with the README of the images."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def docker_builds(page: Path) -> Iterator[DockerBuild]:
         yield DockerBuild(name, parsed_arguments.f, parsed_arguments.context, tuple(parsed_arguments.build_arg))
 
 
-def test_pages_build_as_the_images_own_page_does() -> None:
+def test_image_pages_have_the_same_build_commands() -> None:
     reference_builds = {each.image: each for each in docker_builds(IMAGES / "README.md")}
     assert len(reference_builds) == 5
     seen = 0
@@ -51,7 +51,7 @@ def test_pages_build_as_the_images_own_page_does() -> None:
     assert seen >= 8
 
 
-def test_build_context_has_all_copied_files() -> None:
+def test_image_build_context_has_all_copied_files() -> None:
     for build in docker_builds(IMAGES / "README.md"):
         text = (ROOT / build.containerfile).read_text()
         copied = [line.split()[1:-1] for line in re.findall(r"^COPY (?!--from).*$", text, re.MULTILINE)]

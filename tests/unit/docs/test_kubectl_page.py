@@ -1,4 +1,4 @@
-"""The page on kubectl without a cluster does what it says; what kubectl answers is in the integration tests."""
+"""Check the page on kubectl without a cluster."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def page_text() -> str:
     return (DOCS / PAGE).read_text()
 
 
-async def test_external_program_can_use_the_test_server(pages: Pages) -> None:
+async def test_kubectl_page_server_serves_other_programs(pages: Pages) -> None:
     server = InMemoryApiServer()
     assert await pages(PAGE)("with_server").run(server, sys.executable, "-c", PROGRAM) == 3
     assert server.read(ConfigMap, ObjectKey("default", "made")) is not None
 
 
-def test_its_manifests_are_accepted() -> None:
+def test_kubectl_page_manifests_are_accepted() -> None:
     server = InMemoryApiServer()
     manifests = re.findall(r'```yaml title="(\w+)\.yaml"\n(.*?)```', page_text(), re.DOTALL)
     assert [name for name, _ in manifests] == ["lights", "north"]
     server.load(*(yaml.safe_load(content) for _, content in manifests))
 
 
-def test_its_options_are_there() -> None:
+def test_kubectl_page_options_exist() -> None:
     group: Any = get_command(testing.group)
     known = {o for p in group.commands["serve"].params for o in p.opts}
     used = {

@@ -13,7 +13,7 @@ from steersman_testing import InMemoryApiServer, run_virtual, virtual_runtime
 PAGE = "how-to/test-permissions.md"
 
 
-def test_its_tests_pass(pages: Pages) -> None:
+def test_permissions_page_tests_pass(pages: Pages) -> None:
     load = pages(PAGE)
     load("test_boats").test_the_permissions_suffice()
     load("test_webhook").test_papers_need_a_harbour()

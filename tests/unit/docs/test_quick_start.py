@@ -1,4 +1,4 @@
-"""The quick start, word for word, with the operator in memory: what it shows is what there is."""
+"""Run the quick start in memory and compare its output."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def page_text(page: str) -> str:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> ClusterWorld:
-    """An operator's surroundings for the cluster main in the namespace shop, with the images of the page."""
+    """Prepare the environment of the operator for the cluster ``shop/main``."""
     return use_cluster_name(monkeypatch, ObjectKey("shop", "main"))
 
 
@@ -46,20 +46,20 @@ def use_cluster_name(monkeypatch: pytest.MonkeyPatch, key: ObjectKey) -> Cluster
 
 
 def command_output(page: str, command: str) -> str:
-    """What stands behind a prompt, until the next one."""
+    """Return the output below a command, until the next prompt."""
     _, found, rest = page_text(page).partition(f"$ {command}\n")
     assert found, f"{page} does not say {command}"
     return re.split(r"^(?:\$ |```)", rest, maxsplit=1, flags=re.MULTILINE)[0]
 
 
 def applied_manifests() -> Iterator[dict[str, Any]]:
-    """The objects of ours that a reader of the quick start applies, in their order."""
+    """Yield the objects that the quick start applies, in order."""
     for block in re.findall(r"<<EOF\n(.*?)^EOF$", page_text("tutorials/quick-start.md"), re.MULTILINE | re.DOTALL):
         yield from (found for found in yaml.safe_load_all(block) if found["kind"] in KINDS)
 
 
 def kubectl_table(world: ClusterWorld, kind: type[Any], key: ObjectKey) -> str:
-    """What ``kubectl get`` prints of one object, but for its age."""
+    """Return the columns of ``kubectl get`` for one object, without its age."""
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
     response = world.server.handle(HttpRequest(method="GET", path=kind.api_resource.path(key), accept=accept))
     found = json.loads(response.body)
@@ -79,7 +79,7 @@ def without_age_column(printed: str) -> str:
 
 
 def assign_nodes(cluster: PostgreSQLCluster, lag: int) -> PostgreSQLCluster:
-    """As kubelets and replicas would have it, which nobody here is: each instance on a node of its own."""
+    """Set the pod status that kubelets would report, one node per instance."""
     assert cluster.status is not None
 
     def placed(number: int, member: ClusterMember) -> ClusterMember:
@@ -146,7 +146,7 @@ def is_ready(world: ClusterWorld, kind: type[Any], key: ObjectKey) -> bool:
 
 
 @virtual_time
-async def test_the_status_of_a_cluster_with_a_fence(
+async def test_quick_start_shows_status_of_fenced_cluster(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = use_cluster_name(monkeypatch, ObjectKey("prod", "shop"))

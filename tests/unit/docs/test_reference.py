@@ -1,4 +1,4 @@
-"""The reference pages name what there is: no reason, metric, field or option without its line."""
+"""Check that reference pages have each reason, metric, field and option."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def page_text(page: str) -> str:
 
 
 def reported_reasons() -> Iterator[str]:
-    """Every reason that the operator's source gives as a literal to a condition or an Event."""
+    """Yield the literal reasons of conditions and Events in the operator's source."""
     for file in OPERATOR.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             reason_nodes: list[ast.expr] = []
@@ -64,7 +64,7 @@ def reported_reasons() -> Iterator[str]:
 
 
 def is_reason_pair(node: ast.AST) -> TypeGuard[ast.Tuple]:
-    """Whether it is a reason and its words."""
+    """Return True if the node is a pair of reason and message."""
     if not isinstance(node, ast.Tuple) or len(node.elts) != 2:
         return False
     words = node.elts[1]
@@ -72,7 +72,7 @@ def is_reason_pair(node: ast.AST) -> TypeGuard[ast.Tuple]:
 
 
 def page_section(page: str, title: str) -> str:
-    """What stands below a heading, until the next one that is as high."""
+    """Return the text of a section, including its subsections."""
     level = title.partition(" ")[0]
     _, found, rest = page_text(page).partition(f"\n{title}\n")
     assert found, f"{page} has no heading {title!r}"
@@ -80,7 +80,7 @@ def page_section(page: str, title: str) -> str:
 
 
 def documented_reasons(part: str) -> set[str]:
-    """The reasons in the first cells of the tables."""
+    """Return the reasons in the first column of the tables."""
     return {
         reason
         for line in re.findall(r"^\| (`[A-Z].*?) \|", part, re.MULTILINE)
@@ -90,7 +90,7 @@ def documented_reasons(part: str) -> set[str]:
 
 @pytest.mark.parametrize(("kind", "condition"), [(kind, each) for kind, found in BY_KIND.items() for each in found])
 def test_troubleshooting_lists_reasons_of_each_condition(kind: str, condition: str) -> None:
-    # What all clusters have alike stands there once.
+    # Common reasons of both cluster kinds are documented once.
     own, common = set(BY_KIND[kind][condition]), set(BY_KIND["PostgreSQLCluster"].get(condition, ()))
     of = "" if own <= common else f" of a {kind}"
     found = documented_reasons(page_section(TROUBLESHOOTING, f"### Condition `{condition}`{of}"))
@@ -103,11 +103,11 @@ def test_troubleshooting_has_every_event_and_no_other() -> None:
     source = "".join(file.read_text() for file in OPERATOR.rglob("*.py"))
     assert {"Created", "Failover", "PasswordReset"} <= events
     assert sorted(event for event in events if f'"{event}"' not in source) == []
-    told_of = {reason for reason in reported_reasons() if f'"{reason}"' in source} - conditions - KUBERNETES_REASONS
-    assert sorted(told_of - events) == []
+    reported = {reason for reason in reported_reasons() if f'"{reason}"' in source} - conditions - KUBERNETES_REASONS
+    assert sorted(reported - events) == []
 
 
-def test_every_metric_has_a_line() -> None:
+def test_metrics_page_lists_every_metric() -> None:
     page = page_text("reference/metrics.md")
     for family in metrics.registry.collect():
         name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -115,7 +115,7 @@ def test_every_metric_has_a_line() -> None:
 
 
 @pytest.mark.parametrize("kind", [Database, DatabaseUser])
-def test_every_field_of_a_kind_has_a_line(kind: type[Database | DatabaseUser]) -> None:
+def test_kind_page_lists_every_field(kind: type[Database | DatabaseUser]) -> None:
     page = page_text(f"reference/{kind.__name__.lower()}.md")
     version: Any = definition(kind)["spec"]["versions"][0]
     schema = version["schema"]["openAPIV3Schema"]["properties"]
@@ -127,14 +127,14 @@ def test_every_field_of_a_kind_has_a_line(kind: type[Database | DatabaseUser]) -
 
 
 @pytest.mark.parametrize("kind", [Database, PostgreSQLCluster])
-def test_every_phase_has_a_line(kind: type[Database | PostgreSQLCluster]) -> None:
+def test_troubleshooting_lists_every_phase(kind: type[Database | PostgreSQLCluster]) -> None:
     version: Any = definition(kind)["spec"]["versions"][0]
     status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
     for phase in status["properties"]["phase"]["enum"]:
         assert f"| `{phase}` |" in page_section(TROUBLESHOOTING, "## Phases")
 
 
-def test_every_option_of_the_operator_has_a_line() -> None:
+def test_cli_page_lists_every_operator_option() -> None:
     page = page_text("reference/cli.md")
     command: Any = get_command(app)
     assert "`steersman-databases`" in page
@@ -172,25 +172,25 @@ def flatten_commands(group: Any, prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{name}"
 
 
-def test_every_command_of_the_devcluster_has_a_line() -> None:
+def test_cli_page_lists_every_devcluster_command() -> None:
     found = list(flatten_commands(get_command(devcluster)))
     assert "up" in found
     assert [name for name in found if f"`{name}" not in page_text("reference/cli.md")] == []
 
 
-def test_every_command_of_the_plugin_has_a_line() -> None:
+def test_cli_page_lists_every_plugin_command() -> None:
     page = page_text("reference/cli.md").partition("## kubectl steersman")[2].partition("\n## ")[0]
     found = list(flatten_commands(get_command(plugin)))
     assert "status" in found
     assert [name for name in found if f"`{name} " not in page] == []
 
 
-def test_every_image_variable_has_a_line() -> None:
+def test_cli_page_lists_every_image_variable() -> None:
     for engine, versions in SUPPORTED_VERSIONS.items():
         for version in versions:
             assert f"`{override_variable(engine, version)}`" in page_text("reference/cli.md")
 
 
-def test_every_target_of_make_has_a_line() -> None:
+def test_cli_page_lists_every_make_target() -> None:
     targets = re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert sorted(t for t in targets if t != "help" and f"`{t}`" not in page_text("reference/cli.md")) == []

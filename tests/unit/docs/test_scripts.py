@@ -56,7 +56,7 @@ def deployment(replicas: int) -> dict[str, Any]:
 KEY = ObjectKey("default", "web")
 
 
-def test_restarts(
+def test_script_restarts_deployments(
     script: Load, server: InMemoryApiServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = script("restarts")
@@ -70,7 +70,7 @@ def test_restarts(
     assert capsys.readouterr().out == "default/troubled main: 7\n"
 
 
-def test_waiting_for_a_rollout(script: Load, server: InMemoryApiServer, client: SyncClient) -> None:
+def test_script_waits_for_rollout(script: Load, server: InMemoryApiServer, client: SyncClient) -> None:
     page = script("wait_for_rollout")
     server.load(deployment(2))
     found = client.get(page.Deployment, KEY)
@@ -90,7 +90,7 @@ def test_waiting_for_a_rollout(script: Load, server: InMemoryApiServer, client: 
     assert page.wait_for(client, KEY).status.available_replicas == 2
 
 
-async def test_copying_to_all_namespaces(
+async def test_script_copies_to_all_namespaces(
     script: Load, server: InMemoryApiServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = script("copy_everywhere")
@@ -110,13 +110,13 @@ async def test_copying_to_all_namespaces(
     assert all(c.data == {"a": "b"} for c in copies)
 
 
-def test_any_kind(script: Load, server: InMemoryApiServer, client: SyncClient) -> None:
+def test_script_reads_any_kind(script: Load, server: InMemoryApiServer, client: SyncClient) -> None:
     server.load(deployment(2))
     found = script("get_any").get(client, "deploy", KEY)
     assert (found["kind"], found["spec"]["replicas"]) == ("Deployment", 2)
 
 
-def test_halving(script: Load, server: InMemoryApiServer, client: SyncClient) -> None:
+def test_script_halves_replicas(script: Load, server: InMemoryApiServer, client: SyncClient) -> None:
     server.load(deployment(5))
     server.fail_next(lambda request: request.method == "PATCH", 409)
     assert script("scale_down").halve(client, KEY).spec.replicas == 2

@@ -13,7 +13,7 @@ from steersman_testing import SimulationFailed, simulate
 PAGE = "how-to/simulate-faults.md"
 
 
-def test_its_test_passes(pages: Pages) -> None:
+def test_simulate_page_test_passes(pages: Pages) -> None:
     pages(PAGE)("test_disks").test_a_disk_comes_through()
 
 

@@ -1,4 +1,4 @@
-"""The page on three tiers does what it says, run by pytest as by a reader; the reference names what there is."""
+"""Run the code of "Test an operator", and check the reference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytest_plugins = ["pytester"]
 PAGE = "how-to/test-an-operator.md"
 
 
-def test_its_tests_pass(pytester: pytest.Pytester) -> None:
+def test_testing_page_tests_pass(pytester: pytest.Pytester) -> None:
     files = documented_files(PAGE)
     assert {"pyproject.toml", "greetings.py", "test_in_memory.py", "test_faults.py"} < set(files)
     for name, text in files.items():
@@ -26,7 +26,7 @@ def test_its_tests_pass(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=2, deselected=1)
 
 
-def test_every_option_and_fixture_has_a_line() -> None:
+def test_pytest_page_lists_every_option_and_fixture() -> None:
     page = (DOCS / "reference/pytest.md").read_text()
     tree = ast.parse(inspect.getsource(pytest_plugin))
     texts = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]

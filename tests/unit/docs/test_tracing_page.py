@@ -1,4 +1,4 @@
-"""The code of "Trace reconciles" and the attributes that the page names are true."""
+"""Run the code of "Trace reconciles" and check the listed attributes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def always_sample(_: float) -> Sampler:
     return ALWAYS_ON
 
 
-def test_every_attribute_of_a_trace_has_a_line(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tracing_page_lists_every_attribute(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     exporter = InMemorySpanExporter()
     monkeypatch.setattr(page, "OTLPSpanExporter", lambda: exporter)
     monkeypatch.setattr(page, "BatchSpanProcessor", SimpleSpanProcessor)

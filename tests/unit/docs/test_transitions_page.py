@@ -26,7 +26,7 @@ def run_trials(pages: Pages, operator: str, replay: str = "") -> ExplorationRepo
     return run_virtual(explore(kind, in_memory(kind, setup), replay=replay))
 
 
-def test_its_tests_pass(pages: Pages, capsys: pytest.CaptureFixture[str]) -> None:
+def test_transitions_page_tests_pass(pages: Pages, capsys: pytest.CaptureFixture[str]) -> None:
     tests = pages(PAGE)("test_sites")
     tests.test_it_follows_every_change()
     assert capsys.readouterr().out.rstrip("\n") == code_block("report")

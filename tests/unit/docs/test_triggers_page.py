@@ -1,4 +1,4 @@
-"""The operator of "Choose what triggers a reconcile" does what the page says."""
+"""Run the operator of "Choose what triggers a reconcile"."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def create_load_balancer(server: InMemoryApiServer, name: str, target: str, user
 
 
 @virtual_time
-async def test_the_operator_of_the_page(users: Any) -> None:
+async def test_triggers_page_operator_reconciles_as_described(users: Any) -> None:
     runtime = virtual_runtime()
     server = InMemoryApiServer(runtime)
     server.register(users.DatabaseUser)

@@ -31,7 +31,7 @@ def code_block(language: str, title: str) -> str:
     return match[1]
 
 
-def test_its_kinds_are_served(pages: Pages) -> None:
+def test_types_page_kinds_are_served(pages: Pages) -> None:
     load = pages(PAGE)
     server = InMemoryApiServer()
     server.load(definition(load("shops").Shop))
@@ -65,12 +65,12 @@ def test_schema_error_matches_page() -> None:
     assert str(caught.value) == code_block("text", ' title="mistake"').rstrip("\n")
 
 
-def test_every_marker_has_a_line() -> None:
+def test_types_page_lists_every_marker() -> None:
     page = page_text(PAGE)
     for name in (*Field.__struct_fields__, *inspect.signature(resource).parameters):
         assert f"{name}=" in page or name in ("kind", "plural", "list_kind"), name
 
 
-def test_every_rule_has_a_line() -> None:
+def test_cli_page_lists_every_crd_diff_rule() -> None:
     page = page_text("reference/cli.md")
     assert [rule for rule in get_args(BreakingChangeRule) if f"`{rule}`" not in page] == []

@@ -1,4 +1,4 @@
-"""The handlers of "Write webhooks" do what the page says, and so does its test."""
+"""Run the handlers and the test of "Write webhooks"."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steersman_testing.webhooks import serve_webhooks
 
 
 @virtual_time
-async def test_the_page(pages: Pages) -> None:
+async def test_webhooks_page_handlers_and_test_pass(pages: Pages) -> None:
     load = pages("how-to/write-webhooks.md")
     page = load("shop")
     load("test_shop").test_the_domain_stays()

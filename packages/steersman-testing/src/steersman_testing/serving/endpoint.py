@@ -18,19 +18,21 @@ import yaml
 
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
 from steersman.errors import ApiError, ConfigurationError, ConnectionFailed
+from steersman.manager.serving.http_connection import (
+    HEADER_VALUE_SEPARATOR,
+    ConnectionOptions,
+    ResponseWriter,
+    ServerConnection,
+    WireRequest,
+)
 from steersman_testing.apiserver.discovery.documents import content_type
 from steersman_testing.apiserver.failures import bad_request, body_too_large, internal, unauthorized
 from steersman_testing.apiserver.kubectl.impersonation import ImpersonatedUser
 from steersman_testing.apiserver.requests.parameters import bool_parameter
 from steersman_testing.apiserver.server import InMemoryApiServer, error_response
-from steersman_testing.serving.server_connection import (
-    HEADER_VALUE_SEPARATOR,
-    MAX_BODY_BYTES,
-    ResponseWriter,
-    ServerConnection,
-    WireRequest,
-)
 
+# MaxRequestBodyBytes of k8s.io/apiserver.
+MAX_BODY_BYTES = 3 * 2**20
 CONTEXT_NAME = "steersman-testing"
 _LOOPBACK = "127.0.0.1"
 _APPLY = "application/apply-patch"
@@ -99,10 +101,11 @@ async def serve(server: InMemoryApiServer, *, port: int = 0, tls: bool = False) 
     """
     context, ca_certificate = _server_tls_context() if tls else (None, "")
     connections: set[ServerConnection] = set()
+    options = ConnectionOptions(max_body_bytes=MAX_BODY_BYTES)
     loop, dispatcher = asyncio.get_running_loop(), _Dispatcher(server)
     try:
         listener = await loop.create_server(
-            lambda: ServerConnection(dispatcher.handle, connections), _LOOPBACK, port, ssl=context
+            lambda: ServerConnection(dispatcher.handle, connections, options), _LOOPBACK, port, ssl=context
         )
     except OSError as error:
         raise ConfigurationError(f"cannot listen on port {port}: {error.strerror}") from error
@@ -231,7 +234,7 @@ def _guess_media_type(body: bytes) -> str:
 
 
 def _parse_error(message: WireRequest) -> ApiError:
-    if message.error == "too large":
+    if message.error == "body too large":
         return body_too_large(MAX_BODY_BYTES)
     return bad_request("malformed HTTP/1.1 request, or header too long")
 

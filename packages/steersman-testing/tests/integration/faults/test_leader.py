@@ -32,7 +32,7 @@ class Replica:
 
     async def wait_until_leading(self, seconds: float) -> ProxiedRequest:
         """Its first write of an object."""
-        await self.process.wait_for_log("became the leader", seconds)
+        await self.process.wait_for_log("successfully acquired lease", seconds)
         return await self.proxy.first_write(seconds)
 
     async def wait_until_exited(self) -> float:
@@ -121,9 +121,9 @@ async def _start_replicas(
         FaultProxy.running(directory, envtest.kubeconfig) as other,
     ):
         async with operator(one.kubeconfig, lease, name="a") as leader:
-            await leader.wait_for_log("became the leader")
+            await leader.wait_for_log("successfully acquired lease")
             async with operator(other.kubeconfig, lease, name="b") as standby:
-                await standby.wait_for_log("standing for leader election")
+                await standby.wait_for_log("attempting to acquire leader lease")
                 yield Replica(leader, one), Replica(standby, other)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
-from steersman.observability.instruments import Counter
-from steersman.observability.metrics import decode_errors, register_collector
+from prometheus_client import Counter
+
+from steersman.observability.metrics import decode_errors, framework_registry, register_collector
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -24,16 +25,19 @@ write_throughs = Counter(
     "steersman_cache_write_through",
     "Answers to own writes that were in the cache before its watch told of them.",
     ["kind"],
+    registry=framework_registry,
 )
 stale_events_dropped = Counter(
     "steersman_cache_stale_events_dropped",
     "Events and list items that were ignored, since something newer was known.",
     ["kind"],
+    registry=framework_registry,
 )
 resource_version_regressions = Counter(
     "steersman_cache_resource_version_regressions",
     "Times that the API server was found to have gone back in time.",
     ["kind"],
+    registry=framework_registry,
 )
 
 
@@ -81,8 +85,6 @@ def _families() -> Iterable[Metric]:
     return objects, size, stale
 
 
-for _counter in (write_throughs, stale_events_dropped, resource_version_regressions):
-    register_collector(_counter.collect)
 register_collector(_families)
 
 

@@ -1,21 +1,14 @@
-"""The process: builds the cache, runs controllers, elects a leader, serves health and metrics, stops in order."""
+"""The manager runs an operator's process.
 
-from typing import TYPE_CHECKING, Any
+A ``Manager`` owns the cache, the controllers, the webhooks and the endpoints for probes, metrics and debugging. It
+starts them in order, and stops them in reverse order on SIGTERM. With ``LeaderElection``, one replica runs the
+controllers and the others are on standby with a warm cache. ``ManagerOptions`` has all settings.
+``steersman.manager.flags`` sets them from the command line, with the flags of kubebuilder.
+"""
 
 from steersman.manager.leader_election import LeaderElection
 from steersman.manager.manager import Manager
 from steersman.manager.options import ManagerOptions
-
-if TYPE_CHECKING:
-    from steersman.manager.probe_server import ProbeServer
+from steersman.manager.serving.endpoints import ProbeServer
 
 __all__ = ["LeaderElection", "Manager", "ManagerOptions", "ProbeServer"]
-
-
-def __getattr__(name: str) -> Any:
-    # A process without endpoints does without it.
-    if name == "ProbeServer":
-        from steersman.manager.probe_server import ProbeServer
-
-        return ProbeServer
-    raise AttributeError(f"module 'steersman.manager' has no attribute {name!r}")

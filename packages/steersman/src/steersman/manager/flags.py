@@ -1,6 +1,6 @@
-"""The command line of an operator's process: the flags that kubebuilder's scaffold gives to a Go operator.
+"""Command-line flags of an operator, named as in kubebuilder's scaffold.
 
-``with_manager_flags`` gives them to a typer command, beside those that the command has of its own::
+``with_manager_flags`` adds them to the options of a typer command::
 
     app = typer.Typer()
 
@@ -9,7 +9,7 @@
     def run(flags: ManagerFlags, greeting: str = "hello") -> None:
         flags.run(setup, name="shop-operator")
 
-The manager itself does not import this module, nor typer.
+This module needs typer, which the manager itself does not import.
 """
 
 from __future__ import annotations
@@ -40,58 +40,63 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagerFlags:
-    """What a user said on the command line. Names and meanings are kubebuilder's where it has them."""
+    """Values of the command-line flags. Names and meanings are those of kubebuilder where it has the flag."""
 
     metrics_bind_address: Annotated[
-        str, typer.Option(help="host:port of /metrics, such as :8080; 0 serves none.")
+        str, typer.Option(help="The address the metrics endpoint binds to. Use 0 to disable the metrics service.")
     ] = ":8080"
     metrics_secure: Annotated[
         bool,
         typer.Option(
             "--metrics-secure/--no-metrics-secure",
-            help="Serve metrics by TLS, to whom the API server knows and allows it.",
+            help="Serve the metrics endpoint over HTTPS, with authentication and authorization.",
         ),
     ] = False
-    metrics_cert_path: Annotated[str, typer.Option(help="The directory of tls.crt and tls.key for it.")] = ""
+    metrics_cert_path: Annotated[
+        str, typer.Option(help="The directory that contains the metrics server certificate, tls.crt and tls.key.")
+    ] = ""
     health_probe_bind_address: Annotated[
         str,
-        typer.Option(help="host:port of /healthz and /readyz, such as :8081; 0: none."),
+        typer.Option(help="The address the probe endpoint binds to. Use 0 to disable it."),
     ] = ":8081"
     debug_bind_address: Annotated[
         str,
-        typer.Option(help="host:port of /debug, such as 127.0.0.1:8082: why each reconcile ran; 0: none."),
+        typer.Option(help="The address the debug endpoint binds to, such as 127.0.0.1:8082. Use 0 to disable it."),
     ] = "0"
     webhook_port: Annotated[
         int | None,
         typer.Option(
-            help="Port of the webhooks, if there are any; 9443 unless the operator says otherwise.", max=65535
+            help="The port the webhook server binds to. Defaults to the setting of the operator, usually 9443.",
+            max=65535,
         ),
     ] = None
     webhook_cert_path: Annotated[
         str,
         typer.Option(
-            help="The directory of the webhooks' certificate, such as a mounted Secret of cert-manager; the operator "
-            "keeps one of its own unless given."
+            help="The directory that contains the webhook certificate, such as a Secret mounted from cert-manager. "
+            "Defaults to a certificate that the operator issues and rotates itself."
         ),
     ] = ""
-    webhook_cert_name: Annotated[str, typer.Option(help="The file of the certificate in it.")] = "tls.crt"
-    webhook_cert_key: Annotated[str, typer.Option(help="The file of the private key in it.")] = "tls.key"
+    webhook_cert_name: Annotated[str, typer.Option(help="The name of the webhook certificate file.")] = "tls.crt"
+    webhook_cert_key: Annotated[str, typer.Option(help="The name of the webhook key file.")] = "tls.key"
     webhook_service: Annotated[
         str,
-        typer.Option(help="NAMESPACE/NAME of the Service before the webhooks; what the operator says unless given."),
+        typer.Option(help="The NAMESPACE/NAME of the webhook Service. Defaults to the setting of the operator."),
     ] = ""
     leader_elect: Annotated[
         bool,
         typer.Option(
             "--leader-elect/--no-leader-elect",
-            help="Let one of several replicas work, and the others stand by.",
+            help="Enable leader election, which ensures that only one replica is active.",
         ),
     ] = False
-    leader_election_id: Annotated[str, typer.Option(help="Name of the Lease; the operator's unless given.")] = ""
+    leader_election_id: Annotated[
+        str, typer.Option(help="The name of the Lease. Defaults to the name of the operator.")
+    ] = ""
     leader_election_namespace: Annotated[
         str,
         typer.Option(
-            help="Namespace of the Lease; the pod's or context's unless given.",
+            help="The namespace of the Lease. Defaults to the namespace of the pod or of the kubeconfig context.",
         ),
     ] = ""
     namespaces: Annotated[
@@ -99,40 +104,43 @@ class ManagerFlags:
         typer.Option(
             "--namespaces",
             "--namespace",
-            help="The only namespaces to watch, separated by commas or given several times; all unless given.",
+            help="The namespaces to watch, as a comma-separated list or a repeated flag. Defaults to all namespaces.",
         ),
     ] = None
-    kubeconfig: Annotated[str, typer.Option(help="A kubeconfig file, outside a cluster.")] = ""
+    kubeconfig: Annotated[str, typer.Option(help="The path of a kubeconfig. Only required if out-of-cluster.")] = ""
     context: Annotated[
         str,
-        typer.Option(help="A context of the kubeconfig; the current one unless given."),
+        typer.Option(help="The kubeconfig context to use. Defaults to the current context."),
     ] = ""
     graceful_shutdown_timeout: Annotated[
-        float, typer.Option(help="Seconds that running work gets at shutdown.", min=0)
+        float, typer.Option(help="The time in seconds that running reconciles have to complete at shutdown.", min=0)
     ] = 30.0
     log_level: Annotated[
         LogLevel,
-        typer.Option("--log-level", "--zap-log-level", help="The least that is logged."),
+        typer.Option(
+            "--log-level", "--zap-log-level", help="The minimum level of log lines: debug, info, warning or error."
+        ),
     ] = "info"
     log_format: Annotated[
         LogFormat,
-        typer.Option("--log-format", "--zap-encoder", help="json or console."),
+        typer.Option("--log-format", "--zap-encoder", help="The format of log lines: json or console."),
     ] = "json"
 
     def config(self) -> ClusterConfig:
-        """Which cluster, and as whom. Raises ConfigurationError."""
+        """Cluster and credentials to use. Raises ConfigurationError."""
         return load_config(self.kubeconfig or None, context=self.context or None)
 
     def options(self, name: str, *, default_namespace: str = "default", **overrides: Any) -> ManagerOptions:
-        """The manager's settings.
+        """Settings of the manager.
 
         Args:
-            name: the operator's: of its field manager, its Events, and its Lease unless a flag names another.
-            default_namespace: of the Lease where no flag names one; ``config().namespace`` is the pod's own.
-            overrides: settings without a flag, such as ``tracing``. They win, except over the flags for ``webhooks``.
+            name: name of the operator: field manager, source of Events, and default name of the Lease.
+            default_namespace: namespace of the Lease if no flag sets it; ``config().namespace`` is that of the pod.
+            overrides: settings that have no flag, such as ``tracing``. They take precedence over flags, except that
+                webhook flags override fields of ``webhooks``.
 
         Raises:
-            ConfigurationError: a flag says what cannot be.
+            ConfigurationError: a flag has an invalid value.
         """
         election = LeaderElection(
             name=self.leader_election_id or name, namespace=self.leader_election_namespace or default_namespace
@@ -154,11 +162,11 @@ class ManagerFlags:
         return replace(options, **overrides)
 
     def _webhook_options(self, options: WebhookServerOptions) -> WebhookServerOptions:
-        """``serving`` where flags say that it is."""
+        """``options``, with fields replaced by flags that are set."""
         if self.webhook_service:
             namespace, slash, service = self.webhook_service.partition("/")
             if not (namespace and slash and service):
-                raise ConfigurationError(f"--webhook-service {self.webhook_service!r} is not NAMESPACE/NAME")
+                raise ConfigurationError(f"--webhook-service {self.webhook_service!r} is invalid: use NAMESPACE/NAME")
             options = replace(options, service=service, namespace=namespace, url="")
         if self.webhook_port is not None:
             host = options.bind_address.rpartition(":")[0]
@@ -169,12 +177,14 @@ class ManagerFlags:
         return replace(options, cert_path=self.webhook_cert_path, **certificate)
 
     def run(self, setup: Callable[[Manager], None], *, name: str, **overrides: Any) -> None:
-        """Runs a manager until SIGTERM, and ends the process with code 1 and one line for what a user can mend.
+        """Run a manager until SIGTERM.
+
+        An error that the user can fix is printed in one line, and the exit code is 1.
 
         Args:
-            setup: adds controllers to the manager.
-            name: as for ``options``.
-            overrides: as for ``options``.
+            setup: adds controllers and webhooks to the manager.
+            name: see ``options``.
+            overrides: see ``options``.
         """
         configure_logging(self.log_level, self.log_format)
         try:
@@ -182,7 +192,7 @@ class ManagerFlags:
             options = self.options(name, default_namespace=config.namespace, **overrides)
             asyncio.run(_run(connect(config), options, setup))
         except LeadershipLost:
-            # The manager's log says so, and a user has nothing to mend: another replica works.
+            # The manager has logged it. It needs no action, since another replica is the leader.
             sys.exit(1)
         except SteersmanError as error:
             typer.echo(f"{name}: {error}", err=True)
@@ -194,9 +204,10 @@ class ManagerFlags:
 
 
 def with_manager_flags(command: Callable[..., T]) -> Callable[..., T]:
-    """Gives a typer command, whose first parameter takes ``ManagerFlags``, an option for each of them.
+    """Add the manager flags to a typer command.
 
-    Where the command has an option of the same name, that is the command's alone.
+    The first parameter of the command takes ``ManagerFlags``. A flag is not added if the command has an option of the
+    same name.
     """
     flags_parameter, *command_parameters = inspect.signature(command).parameters.values()
     hints = get_type_hints(command, include_extras=True)
@@ -219,7 +230,7 @@ def with_manager_flags(command: Callable[..., T]) -> Callable[..., T]:
         for p in command_parameters
     ]
     run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
-    # What typer reads instead of the code.
+    # typer reads the signature and the annotations.
     run.__signature__ = inspect.Signature([*own_parameters, *flag_parameters])  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in (*own_parameters, *flag_parameters)}
     return run

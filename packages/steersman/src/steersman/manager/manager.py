@@ -1,4 +1,4 @@
-"""The manager owns one operator's process, from start to orderly end."""
+"""The manager: start, leader election and graceful shutdown of an operator."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from steersman.client import Client, Transport
 from steersman.controller import Builder, Controller, ControllerSpec, EventRecorder, Permission, ReconcilerContext
 from steersman.controller.controller import TraceSpan
 from steersman.errors import ConfigurationError, SteersmanError
-from steersman.manager.election_runner import ElectionRunner, new_election_runner
-from steersman.manager.endpoints import EndpointHandler, HealthCheck, ManagerEndpoints
-from steersman.manager.fence import FencedTransport
+from steersman.manager.leader_election.fence import FencedTransport
+from steersman.manager.leader_election.runner import ElectionRunner, new_election_runner
 from steersman.manager.options import ManagerOptions
 from steersman.manager.permissions import metrics_permissions
 from steersman.manager.rlimit import raise_nofile_limit
 from steersman.manager.runnables import RunnableFunc, Runnables
+from steersman.manager.serving.endpoints import ManagerEndpoints
+from steersman.manager.serving.healthz import HealthCheck
+from steersman.manager.serving.http_server import HttpHandler
 from steersman.meta import Object
 from steersman.observability import metrics
 from steersman.observability.gc_tuning import GCTuner
@@ -30,14 +32,14 @@ from steersman.observability.runtime import Runtime, SystemClock
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-    from steersman.manager.http_server import ServerRequest as HttpServerRequest
-    from steersman.manager.http_server import ServerResponse
-    from steersman.manager.webhook_server import WebhookServer
+    from steersman.manager.serving.http_server import ServerRequest as HttpServerRequest
+    from steersman.manager.serving.http_server import ServerResponse
+    from steersman.manager.serving.webhook_server import WebhookServer
     from steersman.webhook import Conversion, Webhook, WebhookOptions, Webhooks
 
 T = TypeVar("T", bound=Object)
 
-# What follows the work at shutdown has little to do; a server that is gone must not keep the process.
+# Short, so that an unreachable API server does not delay the end of the process.
 _EVENT_FLUSH_TIMEOUT_SECONDS = 2.0
 _LEASE_RELEASE_TIMEOUT_SECONDS = 3.0
 _CATCH_UP_RETRY_SECONDS = 1.0
@@ -46,10 +48,10 @@ log = get_logger("manager")
 
 
 class Manager:
-    """Runs controllers over one shared cache.
+    """Runs controllers, webhooks and runnables over one shared cache.
 
-    With leader election, replicas that stand by keep their caches warm, and every write of ``client`` is refused
-    with LeadershipLost while another replica may lead; ``unfenced_client`` is for work that all replicas do.
+    With leader election, replicas on standby keep their caches warm. Writes by ``client`` raise LeadershipLost unless
+    this process is the leader. Use ``unfenced_client`` for work that all replicas do.
 
     Example:
         ``manager = Manager(transport); setup(manager); await manager.run()``
@@ -89,7 +91,7 @@ class Manager:
             self._endpoints.readiness_info["leader-election"] = self._describe_leadership
 
     def controller(self, kind: type[T]) -> Builder[T]:
-        """Begins a controller that reconciles ``kind``; call ``complete`` at the end."""
+        """Build a controller that reconciles ``kind``. Call ``complete`` on the builder to register it."""
         return Builder(
             kind,
             context=self._controller_context,
@@ -99,26 +101,26 @@ class Manager:
         )
 
     def webhook(self, kind: type[T], options: WebhookOptions | None = None) -> Webhook[T]:
-        """Begins a webhook that is asked about writes of ``kind``; every replica serves it.
+        """Build an admission webhook for ``kind``, which every replica serves.
 
         Args:
-            kind: of the objects that the handlers get.
-            options: what the API server is told of it.
+            kind: type of the objects that the handlers receive.
+            options: settings of the webhook configuration.
 
         Raises:
-            ConfigurationError: there is one of that kind, and neither has a name of its own.
+            ConfigurationError: another webhook of this kind exists, and neither has a name.
         """
         from steersman.webhook import WebhookOptions
 
         return self.webhooks.webhook(kind, options or WebhookOptions())
 
     def conversion(self, conversion: Conversion[Any]) -> None:
-        """Serves the conversion between the versions of a kind. Raises ConfigurationError: there is one of it."""
+        """Serve the conversion between versions of a kind. Raises ConfigurationError if the kind has one."""
         self.webhooks.conversion(conversion)
 
     @property
     def webhooks(self) -> Webhooks:
-        """All that were declared."""
+        """All declared webhooks and conversions."""
         if self._webhooks is None:
             from steersman.webhook import Webhooks
 
@@ -126,64 +128,67 @@ class Manager:
         return self._webhooks
 
     def add(self, run: RunnableFunc, *, name: str = "", needs_leader_election: bool = True) -> None:
-        """Runs a coroutine function beside the controllers.
+        """Run a coroutine function together with the controllers.
 
-        It starts with them, once the caches are synced, and is cancelled at shutdown. It may return when it is done;
-        an uncaught error ends the manager, whose ``run`` then raises it.
+        It starts when the caches have synced and is cancelled at shutdown. It may return earlier. If it raises an
+        exception, the manager stops and ``run`` raises it.
 
         Args:
-            name: for people; the function's own unless told.
-            needs_leader_election: whether it runs only while this process leads.
+            name: name in logs. Defaults to the name of the function.
+            needs_leader_election: starts it only when this process becomes the leader.
         """
         name = name or getattr(run, "__qualname__", "runnable")
         self._runnables.add(run, name, needs_leader_election=needs_leader_election)
 
     def add_health_check(self, name: str, check: HealthCheck) -> None:
-        """Adds a check to ``/healthz``: when one fails for long, the kubelet restarts the pod."""
+        """Add a check to ``/healthz``. The kubelet restarts the pod if it keeps failing."""
         self._endpoints.health_checks[name] = check
 
     def add_ready_check(self, name: str, check: HealthCheck) -> None:
-        """Adds a check to ``/readyz``: while one fails, the pod gets no traffic and a rolling update waits."""
+        """Add a check to ``/readyz``. While it fails, the pod receives no traffic and a rollout waits."""
         self._endpoints.readiness_checks[name] = check
 
-    def add_metrics_handler(self, path: str, handler: EndpointHandler) -> None:
-        """Serves ``path`` beside ``/metrics``, under the same protection; call it before ``run``."""
+    def add_metrics_handler(self, path: str, handler: HttpHandler) -> None:
+        """Serve ``path`` on the metrics endpoint, with the same authentication. Call it before ``run``."""
         self._endpoints.metrics_handlers[path] = handler
 
     @property
     def metrics_registry(self) -> CollectorRegistry:
-        """Where an operator registers metrics of its own: ``Counter(…, registry=manager.metrics_registry)``."""
+        """The registry for metrics of the operator: ``Counter(…, registry=manager.metrics_registry)``."""
         return metrics.registry
 
     @property
     def is_leader(self) -> bool:
-        """Whether this process may write; always, without leader election."""
+        """True if this process is the leader, or leader election is disabled."""
         return self._election_runner is None or self._election_runner.fence.is_leader
 
     @property
     def controllers(self) -> tuple[Controller, ...]:
-        """Those that were completed, in that order."""
+        """All completed controllers, in the order of completion."""
         return tuple(self._controllers)
 
     @property
     def permissions(self) -> tuple[Permission, ...]:
-        """What all controllers and webhooks together declared to need; ``steersman.rbac`` makes a role of it."""
+        """All permissions that controllers and webhooks need.
+
+        ``steersman.rbac`` converts them to a role.
+        """
         webhooks = () if self._webhooks is None else self._webhooks.permissions(self.options.webhooks)
         return (*self._permissions, *webhooks)
 
     async def run(self) -> None:
-        """Runs until ``stop`` is called.
+        """Run until ``stop`` is called.
 
         Raises:
-            CacheNotSynced: a kind could not be listed in time.
-            ConfigurationError: an endpoint cannot listen.
-            LeadershipLost: another replica may lead by now. Connections are closed; the process must end.
-            Exception: what a runnable did not catch.
+            CacheNotSynced: the first list of a kind was not complete within ``cache_sync_timeout``.
+            ConfigurationError: an endpoint cannot listen on its address.
+            LeadershipLost: another replica may be the leader. Connections are closed, and the process must exit.
+            Exception: a runnable raised it.
         """
         start_task = self.runtime.spawn(self._start(), "start")
         stop_tasks = [self.runtime.spawn(event.wait(), "end") for event in (self._stopping, self._failed)]
         try:
-            # Asked to stop before the first lists are complete, it must not wait for them.
+            # A stop must not wait for the first lists.
             await asyncio.wait((start_task, *stop_tasks), return_when=asyncio.FIRST_COMPLETED)
             if start_task.done():
                 start_task.result()
@@ -197,29 +202,29 @@ class Manager:
             raise self._error
 
     async def run_until_signalled(self) -> None:
-        """Runs until SIGTERM or SIGINT; a second signal ends the process at once. Raises as ``run`` does.
+        """Run until SIGTERM or SIGINT. A second signal terminates the process at once.
 
-        It also sets the process's garbage collector so that its pauses stay short (see ``observability.garbage``),
-        and raises its limit of open files, since each watch is a connection.
+        This method also tunes the garbage collector of the process (see ``observability.gc_tuning``) and raises its
+        limit of open files. It raises the same exceptions as ``run``.
         """
         loop = asyncio.get_running_loop()
         for signum in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(signum, self._on_signal, signum)
-        # Whoever takes the process's signals owns the process, and with it its garbage collector and its limits.
+        # The caller leaves signal handling to the manager, so the manager may also change settings of the process.
         raise_nofile_limit()
         self._gc_tuner = GCTuner()
         await self.run()
 
     def stop(self) -> None:
-        """Asks ``run`` to end in order."""
+        """Request a graceful shutdown; ``run`` returns afterwards."""
         self._stopping.set()
 
     def _on_signal(self, signum: signal.Signals) -> None:
         if self._stopping.is_set():
-            # The user asks a second time: give back the default action and let it act.
+            # Second signal: terminate by the default action.
             asyncio.get_running_loop().remove_signal_handler(signum)
             signal.raise_signal(signum)
-        log.info("stopping", signal=signum.name)
+        log.info("received signal, shutting down", signal=signum.name)
         self.stop()
 
     def _on_runnable_error(self, error: BaseException) -> None:
@@ -227,7 +232,7 @@ class Manager:
         self._failed.set()
 
     def _on_leadership_lost(self, error: BaseException) -> None:
-        log.error("leadership lost: this process ends", reason=str(error))
+        log.error("leader election lost, process exits", reason=str(error))
         self._error = error
         self._leadership_lost.set()
         self._failed.set()
@@ -247,20 +252,20 @@ class Manager:
         log.info("cache synced", controllers=[c.name for c in self._controllers])
         self._start_work(needs_leader_election=False)
         if self._election_runner is not None:
-            # Only now: a replica that cannot read what it needs must not keep the lease from one that can.
+            # After the sync: a replica that cannot read its objects must not acquire the Lease.
             self._election_runner.start(self._on_leadership_lost)
             await self._election_runner.elected.wait()
             await self._catch_up()
         self._start_work(needs_leader_election=True)
 
     async def _start_webhooks(self) -> None:
-        """Before all else: what is listed may have to be converted."""
+        # Before the caches: the API server may need the conversion webhook to list objects.
         if not self._webhooks:
             return
         if self.options.webhooks is None:
-            log.warning("webhooks are declared and not served: ManagerOptions.webhooks says where")
+            log.warning("webhooks are declared but not served; set ManagerOptions.webhooks")
             return
-        from steersman.manager.webhook_server import WebhookServer
+        from steersman.manager.serving.webhook_server import WebhookServer
 
         client = Client(self._traced_transport, field_manager=f"{self.options.name}-webhooks")
         server = WebhookServer(self.options.webhooks, self._webhooks, client, self.runtime)
@@ -269,9 +274,9 @@ class Manager:
         self._webhook_server = server
 
     async def _catch_up(self) -> None:
-        """What the former leader wrote last may not have arrived here yet.
+        """Wait until the cache has all writes of the previous leader.
 
-        Whoever cannot read it for as long as a first list may take gives the lease to somebody who can.
+        After ``cache_sync_timeout`` the error is raised, which releases the Lease to another replica.
         """
         deadline = self.runtime.clock.monotonic() + self.options.cache_sync_timeout
         while True:
@@ -280,12 +285,12 @@ class Manager:
             except SteersmanError as error:
                 if self.runtime.clock.monotonic() >= deadline:
                     raise
-                log.warning("not caught up with the former leader yet", error=str(error))
+                log.warning("cache has not caught up with the previous leader, retrying", error=str(error))
             await self.runtime.clock.sleep(_CATCH_UP_RETRY_SECONDS)
 
     def _start_heartbeat(self) -> None:
         if not isinstance(self.runtime.clock, SystemClock):
-            # Another time than that of threads.
+            # Threads do not follow virtual time.
             return
         self._tasks.append(self.runtime.spawn(self._heartbeat.run(), "heartbeat"))
         if self.options.blocked_loop_limit > 0:
@@ -301,25 +306,25 @@ class Manager:
     # End
 
     async def _shut_down(self) -> None:
-        """In order: no new work, running work ends, Events are written, the lease, watches and endpoints end."""
+        """Stop workers, flush Events, release the Lease, then stop caches and endpoints."""
         self._stopping.set()
-        webhook_task = self.runtime.spawn(self._stop_webhooks(), "end of webhooks")
-        log.info("shutting down: work ends", grace_seconds=self.options.graceful_shutdown_timeout)
+        webhook_task = self.runtime.spawn(self._stop_webhooks(), "webhook shutdown")
+        log.info("stopping controllers and runnables", grace_seconds=self.options.graceful_shutdown_timeout)
         await self._stop_work_gracefully()
         if not self._leadership_lost.is_set():
-            log.info("shutting down: events are written")
+            log.info("flushing Events")
             if not await _finish_within(
                 asyncio.gather(*(r.flush() for r in self._event_recorders)), _EVENT_FLUSH_TIMEOUT_SECONDS
             ):
-                log.warning("some events were not written before shutdown")
+                log.warning("Events were dropped at shutdown")
         if self._election_runner is not None:
-            log.info("shutting down: leadership ends")
+            log.info("releasing leader lease")
             await _finish_within(self._election_runner.stop(), _LEASE_RELEASE_TIMEOUT_SECONDS)
-        log.info("shutting down: watches and endpoints end")
+        log.info("stopping caches and endpoints")
         if self._leadership_lost.is_set():
-            # Whatever is still on its way, on behalf of whom, is cut.
+            # Abort all in-flight requests: the new leader may already be working.
             await self._transport.close()
-        # Until it ends, what it is asked may need the cache.
+        # Running webhook requests may read the cache.
         await asyncio.gather(webhook_task, return_exceptions=True)
         await self.cache.stop()
         await self._endpoints.stop()
@@ -336,20 +341,20 @@ class Manager:
             await self._webhook_server.stop()
 
     async def _stop_work_gracefully(self) -> None:
-        stop_task = self.runtime.spawn(self._stop_work(self.options.graceful_shutdown_timeout), "end of work")
-        lost_task = self.runtime.spawn(self._leadership_lost.wait(), "loss of leadership")
+        stop_task = self.runtime.spawn(self._stop_work(self.options.graceful_shutdown_timeout), "stop work")
+        lost_task = self.runtime.spawn(self._leadership_lost.wait(), "leadership lost")
         await asyncio.wait((stop_task, lost_task), return_when=asyncio.FIRST_COMPLETED)
         for task in (stop_task, lost_task):
             task.cancel()
         await asyncio.gather(stop_task, lost_task, return_exceptions=True)
         if self._leadership_lost.is_set():
-            # No grace: others may do the same work by now.
+            # No grace period: the new leader may already do the same work.
             await self._stop_work(0)
 
     async def _stop_work(self, grace: float) -> None:
         await asyncio.gather(self._runnables.stop(grace), *(c.stop(grace) for c in self._controllers))
 
-    # What is handed to controllers
+    # Clients and contexts
 
     def _new_election_runner(self) -> ElectionRunner | None:
         election = self.options.leader_election
@@ -358,14 +363,14 @@ class Manager:
         return new_election_runner(self._transport, election, self._heartbeat, self.runtime)
 
     def _with_tracing(self, transport: Transport) -> Transport:
-        """``transport``, whose requests are traced if the options say so. Elections and caches use it bare."""
+        """``transport`` with tracing if enabled. Leader election and caches are not traced."""
         if not self.options.tracing:
             return transport
         try:
             from steersman.client.tracing import TracingTransport
             from steersman.controller.tracing import reconcile_tracer
         except ImportError as error:
-            raise ConfigurationError(f"tracing needs steersman[tracing]: {error}") from error
+            raise ConfigurationError(f"tracing needs OpenTelemetry: install steersman[tracing] ({error})") from error
         provider = None if self.options.tracing is True else self.options.tracing
         self._trace_span = partial(reconcile_tracer, provider=provider)
         return TracingTransport(transport, provider)
@@ -375,7 +380,7 @@ class Manager:
         return CachedClient(client, self.cache)
 
     def _fenced_client(self) -> CachedClient:
-        """A client whose writes fail while another replica may lead."""
+        """A client whose writes require leadership."""
         runner = self._election_runner
         if runner is None:
             return self.unfenced_client
@@ -391,26 +396,28 @@ class Manager:
 
     def _register_controller(self, controller: Controller) -> None:
         if any(known.name == controller.name for known in self._controllers):
-            # Their metrics, logs and Events could not be told apart.
-            raise ConfigurationError(f"there are two controllers named {controller.name!r}: give one .named(...)")
+            # Metrics, logs and Events use the name to identify the controller.
+            raise ConfigurationError(
+                f"controller name {controller.name!r} is used twice: set another name with .named(...)"
+            )
         self._controllers.append(controller)
         self._permissions.extend(controller.spec.permissions)
 
     # Checks
 
     def _check_cache(self) -> str | None:
-        return None if self.cache.has_synced else "the first lists are not complete"
+        return None if self.cache.has_synced else "caches have not synced"
 
     def _check_running(self) -> str | None:
         return "shutting down" if self._stopping.is_set() or self._failed.is_set() else None
 
     async def _serve_debug(self, request: HttpServerRequest) -> ServerResponse:
-        from steersman.manager.debug import DebugHandler
+        from steersman.manager.serving.debug import DebugHandler
 
         return await DebugHandler(self._controllers, self.cache).handle(request)
 
     def _describe_leadership(self) -> str:
-        return "this replica leads" if self.is_leader else "this replica stands by"
+        return "leader" if self.is_leader else "standby"
 
 
 async def _finish_within(work: Coroutine[Any, Any, object] | asyncio.Future[Any], seconds: float) -> bool:

@@ -18,24 +18,24 @@ class ManagerOptions:
     """Settings of a manager.
 
     Attributes:
-        name: field manager of all writes, and the source of Events; a DNS name such as ``steersman-databases``.
-        instance: which replica this is, such as the pod's name.
-        namespaces: the only namespaces to watch; empty for all.
-        leader_election: how replicas agree on who works; None: this is the only one.
-        health_probe_bind_address: ``host:port`` of ``/healthz`` and ``/readyz``; empty or ``0``: none.
-        metrics_bind_address: ``host:port`` of ``/metrics``; empty or ``0``: none.
-        metrics_secure: whether metrics are served by TLS, and only to whom the API server knows (TokenReview) and
-            allows it (SubjectAccessReview of ``get`` on ``/metrics``).
-        metrics_cert_path: the directory of ``tls.crt`` and ``tls.key`` for that; read again as they change.
-        debug_bind_address: ``host:port`` of ``/debug`` (see ``debug``); empty or ``0``: none. Loopback only, unless
-            metrics are secure: then it is served as they are.
-        webhooks: where the webhooks that were declared are served; None: nowhere.
-        tracing: whether reconciles and their requests become spans of OpenTelemetry; a tracer provider, or True for
-            the process's own. Needs ``steersman[tracing]``.
-        cache_sync_timeout: seconds that may pass at the start without a first list becoming complete.
-        graceful_shutdown_timeout: seconds that running reconciles and runnables get at shutdown. What follows
-            (Events, Lease, connections) takes a few seconds more at most.
-        blocked_loop_limit: seconds without a turn of the event loop after which its stack is logged; 0: never.
+        name: field manager of all writes and source of Events; a DNS name such as ``steersman-databases``.
+        instance: name of this replica, such as the name of the pod.
+        namespaces: namespaces to watch. Defaults to all.
+        leader_election: settings of leader election. Defaults to None, for a single replica.
+        health_probe_bind_address: ``host:port`` of ``/healthz`` and ``/readyz``. Empty or ``0`` disables them.
+        metrics_bind_address: ``host:port`` of ``/metrics``. Empty or ``0`` disables it.
+        metrics_secure: serves metrics over HTTPS. Clients are authenticated by TokenReview and authorized by
+            SubjectAccessReview for ``get`` on ``/metrics``.
+        metrics_cert_path: directory of ``tls.crt`` and ``tls.key`` for HTTPS. Changes are reloaded.
+        debug_bind_address: ``host:port`` of ``/debug`` (see ``serving.debug``). Empty or ``0`` disables it. It must
+            be a loopback address, unless ``metrics_secure`` is set, which then protects this endpoint too.
+        webhooks: settings of the webhook server. Without them, no webhook is served.
+        tracing: exports reconciles and their requests as OpenTelemetry spans, by a tracer provider, or True for the
+            global one. Needs ``steersman[tracing]``.
+        cache_sync_timeout: seconds that the caches have to complete their first lists.
+        graceful_shutdown_timeout: seconds that running reconciles and runnables have to complete at shutdown.
+            Flushing Events, releasing the Lease and closing connections take a few seconds more.
+        blocked_loop_limit: seconds after which a blocked event loop is logged with its stack. 0 disables it.
     """
 
     name: str = "steersman"

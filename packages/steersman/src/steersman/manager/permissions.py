@@ -1,4 +1,4 @@
-"""What a manager itself needs of RBAC, beside its controllers."""
+"""RBAC permissions of the manager itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from steersman.manager.options import ManagerOptions
 
 
 def metrics_permissions(options: ManagerOptions) -> tuple[Permission, ...]:
-    """To ask who reads the metrics and whether they may. The Lease has a role of its own, in its namespace."""
+    """Permissions to authenticate and authorize readers of metrics.
+
+    The Lease has a Role of its own, in its namespace: see ``steersman.rbac.leader_election_role``.
+    """
     if not options.metrics_secure:
         return ()
     from steersman.api.authentication_v1 import TokenReview

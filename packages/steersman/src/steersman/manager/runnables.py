@@ -1,4 +1,4 @@
-"""What a manager runs beside its controllers."""
+"""Background coroutines of a manager."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class _Runnable(Struct, frozen=True):
 
 
 class Runnables:
-    """Coroutines that run as long as the manager, or as long as they like.
+    """Starts and stops coroutines together with the controllers.
 
     Args:
-        on_error: told of the first uncaught error of each.
+        on_error: called with an exception that a runnable raises.
     """
 
     def __init__(self, runtime: Runtime, on_error: Callable[[BaseException], None]) -> None:
@@ -37,7 +37,7 @@ class Runnables:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def add(self, run: RunnableFunc, name: str, *, needs_leader_election: bool) -> None:
-        """Starts ``run`` with its like, or at once where those run."""
+        """Add a runnable. It starts at once if its group has been started."""
         runnable = _Runnable(name, run, needs_leader_election)
         if needs_leader_election in self._started:
             self._spawn(runnable)
@@ -45,7 +45,7 @@ class Runnables:
             self._pending.append(runnable)
 
     def start(self, *, needs_leader_election: bool) -> None:
-        """Starts those that need to be the leader, or those that do not."""
+        """Start the runnables that need leader election, or those that do not."""
         self._started.add(needs_leader_election)
         selected = [r for r in self._pending if r.needs_leader_election is needs_leader_election]
         self._pending = [r for r in self._pending if r not in selected]
@@ -53,14 +53,14 @@ class Runnables:
             self._spawn(runnable)
 
     async def stop(self, grace: float) -> None:
-        """Cancels all, and waits up to ``grace`` seconds for what they still have to do."""
+        """Cancel all runnables. They have ``grace`` seconds to clean up."""
         self._started.clear()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             _, unfinished = await asyncio.wait(self._tasks, timeout=grace)
             for task in unfinished:
-                log.warning("a runnable did not end in time", runnable=task.get_name())
+                log.warning("runnable did not stop within the grace period", runnable=task.get_name())
 
     def _spawn(self, runnable: _Runnable) -> None:
         task = self._runtime.spawn(runnable.run(), runnable.name)
@@ -70,5 +70,5 @@ class Runnables:
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("a runnable failed", runnable=task.get_name(), error=str(error))
+            log.error("runnable failed", runnable=task.get_name(), error=str(error))
             self._on_error(error)

@@ -31,9 +31,9 @@ class Rule(Struct, frozen=True, kw_only=True):
         reason: ``FieldValueInvalid``, ``FieldValueForbidden``, ``FieldValueRequired`` or ``FieldValueDuplicate``.
         field_path: the field that the error names, relative to ``self``, such as ``.storageSize``.
         optional_old_self: evaluate it on creation, too: ``oldSelf`` is then an optional (``oldSelf.orValue(0)``).
-        fields: wire names of fields that the rule asks to be set or not, so that each must be optional. Set by
-            ``exactly_one_of`` and its kin.
-        reads: wire names of fields that the rule takes for granted, so that each must be required, or have a default.
+        optional_fields: JSON names of fields that the rule tests for presence, so that each must be optional. Set by
+            ``exactly_one_of`` and related functions.
+        required_fields: JSON names of fields that the rule reads, so that each must be required or have a default.
 
     Source: "Extend the Kubernetes API with CustomResourceDefinitions", section "Validation rules".
     """

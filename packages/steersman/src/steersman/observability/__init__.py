@@ -1,24 +1,7 @@
-"""What makes a running operator visible, and the seams that make it testable.
+"""Logs, metrics, event loop health and the sources of time.
 
-``runtime`` carries the clock, the randomness and task spawning; ``metrics`` the Prometheus registry with
-controller-runtime's names; ``logging`` structured logs.
+``logging`` configures structured logs. ``metrics`` has the Prometheus registry, with controller-runtime's metric
+names. ``heartbeat`` measures the lag of the event loop and reports when it is blocked. ``gc_tuning`` keeps pauses of
+the garbage collector short. ``runtime`` supplies the clock, randomness and background tasks; tests replace them by
+virtual time.
 """
-
-import sys
-from importlib import import_module
-
-
-def _import_structlog_without_rich() -> None:
-    """structlog draws in rich where it is installed: a third of its import, for tracebacks that show local variables,
-    which nobody may see here (see ``logging``)."""
-    if "rich" in sys.modules or "structlog" in sys.modules:
-        return
-    # What is None there cannot be imported, for the moment.
-    sys.modules["rich"] = None  # type: ignore[assignment]
-    try:
-        import_module("structlog")
-    finally:
-        del sys.modules["rich"]
-
-
-_import_structlog_without_rich()

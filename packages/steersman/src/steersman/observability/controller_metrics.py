@@ -1,8 +1,8 @@
-"""What controllers and queues count on their hot path: plain numbers, turned into metrics when somebody scrapes.
+"""Metrics of controllers and work queues.
 
-A sample of the Prometheus client takes a lock and about a microsecond, several times a reconcile. Here a count is an
-addition on the event loop's thread, and the collector reads it. Tallies belong to a name and outlive the controller,
-as counters must never go back.
+They change several times per reconcile, so they are plain numbers, which a collector reads at scrape. A Prometheus
+counter would take a lock and several calls for each change. Metrics belong to a name and outlive the controller,
+since counters must not decrease.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from steersman.observability.instruments import HistogramValue
+from steersman.observability.histogram import HistogramValue
 from steersman.observability.metrics import LATENCY_BUCKETS, register_collector
 
 if TYPE_CHECKING:
@@ -23,23 +23,23 @@ RESULTS = ("success", "error", "requeue", "requeue_after")
 
 
 class QueueView(Protocol):
-    """What is asked of a queue at the moment of a scrape."""
+    """State of a queue at scrape."""
 
     def depths(self) -> Mapping[int, int]:
-        """Keys that wait, by priority."""
+        """Number of waiting keys by priority."""
         ...
 
     def started_at(self) -> Iterable[float]:
-        """For each key that is worked on, when that began, by the queue's clock."""
+        """Start time of each key in progress."""
         ...
 
     def now(self) -> float:
-        """The queue's clock."""
+        """Current time by the clock of the queue."""
         ...
 
 
 class QueueMetrics:
-    """The counts of the queue ``name``."""
+    """Metrics of a work queue."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -51,7 +51,7 @@ class QueueMetrics:
 
 
 class ControllerMetrics:
-    """The counts of the controller ``name``."""
+    """Metrics of a controller."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -74,18 +74,17 @@ _controllers: dict[str, ControllerMetrics] = {}
 
 
 def queue_metrics(name: str) -> QueueMetrics:
-    """The tally of the queue ``name``, made at the first call."""
+    """Metrics of the queue ``name``, created at the first call."""
     return _queues.setdefault(name, QueueMetrics(name))
 
 
 def controller_metrics(name: str) -> ControllerMetrics:
-    """The tally of the controller ``name``, made at the first call."""
+    """Metrics of the controller ``name``, created at the first call."""
     return _controllers.setdefault(name, ControllerMetrics(name))
 
 
 def _metric_families() -> Iterator[Metric]:
-    """All tallies under controller-runtime's names."""
-    # Copies, since a scrape may run in a thread of its own.
+    # Copies, since a scrape may run in another thread.
     yield from _controller_families(tuple(_controllers.values()))
     yield from _queue_families(tuple(_queues.values()))
 
@@ -101,22 +100,36 @@ def _controller_families(all_metrics: Sequence[ControllerMetrics]) -> Iterator[M
             total.add_metric([metrics.name, result], count)
     yield total
     counters: tuple[tuple[str, str, Callable[[ControllerMetrics], float]], ...] = (
-        ("controller_runtime_reconcile_errors", "Failed reconciliations.", lambda t: t.errors),
-        ("controller_runtime_terminal_reconcile_errors", "Those without a retry.", lambda t: t.terminal_errors),
-        ("controller_runtime_reconcile_panics", "Those that a bug in the reconciler ended.", lambda t: t.panics),
-        ("controller_runtime_reconcile_timeouts", "Those that took longer than allowed.", lambda t: t.timeouts),
+        ("controller_runtime_reconcile_errors", "Reconciliations that failed.", lambda t: t.errors),
+        (
+            "controller_runtime_terminal_reconcile_errors",
+            "Reconciliations that failed with a TerminalError.",
+            lambda t: t.terminal_errors,
+        ),
+        (
+            "controller_runtime_reconcile_panics",
+            "Reconciliations that failed with an unexpected exception.",
+            lambda t: t.panics,
+        ),
+        (
+            "controller_runtime_reconcile_timeouts",
+            "Reconciliations that exceeded their timeout.",
+            lambda t: t.timeouts,
+        ),
         ("steersman_status_update_errors", "Status updates that failed.", lambda t: t.status_errors),
-        ("steersman_source_restarts", "Sources that failed and were started again.", lambda t: t.source_restarts),
+        ("steersman_source_restarts", "Sources that were restarted after a failure.", lambda t: t.source_restarts),
     )
     yield from _counters(counters, all_metrics, ["controller"], lambda t: [t.name])
     times = HistogramMetricFamily(
         "controller_runtime_reconcile_time_seconds", "Duration of a reconciliation.", labels=["controller"]
     )
     active = GaugeMetricFamily(
-        "controller_runtime_active_workers", "Workers that reconcile at the moment.", labels=["controller"]
+        "controller_runtime_active_workers", "Workers that are reconciling.", labels=["controller"]
     )
     workers = GaugeMetricFamily(
-        "controller_runtime_max_concurrent_reconciles", "Workers of a controller.", labels=["controller"]
+        "controller_runtime_max_concurrent_reconciles",
+        "Maximum number of concurrent reconciliations.",
+        labels=["controller"],
     )
     for metrics in all_metrics:
         times.add_metric([metrics.name], metrics.reconcile_durations.buckets(), metrics.reconcile_durations.total)
@@ -130,22 +143,24 @@ def _queue_families(all_metrics: Sequence[QueueMetrics]) -> Iterator[Metric]:
 
     labels = ["name", "controller"]
     counters: tuple[tuple[str, str, Callable[[QueueMetrics], float]], ...] = (
-        ("workqueue_adds", "Keys added.", lambda t: t.adds),
-        ("workqueue_retries", "Keys added again with back-off.", lambda t: t.retries),
+        ("workqueue_adds", "Keys that were added.", lambda t: t.adds),
+        ("workqueue_retries", "Keys that were added again with back-off.", lambda t: t.retries),
     )
     yield from _counters(counters, all_metrics, labels, lambda t: [t.name, t.name])
     queue_durations = HistogramMetricFamily(
-        "workqueue_queue_duration_seconds", "How long a key waits before it is worked on.", labels=labels
+        "workqueue_queue_duration_seconds", "Time that a key waits in the queue.", labels=labels
     )
     work_durations = HistogramMetricFamily(
-        "workqueue_work_duration_seconds", "How long a key is worked on.", labels=labels
+        "workqueue_work_duration_seconds", "Time that processing of a key takes.", labels=labels
     )
-    depth = GaugeMetricFamily("workqueue_depth", "Keys that wait.", labels=[*labels, "priority"])
+    depth = GaugeMetricFamily("workqueue_depth", "Keys that are waiting.", labels=[*labels, "priority"])
     unfinished = GaugeMetricFamily(
-        "workqueue_unfinished_work_seconds", "How long all keys in work together have been in work.", labels=labels
+        "workqueue_unfinished_work_seconds", "Total time that keys in progress have been processed.", labels=labels
     )
     longest = GaugeMetricFamily(
-        "workqueue_longest_running_processor_seconds", "How long the longest one has been in work.", labels=labels
+        "workqueue_longest_running_processor_seconds",
+        "Time that the oldest key in progress has been processed.",
+        labels=labels,
     )
     for metrics in all_metrics:
         names = [metrics.name, metrics.name]
@@ -185,7 +200,7 @@ def _work_ages(queue: QueueView | None) -> list[float]:
     try:
         now = queue.now()
     except RuntimeError:
-        # Scraped from a thread without an event loop: loops count the same seconds as this clock.
+        # The thread of the scrape has no event loop. Event loops use this clock.
         now = time.monotonic()
     return [max(0.0, now - started) for started in queue.started_at()]
 

@@ -1,7 +1,7 @@
-"""Whether the event loop lives: a heartbeat that it gives, and a thread that listens.
+"""Detects a blocked event loop by a heartbeat that another thread checks.
 
-A loop that is blocked (by a call that waits without ``await``, or computes for long) reconciles nothing, answers no
-probe and must not go on being the leader. From inside that cannot be seen; so another thread looks.
+A loop that is blocked by a synchronous call or a long computation reconciles nothing and responds to no probe. Its
+process must not stay the leader.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ HEARTBEAT_PERIOD_SECONDS = 0.25
 
 
 class Heartbeat:
-    """The time of the loop's last beat; read by other threads without a lock.
+    """Time of the last heartbeat of the event loop.
 
-    ``run`` gives beats and measures by how much each is late: the loop's lag.
+    Other threads read it without a lock. ``run`` also measures the lag of the loop, by which each heartbeat is late.
 
     Args:
         period: seconds between beats.
@@ -35,11 +35,11 @@ class Heartbeat:
         self._longest_lag = 0.0
 
     def age(self) -> float:
-        """Seconds since the last beat, by the loop's kind of clock."""
+        """Seconds since the last heartbeat."""
         return time.monotonic() - self._last_beat
 
     async def run(self) -> None:
-        """Beats until cancelled."""
+        """Record heartbeats until cancelled."""
         while True:
             started_at = time.monotonic()
             self._last_beat = started_at
@@ -54,12 +54,12 @@ class Heartbeat:
 
 
 class Watchdog:
-    """A thread that logs where the event loop hangs, once each time that it does.
+    """A thread that logs the stack of a blocked event loop.
 
     Args:
-        threshold: seconds without a beat that count as blocked.
+        threshold: seconds without a heartbeat after which the loop counts as blocked.
 
-    Call ``start`` on the loop's own thread.
+    Call ``start`` in the thread of the event loop.
     """
 
     def __init__(self, heartbeat: Heartbeat, threshold: float) -> None:
@@ -70,12 +70,12 @@ class Watchdog:
         self._watched_thread_id = 0
 
     def start(self) -> None:
-        """Begins to watch the calling thread."""
+        """Start to watch the calling thread."""
         self._watched_thread_id = threading.get_ident()
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread; returns when it has ended."""
+        """Stop the thread and wait for it."""
         self._stop_requested.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -89,18 +89,18 @@ class Watchdog:
                 return
             age = self._heartbeat.age()
             if blocked_since is None:
-                # Late itself, it was not the loop: the whole process was stopped, or had no processor.
+                # If this thread is late too, the whole process was suspended or had no CPU time.
                 if age > self._threshold and time.monotonic() - before < 2 * pause:
                     blocked_since = time.monotonic() - age
                     self._report(age)
             elif age <= self._threshold:
-                log.warning("event loop runs again", blocked_seconds=round(time.monotonic() - blocked_since, 1))
+                log.warning("event loop resumed", blocked_seconds=round(time.monotonic() - blocked_since, 1))
                 blocked_since = None
 
     def _report(self, age: float) -> None:
         metrics.event_loop_blocks.inc()
-        frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - there is no other way
+        frames = sys._current_frames()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
         frame = frames.get(self._watched_thread_id)
-        # Places only: local variables may hold passwords.
+        # No local variables: they may contain passwords.
         stack = "".join(traceback.format_stack(frame)) if frame is not None else ""
         log.error("event loop blocked", seconds=round(age, 1), stack=stack)

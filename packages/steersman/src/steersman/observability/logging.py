@@ -1,4 +1,4 @@
-"""Structured logs: JSON for machines, aligned text for people."""
+"""Structured logs as JSON or aligned text."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 class LogContext(Protocol):
-    """Work in progress that log lines should name."""
+    """Work in progress whose fields are added to log lines."""
 
     def log_fields(self) -> Mapping[str, object]:
-        """What each line carries; asked for only when a line is written."""
+        """Fields to add to a log line."""
         ...
 
 
 log_context: ContextVar[LogContext | None] = ContextVar("log_context", default=None)
-"""What runs here, such as a reconcile. One object set, rather than each field bound, since most work logs nothing."""
+"""The work in progress, such as a reconcile. Its fields are computed only when a line is written."""
 
 
 def _merge_context(_: Any, __: str, event: Any) -> Any:
@@ -36,10 +36,10 @@ def _merge_context(_: Any, __: str, event: Any) -> Any:
 
 
 class SamplingFilter(logging.Filter):
-    """Passes the first hundred lines a second with the same level and event, and of the others each hundredth.
+    """Samples log lines with the same level and event.
 
-    That one has ``dropped_lines``, so that nobody takes silence for health. Source: controller-runtime's ``zap.New``,
-    whose production mode samples so.
+    The first 100 lines in a second are logged, then every 100th, which has the field ``dropped_lines``. Source:
+    controller-runtime's ``zap.New`` in production mode.
     """
 
     def __init__(self) -> None:
@@ -48,11 +48,11 @@ class SamplingFilter(logging.Filter):
         self._counts: dict[tuple[int, str], int] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether ``record`` is written."""
+        """Return True if ``record`` is logged."""
         second = int(record.created)
         if second != self._current_second:
             self._current_second, self._counts = second, {}
-        # structlog hands over a line as its fields, libraries theirs as a text without its arguments.
+        # Lines of structlog are dictionaries, those of other libraries are format strings.
         message = cast("str | dict[str, Any]", record.msg)
         key = record.levelno, str(message.get("event") if isinstance(message, dict) else message)
         count = self._counts[key] = self._counts.get(key, 0) + 1
@@ -66,12 +66,12 @@ class SamplingFilter(logging.Filter):
 
 
 def configure_logging(level: LogLevel = "info", log_format: LogFormat = "json") -> None:
-    """Sends all logs, those of libraries included, to standard error.
+    """Write all logs, including those of libraries, to standard error.
 
     Args:
-        level: the least that is shown.
-        log_format: ``json`` gives one object a line, and of a flood of equal events a sample (see ``FloodFilter``);
-            ``console`` aligned text, and all.
+        level: minimum level.
+        log_format: ``json`` writes one object per line, and samples repeated events (see ``SamplingFilter``).
+            ``console`` writes aligned text without sampling.
     """
     shared_processors: list[Any] = [
         structlog.contextvars.merge_contextvars,
@@ -87,7 +87,7 @@ def configure_logging(level: LogLevel = "info", log_format: LogFormat = "json") 
     )
     renderers: list[Any] = [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     if log_format == "console":
-        # Plain tracebacks: the coloured ones show local variables, passwords among them.
+        # Coloured tracebacks show local variables, which may contain passwords.
         plain = structlog.dev.plain_traceback
         renderers = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
     handler = logging.StreamHandler()
@@ -110,13 +110,16 @@ def _add_component(_: Any, __: str, event: Any) -> Any:
 
 
 def get_logger(name: str) -> structlog.typing.FilteringBoundLogger:
-    """A logger whose lines carry ``name`` and whatever is bound to the running reconcile."""
+    """A logger for the component ``name``.
+
+    Its lines have the fields of the running reconcile.
+    """
     return structlog.get_logger(component=name)
 
 
 @contextmanager
 def suppress_logs() -> Generator[None]:
-    """Loggers made in the block log nothing below ``critical``; for what is run a thousand times."""
+    """Suppress lines below ``critical`` of loggers created in the block."""
     previous_config = structlog.get_config()
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger("critical"), cache_logger_on_first_use=False
@@ -128,8 +131,8 @@ def suppress_logs() -> Generator[None]:
 
 
 if not structlog.is_configured():
-    # Until an operator chooses: through the standard library's logging, and without local variables in tracebacks,
-    # which structlog's own default shows, passwords among them.
+    # Default until configure_logging is called. Unlike structlog's default, tracebacks have no local variables, which
+    # may contain passwords.
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

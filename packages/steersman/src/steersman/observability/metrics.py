@@ -1,103 +1,110 @@
-"""Prometheus metrics under controller-runtime's own names, so that existing dashboards and alerts work unchanged."""
+"""Prometheus metrics, with the names that controller-runtime uses.
+
+Its dashboards and alerts therefore apply. Metrics are ``prometheus_client`` objects of ``framework_registry``. Values
+that change several times per reconciled object are plain numbers instead: a collector registered by
+``register_collector`` reads them at scrape.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
-from typing import TYPE_CHECKING, Any
 
-from steersman.observability.instruments import Counter, Gauge, Histogram
-
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
-    from prometheus_client.core import Metric
-
-    registry: CollectorRegistry
-    """Everything Steersman measures; operators register their own metrics here too. Made when it is asked for."""
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
 LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
-_collectors: list[Callable[[], Iterable[Metric]]] = []
+_collect_functions: list[Callable[[], Iterable[Metric]]] = []
 
 
 def register_collector(collect: Callable[[], Iterable[Metric]]) -> None:
-    """Shows what ``collect`` gives at each scrape, which may come from any thread."""
-    _collectors.append(collect)
+    """Expose the metrics that ``collect`` returns at each scrape.
+
+    It may be called from another thread.
+    """
+    _collect_functions.append(collect)
 
 
-@cache
-def _registry() -> CollectorRegistry:
-    from prometheus_client import CollectorRegistry, ProcessCollector
-    from prometheus_client.registry import Collector
+class _FrameworkCollector(Collector):
+    """Exposes the metrics of ``framework_registry`` and of the registered functions."""
 
-    class CallbackCollector(Collector):
-        def collect(self) -> Iterable[Metric]:
-            for collect in tuple(_collectors):
-                yield from collect()
-
-    new_registry = CollectorRegistry()
-    new_registry.register(CallbackCollector())
-    ProcessCollector(registry=new_registry)
-    return new_registry
+    def collect(self) -> Iterable[Metric]:
+        for collect in tuple(_collect_functions):
+            yield from collect()
+        for family in framework_registry.collect():
+            # controller-runtime has no _created series, and they would double the number of counters.
+            family.samples = [sample for sample in family.samples if not sample.name.endswith("_created")]
+            yield family
 
 
-def __getattr__(name: str) -> Any:
-    if name == "registry":
-        return _registry()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+framework_registry = CollectorRegistry()
+"""Metrics of Steersman. ``registry`` exposes them."""
 
+registry = CollectorRegistry()
+"""The registry served at ``/metrics``. Operators register their own metrics here."""
+
+registry.register(_FrameworkCollector())
+ProcessCollector(registry=registry)
 
 watch_restarts = Counter(
-    "steersman_watch_restarts", "Lists and watches begun anew, by kind and cause.", ["kind", "cause"]
+    "steersman_watch_restarts",
+    "Lists and watches that were restarted, by kind and cause.",
+    ["kind", "cause"],
+    registry=framework_registry,
 )
-decode_errors = Counter("steersman_decode_errors", "Objects skipped since they do not fit their type.", ["kind"])
+decode_errors = Counter(
+    "steersman_decode_errors",
+    "Objects that were skipped because they do not match their type.",
+    ["kind"],
+    registry=framework_registry,
+)
 leader_election_master_status = Gauge(
     "leader_election_master_status",
-    "Whether this process leads (1) or stands by (0), by the name of the lease.",
+    "1 if this process is the leader, 0 if it is on standby, by name of the Lease.",
     ["name"],
+    registry=framework_registry,
 )
 leader_election_slowpath = Counter(
     "leader_election_slowpath",
-    "Renewals that had to read the lease first, since somebody else had written it or an answer was lost.",
+    "Renewals that had to read the Lease first because of a conflict or a lost response.",
     ["name"],
+    registry=framework_registry,
 )
 event_loop_lag = Histogram(
     "steersman_event_loop_lag_seconds",
-    "How much later than asked for the event loop wakes up.",
+    "Delay between the time a timer is due and the time the event loop runs it.",
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0),
+    registry=framework_registry,
 )
 event_loop_longest_lag = Gauge(
-    "steersman_event_loop_longest_lag_seconds", "The longest lag of the event loop so far."
+    "steersman_event_loop_longest_lag_seconds",
+    "Longest lag of the event loop since the start.",
+    registry=framework_registry,
 )
 event_loop_blocks = Counter(
     "steersman_event_loop_blocks",
-    "How often the event loop was blocked for longer than the limit; the log has the stack.",
+    "Times that the event loop was blocked for longer than the limit. The log has the stack.",
+    registry=framework_registry,
 )
 request_retries = Counter(
     "rest_client_request_retries",
-    "Requests that were tried again, by the status code of the try before.",
+    "Requests that were retried, by status code of the previous attempt.",
     ["code", "verb", "host"],
+    registry=framework_registry,
 )
 rate_limiter_duration = Histogram(
     "rest_client_rate_limiter_duration_seconds",
-    "How long a request waits for the rate limit on the client's side.",
+    "Time that a request waits for the client-side rate limit.",
     ["verb", "host"],
     buckets=LATENCY_BUCKETS,
+    registry=framework_registry,
 )
-certificate_reads = Counter("certwatcher_read_certificate", "Certificates of endpoints that were read.")
-certificate_errors = Counter("certwatcher_read_certificate_errors", "Certificates that could not be read.")
-
-for _instrument in (
-    watch_restarts,
-    decode_errors,
-    leader_election_master_status,
-    leader_election_slowpath,
-    event_loop_lag,
-    event_loop_longest_lag,
-    event_loop_blocks,
-    request_retries,
-    rate_limiter_duration,
-    certificate_reads,
-    certificate_errors,
-):
-    register_collector(_instrument.collect)
+certificate_reads = Counter(
+    "certwatcher_read_certificate", "Serving certificates that were read.", registry=framework_registry
+)
+certificate_errors = Counter(
+    "certwatcher_read_certificate_errors",
+    "Serving certificates that could not be read.",
+    registry=framework_registry,
+)

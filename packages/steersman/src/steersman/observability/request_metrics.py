@@ -1,6 +1,6 @@
-"""What transports count, a thousand times a second: plain numbers, turned into metrics when somebody scrapes.
+"""Metrics of HTTP requests to API servers.
 
-Each thread counts for itself, since an addition is only safe from one.
+They are plain numbers per thread, which a collector adds up at scrape, so that a request takes no lock.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from steersman.observability.instruments import HistogramValue
+from steersman.observability.histogram import HistogramValue
 from steersman.observability.metrics import LATENCY_BUCKETS, register_collector
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _SIZE_BUCKETS = tuple(float(size) for size in (64, 256, 512, 2**10, 2**12, 2**14
 
 
 class _MethodMetrics:
-    """What is measured of the requests with one HTTP method."""
+    """Histograms of one HTTP method."""
 
     __slots__ = ("received", "seconds", "sent")
 
@@ -31,30 +31,44 @@ class _MethodMetrics:
 
 
 class _HostMetrics:
-    """The counts of one host and one thread."""
+    """Metrics of one host and one thread."""
 
     def __init__(self) -> None:
         self.codes: Counter[tuple[str, int | str]] = Counter()
         self.methods: dict[str, _MethodMetrics] = {}
 
 
-# They outlive their transports, as counters must never go back.
+# They outlive their transports, since counters must not decrease.
 _host_metrics: dict[tuple[str, int], _HostMetrics] = {}
 
 
 class RequestMetrics:
-    """Measures the requests to ``host``, such as ``10.0.0.1:6443``, of one transport on one thread."""
+    """Metrics of one transport, used by one thread.
+
+    Args:
+        host: host and port, such as ``10.0.0.1:6443``.
+    """
 
     def __init__(self, host: str) -> None:
         self._host = host
         self._cached_host_metrics: _HostMetrics | None = None
 
     def count(self, method: str, code: int | str) -> None:
-        """Counts a request, or a stream, which has no duration; ``code`` is ``<error>`` where no answer came."""
+        """Count a request without duration, such as a stream.
+
+        Args:
+            code: status code, or ``<error>`` if there was no response.
+        """
         self._host_metrics.codes[method, code] += 1
 
     def observe(self, method: str, code: int | str, seconds: float, sent: int, received: int) -> None:
-        """Counts a request that took ``seconds``, ``sent`` and ``received`` so many bytes of body."""
+        """Count a complete request.
+
+        Args:
+            seconds: duration.
+            sent: size of the request body in bytes.
+            received: size of the response body in bytes.
+        """
         host_metrics = self._host_metrics
         host_metrics.codes[method, code] += 1
         method_metrics = host_metrics.methods.get(method)
@@ -66,7 +80,7 @@ class RequestMetrics:
 
     @property
     def _host_metrics(self) -> _HostMetrics:
-        # A transport may be made on another thread than it is used.
+        # A transport may be created in another thread than the one that uses it.
         host_metrics = self._cached_host_metrics
         if host_metrics is None:
             host_metrics = self._cached_host_metrics = _host_metrics.setdefault(
@@ -101,8 +115,8 @@ def _histogram_families(hosts: dict[str, list[_HostMetrics]]) -> Iterator[Metric
 
     for name, text, attribute in (
         ("rest_client_request_duration_seconds", "Duration of a request.", "seconds"),
-        ("rest_client_request_size_bytes", "Size of a request's body.", "sent"),
-        ("rest_client_response_size_bytes", "Size of an answer.", "received"),
+        ("rest_client_request_size_bytes", "Size of a request body.", "sent"),
+        ("rest_client_response_size_bytes", "Size of a response body.", "received"),
     ):
         family = HistogramMetricFamily(name, text, labels=["verb", "host"])
         for host, per_thread in hosts.items():

@@ -1,7 +1,7 @@
-"""Clock, randomness and task spawning: the only ways by which Steersman learns the time, rolls dice or forks.
+"""Clock, randomness and background tasks, which tests replace.
 
-Everything that waits does so on the running event loop's clock, so a loop with virtual time (see
-``steersman_testing``) runs hours of back-off in milliseconds, and a seed repeats a run exactly.
+Steersman uses no other source of time or randomness. All waits use the clock of the running event loop. With virtual
+time (see ``steersman_testing``), hours of back-off take milliseconds, and a seed reproduces a run.
 """
 
 from __future__ import annotations
@@ -16,38 +16,37 @@ from typing import Any, Protocol
 
 
 class Clock(Protocol):
-    """The time, as Steersman asks for it."""
+    """Source of time."""
 
     def monotonic(self) -> float:
-        """Seconds since some fixed point; never goes back."""
+        """Seconds since a fixed point; never decreases."""
         ...
 
     def now(self) -> datetime:
-        """The wall clock, with time zone UTC."""
+        """Current wall-clock time in UTC."""
         ...
 
     async def sleep(self, seconds: float) -> None:
-        """Suspends the calling task for ``seconds``."""
+        """Suspend the calling task for ``seconds``."""
         ...
 
 
 class SystemClock:
-    """The machine's monotonic clock and its wall clock.
+    """The monotonic clock and the wall clock of the system.
 
-    Event loops set their timers by the same clock, and some are coarse about it: uvloop's ``time()`` moves a
-    millisecond at a time and stands still while a callback runs. So a timer may end that much too early here, and
-    whoever waits for a moment looks whether it has come.
+    Event loops set timers by the same clock, but may round: uvloop's ``time()`` advances in milliseconds, and not
+    during a callback. A timer may thus fire a millisecond early, so callers must check the time afterwards.
     """
 
-    # A method of an instance would be a frame more on each of the queue's steps.
+    # A method would add a Python frame to each operation of the queue.
     monotonic = staticmethod(time.monotonic)
 
     def now(self) -> datetime:
-        """The time of day, in UTC."""
+        """Current wall-clock time in UTC."""
         return datetime.now(UTC)
 
     async def sleep(self, seconds: float) -> None:
-        """Returns after ``seconds``, or a millisecond before."""
+        """Suspend the calling task for ``seconds``, or up to a millisecond less."""
         await asyncio.sleep(seconds)
 
 
@@ -55,18 +54,18 @@ Spawn = Callable[[Coroutine[Any, Any, Any], str], "asyncio.Task[Any]"]
 
 
 def spawn_task(coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-    """Starts ``coroutine`` as an asyncio task called ``name`` on the running loop."""
+    """Start ``coroutine`` as an asyncio task on the running loop."""
     return asyncio.create_task(coroutine, name=name)
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """The seams, handed from the manager to everything below it.
+    """Clock, randomness and task creation, which the manager passes to all components.
 
     Attributes:
-        clock: tells the time and sleeps.
+        clock: source of time.
         random: source of jitter and generated names; not for secrets.
-        spawn: starts a background task, given its coroutine and a name for people.
+        spawn: starts a background task from a coroutine and a name for debugging.
     """
 
     clock: Clock = field(default_factory=SystemClock)

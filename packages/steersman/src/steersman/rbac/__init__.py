@@ -1,4 +1,10 @@
-"""Roles from what the declared controllers need, and nothing beyond. Source: "Using RBAC Authorization"."""
+"""RBAC roles with the least privileges that an operator needs.
+
+``cluster_role`` converts the permissions that controllers and webhooks declare to a ClusterRole. ``compare_role``
+finds missing and superfluous rules of an existing role. ``leader_election_role``, ``webhook_certificate_role`` and
+``metrics_reader_role`` are roles for the manager. ``editor_role`` and ``viewer_role`` are roles for users of a kind.
+Source: "Using RBAC Authorization".
+"""
 
 from steersman.rbac.check import ResourceAccess, RoleComparison, compare_role, resource_accesses
 from steersman.rbac.manager_roles import leader_election_role, metrics_reader_role, webhook_certificate_role

@@ -1,4 +1,4 @@
-"""What a role lacks, and what it grants in vain."""
+"""Compares a role with the permissions that an operator needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from steersman.controller import Permission
 
 
 class ResourceAccess(Struct, frozen=True, order=True):
-    """One verb on one resource (``deployments/status``); on one object by its name, or on any if that is empty."""
+    """One verb on one resource, such as ``deployments/status``.
+
+    An empty name means all objects.
+    """
 
     group: str
     resource: str
@@ -25,11 +28,11 @@ class ResourceAccess(Struct, frozen=True, order=True):
 
 
 class RoleComparison(Struct, frozen=True):
-    """How a role compares with what an operator needs.
+    """Differences between a role and the needed permissions.
 
     Attributes:
-        missing: what is needed and not granted.
-        superfluous: what is granted and not needed; a wildcard always is, since it grants what nobody named.
+        missing: needed, but not granted.
+        superfluous: granted, but not needed. Wildcards are always superfluous.
     """
 
     missing: tuple[ResourceAccess, ...]
@@ -37,7 +40,7 @@ class RoleComparison(Struct, frozen=True):
 
 
 def resource_accesses(permissions: Iterable[Permission]) -> set[ResourceAccess]:
-    """Declared permissions, one by one."""
+    """The accesses that ``permissions`` consist of."""
     found: set[ResourceAccess] = set()
     for permission in permissions:
         resource = permission.resource
@@ -49,10 +52,9 @@ def resource_accesses(permissions: Iterable[Permission]) -> set[ResourceAccess]:
 
 
 def compare_role(rules: Iterable[Mapping[str, Any]], needed: Iterable[ResourceAccess]) -> RoleComparison:
-    """What ``rules``, in wire form, lack of what is ``needed``, and what they grant beyond it.
+    """Compare policy rules in wire form with the ``needed`` accesses.
 
-    Where several objects of a resource are out of reach, they are told as one access. Rules on URLs that are no
-    resources are passed over.
+    Several missing objects of one resource are reported as one access. Rules for non-resource URLs are ignored.
     """
     resource_rules = [rule for rule in rules if rule.get("resources")]
     needed_accesses = set(needed)
@@ -64,7 +66,7 @@ def compare_role(rules: Iterable[Mapping[str, Any]], needed: Iterable[ResourceAc
 
 
 def _merge_object_names(missing: set[ResourceAccess]) -> set[ResourceAccess]:
-    """``missing`` without the names of objects where there are several."""
+    """Replace several names of one resource by an access to all objects."""
     counts = Counter((a.group, a.resource, a.verb) for a in missing)
     return {
         ResourceAccess(*target) if count > 1 else a
@@ -105,6 +107,6 @@ def _is_needed(granted: ResourceAccess, needed: set[ResourceAccess]) -> bool:
         return False
     if granted in needed:
         return True
-    # A rule on all objects serves those who need some; one on some serves those who need all, with others.
+    # A rule for all objects covers accesses to some. A rule for one object is part of an access to all.
     same = (granted.group, granted.resource, granted.verb)
     return any((a.group, a.resource, a.verb) == same and (not granted.name or not a.name) for a in needed)

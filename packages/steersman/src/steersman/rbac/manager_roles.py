@@ -1,4 +1,4 @@
-"""Roles for what a manager does beside its controllers: hold a lease, show its metrics, keep certificates."""
+"""Roles for the manager: leader election, webhook certificates and metrics."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ _API_VERSION = "rbac.authorization.k8s.io/v1"
 
 
 def leader_election_role(name: str, lease: str, *, namespace: str = "") -> dict[str, Any]:
-    """A Role that lets its subject stand for election by ``lease``, and touch no other Lease.
+    """A Role for leader election, limited to one Lease.
 
-    RBAC cannot bind ``create`` to a name, since the name of what is created is not in the request's path. Source:
+    RBAC cannot restrict ``create`` to a name, since the request path does not contain it. Source:
     "Using RBAC Authorization", "Referring to resources".
 
     Args:
-        name: of the role.
-        lease: name of the Lease, as ``LeaderElection.name`` has it.
-        namespace: of both; without it, kubectl or kustomize decide.
+        name: name of the Role.
+        lease: name of the Lease, as in ``LeaderElection.name``.
+        namespace: namespace of the Role. Defaults to none, for kubectl or kustomize to set.
     """
     return _role(name, namespace, Lease.api_resource, lease)
 
 
 def webhook_certificate_role(name: str, secret: str, *, namespace: str = "") -> dict[str, Any]:
-    """A Role that lets its subject keep the certificates of its webhooks, and touch no other Secret.
+    """A Role for webhook certificates, limited to one Secret.
 
     Args:
-        name: of the role.
-        secret: name of the Secret, as ``WebhookServing.secret_name`` has it.
-        namespace: of both; without it, kubectl or kustomize decide.
+        name: name of the Role.
+        secret: name of the Secret, as in ``WebhookServerOptions.secret_name``.
+        namespace: namespace of the Role. Defaults to none, for kubectl or kustomize to set.
     """
     return _role(name, namespace, _SECRETS, secret)
 
@@ -47,7 +47,7 @@ def _role(name: str, namespace: str, resource: ApiResource, object_name: str) ->
 
 
 def metrics_reader_role(name: str) -> dict[str, Any]:
-    """A ClusterRole for who scrapes secured metrics, such as the service account of Prometheus."""
+    """A ClusterRole to read secure metrics, for the service account of Prometheus."""
     return {
         "apiVersion": _API_VERSION,
         "kind": "ClusterRole",

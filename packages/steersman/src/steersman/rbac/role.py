@@ -1,4 +1,4 @@
-"""Permissions to policy rules and roles, in wire form."""
+"""Converts permissions to policy rules and roles in wire form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _VERB_ORDER = ("get", "list", "watch", "create", "update", "patch", "delete", "d
 
 
 def policy_rules(permissions: Iterable[Permission]) -> list[dict[str, Any]]:
-    """The fewest ``rules`` that grant ``permissions``, in a stable order; those for certain objects come last."""
+    """Merge ``permissions`` into policy rules, in a stable order."""
     verbs: dict[tuple[tuple[str, ...], str, str], set[str]] = {}
     for permission in permissions:
         resource = permission.resource
@@ -29,7 +29,7 @@ def policy_rules(permissions: Iterable[Permission]) -> list[dict[str, Any]]:
 
 
 def _verb_sort_key(verb: str) -> tuple[int, str]:
-    """Where a verb stands in a rule: the usual ones as people write them, then others such as ``bind``."""
+    """Sort common verbs in their usual order, before others such as ``bind``."""
     return (_VERB_ORDER.index(verb) if verb in _VERB_ORDER else len(_VERB_ORDER), verb)
 
 

@@ -1,4 +1,4 @@
-"""Roles for the people who use a kind, as kubebuilder makes them."""
+"""Roles for users of a kind, as in kubebuilder's scaffold."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ _AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-"
 
 
 def editor_role(name: str, kind: type[Object], *, aggregate: bool = False) -> dict[str, Any]:
-    """A ClusterRole for who makes, changes, scales and deletes objects of ``kind``, and sees their status.
+    """A ClusterRole to edit objects of ``kind``.
+
+    It also allows to create, scale and delete them, and to read their status.
 
     Args:
-        name: of the role.
-        kind: whose objects.
-        aggregate: let everybody who is ``admin`` or ``edit`` in a namespace have it there.
+        name: name of the ClusterRole.
+        kind: type of the objects.
+        aggregate: adds its rules to the default roles ``admin`` and ``edit``.
     """
     role = _role(name, kind, (*_WRITE, *_READ), ("admin", "edit") if aggregate else ())
     options: ResourceOptions | None = getattr(kind, "resource_options", None)
@@ -32,12 +34,12 @@ def editor_role(name: str, kind: type[Object], *, aggregate: bool = False) -> di
 
 
 def viewer_role(name: str, kind: type[Object], *, aggregate: bool = False) -> dict[str, Any]:
-    """A ClusterRole for who looks at objects of ``kind``.
+    """A ClusterRole to read objects of ``kind``.
 
     Args:
-        name: of the role.
-        kind: whose objects.
-        aggregate: let everybody who may ``view`` a namespace have it there; ``edit`` and ``admin`` contain that.
+        name: name of the ClusterRole.
+        kind: type of the objects.
+        aggregate: adds its rules to the default role ``view``, and by that to ``edit`` and ``admin``.
     """
     return _role(name, kind, _READ, ("view",) if aggregate else ())
 

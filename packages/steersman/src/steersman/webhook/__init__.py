@@ -1,7 +1,15 @@
-"""Webhooks: what the API server asks about writes, and how versions of a kind become each other.
+"""Admission and conversion webhooks.
 
-A handler is a plain function of typed objects; ``Manager.webhook`` and ``Manager.conversion`` declare it, and every
-replica of the manager serves it, with certificates of its own making (``keeper``) or those of cert-manager.
+An admission webhook defaults and validates objects before the API server stores them. ``Manager.webhook`` declares
+one; its handlers are functions of typed objects. ``FieldError``, ``AdmissionWarning`` and ``Denied`` are their
+results.
+
+A ``Conversion`` converts objects between the versions of a kind. It has a hub version, and a ``Spoke`` for each other
+version. ``Manager.conversion`` declares one. ``migrate_storage_version`` rewrites stored objects in the storage
+version.
+
+Every replica of the manager serves the webhooks. ``CertRotator`` issues and rotates their certificate, unless
+``WebhookServerOptions.cert_path`` has one from cert-manager.
 """
 
 from steersman.webhook.certificates import Rotation

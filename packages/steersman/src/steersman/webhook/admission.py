@@ -1,4 +1,7 @@
-"""Answers reviews of admission. Source: "Dynamic Admission Control", ``admission.k8s.io/v1``."""
+"""Handles AdmissionReviews.
+
+Source: "Dynamic Admission Control", ``admission.k8s.io/v1``.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ log = get_logger("webhook")
 
 
 class ReviewResponse(NamedTuple):
-    """What goes back over HTTP; JSON, unless ``status`` is not 200: then a line of text."""
+    """HTTP response to a review.
+
+    The body is JSON if the status is 200, otherwise a line of text.
+    """
 
     status: int
     body: bytes
@@ -42,14 +48,17 @@ class _AdmissionReview(FrozenStruct):
 
 
 class _RequestObjects(FrozenStruct):
-    """Apart from the request, which handlers may log: objects have secrets."""
+    """Objects of a request.
+
+    They are not part of AdmissionRequest: handlers may log it, and objects may contain secrets.
+    """
 
     object: msgspec.Raw = msgspec.Raw()
     old_object: msgspec.Raw = msgspec.Raw()
 
 
 class _AdmissionDenied(Exception):
-    """The write is refused."""
+    """A write is denied."""
 
     def __init__(self, code: int, reason: str, message: str, causes: Sequence[StatusCause] = ()) -> None:
         super().__init__(message)
@@ -57,23 +66,23 @@ class _AdmissionDenied(Exception):
 
 
 class AdmissionHandler(Generic[T]):
-    """Answers the reviews of one webhook, by one of its two paths."""
+    """Handles the reviews of one path of a webhook."""
 
     def __init__(self, webhook: Webhook[T], verb: str) -> None:
         self._webhook = webhook
         self._handler = {MUTATE_VERB: self._mutate, VALIDATE_VERB: self._validate}[verb]
 
     async def handle(self, body: bytes, seconds: float) -> ReviewResponse:
-        """What to answer to the review ``body``, within ``seconds``."""
+        """Respond to a review within ``seconds``."""
         try:
             review = decode(body, _AdmissionReview)
             request, objects = decode(review.request, AdmissionRequest), decode(review.request, _RequestObjects)
         except msgspec.DecodeError as error:
-            return ReviewResponse(400, f"no AdmissionReview: {error}\n".encode())
+            return ReviewResponse(400, f"request body is not an AdmissionReview: {error}\n".encode())
         if (review.api_version, review.kind) != (_TYPE_META["apiVersion"], _TYPE_META["kind"]):
-            return ReviewResponse(400, f"{review.api_version} {review.kind} is not answered here\n".encode())
+            return ReviewResponse(400, f"unsupported review {review.api_version} {review.kind}\n".encode())
         if request.sub_resource != self._webhook.options.subresource:
-            return ReviewResponse(400, f"subresource {request.sub_resource!r} is not answered here\n".encode())
+            return ReviewResponse(400, f"unsupported subresource {request.sub_resource!r}\n".encode())
         warnings: list[AdmissionWarning] = []
         limit = asyncio.timeout(seconds)
         try:
@@ -85,15 +94,15 @@ class AdmissionHandler(Generic[T]):
             response = _denied_response(request, _AdmissionDenied(denied.code, denied.reason, str(denied)))
         except Exception as error:
             if limit.expired():
-                log.error("a handler took too long", webhook=self._webhook.slug, uid=request.uid, seconds=seconds)
+                log.error("admission handler timed out", webhook=self._webhook.slug, uid=request.uid, seconds=seconds)
                 return ReviewResponse(
-                    500, f"the handler took longer than {seconds:.3g} s (review {request.uid})\n".encode()
+                    500, f"admission handler timed out after {seconds:.3g} s (review {request.uid})\n".encode()
                 )
             metrics.panics.inc()
-            log.error("a handler failed", webhook=self._webhook.slug, uid=request.uid, exc_info=error)
-            # No word of the error: it may hold what the user must not see.
+            log.error("admission handler failed", webhook=self._webhook.slug, uid=request.uid, exc_info=error)
+            # The error may contain data that the user must not see.
             return ReviewResponse(
-                500, f"the handler failed; the operator's log has more (review {request.uid})\n".encode()
+                500, f"admission handler failed; see the logs of the operator (review {request.uid})\n".encode()
             )
         warning_texts = format_warnings(warnings)
         response = {"uid": request.uid, **response, **({"warnings": warning_texts} if warning_texts else {})}
@@ -109,7 +118,7 @@ class AdmissionHandler(Generic[T]):
             after = await _maybe_await(defaulter(after, request))
             if not isinstance(after, self._webhook.kind):
                 raise TypeError(
-                    f"a defaulting handler gave {type(after).__name__}, not {self._webhook.kind.__name__}"
+                    f"defaulting handler returned {type(after).__name__} instead of {self._webhook.kind.__name__}"
                 )
         if after == before:
             return {"allowed": True}
@@ -144,22 +153,25 @@ class AdmissionHandler(Generic[T]):
             return decode(raw, self._webhook.kind)
         except msgspec.ValidationError as error:
             raise _AdmissionDenied(
-                422, "Invalid", f"the object does not fit {self._webhook.kind.__name__}: {error}"
+                422, "Invalid", f"object does not match {self._webhook.kind.__name__}: {error}"
             ) from error
 
     def _decode_old(self, objects: _RequestObjects) -> T | None:
-        """The object as it is stored; None where that does not fit its type, since it must be possible to mend it."""
+        """The stored object, or None if it does not match its type.
+
+        An invalid object must not prevent the update that repairs it.
+        """
         if _is_empty(objects.old_object):
             return None
         try:
             return decode(objects.old_object, self._webhook.kind)
         except msgspec.ValidationError as error:
-            log.warning("a stored object does not fit its type", webhook=self._webhook.slug, error=str(error))
+            log.warning("stored object does not match its type", webhook=self._webhook.slug, error=str(error))
             return None
 
 
 def admission_handlers(webhook: Webhook[Any]) -> dict[str, Callable[[bytes, float], Any]]:
-    """What answers at each of the webhook's paths."""
+    """Handlers by path."""
     return {path: AdmissionHandler(webhook, path[1:].partition("-")[0]).handle for path in webhook.paths}
 
 
@@ -169,7 +181,7 @@ def _is_empty(raw: msgspec.Raw) -> bool:
 
 def _require_object(raw: msgspec.Raw) -> msgspec.Raw:
     if _is_empty(raw):
-        raise _AdmissionDenied(400, "BadRequest", "the review has no object")
+        raise _AdmissionDenied(400, "BadRequest", "AdmissionReview has no object")
     return raw
 
 
@@ -183,12 +195,14 @@ async def _collect_findings(result: Any) -> list[FieldError | AdmissionWarning]:
     findings: list[Any] = list(await _maybe_await(result) or ())
     for finding in findings:
         if not isinstance(finding, FieldError | AdmissionWarning):
-            raise TypeError(f"a validating handler gave a {type(finding).__name__}: give Cause or Warn")
+            raise TypeError(
+                f"validating handler returned {type(finding).__name__}; return FieldError or AdmissionWarning"
+            )
     return findings
 
 
 def _check_mutation(before: dict[str, Any], after: dict[str, Any], subresource: str) -> None:
-    """Raises ValueError where a handler changed what this request cannot change."""
+    """Raise ValueError if a handler changed fields that the request cannot change."""
     old: dict[str, Any] = before.get("metadata") or {}
     new: dict[str, Any] = after.get("metadata") or {}
     changed = [f"metadata.{name}" for name in _IMMUTABLE_METADATA if old.get(name) != new.get(name)]
@@ -198,7 +212,7 @@ def _check_mutation(before: dict[str, Any], after: dict[str, Any], subresource: 
     elif before.get("status") != after.get("status"):
         changed.append("status")
     if changed:
-        raise ValueError(f"a defaulting handler changed {', '.join(changed)}, which this request cannot change")
+        raise ValueError(f"defaulting handler changed {', '.join(changed)}, which is immutable in this request")
 
 
 def _denied_response(request: AdmissionRequest, denial: _AdmissionDenied) -> dict[str, Any]:
@@ -209,7 +223,7 @@ def _denied_response(request: AdmissionRequest, denial: _AdmissionDenied) -> dic
         "message": str(denial),
     }
     if denial.causes:
-        # What kubectl makes "The Shop "till" is invalid" of.
+        # kubectl prints "The Shop "till" is invalid" from the details.
         status["details"] = {
             "name": request.name,
             "group": request.kind.group,

@@ -1,12 +1,11 @@
-"""Keeps the certificate of a webhook server: made, trusted by the API server, replaced in time, on every replica.
+"""Issues and rotates the certificate of the webhook server, like OPA's cert-controller.
 
-All replicas do the same work, and none of them leads: what they list before one can be elected may itself have to be
-converted by a webhook. They cannot fight, since every write is bound to the version that was read:
+All replicas run the rotator, without leader election: their first lists may need the conversion webhook. Concurrent
+writes are safe, since each is bound to the resourceVersion that was read:
 
-- The Secret moves from one state to the next (see ``certificates``); of several replicas one does it, and the others
-  read what it wrote.
-- A configuration is read before the Secret, and written only if it has not changed since. So a replica that sleeps
-  between the two cannot put an older bundle over a newer one: who writes the Secret writes configurations afterwards.
+- The Secret advances from one state to the next (see ``certificates``). One replica writes it, and the others read
+it. - A webhook configuration is read before the Secret, and written only if it has not changed since. A slow replica
+  therefore cannot replace a newer CA bundle by an older one, since bundles are written after the Secret.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ log = get_logger("webhook")
 
 
 class CertRotator:
-    """Keeps what ``on_certificate`` is given up to date.
+    """Maintains the certificate Secret and the CA bundles that trust it.
 
     Args:
-        client: writes, whether this replica leads or not.
-        targets: the objects that name the authority: see ``Webhooks.targets``.
-        on_certificate: called with each certificate that is to be served from now on.
+        client: client without a fence.
+        targets: resources and names of the objects that need the CA bundle: see ``Webhooks.ca_bundle_targets``.
+        on_certificate: called with each new certificate to serve.
     """
 
     def __init__(
@@ -74,22 +73,22 @@ class CertRotator:
 
     @property
     def state(self) -> CertificateState | None:
-        """What the Secret had when it was last read."""
+        """The state in the Secret when it was last read."""
         return self._state
 
     def check(self) -> str | None:
-        """For ``/readyz``: None, or why requests may fail."""
+        """Readiness check: None, or the reason why webhook requests may fail."""
         if self._state is None or self._read_at is None:
-            return "there is no certificate yet"
+            return "certificate has not been issued"
         if not self._bundle_injected:
-            return "the webhook configurations do not have the authority yet"
+            return "CA bundle has not been injected into the webhook configurations"
         age = self._runtime.clock.monotonic() - self._read_at
         if age > self._options.rotation.grace.total_seconds() / 2:
-            return f"the certificate's Secret was not read for {age:.0f} s"
+            return f"Secret {self._options.secret_name} has not been read for {age:.0f} s"
         return None
 
     async def run(self) -> None:
-        """Keeps at it until it is cancelled."""
+        """Reconcile on changes and periodically, until cancelled."""
         watches = [self._runtime.spawn(self._watch(r, n), f"watch of {n}") for r, n in self._watched_objects()]
         delay = _MIN_RETRY_SECONDS
         try:
@@ -100,9 +99,11 @@ class CertRotator:
                     delay = _MIN_RETRY_SECONDS
                     wait = self._poll_interval()
                 except Exception as error:
-                    # Whatever it is, the next certificate will be due some day.
+                    # Retry after any error, since the current certificate expires.
                     metrics.certificate_errors.inc()
-                    log.warning("certificates are not looked after", exc_info=error, retry_seconds=delay)
+                    log.warning(
+                        "failed to reconcile webhook certificate, retrying", exc_info=error, retry_seconds=delay
+                    )
                     wait, delay = delay, min(_MAX_RETRY_SECONDS, 2 * delay)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(wait):
@@ -113,22 +114,22 @@ class CertRotator:
             await asyncio.gather(*watches, return_exceptions=True)
 
     async def reconcile(self) -> None:
-        """Brings Secret and configurations as far as they can go now.
+        """Advance the Secret and the CA bundles as far as possible.
 
         Raises:
-            SteersmanError: a read or write was refused, or not answered; call it again.
+            SteersmanError: a request failed. Call it again.
         """
         for _ in range(_MAX_STEPS):
             try:
                 if await self._reconcile_once():
                     return
             except Conflict:
-                # Another replica was faster; what it did is read now.
+                # Another replica wrote first: read the objects again.
                 continue
-        raise SteersmanError("others change Secret or configurations all the time")
+        raise SteersmanError("webhook Secret or configurations change continuously; another process may write them")
 
     async def _reconcile_once(self) -> bool:
-        """Does one write, if there is one to do; whether there was none."""
+        """Do at most one write. Return True if nothing is left to do."""
         targets = [t for t in [await self._read(*target) for target in self._targets] if t is not None]
         secret = await self._read(_SECRET, self._options.secret_name)
         state = from_secret(_secret_data(secret)) if secret is not None else None
@@ -143,7 +144,7 @@ class CertRotator:
         for target in targets:
             if operations := _ca_bundle_patch(target, state.ca_bundle):
                 await self._client.patch(type(target), target.key, JsonPatch(operations))
-                log.info("authority written", kind=target.api_resource.kind, name=target.key.name)
+                log.info("injected CA bundle", kind=target.api_resource.kind, name=target.key.name)
                 return False
         self._bundle_injected = True
         return True
@@ -151,12 +152,12 @@ class CertRotator:
     def _next_state(self, state: CertificateState | None, propagated: bool) -> CertificateState | None:
         now, names, rotation = self._runtime.clock.now(), self._options.server_names, self._options.rotation
         if state is None and self._state is not None and self._state.current.expires_at > now:
-            # Somebody deleted or broke it, and so asks for another; what is served meanwhile stays trusted.
+            # The Secret was deleted or damaged: issue a new certificate, and keep the served one trusted.
             return prepare_next(self._state, now, names, rotation)
         return next_state(state, now, names, rotation, propagated=propagated)
 
     def _is_propagated(self, state: CertificateState | None, targets: Sequence[Unstructured]) -> bool:
-        """Whether all targets have had the bundle for long enough, as far as this process has seen."""
+        """Return True if all targets have had the bundle for long enough."""
         if state is None or any(_ca_bundle_patch(target, state.ca_bundle) for target in targets):
             self._observed_bundle = None
             return False
@@ -170,16 +171,16 @@ class CertRotator:
             metrics.certificate_reads.inc()
             self._on_certificate(state.current)
             log.info(
-                "certificate is served",
+                "serving new certificate",
                 expires=state.current.expires_at.isoformat(),
                 names=self._options.server_names,
             )
-        # Only now: one that could not be served is tried again, and until then this replica is not ready.
+        # After the callback, so that a certificate that cannot be loaded is retried and the replica is not ready.
         self._state = state
         self._read_at = self._runtime.clock.monotonic()
 
     def _poll_interval(self) -> float:
-        """Seconds until it looks again: often enough for the shortest step of a rotation."""
+        """Seconds until the next reconcile: shorter than any step of a rotation."""
         wait = min(_POLL_INTERVAL_SECONDS, self._options.rotation.propagation.total_seconds() / 4)
         return wait * self._runtime.random.uniform(0.8, 1.0)
 
@@ -190,14 +191,14 @@ class CertRotator:
         try:
             found = await self._client.get(unstructured(resource), key)
         except NotFound:
-            # Not installed, or not yet.
+            # Not installed yet.
             self._observed_versions.pop((resource, name), None)
             return None
         self._observed_versions[resource, name] = found.metadata.resource_version
         return found
 
     async def _write_secret(self, secret: Unstructured | None, state: CertificateState) -> None:
-        """Writes ``state`` if the Secret still is as it was read. Raises Conflict."""
+        """Write ``state``. Raises Conflict if the Secret has changed since it was read."""
         key = ObjectKey(self._options.namespace, self._options.secret_name)
         data: dict[str, str | None] = {k: base64.b64encode(v.encode()).decode() for k, v in to_secret(state).items()}
         if secret is None:
@@ -213,11 +214,11 @@ class CertRotator:
             patch = MergePatch({"metadata": metadata, "data": {**data, **removed}})
             await self._client.patch(metadata_only(_SECRET), key, patch)
         log.info(
-            "certificates changed",
+            "updated webhook certificate",
             secret=str(key),
             expires=state.current.expires_at.isoformat(),
-            next_is_prepared=state.next is not None,
-            former_is_trusted=bool(state.previous_ca),
+            next_prepared=state.next is not None,
+            previous_ca_trusted=bool(state.previous_ca),
         )
 
     # Changes
@@ -226,7 +227,7 @@ class CertRotator:
         return [*self._targets, (_SECRET, self._options.secret_name)]
 
     async def _watch(self, resource: ApiResource, name: str) -> None:
-        """Has the objects looked at as soon as one changes; what a watch misses is seen a minute later."""
+        """Trigger a reconcile when the object changes. Polling covers missed events."""
         namespace = self._options.namespace if resource.namespaced else ""
         selector = f"metadata.name={name}"
         while True:
@@ -254,7 +255,10 @@ def _secret_data(secret: Unstructured) -> dict[str, str]:
 
 
 def _ca_bundle_patch(target: Unstructured, bundle: str) -> list[dict[str, Any]]:
-    """What gives ``target`` the authorities ``bundle``, if it still is as it was read."""
+    """JSON patch that sets ``caBundle``; empty if it is current.
+
+    The patch fails if ``target`` has changed since it was read.
+    """
     encoded = base64.b64encode(bundle.encode()).decode()
     client_configs = _client_configs(target.content)
     operations = [
@@ -267,7 +271,7 @@ def _ca_bundle_patch(target: Unstructured, bundle: str) -> list[dict[str, Any]]:
 
 
 def _client_configs(content: Any) -> list[tuple[str, Any]]:
-    """Every ``clientConfig`` of a webhook configuration or a definition, by its path."""
+    """JSON pointer and value of each ``clientConfig`` in ``content``."""
     if "webhooks" in content:
         return [(f"/webhooks/{i}/clientConfig", w["clientConfig"]) for i, w in enumerate(content["webhooks"] or ())]
     spec: dict[str, Any] = content.get("spec") or {}

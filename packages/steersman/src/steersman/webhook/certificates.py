@@ -1,49 +1,43 @@
-"""The certificates of a webhook server, and how one follows another.
+"""Certificates of the webhook server, and the state machine of their rotation.
 
-Each serving certificate has an authority of its own, whose key signs it and is thrown away: what is kept opens one
-server and no more, and there is only one way in which certificates are replaced, the same for authorities.
+Each serving certificate has a CA of its own, whose key is discarded after signing. A stolen Secret therefore cannot
+sign further certificates, and CAs are rotated together with their certificates.
 
-What there is, is a ``CertificateState``, which ``advanced`` moves on by one step at a time. A step is one write of
-one Secret, so that a process that ends between two of them leaves nothing half done, and another goes on from there:
+``next_state`` advances a ``CertificateState`` by one step. Each step is one write of one Secret, so that another
+process can continue after a crash. The steps of a rotation are::
 
-    first        an authority and its certificate; nobody trusts it yet, and nobody served before
-    prepared     the next certificate; its authority is trusted beside the present one
-    promoted     the next one is served, once all know its authority; the former authority is still trusted
-    retired      the former authority is trusted no more, once all serve the new certificate
+    initial      a CA and its certificate
+    prepared     the next certificate exists, and its CA is in the CA bundle
+    promoted     the next certificate is served, once the bundle has propagated; the previous CA stays in the bundle
+    retired      the previous CA is removed from the bundle, once all replicas serve the new certificate
 """
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from steersman.errors import ConfigurationError
 
-if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-# Clocks differ.
+# Allows for clock skew between the replicas and the API server.
 _BACKDATE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rotation:
-    """When certificates follow each other.
+    """Times of the certificate rotation.
 
     Attributes:
-        lifetime: of a certificate; the next is prepared when a third of it is left.
-        settling: how long a new authority must have been known before its certificate is served: API servers read
-            their configurations some time after they are written.
-        retiring: how long a former authority is trusted after that; a replica that has not read the Secret for half
-            of it is not ready.
+        lifetime: validity of a certificate. The next one is prepared when a third of it is left.
+        propagation: time that a new CA is in the bundle before its certificate is served. API servers read webhook
+            configurations some time after they are written.
+        grace: time that the previous CA stays in the bundle after a promotion. A replica that has not read the Secret
+            for half of it is not ready.
     """
 
     lifetime: timedelta = timedelta(days=90)
@@ -52,34 +46,34 @@ class Rotation:
 
 
 class KeyPair(Struct, frozen=True):
-    """A certificate, its key, and the authority that signed it. PEM."""
+    """A certificate, its private key and its CA, in PEM."""
 
     certificate: str
     key: str
     ca_certificate: str
 
     def __repr__(self) -> str:
-        return f"Pair({validity(self.certificate)[1]:%Y-%m-%d})"
+        return f"KeyPair({validity(self.certificate)[1]:%Y-%m-%d})"
 
     @property
     def issued_at(self) -> datetime:
-        """When it was made."""
+        """Time of issue."""
         return validity(self.certificate)[0] + _BACKDATE
 
     @property
     def expires_at(self) -> datetime:
-        """From when on it is worthless."""
+        """End of the validity."""
         return validity(self.certificate)[1]
 
 
 class CertificateState(Struct, frozen=True):
-    """What the Secret holds.
+    """Content of the Secret.
 
     Attributes:
-        current: what is served.
-        next: what will be.
-        former: the authority of what was served before; empty where it is trusted no more.
-        promoted: when ``current`` began to be served, while there is a ``former``.
+        current: the pair that is served.
+        next: the pair that will be served after the next promotion.
+        previous_ca: CA of the pair that was served before; empty once it is removed from the bundle.
+        promoted_at: time of the promotion of ``current``, while there is a ``previous_ca``.
     """
 
     current: KeyPair
@@ -89,7 +83,7 @@ class CertificateState(Struct, frozen=True):
 
     @property
     def ca_bundle(self) -> str:
-        """All authorities that are to be trusted. PEM, in an order that a promotion does not change."""
+        """All trusted CAs in PEM. A promotion does not change it."""
         next_ca = self.next.ca_certificate if self.next is not None else ""
         return "".join(sorted({self.current.ca_certificate, next_ca, self.previous_ca}))
 
@@ -97,17 +91,17 @@ class CertificateState(Struct, frozen=True):
 def next_state(
     state: CertificateState | None, now: datetime, names: Sequence[str], rotation: Rotation, *, propagated: bool
 ) -> CertificateState | None:
-    """The state that follows ``state`` at ``now``; None where all is well for now.
+    """The next state, or None if nothing is due at ``now``.
 
     Args:
-        names: DNS names and IP addresses under which the server is called.
-        propagated: whether all configurations have had the whole bundle for as long as ``rotation.settling``.
+        names: DNS names and IP addresses of the server.
+        propagated: True if all webhook configurations have had the whole bundle for ``rotation.propagation``.
     """
     if state is None:
         return CertificateState(issue(names, now, rotation.lifetime))
     current, next_pair = state.current, state.next
     if current.expires_at <= now:
-        # Nobody gets an answer by it any more, so there is nothing to be careful of.
+        # Clients reject the expired certificate anyway, so nothing has to propagate first.
         usable = next_pair is not None and next_pair.expires_at > now
         return CertificateState(next_pair if next_pair and usable else issue(names, now, rotation.lifetime))
     if state.previous_ca and (state.promoted_at is None or now >= state.promoted_at + rotation.grace):
@@ -123,8 +117,8 @@ def next_state(
 def prepare_next(
     state: CertificateState, now: datetime, names: Sequence[str], rotation: Rotation
 ) -> CertificateState:
-    """``state`` with the next certificate prepared."""
-    # Replicas of two releases may disagree on the names for a while: one certificate serves both.
+    """``state`` with a new next certificate."""
+    # During an upgrade, replicas of two releases may use different names: one certificate covers both.
     extra_names = (
         ()
         if covers_names(state.current, names)
@@ -140,7 +134,7 @@ _NEXT_KEYS: tuple[str, ...] = ("next.crt", "next.key", "next-authority.crt")
 
 
 def to_secret(state: CertificateState) -> dict[str, str]:
-    """``state`` as the data of a Secret of type ``kubernetes.io/tls``; ``ca.crt`` is the bundle."""
+    """The data of a Secret of type ``kubernetes.io/tls``. ``ca.crt`` is the CA bundle."""
     data: dict[str, str] = dict(
         zip(_CURRENT_KEYS, (state.current.certificate, state.current.key, state.current.ca_certificate), strict=True)
     )
@@ -156,7 +150,10 @@ def to_secret(state: CertificateState) -> dict[str, str]:
 
 
 def from_secret(data: Mapping[str, str]) -> CertificateState | None:
-    """The state that ``to_data`` wrote; None where that was not what wrote it, or somebody has changed it."""
+    """Parse the data of the Secret.
+
+    Returns None if it is incomplete or inconsistent.
+    """
     try:
         current = KeyPair(*(data[k] for k in _CURRENT_KEYS))
         next_pair = KeyPair(*(data[k] for k in _NEXT_KEYS)) if _NEXT_KEYS[0] in data else None
@@ -172,85 +169,47 @@ def from_secret(data: Mapping[str, str]) -> CertificateState | None:
 
 
 def issue(names: Sequence[str], now: datetime, lifetime: timedelta) -> KeyPair:
-    """A new authority and the one certificate that it signs.
+    """Create a CA and the only certificate that it signs. The key of the CA is discarded.
 
     Raises:
-        ConfigurationError: ``steersman[webhooks]`` is not installed.
+        ConfigurationError: the extra ``webhooks`` is not installed.
     """
     try:
-        from cryptography import x509
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric import ec
-        from cryptography.x509.oid import ExtendedKeyUsageOID
+        from steersman.webhook import x509
     except ImportError as error:
-        raise ConfigurationError(f"webhooks make certificates with steersman[webhooks]: {error}") from error
+        raise ConfigurationError(
+            f"webhook certificates need the package cryptography: install steersman[webhooks] ({error})"
+        ) from error
     validity_period = (now - _BACKDATE, now + lifetime)
-    ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    ca_name = _common_name(f"{names[0]} authority {now:%Y-%m-%dT%H:%M:%S}")
-    usage = x509.KeyUsage(
-        digital_signature=True,
-        key_cert_sign=True,
-        crl_sign=False,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
+    ca_key, key = x509.new_key(), x509.new_key()
+    ca_name = x509.subject_name(f"{names[0]} authority {now:%Y-%m-%dT%H:%M:%S}")
+    issuer = (ca_name, ca_key)
+    ca_certificate = x509.sign_certificate(
+        ca_name, ca_key.public_key(), issuer, validity_period, x509.ca_extensions(path_length=0)
     )
-    ca_certificate = _sign(
-        (ca_name, ca_name),
-        (ca_key.public_key(), ca_key),
-        validity_period,
-        [(x509.BasicConstraints(ca=True, path_length=0), True), (usage, True)],
+    certificate = x509.sign_certificate(
+        x509.subject_name(names[0]), key.public_key(), issuer, validity_period, x509.server_extensions(names)
     )
-    certificate = _sign(
-        (_common_name(names[0]), ca_name),
-        (key.public_key(), ca_key),
-        validity_period,
-        [
-            (x509.SubjectAlternativeName([_general_name(n) for n in names]), False),
-            (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
-            (x509.BasicConstraints(ca=False, path_length=None), True),
-        ],
-    )
-    private_key_pem = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    return KeyPair(certificate, private_key_pem.decode(), ca_certificate)
+    return KeyPair(certificate.decode(), x509.key_to_pem(key).decode(), ca_certificate.decode())
 
 
 def covers_names(pair: KeyPair, names: Sequence[str]) -> bool:
-    """Whether ``pair`` is for ``names``, all of them."""
+    """Return True if the certificate is valid for all ``names``."""
     return set(names) <= subject_alternative_names(pair.certificate)
 
 
 @lru_cache(maxsize=16)
 def validity(certificate: str) -> tuple[datetime, datetime]:
-    """From when until when a PEM certificate is valid. Raises ValueError: it is none."""
+    """Start and end of the validity of a PEM certificate. Raises ValueError if it cannot be parsed."""
     from cryptography import x509
 
-    found = x509.load_pem_x509_certificate(certificate.encode())
-    return found.not_valid_before_utc, found.not_valid_after_utc
-
-
-@lru_cache(maxsize=16)
-def _key_matches(certificate: str, key: str) -> bool:
-    """Whether ``key`` is that of ``certificate``. Raises ValueError: one of them is none."""
-    from cryptography import x509
-    from cryptography.hazmat.primitives import serialization
-
-    public = x509.load_pem_x509_certificate(certificate.encode()).public_key()
-    try:
-        return serialization.load_pem_private_key(key.encode(), None).public_key() == public
-    except TypeError:
-        # It has a password.
-        return False
+    parsed = x509.load_pem_x509_certificate(certificate.encode())
+    return parsed.not_valid_before_utc, parsed.not_valid_after_utc
 
 
 @lru_cache(maxsize=16)
 def subject_alternative_names(certificate: str) -> frozenset[str]:
-    """DNS names and IP addresses that a PEM certificate is for."""
+    """DNS names and IP addresses of a PEM certificate."""
     from cryptography import x509
 
     extensions = x509.load_pem_x509_certificate(certificate.encode()).extensions
@@ -258,44 +217,15 @@ def subject_alternative_names(certificate: str) -> frozenset[str]:
     return frozenset(str(a.value) for a in alternatives)
 
 
-def _sign(
-    names: tuple[x509.Name, x509.Name],
-    keys: tuple[ec.EllipticCurvePublicKey, ec.EllipticCurvePrivateKey],
-    validity_period: tuple[datetime, datetime],
-    extensions: Sequence[tuple[x509.ExtensionType, bool]],
-) -> str:
+@lru_cache(maxsize=16)
+def _key_matches(certificate: str, key: str) -> bool:
+    """Return True if ``key`` belongs to ``certificate``. Raises ValueError if one cannot be parsed."""
     from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives import serialization
 
-    builder = (
-        x509.CertificateBuilder()
-        .subject_name(names[0])
-        .issuer_name(names[1])
-        .public_key(keys[0])
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(validity_period[0].astimezone(UTC))
-        .not_valid_after(validity_period[1].astimezone(UTC))
-        # Clients in Python 3.13 and newer trust no chain without the identifiers (RFC 5280, 4.2.1.1 and 4.2.1.2).
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(keys[0]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(keys[1].public_key()), critical=False)
-    )
-    for extension, critical in extensions:
-        builder = builder.add_extension(extension, critical=critical)
-    return builder.sign(keys[1], hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
-
-
-def _common_name(text: str) -> x509.Name:
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
-    # The longest that X.520 allows.
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text[:64])])
-
-
-def _general_name(name: str) -> x509.GeneralName:
-    from cryptography import x509
-
+    public_key = x509.load_pem_x509_certificate(certificate.encode()).public_key()
     try:
-        return x509.IPAddress(ipaddress.ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)
+        return serialization.load_pem_private_key(key.encode(), None).public_key() == public_key
+    except TypeError:
+        # The key is encrypted.
+        return False

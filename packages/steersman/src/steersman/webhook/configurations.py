@@ -1,4 +1,7 @@
-"""Webhook configurations from declarations. Source: ``admissionregistration.k8s.io/v1``."""
+"""Manifests of webhook configurations.
+
+Source: ``admissionregistration.k8s.io/v1``.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _API_VERSION = "admissionregistration.k8s.io/v1"
 
 
 def webhook_configurations(webhooks: Iterable[Webhook[Any]], options: WebhookServerOptions) -> list[dict[str, Any]]:
-    """The MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, each if there is something in it."""
+    """The MutatingWebhookConfiguration and ValidatingWebhookConfiguration, if they have webhooks."""
     webhooks = tuple(webhooks)
     mutating = [_webhook_entry(w, MUTATE_VERB, options) for w in webhooks if w.defaulters]
     validating = [_webhook_entry(w, VALIDATE_VERB, options) for w in webhooks if w.validation_operations]
@@ -37,7 +40,7 @@ def webhook_configurations(webhooks: Iterable[Webhook[Any]], options: WebhookSer
 
 
 def conversion_webhook(options: WebhookServerOptions) -> ConversionWebhook:
-    """Who converts the versions of a kind that has a ``Conversion``."""
+    """The conversion webhook for ``spec.conversion`` of a CRD."""
     from steersman.crd import ConversionWebhook
 
     if options.url:
@@ -78,7 +81,7 @@ def _webhook_entry(webhook: Webhook[Any], verb: str, serving: WebhookServerOptio
 
 
 def _own_secret_exclusion(resource: ApiResource, options: WebhookServerOptions) -> dict[str, str]:
-    """A webhook about Secrets is not asked about the one without which it cannot answer."""
+    """A match condition that excludes the Secret of the webhook server."""
     if (resource.group, resource.plural) != ("", "secrets") or options.cert_path:
         return {}
     own_secret = f"request.namespace == '{options.namespace}' && request.name == '{options.secret_name}'"
@@ -86,7 +89,7 @@ def _own_secret_exclusion(resource: ApiResource, options: WebhookServerOptions) 
 
 
 def _qualified_name(webhook: Webhook[Any], verb: str) -> str:
-    """Fully qualified, as the API demands: ``validate.shop.v1.example.com``."""
+    """Fully qualified name, such as ``validate.shop.v1.example.com``."""
     resource, options = webhook.resource, webhook.options
     group = resource.group if "." in resource.group else f"{resource.group or 'core'}.k8s.io"
     parts = (verb, options.name, options.subresource, resource.kind.lower(), resource.version, group)

@@ -1,7 +1,8 @@
-"""Translates objects between the versions of a kind.
+"""Converts objects between the versions of a kind.
 
-Source: "Versions in CustomResourceDefinitions", "Webhook conversion"; ``apiextensions.k8s.io/v1``, ConversionReview.
-The annotation is Cluster API's idea (``conversion.MarshalData``), and so is what it is for.
+Fields of the hub that a spoke version does not have are kept in an annotation, as by Cluster API's
+``conversion.MarshalData``. Source: "Versions in CustomResourceDefinitions", "Webhook conversion"; ConversionReview of
+``apiextensions.k8s.io/v1``.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SpokeT = TypeVar("SpokeT", bound=Object)
 _Json = dict[str, Any]
 
 HUB_ANNOTATION = "steersman.dev/hub"
-"""Where an object of a spoke's version keeps what the hub said and the spoke cannot."""
+"""Annotation with the fields of the hub that a spoke version lacks."""
 
 CONVERT_PATH = "/convert"
 _MAX_ANNOTATION_BYTES = 200_000
@@ -37,12 +38,12 @@ log = get_logger("webhook")
 
 
 class Spoke(Generic[SpokeT, HubT]):
-    """How a version becomes the hub, and back.
+    """Conversion of one version to and from the hub.
 
     Args:
-        kind: the version's type.
-        to_hub: all that the spoke can say, the hub must be able to say.
-        from_hub: what the spoke cannot say may be dropped: it is kept beside.
+        kind: type of the version.
+        to_hub: converts to the hub. The hub must have a field for every field of the spoke.
+        from_hub: converts from the hub. It may drop fields, since an annotation keeps them.
     """
 
     def __init__(
@@ -54,13 +55,13 @@ class Spoke(Generic[SpokeT, HubT]):
 
 
 class Conversion(Generic[HubT]):
-    """The versions of one kind: a hub and its spokes.
+    """Conversion between the versions of a kind: a hub and its spokes.
 
     Example:
         ``SHOPS = Conversion(v2.Shop, Spoke(v1.Shop, to_hub=to_v2, from_hub=to_v1))``
 
     Raises:
-        ConfigurationError: they are not versions of one kind.
+        ConfigurationError: the types are not different versions of one kind.
     """
 
     def __init__(self, hub: type[HubT], *spokes: Spoke[Any, HubT]) -> None:
@@ -74,10 +75,10 @@ class Conversion(Generic[HubT]):
                 hub_resource.kind,
             ) or spoke_resource.version == hub_resource.version:
                 raise ConfigurationError(
-                    f"{spoke_resource.api_version} {spoke_resource.kind} is no other version of {hub_resource}"
+                    f"{spoke_resource.api_version} {spoke_resource.kind} is not another version of {hub_resource}"
                 )
         if len(self.spokes) != len(spokes):
-            raise ConfigurationError(f"{hub_resource.kind}: there are two spokes of one version")
+            raise ConfigurationError(f"{hub_resource.kind} has two spokes of one version: remove one")
 
     @property
     def crd_name(self) -> str:
@@ -85,17 +86,17 @@ class Conversion(Generic[HubT]):
         return f"{self.hub.api_resource.plural}.{self.hub.api_resource.group}"
 
     def convert(self, document: _Json, api_version: str) -> _Json:
-        """``document``, an object in wire form, in the version ``api_version``.
+        """Convert an object in wire form to ``api_version``.
 
         Raises:
-            ConversionFailed: the version is none of ours, or the object does not fit its type.
+            ConversionFailed: a version is unknown, or the object does not match its type.
         """
         source_version: str = document.get("apiVersion", "")
         if source_version == api_version:
             return document
         known_versions = {self.hub.api_resource.api_version, *self.spokes}
         if unknown := {source_version, api_version} - known_versions:
-            raise ConversionFailed(f"version {', '.join(unknown)} is not known here")
+            raise ConversionFailed(f"unknown version {', '.join(unknown)}")
         hub = document if source_version not in self.spokes else self._to_hub(self.spokes[source_version], document)
         return hub if api_version not in self.spokes else self._from_hub(self.spokes[api_version], hub)
 
@@ -108,13 +109,13 @@ class Conversion(Generic[HubT]):
         return {**_type_and_metadata(self.hub, metadata), **content}
 
     def _merge_into_stored_hub(self, spoke: Spoke[Any, HubT], hub: HubT, stored_document: _Json) -> _Json:
-        """What the hub said, with what was changed in the spoke since."""
+        """Merge changes of the spoke version into the stored hub."""
         stored_hub = _decode_typed(stored_document, self.hub)
         roundtripped = spoke.to_hub(spoke.from_hub(stored_hub))
         document: _Json = merge_changes(stored_document, _without_metadata(roundtripped), _without_metadata(hub))
-        # Users can write annotations, and the API server holds nothing to a schema that a conversion gives.
+        # Users can write annotations, and the API server does not validate converted objects.
         if found := _violations(_decode_typed(document, self.hub)):
-            raise ConversionFailed(f"with what its annotation {HUB_ANNOTATION} says, {'; '.join(found)}")
+            raise ConversionFailed(f"annotation {HUB_ANNOTATION} makes the object invalid: {'; '.join(found)}")
         return _document_content(document)
 
     def _from_hub(self, spoke: Spoke[Any, HubT], document: _Json) -> _Json:
@@ -139,31 +140,31 @@ class _ConversionReview(FrozenStruct):
 
 
 class ConversionHandler:
-    """Answers the reviews of all conversions of a manager: the objects of one review are of one kind."""
+    """Handles ConversionReviews for all conversions of a manager."""
 
     def __init__(self) -> None:
         self._conversions: dict[tuple[str, str], Conversion[Any]] = {}
 
     @property
     def conversions(self) -> tuple[Conversion[Any], ...]:
-        """Those that were added."""
+        """All added conversions."""
         return tuple(self._conversions.values())
 
     def add(self, conversion: Conversion[Any]) -> None:
-        """Raises ConfigurationError: there is one of this kind."""
+        """Add a conversion. Raises ConfigurationError if the kind has one."""
         resource = conversion.hub.api_resource
         if (resource.group, resource.kind) in self._conversions:
-            raise ConfigurationError(f"there are two conversions of {resource.kind}: give one all its spokes")
+            raise ConfigurationError(f"kind {resource.kind} has two conversions: use one with all spokes")
         self._conversions[resource.group, resource.kind] = conversion
 
     async def handle(self, body: bytes, seconds: float) -> ReviewResponse:
-        """What to answer to the review ``body``. Conversions do not wait: ``seconds`` does not count."""
+        """Respond to a review. ``seconds`` is ignored, since conversions do not wait."""
         try:
             review = msgspec.json.decode(body, type=_ConversionReview)
         except msgspec.DecodeError as error:
-            return ReviewResponse(400, f"no ConversionReview: {error}\n".encode())
+            return ReviewResponse(400, f"request body is not a ConversionReview: {error}\n".encode())
         if (review.api_version, review.kind) != (_TYPE_META["apiVersion"], _TYPE_META["kind"]):
-            return ReviewResponse(400, f"{review.api_version} {review.kind} is not answered here\n".encode())
+            return ReviewResponse(400, f"unsupported review {review.api_version} {review.kind}\n".encode())
         converted: list[_Json] = []
         failures: list[str] = []
         for document in review.request.objects:
@@ -173,7 +174,7 @@ class ConversionHandler:
                 failures.append(f"{_describe_document(document)}: {failure}")
         result = {"status": "Success"}
         if failures:
-            # One result for all: the API server takes no part of them.
+            # The API server accepts no partial result.
             result, converted = {"status": "Failure", "message": "; ".join(failures)}, []
         response = {"uid": review.request.uid, "result": result, "convertedObjects": converted}
         return ReviewResponse(200, encode({**_TYPE_META, "response": response}))
@@ -182,34 +183,36 @@ class ConversionHandler:
         group = str(document.get("apiVersion", "")).rpartition("/")[0]
         conversion = self._conversions.get((group, document.get("kind", "")))
         if conversion is None:
-            raise ConversionFailed("this kind is not known here")
+            raise ConversionFailed("unknown kind")
         try:
             return conversion.convert(document, api_version)
         except ConversionFailed:
             raise
         except Exception as error:
             metrics.conversion_panics.inc()
-            log.error("a conversion failed", object=_describe_document(document), to=api_version, exc_info=error)
-            raise ConversionFailed("the conversion failed; the operator's log has more") from error
+            log.error("conversion failed", object=_describe_document(document), to=api_version, exc_info=error)
+            raise ConversionFailed("conversion failed; see the logs of the operator") from error
 
 
 def _decode_typed(document: _Json, kind: type[Any]) -> Any:
-    """Raises ConversionFailed where something would be lost."""
-    # Who owns which field is no conversion's business.
+    """Decode an object. Raises ConversionFailed if a field would be lost."""
+    # A conversion does not change managedFields.
     metadata = {k: v for k, v in document["metadata"].items() if k != "managedFields"}
     try:
         obj = decode_builtins({**document, "metadata": metadata}, kind)
     except msgspec.ValidationError as error:
-        raise ConversionFailed(f"it does not fit {kind.__name__} {kind.api_resource.version}: {error}") from error
+        raise ConversionFailed(
+            f"object does not match {kind.__name__} {kind.api_resource.version}: {error}"
+        ) from error
     if unknown := find_unknown_field(_document_content(document), kind):
         raise ConversionFailed(
-            f"the operator's {kind.__name__} {kind.api_resource.version} does not know {unknown}, which would be lost"
+            f"field {unknown} is unknown in {kind.__name__} {kind.api_resource.version} and would be lost"
         )
     return obj
 
 
 def _violations(obj: Object) -> tuple[str, ...]:
-    # Imported where it is needed, which is in few operators.
+    # Few operators need this import.
     from steersman.crd import violations
 
     return violations(obj)
@@ -224,7 +227,7 @@ def _equal_content(one: Object, other: Object) -> bool:
 
 
 def _content(obj: Object) -> _Json:
-    """All of ``obj`` but its metadata, in wire form."""
+    """``obj`` without metadata, in wire form."""
     return {k: v for k, v in to_explicit_builtins(obj).items() if k != "metadata"}
 
 
@@ -237,7 +240,7 @@ def _type_and_metadata(kind: type[Object], metadata: _Json) -> _Json:
 
 
 def _pop_hub_annotation(metadata: _Json) -> tuple[_Json, _Json | None]:
-    """``metadata`` without our annotation, and what that keeps."""
+    """``metadata`` without the hub annotation, and the value of the annotation."""
     annotations = cast("dict[str, str]", metadata.get("annotations") or {})
     if HUB_ANNOTATION not in annotations:
         return metadata, None
@@ -246,14 +249,16 @@ def _pop_hub_annotation(metadata: _Json) -> tuple[_Json, _Json | None]:
     try:
         stored_hub = msgspec.json.decode(annotations[HUB_ANNOTATION], type=dict[str, Any])
     except msgspec.DecodeError as error:
-        raise ConversionFailed(f"its annotation {HUB_ANNOTATION} was changed and is no JSON any more") from error
+        raise ConversionFailed(f"annotation {HUB_ANNOTATION} is not valid JSON") from error
     return (stripped | {"annotations": other_annotations} if other_annotations else stripped), stored_hub
 
 
 def _set_hub_annotation(metadata: _Json, content: _Json) -> _Json:
     text = msgspec.json.encode(content, order="sorted").decode()
     if len(text) > _MAX_ANNOTATION_BYTES:
-        raise ConversionFailed(f"{len(text)} bytes are too many for the annotation {HUB_ANNOTATION}")
+        raise ConversionFailed(
+            f"annotation {HUB_ANNOTATION} would have {len(text)} bytes, at most {_MAX_ANNOTATION_BYTES} are allowed"
+        )
     return {**metadata, "annotations": {**(metadata.get("annotations") or {}), HUB_ANNOTATION: text}}
 
 

@@ -1,4 +1,4 @@
-"""Says which functions are asked about a kind, and when."""
+"""Declaration of an admission webhook and its handlers."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ ValidationOutput = (
     | Awaitable[Iterable[FieldError | AdmissionWarning] | None]
     | None
 )
-"""What a validating handler gives: nothing where nothing is wrong."""
+"""Errors and warnings of a validating handler. None or nothing means that the object is valid."""
 
 Defaulter = Callable[[T], T | Awaitable[T]] | Callable[[T, AdmissionRequest], T | Awaitable[T]]
-"""From an object to the object as it should be."""
+"""Returns an object with defaults."""
 
 Validator = Callable[[T, T | None], ValidationOutput] | Callable[[T, T | None, AdmissionRequest], ValidationOutput]
-"""From an object, and what it was before (None when it is created), to what is wrong."""
+"""Validates an object. The second argument is the stored object, or None for a create."""
 
 DeletionValidator = Callable[[T], ValidationOutput] | Callable[[T, AdmissionRequest], ValidationOutput]
-"""From an object that is about to be deleted to what is wrong with that."""
+"""Validates the deletion of an object."""
 
 FailurePolicy = Literal["Fail", "Ignore"]
 SideEffects = Literal["None", "NoneOnDryRun"]
@@ -40,24 +40,24 @@ MUTATE_VERB, VALIDATE_VERB = "mutate", "validate"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookOptions:
-    """What the API server is told of a webhook.
+    """Settings of a webhook in its webhook configuration.
 
     Attributes:
-        name: tells it from others for the same kind; lower case.
-        failure_policy: what becomes of a write where the webhook gives no answer.
-        timeout_seconds: 1 to 30, after which there is none.
-        namespace_selector: a ``LabelSelector`` in wire form: only for objects in namespaces that it selects.
-        object_selector: likewise, for the object, before or after.
-        match_conditions: CEL expressions by their names; it is asked where all of them hold.
-        match_policy: whether it is asked about other versions of the kind as well, converted to this one.
-        side_effects: ``NoneOnDryRun`` where a handler writes elsewhere, and does not in a dry run.
-        reinvocation_policy: whether defaulting handlers are asked again when others change the object after them.
-        operations: about which it is asked; deletions are declared by their handlers.
-        resource: what is written, where a subresource has another kind than its resource.
-        subresource: such as ``status``; empty for the object itself.
+        name: distinguishes several webhooks for one kind; lower case.
+        failure_policy: result of a write if the webhook is unreachable or fails.
+        timeout_seconds: timeout of a request, 1 to 30.
+        namespace_selector: ``LabelSelector`` in wire form for the namespaces of objects.
+        object_selector: ``LabelSelector`` in wire form for objects, in their old or new state.
+        match_conditions: CEL expressions by name. The webhook is called if all are true.
+        match_policy: ``Equivalent`` also matches other versions of the kind, converted to this one.
+        side_effects: ``NoneOnDryRun`` if a handler writes elsewhere, except in a dry run.
+        reinvocation_policy: ``IfNeeded`` calls defaulting handlers again if later webhooks change the object.
+        operations: operations to match. DELETE is added by deletion handlers.
+        resource: resource to match, if its subresource has another kind, such as ``Scale``.
+        subresource: subresource to match, such as ``status``. Defaults to the object itself.
 
     Raises:
-        ConfigurationError: ``timeout_seconds`` is out of bounds.
+        ConfigurationError: ``timeout_seconds`` is out of range.
     """
 
     name: str = ""
@@ -75,19 +75,19 @@ class WebhookOptions:
 
     def __post_init__(self) -> None:
         if not 1 <= self.timeout_seconds <= 30:
-            raise ConfigurationError(f"timeout_seconds must be 1 to 30, not {self.timeout_seconds}")
+            raise ConfigurationError(f"timeout_seconds must be between 1 and 30, not {self.timeout_seconds}")
 
 
 class Webhook(Generic[T]):
-    """Made by ``Manager.webhook(kind)``: what is asked about writes of a kind.
+    """An admission webhook for a kind, returned by ``Manager.webhook``.
 
     Example:
         ``manager.webhook(Shop).defaults(default_shop).validates(validate_shop)``
 
     Attributes:
-        kind: of the objects that handlers get.
-        options: what the API server is told.
-        permissions: what the handlers do beside looking at the object.
+        kind: type of the objects that handlers receive.
+        options: settings of the webhook configuration.
+        permissions: RBAC permissions that the handlers need.
     """
 
     def __init__(self, kind: type[T], options: WebhookOptions) -> None:
@@ -99,60 +99,64 @@ class Webhook(Generic[T]):
         self.deletion_validators: list[Callable[[T, AdmissionRequest], Any]] = []
 
     def defaults(self, handler: Defaulter[T]) -> Webhook[T]:
-        """Has ``handler`` fill in what users left out; of several, each gets what the one before made.
+        """Add a handler that sets defaults. Several handlers run in order.
 
         Raises:
-            ConfigurationError: it takes more or fewer arguments than an object and, if it likes, a request.
+            ConfigurationError: the handler does not take an object and, optionally, an ``AdmissionRequest``.
         """
         self.defaulters.append(_adapt_handler(handler, 1))
         return self
 
     def validates(self, handler: Validator[T]) -> Webhook[T]:
-        """Has ``handler`` say what is wrong with an object; what several say is told together.
+        """Add a handler that validates creates and updates.
 
-        An object that was stored before, and does not fit its type any more, counts as none: ``former`` is None.
-        Raises as ``defaults``.
+        The errors of all handlers are reported together. The old object is None if the stored object does not match
+        its type. Raises like ``defaults``.
         """
         self.validators.append(_adapt_handler(handler, 2))
         return self
 
     def validates_deletion(self, handler: DeletionValidator[T]) -> Webhook[T]:
-        """Has ``handler`` say why an object may not be deleted. Raises as ``defaults``."""
+        """Add a handler that validates deletes. Raises like ``defaults``."""
         self.deletion_validators.append(_adapt_handler(handler, 1))
         return self
 
     def rbac(self, kind: type[Object], *verbs: str, subresource: str = "") -> Webhook[T]:
-        """Declares for RBAC what the handlers do: ``.rbac(Secret, "get")``."""
+        """Declare an RBAC permission of the handlers: ``.rbac(Secret, "get")``."""
         self.permissions.append(Permission(kind.api_resource, verbs, subresource))
         return self
 
     @property
     def resource(self) -> ApiResource:
-        """What is written: the kind's resource, or another one with a subresource of this kind."""
+        """The resource to match. Defaults to that of the kind."""
         return self.options.resource or self.kind.api_resource
 
     @property
     def slug(self) -> str:
-        """What tells it from others in paths: ``example-com-v1-shop``, as kubebuilder writes it."""
+        """Unique part of the paths, in kubebuilder's form: ``example-com-v1-shop``."""
         resource, options = self.resource, self.options
         parts = (resource.group.replace(".", "-"), resource.version, resource.kind.lower(), options.subresource)
         return "-".join(p for p in (*parts, options.name) if p)
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Where it is asked: by which it is known in metrics, too."""
+        """URL paths of the webhook. They are also the label ``webhook`` in metrics."""
         handled_verbs = {MUTATE_VERB: bool(self.defaulters), VALIDATE_VERB: bool(self.validation_operations)}
         return tuple(f"/{verb}-{self.slug}" for verb, is_handled in handled_verbs.items() if is_handled)
 
     @property
     def validation_operations(self) -> tuple[Operation, ...]:
-        """Those that validating handlers are asked about."""
+        """Operations that the validating webhook matches."""
         operations = self.options.operations if self.validators else ()
         return (*operations, "DELETE") if self.deletion_validators else operations
 
 
 def _adapt_handler(handler: Callable[..., Any], object_count: int) -> Callable[..., Any]:
-    """``handler``, to be called with ``objects`` objects and the request, which it need not take."""
+    """``handler`` as a function of objects and request, which it may omit.
+
+    Args:
+        object_count: number of objects that the handler takes.
+    """
     try:
         signature = inspect.signature(handler)
     except ValueError:
@@ -164,5 +168,5 @@ def _adapt_handler(handler: Callable[..., Any], object_count: int) -> Callable[.
             continue
         return handler if count > object_count else lambda *arguments: handler(*arguments[:-1])
     name = getattr(handler, "__qualname__", repr(handler))
-    expected = "an object" if object_count == 1 else "an object, the former one"
-    raise ConfigurationError(f"{name}{signature} must take {expected} and, if it likes, the request")
+    expected = "an object" if object_count == 1 else "an object, the old object"
+    raise ConfigurationError(f"{name}{signature} must take {expected} and, optionally, the AdmissionRequest")

@@ -1,7 +1,7 @@
-"""A change that was made to a typed object, made to the document that it was read from.
+"""Applies the changes of a typed object to its JSON document.
 
-A type drops the fields that it does not know, and does not tell a default from a value that was sent. So what was
-changed is found between two typed objects, and then done to the document, which keeps everything else.
+Decoding drops unknown fields, and does not distinguish defaults from values that were sent. The changes are therefore
+computed between two typed objects, and applied to the document, which keeps all other fields.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _Json = dict[str, Any]
 
 
 def merge_changes(document: Any, before: Any, after: Any) -> Any:
-    """``document`` with what differs between ``before``, which was read from it, and ``after``.
+    """Apply the differences between ``before``, which was decoded from ``document``, and ``after``.
 
-    Nothing of ``document`` is changed in place; parts that stay are shared.
+    ``document`` is not modified. The result shares unchanged parts with it.
     """
     if before is after:
         return document
@@ -49,13 +49,16 @@ def _merge_struct(document: _Json, before: FrozenStruct, after: FrozenStruct) ->
         if new_value is None or new_value is UNSET:
             result.pop(field.encode_name, None)
         else:
-            # Written out even where it is the default: left out, the API server would keep what there was.
+            # Defaults are written too: the API server keeps the old value of an omitted field.
             result[field.encode_name] = merge_changes(document.get(field.encode_name), old_value, new_value)
     return result
 
 
 def _is_newly_present(field: FieldInfo, old_value: Any, new_value: Any) -> bool:
-    """Whether a struct was absent and is there now, if only as ``{}``: it may be required where it is."""
+    """Return True if an absent struct was set, even to ``{}``.
+
+    The schema may require it.
+    """
     return isinstance(new_value, FrozenStruct) and old_value is field.default and new_value is not field.default
 
 
@@ -70,7 +73,10 @@ def _merge_mapping(document: _Json, before: _Json, after: _Json) -> _Json:
 
 
 def _merge_items(document: Any, before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
-    """Items are recognised by being equal, by their names, or, in lists of one length, by their places."""
+    """Match items by equality, by name, or by index.
+
+    The index counts only if both lists have the same length.
+    """
     documents = cast("list[Any]", document) if isinstance(document, list) else []
     if len(documents) != len(before):
         return [to_builtins(item) for item in after]

@@ -1,30 +1,37 @@
-"""What webhooks count, under controller-runtime's names."""
+"""Metrics of webhooks, with the names that controller-runtime uses."""
 
 from __future__ import annotations
 
-from steersman.observability.instruments import Counter, Gauge, Histogram
-from steersman.observability.metrics import LATENCY_BUCKETS, register_collector
+from prometheus_client import Counter, Gauge, Histogram
+
+from steersman.observability.metrics import LATENCY_BUCKETS, framework_registry
 
 latency = Histogram(
     "controller_runtime_webhook_latency_seconds",
-    "How long a webhook takes to answer.",
+    "Duration of a webhook request.",
     ["webhook"],
     buckets=LATENCY_BUCKETS,
+    registry=framework_registry,
 )
 requests = Counter(
-    "controller_runtime_webhook_requests", "Requests to webhooks, by HTTP status code.", ["webhook", "code"]
+    "controller_runtime_webhook_requests",
+    "Webhook requests by HTTP status code.",
+    ["webhook", "code"],
+    registry=framework_registry,
 )
-in_flight = Gauge("controller_runtime_webhook_requests_in_flight", "Requests that are being answered.", ["webhook"])
-panics = Counter("controller_runtime_webhook_panics", "Admission handlers that failed with an exception.")
+in_flight = Gauge(
+    "controller_runtime_webhook_requests_in_flight",
+    "Webhook requests in progress.",
+    ["webhook"],
+    registry=framework_registry,
+)
+panics = Counter(
+    "controller_runtime_webhook_panics",
+    "Admission handlers that raised an exception.",
+    registry=framework_registry,
+)
 conversion_panics = Counter(
-    "controller_runtime_conversion_webhook_panics", "Conversion functions that failed with an exception."
+    "controller_runtime_conversion_webhook_panics",
+    "Conversion functions that raised an exception.",
+    registry=framework_registry,
 )
-
-for _instrument in (
-    latency,
-    requests,
-    in_flight,
-    panics,
-    conversion_panics,
-):
-    register_collector(_instrument.collect)

@@ -1,4 +1,4 @@
-"""All webhooks of a manager."""
+"""Registry of the webhooks of a manager."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ T = TypeVar("T", bound=Object)
 
 # An object is 1.5 MiB at most in etcd, and 3 MiB in a request; a review of an update has two.
 _MAX_ADMISSION_BYTES = 7 << 20
-# A page of a list: as many objects as the API server reads at once.
+# A review has as many objects as a page of a list.
 _MAX_CONVERSION_BYTES = 64 << 20
 _CONVERSION_TIMEOUT_SECONDS = 30.0
-# What the answer needs on its way.
+# Leaves time for the response to arrive.
 _TIMEOUT_MARGIN_RATIO = 0.1
 _MAX_TIMEOUT_MARGIN_SECONDS = 0.5
 _TIMEOUT_PARAMETER = re.compile(r"(?:^|&)timeout=(\d+)s(?:&|$)")
@@ -45,10 +45,10 @@ CUSTOM_RESOURCE_DEFINITION = ApiResource(
 
 
 class Webhooks:
-    """All webhooks of a manager: ``Manager.webhooks``.
+    """The webhooks of a manager, as ``Manager.webhooks``.
 
     Attributes:
-        admission: those that were declared by ``Manager.webhook``.
+        admission: admission webhooks declared by ``Manager.webhook``.
     """
 
     def __init__(self) -> None:
@@ -61,33 +61,35 @@ class Webhooks:
 
     @property
     def conversions(self) -> tuple[Conversion[Any], ...]:
-        """Those that were declared by ``Manager.conversion``."""
+        """Conversions declared by ``Manager.conversion``."""
         return self._conversion.conversions
 
     def webhook(self, kind: type[T], options: WebhookOptions) -> Webhook[T]:
-        """Declares one. Raises ConfigurationError: there is one of that kind and name."""
+        """Declare an admission webhook. Raises ConfigurationError if kind and name are in use."""
         webhook = Webhook(kind, options)
         if any(known.slug == webhook.slug for known in self.admission):
-            raise ConfigurationError(f"there are two webhooks of {webhook.slug}: give one a name")
+            raise ConfigurationError(
+                f"webhook {webhook.slug} is declared twice: set WebhookOptions.name for one of them"
+            )
         self.admission.append(webhook)
         return webhook
 
     def conversion(self, conversion: Conversion[Any]) -> None:
-        """Declares one. Raises ConfigurationError: there is one of that kind."""
+        """Declare a conversion. Raises ConfigurationError if the kind has one."""
         self._conversion.add(conversion)
 
     # Manifests
 
     def configurations(self, options: WebhookServerOptions) -> list[dict[str, Any]]:
-        """The webhook configurations to install, in wire form; the authorities are written into them later."""
+        """Webhook configurations in wire form, without CA bundles."""
         return webhook_configurations(self.admission, options)
 
     def conversion_webhook(self, options: WebhookServerOptions) -> ConversionWebhook:
-        """The ``conversion`` of the definitions whose kinds are converted."""
+        """The value of ``spec.conversion`` of CRDs with a conversion."""
         return conversion_webhook(options)
 
     def ca_bundle_targets(self, options: WebhookServerOptions) -> tuple[tuple[ApiResource, str], ...]:
-        """The objects that name an authority: resource and name."""
+        """Resources and names of the objects that need a CA bundle."""
         resources = {r.kind: r for r in (MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION)}
         configurations = ((resources[c["kind"]], c["metadata"]["name"]) for c in self.configurations(options))
         return (
@@ -96,7 +98,7 @@ class Webhooks:
         )
 
     def permissions(self, options: WebhookServerOptions | None) -> tuple[Permission, ...]:
-        """What the handlers declared, and what it takes to write authorities into the objects that name them."""
+        """Permissions of the handlers, and those to inject CA bundles."""
         declared = tuple(p for webhook in self.admission for p in webhook.permissions)
         if options is None or options.cert_path:
             return declared
@@ -106,16 +108,16 @@ class Webhooks:
         )
         return (*declared, *injection_permissions)
 
-    # Answers
+    # Requests
 
     def max_body_size(self, path: str) -> int:
-        """Bytes that a request to ``path`` may have; 0 where nothing is served."""
+        """Maximum request body in bytes; 0 if ``path`` does not exist."""
         if path == CONVERT_PATH and self._conversion.conversions:
             return _MAX_CONVERSION_BYTES
         return _MAX_ADMISSION_BYTES if any(path in w.paths for w in self.admission) else 0
 
     async def handle(self, path: str, query: str, body: bytes) -> ReviewResponse:
-        """What to answer to a review that was posted to ``path``."""
+        """Respond to a review that was posted to ``path``."""
         if path not in self._routes:
             self._routes = self._build_routes()
         route = self._routes.get(path)

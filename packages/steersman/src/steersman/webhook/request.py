@@ -1,4 +1,7 @@
-"""What a webhook is asked about. Source: ``admission.k8s.io/v1``, ``AdmissionRequest``."""
+"""AdmissionRequest, as webhook handlers receive it.
+
+Source: ``admission.k8s.io/v1``, ``AdmissionRequest``.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
 class UserInfo(FrozenStruct):
-    """Who asks, as the API server has authenticated them."""
+    """The authenticated user of a request."""
 
     username: str = ""
     uid: str = ""
@@ -32,19 +35,19 @@ class UserInfo(FrozenStruct):
         name: str = "",
         subresource: str = "",
     ) -> bool:
-        """Whether the API server would let this user do ``verb`` to ``kind``.
+        """Return True if RBAC allows this user ``verb`` on ``kind``.
 
-        A webhook acts with the operator's rights; what a user gets by it, they should be allowed themselves.
+        A webhook acts with the permissions of the operator. Use this check before it does something for the user.
 
         Args:
-            client: the operator's; declare it by ``.rbac(SubjectAccessReview, "create")``.
+            client: client of the operator. Declare ``.rbac(SubjectAccessReview, "create")``.
             verb: ``get``, ``list``, ``create``, …
-            namespace: empty for all of them, or for a cluster-scoped kind.
-            name: empty for all.
-            subresource: such as ``status``.
+            namespace: empty for all namespaces, or for a cluster-scoped kind.
+            name: empty for all objects.
+            subresource: subresource such as ``status``.
 
         Raises:
-            ApiError: the question itself is refused.
+            ApiError: the SubjectAccessReview failed.
         """
         from steersman.api.authorization_v1 import ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec
 
@@ -70,7 +73,7 @@ class UserInfo(FrozenStruct):
 
 
 class GroupVersionKind(FrozenStruct):
-    """A kind by its names."""
+    """Group, version and kind."""
 
     group: str = ""
     version: str = ""
@@ -78,7 +81,7 @@ class GroupVersionKind(FrozenStruct):
 
 
 class GroupVersionResource(FrozenStruct):
-    """A resource by its names."""
+    """Group, version and resource."""
 
     group: str = ""
     version: str = ""
@@ -86,20 +89,20 @@ class GroupVersionResource(FrozenStruct):
 
 
 class AdmissionRequest(FrozenStruct):
-    """What is about to be done.
+    """The write that the webhook reviews.
 
     Attributes:
         operation: CREATE, UPDATE, DELETE or CONNECT.
-        name: of the object; empty where the API server will generate it.
-        namespace: empty for a cluster-scoped object.
-        user: who asks.
-        dry_run: whether nothing will be stored; a handler with side effects must then have none.
-        sub_resource: such as ``status``; empty for the object itself.
-        kind: of the object, as the handler gets it.
-        resource: its resource.
-        request_kind: as the user sent it, which may be another version.
-        options: CreateOptions, UpdateOptions or DeleteOptions, in wire form.
-        uid: of this one question.
+        name: name of the object; empty if the API server generates it.
+        namespace: namespace of the object; empty for a cluster-scoped object.
+        user: user of the request.
+        dry_run: True if nothing will be stored. Handlers must then have no side effects.
+        sub_resource: subresource such as ``status``; empty for the object itself.
+        kind: kind of the object that the handler receives.
+        resource: resource of the object that the handler receives.
+        request_kind: kind in the version that the user sent.
+        options: CreateOptions, UpdateOptions or DeleteOptions in wire form.
+        uid: identifies the review.
     """
 
     operation: Operation

@@ -1,4 +1,4 @@
-"""What handlers say: what is wrong, what the user should know, and a plain no."""
+"""Results of validating handlers: errors, warnings and denials."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f]+")
 
 
 class FieldError(Struct, frozen=True):
-    """One thing that is wrong with an object.
+    """A validation error of an object.
 
     Attributes:
-        field: its path in wire names, such as ``spec.replicas`` or ``spec.ports[0].name``; empty for the whole.
-        message: what the user reads; says what to do.
+        field: path in wire names, such as ``spec.replicas`` or ``spec.ports[0].name``; empty for the whole object.
+        message: text for the user: the problem, and what to do.
         reason: ``FieldValueInvalid``, ``FieldValueRequired``, ``FieldValueForbidden``, ``FieldValueDuplicate``, …
     """
 
@@ -29,16 +29,21 @@ class FieldError(Struct, frozen=True):
 
 
 class AdmissionWarning(Struct, frozen=True):
-    """What the user should know although the write is allowed; kubectl prints it. 256 characters are shown."""
+    """A warning about an allowed write, which kubectl prints.
+
+    Texts over 256 characters are truncated.
+    """
 
     message: str
 
 
 class Denied(SteersmanError):
-    """Raised by a handler that refuses, as a ``Cause`` does, but for a reason that is about no field.
+    """Raised by a handler to deny a write.
+
+    Use ``FieldError`` for a reason that is about a field.
 
     Attributes:
-        code: the HTTP status code that the user's client sees.
+        code: HTTP status code of the response to the user.
         reason: machine-readable, such as ``Forbidden``.
     """
 
@@ -49,9 +54,10 @@ class Denied(SteersmanError):
 
 
 def format_warnings(warnings: Iterable[AdmissionWarning]) -> list[str]:
-    """The texts of ``warnings`` as the API server passes them on: it drops what has line breaks, and cuts the rest.
+    """Texts of ``warnings``, within the limits of the API server.
 
-    Source: ``net.NewWarningHeader`` and ``warning.AddWarning`` of Kubernetes 1.36.
+    It drops warnings with control characters and truncates long ones. Source: ``net.NewWarningHeader`` and
+    ``warning.AddWarning`` of Kubernetes 1.36.
     """
     texts: list[str] = []
     remaining = _MAX_TOTAL_WARNING_LENGTH
@@ -67,5 +73,5 @@ def format_warnings(warnings: Iterable[AdmissionWarning]) -> list[str]:
 
 
 def status_causes(causes: Iterable[FieldError]) -> tuple[StatusCause, ...]:
-    """``causes`` as a Status tells them."""
+    """``causes`` as details of a ``Status``."""
     return tuple(StatusCause(field=c.field, message=c.message, reason=c.reason) for c in causes)

@@ -1,4 +1,4 @@
-"""The fields of a struct: with their defaults written out, and in the words of another version."""
+"""Copies fields between versions, and encodes defaults explicitly."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ StructT = TypeVar("StructT", bound=FrozenStruct)
 
 
 class ConversionFailed(SteersmanError):
-    """An object cannot be converted; the message names it and says why."""
+    """An object cannot be converted."""
 
 
 def copy_fields(source: FrozenStruct, kind: type[StructT], **overrides: Any) -> StructT:
-    """``source`` as a ``kind``, which is what another version calls it: fields of the same name have the same value.
+    """Create a ``kind`` from ``source``, copying fields of the same name.
 
-    Fields that only ``source`` has are left out, and those that only ``kind`` has are at their default.
+    Fields that only ``source`` has are dropped. Fields that only ``kind`` has get their defaults.
 
     Args:
-        overrides: the fields that differ, by their names in ``kind``.
+        overrides: values of further fields, by their names in ``kind``.
 
     Example:
         ``copy_fields(old.spec, v2.ShopSpec, domain=old.spec.host)``
 
     Raises:
-        ConversionFailed: a value does not fit the type that the field has in ``kind``, or a required one is missing.
+        ConversionFailed: a value does not match the type of the field in ``kind``, or a required field is missing.
     """
     source_fields = {f.name: f for f in struct_fields(type(source))}
     values = dict(overrides)
@@ -42,12 +42,15 @@ def copy_fields(source: FrozenStruct, kind: type[StructT], **overrides: Any) -> 
     try:
         return kind(**values)
     except TypeError as error:
-        raise ConversionFailed(f"{type(source).__name__} becomes no {kind.__name__}: {error}") from None
+        raise ConversionFailed(f"cannot convert {type(source).__name__} to {kind.__name__}: {error}") from None
 
 
 def to_explicit_builtins(value: Any) -> Any:
-    """``value`` in wire form, defaults that are not empty included: nobody fills them in after a conversion."""
-    # Of metadata, which templates have as well, a zero is what is absent.
+    """``value`` in wire form, including defaults.
+
+    The API server does not apply defaults after a conversion. Empty defaults are omitted.
+    """
+    # In metadata, zero values are absent.
     if isinstance(value, Unstructured | ObjectMeta):
         return to_builtins(value)
     if isinstance(value, FrozenStruct):
@@ -64,7 +67,7 @@ def to_explicit_builtins(value: Any) -> Any:
 
 @cache
 def struct_fields(kind: type[FrozenStruct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """The fields of ``kind``, looked at once."""
+    """The fields of ``kind``, cached."""
     return msgspec.structs.fields(kind)
 
 
@@ -72,18 +75,18 @@ def _convert_value(value: Any, field: msgspec.structs.FieldInfo) -> Any:
     try:
         return decode_builtins(to_explicit_builtins(value), field.type)
     except msgspec.ValidationError as error:
-        raise ConversionFailed(f"{field.encode_name} does not fit: {error}") from None
+        raise ConversionFailed(f"field {field.encode_name} does not match: {error}") from None
 
 
 def _is_omitted(field: msgspec.structs.FieldInfo, value: Any) -> bool:
     if value is None or field.required:
         return value is None
-    # A struct of Kubernetes' own that was absent is its type's default, and no other one that is equal to it.
+    # An absent struct is the default object itself, not an equal one.
     if isinstance(value, FrozenStruct):
         return value is field.default and not _has_content(value)
     return value == field.default and value in ("", (), {})
 
 
 def _has_content(value: FrozenStruct) -> bool:
-    """Whether something is in it that nobody fills in, such as a default of one's own."""
+    """Return True if ``value`` has values or defaults to encode."""
     return bool(to_explicit_builtins(value))

@@ -1,4 +1,4 @@
-"""Where and how webhooks are served."""
+"""Settings of the webhook server."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from steersman.webhook.certificates import Rotation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookServerOptions:
-    """Where webhooks are served, and how the API server gets there: by a Service, or by a URL.
+    """Settings of the webhook server and of its clients, the API servers.
 
     Attributes:
-        service: name of the Service before the replicas.
-        namespace: of the Service and the Secret: the operator's own.
-        port: of the Service.
-        url: ``https://host[:port][/path]``, in place of a Service: where the API server runs beside the operator.
-        bind_address: ``host:port`` to listen at.
-        name: of the configurations; the service's unless told.
-        secret: holds the certificates; the name and ``-cert`` unless told.
-        cert_path: a directory with a certificate that something else renews, such as a mounted Secret of
-            cert-manager. Then no certificate is made, and the authority is not written into the configurations.
-        cert_name: the file of the certificate in it.
-        cert_key: the file of the private key in it.
-        drain_seconds: how long a replica that ends still answers, so that the API server finds another one.
-        rotation: when certificates follow each other.
+        service: name of the Service of the webhooks.
+        namespace: namespace of the Service and the Secret.
+        port: port of the Service.
+        url: ``https://host[:port][/path]`` instead of a Service, for an operator outside of the cluster.
+        bind_address: ``host:port`` to listen on.
+        name: name of the webhook configurations. Defaults to the name of the Service.
+        secret: name of the Secret with the certificate. Defaults to ``name`` with the suffix ``-cert``.
+        cert_path: directory with a certificate that another component renews, such as a Secret mounted from
+            cert-manager. The operator then issues no certificate and injects no CA bundle.
+        cert_name: name of the certificate file.
+        cert_key: name of the private key file.
+        drain_seconds: seconds for which a terminating replica still responds, until the API server uses another one.
+        rotation: times of the certificate rotation.
 
     Raises:
-        ConfigurationError: there is neither a Service nor a URL, or there are both; or no namespace.
+        ConfigurationError: not exactly one of ``service`` and ``url`` is set, or ``namespace`` is missing.
     """
 
     service: str = ""
@@ -47,23 +47,23 @@ class WebhookServerOptions:
 
     def __post_init__(self) -> None:
         if bool(self.service) == bool(self.url):
-            raise ConfigurationError("webhooks are reached by a service or by a url: give one of them")
+            raise ConfigurationError("webhooks need either a service or a url: set one of them")
         if not self.namespace and (self.service or not self.cert_path):
-            raise ConfigurationError("webhooks need a namespace: that of their Service and their Secret")
+            raise ConfigurationError("webhooks need a namespace: set that of their Service and Secret")
 
     @property
     def configuration_name(self) -> str:
-        """Of the Mutating- and the ValidatingWebhookConfiguration."""
+        """Name of the MutatingWebhookConfiguration and ValidatingWebhookConfiguration."""
         return self.name or self.service or "webhooks"
 
     @property
     def secret_name(self) -> str:
-        """Of the Secret with the certificates."""
+        """Name of the Secret with the certificate."""
         return self.secret or f"{self.configuration_name}-cert"
 
     @property
     def server_names(self) -> tuple[str, ...]:
-        """Under which the API server calls: the certificate is for these."""
+        """DNS names or IP address in the certificate."""
         if self.url:
             return (urlsplit(self.url).hostname or "",)
         short = f"{self.service}.{self.namespace}.svc"

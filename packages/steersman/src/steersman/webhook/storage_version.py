@@ -1,4 +1,4 @@
-"""Rewrites stored objects in the version in which their kind is stored now.
+"""Rewrites stored objects in the current storage version.
 
 Source: "Versions in CustomResourceDefinitions", "Upgrade existing objects to a new stored version".
 """
@@ -30,12 +30,12 @@ log = get_logger("webhook")
 
 
 class MigrationResult(Struct, frozen=True):
-    """What ``migrate_storage_version`` did.
+    """Result of ``migrate_storage_version``.
 
     Attributes:
-        storage_version: in which all objects are stored now.
-        written: how many objects were written.
-        dropped: versions that were struck from ``status.storedVersions``.
+        storage_version: version in which all objects are stored.
+        objects_written: number of objects that were rewritten.
+        removed_versions: versions that were removed from ``status.storedVersions``.
     """
 
     storage_version: str
@@ -50,20 +50,19 @@ async def migrate_storage_version(
     dry_run: bool = False,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> MigrationResult:
-    """Writes every object of a custom kind once, so that it is stored in its storage version.
+    """Rewrite all objects of a custom kind in its storage version.
 
-    The writes change nothing, and lose nothing that others write meanwhile. Ended half-way, it is begun again; where
-    all is done, it only reads the definition. It needs get of the CustomResourceDefinition and patch of its status,
-    list and patch of the objects.
+    The writes do not change objects and do not overwrite concurrent changes. An interrupted migration can be
+    repeated. It needs RBAC permissions to get the CRD and patch its status, and to list and patch the objects.
 
     Args:
-        kind: the kind in any version.
-        dry_run: the API server checks each write and stores nothing; what is returned is what would be done.
-        on_progress: called before the first object and after each with how many are done, and how many there are.
+        kind: the kind, in any version.
+        dry_run: sends all writes as dry run.
+        on_progress: called with the numbers of completed and of all objects, at the start and after each object.
 
     Raises:
-        SteersmanError: the storage version was changed meanwhile: begin again; or the API server has not taken it up.
-        ApiError: an object cannot be written, as where a webhook refuses it; the message names it.
+        SteersmanError: the storage version changed during the migration, or the API server does not use it yet.
+        ApiError: an object cannot be written, for example because a webhook denies it.
     """
     resource = kind if isinstance(kind, ApiResource) else kind.api_resource
     crd_type = unstructured(_CUSTOM_RESOURCE_DEFINITION)
@@ -85,8 +84,10 @@ async def migrate_storage_version(
         return MigrationResult(storage, written, old_versions)
     after = await client.get(crd_type, key)
     if _versions(after)[0] != storage:
-        raise SteersmanError(f"{key}: the storage version was changed from {storage} meanwhile: begin again")
-    # The version that was read: whatever is done to the definition meanwhile, it is not done unseen.
+        raise SteersmanError(
+            f"CRD {key}: the storage version changed from {storage} during the migration: run it again"
+        )
+    # Fails if the CRD has changed since it was read.
     patch = {
         "metadata": {"resourceVersion": after.metadata.resource_version},
         "status": {"storedVersions": [storage]},
@@ -105,9 +106,9 @@ def _versions(definition: Unstructured) -> tuple[str, tuple[str, ...]]:
 
 
 async def _wait_for_storage_version(client: Client, resource: ApiResource, version: str) -> None:
-    """Waits until the API server stores in ``version``, which it does a moment after the definition says so.
+    """Wait until the API server stores objects in ``version``.
 
-    Discovery tells it by a hash. Source: ``discovery.StorageVersionHash`` of ``k8s.io/apiserver``.
+    Discovery shows the storage version as a hash. Source: ``discovery.StorageVersionHash`` of ``k8s.io/apiserver``.
     """
     digest = hashlib.sha256(f"{resource.group}/{version}/{resource.kind}".encode()).digest()
     expected = base64.b64encode(digest[:8]).decode()
@@ -125,7 +126,7 @@ async def _wait_for_storage_version(client: Client, resource: ApiResource, versi
                 await asyncio.sleep(_POLL_INTERVAL_SECONDS)
     except TimeoutError:
         text = (
-            f"{resource.plural}.{resource.group}: the API server does not store in {version} after "
+            f"CRD {resource.plural}.{resource.group}: the API server does not use storage version {version} after "
             f"{_STORAGE_VERSION_TIMEOUT_SECONDS:g} s"
         )
         raise SteersmanError(text) from None
@@ -141,7 +142,10 @@ class _APIResourceList(FrozenStruct):
 
 
 async def _rewrite_object(client: Client, kind: type[Any], obj: Object, dry_run: bool) -> int:
-    """Whether ``obj`` had to be written: who changed it or deleted it meanwhile has done it."""
+    """Write ``obj`` without changes. Return the number of writes.
+
+    It is 0 if another client has written or deleted the object.
+    """
     precondition = {"metadata": {"resourceVersion": obj.metadata.resource_version}}
     try:
         await client.patch(kind, obj.key, MergePatch(precondition), dry_run=dry_run)

@@ -1,4 +1,4 @@
-"""Which part of a document a type does not know, and would drop."""
+"""Finds fields of a document that its type does not have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from steersman.meta import FrozenDict, FrozenStruct
 
 
 def find_unknown_field(document: Any, hint: Any, path: str = "") -> str:
-    """The path of the first field that ``hint``, a type, has no place for; empty where there is none."""
+    """The path of the first field that the type ``hint`` lacks.
+
+    It is empty if ``hint`` has all fields.
+    """
     hint = unwrap_type(hint)
     if isinstance(hint, type) and issubclass(hint, FrozenStruct) and isinstance(document, dict):
         known = field_types_by_wire_name(hint)
@@ -41,7 +44,7 @@ def _first_non_empty(paths: Iterable[str]) -> str:
 
 
 def unwrap_type(hint: Any) -> Any:
-    """``hint`` without its markers and without None; None where several types are left."""
+    """``hint`` without Annotated and None, or None for a union."""
     while True:
         if get_origin(hint) is Annotated:
             hint = get_args(hint)[0]
@@ -56,5 +59,5 @@ def unwrap_type(hint: Any) -> Any:
 
 @cache
 def field_types_by_wire_name(kind: type[FrozenStruct]) -> dict[str, Any]:
-    """Types by wire names."""
+    """Types of fields by wire name."""
     return {f.encode_name: f.type for f in msgspec.structs.fields(kind)}

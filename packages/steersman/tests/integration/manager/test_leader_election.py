@@ -1,4 +1,4 @@
-"""Replicas in processes of their own, on the real API server: who leads after an end, a crash, a lost lease."""
+"""Leader election of processes on the real API server."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class Replica:
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
-        self.said: list[str] = []
+        self.log_lines: list[str] = []
 
     async def wait_for_log(self, text: str, seconds: float = 60.0) -> float:
-        """The moment at which it said ``words``."""
+        """Wait for ``text`` in the logs, and return the time."""
         assert self.process.stdout is not None
         async with asyncio.timeout(seconds):
-            while text not in self.said:
+            while text not in self.log_lines:
                 line = await self.process.stdout.readline()
                 assert line, f"it ended without saying {text!r}: {await self.read_stderr()}"
-                self.said.append(line.decode().strip())
+                self.log_lines.append(line.decode().strip())
         return time.monotonic()
 
     async def wait_for_exit(self, seconds: float = 60.0) -> int:
@@ -49,14 +49,14 @@ class Replica:
             return await self.process.wait()
 
     async def read_stderr(self) -> str:
-        """What it logged, once it has ended."""
+        """Wait for the end of the process, and return its logs."""
         assert self.process.stderr is not None
         return (await self.process.stderr.read()).decode()
 
 
 @dataclass(frozen=True, slots=True)
 class ElectionNamespace:
-    """A namespace, its administrator, and a user who may do what the generated role allows, and read ConfigMaps."""
+    """A namespace, its administrator, and a user with the generated role."""
 
     namespace: str
     client: Client
@@ -66,7 +66,7 @@ class ElectionNamespace:
         return (await self.client.get(Lease, ObjectKey(self.namespace, "replicas"))).spec
 
     async def next_holder(self, former: str | None, version: str) -> str | None:
-        """Who holds it next after ``former``, which held it at ``version``; nobody where it was given back."""
+        """Wait for the holder after ``former``; empty after a release."""
         changes = self.client.watch(Lease, namespace=self.namespace, resource_version=version)
         async with asyncio.timeout(60), aclosing(changes):
             async for change in changes:
@@ -116,10 +116,10 @@ async def test_clean_shutdown_passes_lease_before_expiry(harness: ElectionNamesp
         assert before.lease_duration_seconds == 15
         leader.process.send_signal(signal.SIGTERM)
         assert await leader.wait_for_exit() == 0
-        # Whoever leads next has found it given back, and so need not wait until it runs out.
+        # The next leader found the Lease released, and did not wait for its expiry.
         assert not await harness.next_holder(before.holder_identity, listed.resource_version)
         await waiting
-        assert "leading" in standby.said
+        assert "leading" in standby.log_lines
         after = await harness.lease()
         assert after.holder_identity != before.holder_identity
         assert after.lease_transitions == (before.lease_transitions or 0) + 1
@@ -145,14 +145,14 @@ async def test_crash_passes_lease_after_expiry(harness: ElectionNamespace) -> No
 async def test_lost_lease_ends_process_with_one_line(harness: ElectionNamespace) -> None:
     async with replica(harness, FAST_TIMINGS) as first:
         await first.wait_for_log("leading")
-        stolen = MergePatch({"spec": {"holderIdentity": "pirate"}})
-        await harness.client.patch(Lease, ObjectKey(harness.namespace, "replicas"), stolen)
+        foreign_holder = MergePatch({"spec": {"holderIdentity": "other-holder"}})
+        await harness.client.patch(Lease, ObjectKey(harness.namespace, "replicas"), foreign_holder)
         assert await first.wait_for_exit() == 1
         logged = await first.read_stderr()
         assert logged.count("leadership lost") == 1, logged
-        assert "is held by 'pirate' now" in logged
+        assert "is held by 'other-holder'" in logged
         assert "Traceback" not in logged
-        assert (await harness.lease()).holder_identity == "pirate"
+        assert (await harness.lease()).holder_identity == "other-holder"
 
 
 async def test_user_role_is_limited_to_its_lease(harness: ElectionNamespace) -> None:

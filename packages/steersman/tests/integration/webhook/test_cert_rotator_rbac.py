@@ -1,4 +1,4 @@
-"""What the keeper of certificates may do on the real API server, and what it leaves to others."""
+"""Permissions of CertRotator on the real API server."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_certificate_rotator_roles_are_minimal(envtest: Envtest) -> None:
             again = await installer.apply(configuration("a.b"), force=False)
             (entry,) = again.content["webhooks"]
             assert entry["clientConfig"]["caBundle"]
-            # It is told by its watch, long before it would look again: that too is within its rights.
+            # The watch, which the role allows too, triggers it long before the next poll.
             await installer.delete(KIND, KEY)
             await installer.apply(configuration("a.b"))
             async with asyncio.timeout(20):

@@ -1,4 +1,4 @@
-"""A version can leave a definition once all objects are rewritten: the real server could not read them otherwise."""
+"""Storage version migration on the real API server."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from steersman.webhook import migrate_storage_version
 from steersman.webhook.registry import CUSTOM_RESOURCE_DEFINITION
 from steersman_testing.envtest import Envtest
 
-BELL = ApiResource("stored.example.com", "v1", "Bell", "bells")
-NEW = unstructured(BELL._replace(version="v2"))
-NAME = ObjectKey("", "bells.stored.example.com")
+GADGET = ApiResource("stored.example.com", "v1", "Gadget", "gadgets")
+NEW = unstructured(GADGET._replace(version="v2"))
+NAME = ObjectKey("", "gadgets.stored.example.com")
 
 
 def versions(*names: str) -> list[dict[str, Any]]:
@@ -26,7 +26,7 @@ def versions(*names: str) -> list[dict[str, Any]]:
 
 
 async def served(client: Client, kind: Any) -> Any:
-    """All bells, as soon as the API server serves them in this version."""
+    """All objects, once the API server serves them in this version."""
     async with asyncio.timeout(20):
         while True:
             try:
@@ -37,7 +37,7 @@ async def served(client: Client, kind: Any) -> Any:
 
 async def test_migration_allows_version_removal(envtest: Envtest) -> None:
     definitions = unstructured(CUSTOM_RESOURCE_DEFINITION)
-    spec = {"group": BELL.group, "scope": "Namespaced", "names": {"plural": BELL.plural, "kind": BELL.kind}}
+    spec = {"group": GADGET.group, "scope": "Namespaced", "names": {"plural": GADGET.plural, "kind": GADGET.kind}}
     async with envtest.client() as client:
         made = definitions.of({"metadata": {"name": NAME.name}, "spec": {**spec, "versions": versions("v1", "v2")}})
         await client.create(made)
@@ -45,15 +45,15 @@ async def test_migration_allows_version_removal(envtest: Envtest) -> None:
             await served(client, NEW)
             for number in range(3):
                 metadata = {"name": f"b{number}", "namespace": "default"}
-                await client.create(unstructured(BELL).of({"metadata": metadata, "spec": {"n": number}}))
+                await client.create(unstructured(GADGET).of({"metadata": metadata, "spec": {"n": number}}))
             await client.patch(definitions, NAME, MergePatch({"spec": {"versions": versions("v2", "v1")}}))
             with pytest.raises(Invalid, match="storedVersions"):
                 await client.patch(definitions, NAME, MergePatch({"spec": {"versions": versions("v2")}}))
-            done = await migrate_storage_version(client, BELL)
+            done = await migrate_storage_version(client, GADGET)
             assert (done.objects_written, done.removed_versions) == (3, ("v1",))
             await client.patch(definitions, NAME, MergePatch({"spec": {"versions": versions("v2")}}))
             async with asyncio.timeout(20):
-                while f"{BELL.group}/v1" in (await client.raw(f"/apis/{BELL.group}")).decode():
+                while f"{GADGET.group}/v1" in (await client.raw(f"/apis/{GADGET.group}")).decode():
                     await asyncio.sleep(0.05)
             assert [b.content["spec"]["n"] for b in await served(client, NEW)] == [0, 1, 2]
         finally:

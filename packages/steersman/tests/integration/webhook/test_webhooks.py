@@ -1,4 +1,4 @@
-"""Webhooks and the real API server: certificates change, replicas come and go, and nobody notices."""
+"""Webhooks on the real API server, during rotations and rollouts."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from steersman_testing.envtest import Envtest
 
 GROUP = "webhooks.example.com"
 ROTATION = Rotation(lifetime=timedelta(minutes=30), propagation=timedelta(seconds=4), grace=timedelta(minutes=15))
-# So much later a certificate is due and a former authority retired, and nothing has expired. Twice that is less than
-# the hour by which certificates are older than they are: the API server's clock stays behind.
+# After this time a rotation is due and the previous CA is retired, but nothing has expired. Twice this time is less
+# than the hour by which certificates are backdated, since the clock of the API server is not advanced.
 LATER = timedelta(minutes=21)
 SELECTOR = {"matchLabels": {"kubernetes.io/metadata.name": "default"}}
 
@@ -85,7 +85,7 @@ def setup(manager: Manager) -> None:
 
 
 class LoadBalancer:
-    """What a Service is: a connection goes to one of the replicas that are ready."""
+    """Stand-in for a Service: forwards each connection to a ready replica."""
 
     def __init__(self) -> None:
         self.ports: list[int] = []
@@ -107,7 +107,7 @@ class LoadBalancer:
 
 
 class OffsetClock(SystemClock):
-    """The machine's clock, but for the time of day, which the test puts forward."""
+    """The system clock, with a wall clock that the test advances."""
 
     def __init__(self) -> None:
         self.ahead = timedelta()
@@ -180,14 +180,14 @@ class WebhookCluster:
         return (await self.client.get(Secret, ObjectKey("default", "webapps-cert"))).data["tls.crt"]
 
     async def serves_current_certificate(self) -> bool:
-        """Whether every replica shows the certificate of the Secret."""
+        """Return True if every replica serves the certificate of the Secret."""
         addresses = [("127.0.0.1", port) for port in self.balancer.ports]
         shown = await asyncio.gather(*(asyncio.to_thread(ssl.get_server_certificate, a) for a in addresses))
         certificate = (await self.certificate()).decode()
         return all(found.strip() in certificate for found in shown)
 
     async def install(self, replica: Replica) -> None:
-        """As whoever installs an operator does, who knows of no certificate."""
+        """Install the manifests without a CA bundle, like a user."""
         serving = replica.manager.options.webhooks
         assert serving is not None
         crd, old = definition(WebApp), definition(OldWebApp)
@@ -285,7 +285,7 @@ async def test_no_request_fails_while_certificates_and_replicas_change(envtest: 
         async def used() -> bool:
             return done >= 200
 
-        # A busy machine rotates before there were enough requests to tell.
+        # On a busy machine, the rotation may end before there were enough requests.
         await _wait_until(used)
         for user in users:
             user.cancel()

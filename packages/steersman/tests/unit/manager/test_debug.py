@@ -1,4 +1,4 @@
-"""What the debug endpoint tells of a running operator, and to whom."""
+"""Pages of the debug endpoint, and their protection."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from steersman.client import MergePatch
 from steersman.controller import LOW_PRIORITY, Reconciler, Request, Result
 from steersman.errors import ConfigurationError, ConnectionFailed
 from steersman.manager import Manager, ManagerOptions
-from steersman.manager.debug import DebugHandler
-from steersman.manager.http_server import ServerRequest as Asked
+from steersman.manager.serving.debug import DebugHandler
+from steersman.manager.serving.http_server import ServerRequest
 from steersman.observability.runtime import Runtime
 from steersman_testing import matching, virtual_time
 
 
 class FailingReconciler(Reconciler[Widget]):
-    """Fails for ``reef``, takes a minute for ``slow``, comes again for the others."""
+    """Fails for ``failing``, takes a minute for ``slow``, and requeues the others."""
 
     async def reconcile(self, request: Request) -> Result:
         password = "hunter222"
-        if request.name == "reef":
-            raise RuntimeError("aground")
+        if request.name == "failing":
+            raise RuntimeError("scripted")
         if request.name == "slow":
-            await self.linger()
+            await self.wait()
         return Result(requeue_after=3600 if password else None)
 
-    async def linger(self) -> None:
+    async def wait(self) -> None:
         await asyncio.sleep(60)
 
 
@@ -55,7 +55,7 @@ async def running_manager(world: ControllerEnv, selected: str = "", **options: A
 async def get_debug_page(manager: Manager, path: str) -> Any:
     path, _, query = path.partition("?")
     pages = DebugHandler(manager._controllers, manager.cache)  # pyright: ignore[reportPrivateUsage]
-    response = await pages.handle(Asked(path, query))
+    response = await pages.handle(ServerRequest(path, query))
     assert (response.status, response.content_type) == (200, "application/json")
     return msgspec.json.decode(response.body)
 
@@ -85,7 +85,7 @@ async def test_debug_queue_lists_waiting_running_and_delayed() -> None:
     assert running["triggers"] == [{"reason": "created", "origin": "for", "kind": "Widget", "object": "orders/slow"}]
     queue = controller["queue"]
     assert queue["depth"]["0"] == 2
-    # Field paths, no values. What was to come in an hour comes at once, for both reasons.
+    # Field paths, no values. The delayed key runs at once, with both triggers.
     a, c = queue["waiting"]
     updated = {"reason": "updated", "origin": "for", "kind": "Widget", "object": "orders/a", "fields": ["spec.depth"]}
     assert (a["name"], a["triggers"]) == ("a", [{"reason": "requeue", "origin": "requeue"}, updated])
@@ -102,18 +102,18 @@ async def test_debug_queue_lists_waiting_running_and_delayed() -> None:
 @virtual_time
 async def test_debug_recent_shows_triggers() -> None:
     world = ControllerEnv()
-    world.create_widgets("a", "reef")
+    world.create_widgets("a", "failing")
     async with running_manager(world) as manager:
         await asyncio.sleep(0.008)
-        newest, *_ = await get_debug_page(manager, "/debug/controllers/widget/recent?object=orders/reef")
+        newest, *_ = await get_debug_page(manager, "/debug/controllers/widget/recent?object=orders/failing")
         every = await get_debug_page(manager, "/debug/controllers/widget/recent")
-        (controller,) = await get_debug_page(manager, "/debug/controllers?object=orders/reef")
+        (controller,) = await get_debug_page(manager, "/debug/controllers?object=orders/failing")
     assert (newest["result"], newest["errors"], newest["attempt"]) == ("error", ["RuntimeError"], 2)
     assert newest["triggers"] == [{"reason": "retry", "origin": "RuntimeError"}]
     assert newest["duration_seconds"] is not None
     assert [(run["name"], run["result"], run["requeue_after_seconds"]) for run in every] == [
-        ("reef", "error", None),
-        ("reef", "error", None),
+        ("failing", "error", None),
+        ("failing", "error", None),
         ("a", "requeue_after", 3600),
     ]
     assert len(newest["reconcile_id"]) == 16
@@ -154,7 +154,7 @@ async def test_debug_tasks_have_stacks_without_values() -> None:
     (worker,) = [task for task in tasks if task["name"] == "widget worker"]
     names = [place.partition(" (")[0] for place in worker["stack"]]
     assert names[:2] == ["Controller._work", "Controller._reconcile"]
-    assert names[2:5] == ["FailingReconciler.reconcile", "FailingReconciler.linger", "sleep"]
+    assert names[2:5] == ["FailingReconciler.reconcile", "FailingReconciler.wait", "sleep"]
     assert "test_debug.py:" in worker["stack"][2]
     assert "hunter222" not in str(tasks)
 
@@ -166,7 +166,7 @@ async def test_debug_unknown_path_returns_404() -> None:
         assert "/debug/controllers/widget/recent" in await get_debug_page(manager, "/debug")
         pages = DebugHandler(manager._controllers, manager.cache)  # pyright: ignore[reportPrivateUsage]
         for path in ("/debug/controllers/ship/recent", "/debug/passwords", "/", "/debug/controllers/widget"):
-            assert (await pages.handle(Asked(path))).status == 404
+            assert (await pages.handle(ServerRequest(path))).status == 404
 
 
 async def test_debug_endpoint_on_loopback_is_open() -> None:

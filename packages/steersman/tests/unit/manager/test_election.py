@@ -1,4 +1,4 @@
-"""Candidates for one lease in virtual time: one leads, never two, whatever clocks and answers do."""
+"""LeaderElector in virtual time: there are never two leaders."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ import pytest
 from steersman.api.coordination_v1 import Lease, LeaseSpec
 from steersman.client import Client, HttpRequest, MergePatch, Transport
 from steersman.errors import ConnectionFailed, LeadershipLost
-from steersman.manager.fence import Fence
 from steersman.manager.leader_election import LeaderElection, LeaderElector
+from steersman.manager.leader_election.fence import Fence
 from steersman.meta import ObjectKey
 from steersman.observability import metrics
 from steersman.observability.runtime import Runtime
 from steersman_testing import InMemoryApiServer, matching, virtual_runtime, virtual_time
 
-LEASE = ObjectKey("default", "ship")
+LEASE = ObjectKey("default", "shop-operator")
 
 
 class SkewedClock:
@@ -78,7 +78,7 @@ class Candidate:
         await self.elector.release()
 
     def freeze(self) -> None:
-        """As by SIGKILL or SIGSTOP: nothing of it runs, and its fence stays as it was."""
+        """Freeze the process, like SIGSTOP. Its fence keeps its state."""
         self.task.cancel()
 
     @property
@@ -116,13 +116,13 @@ async def test_leader_renews_lease_like_client_go() -> None:
     assert written.acquire_time is not None
     assert written.renew_time is not None
     assert 55 < (written.renew_time - written.acquire_time).total_seconds() <= 60
-    assert metrics.registry.get_sample_value("leader_election_master_status", {"name": "ship"}) == 1
+    assert metrics.registry.get_sample_value("leader_election_master_status", {"name": "shop-operator"}) == 1
     await first.shut_down()
     await second.shut_down()
 
 
 @virtual_time
-async def test_a_renewal_is_one_request() -> None:
+async def test_elector_renewal_sends_one_request() -> None:
     server = InMemoryApiServer(virtual_runtime())
     candidate = Candidate(server, "a")
     await asyncio.sleep(5)
@@ -134,7 +134,7 @@ async def test_a_renewal_is_one_request() -> None:
 
 
 @virtual_time
-async def test_after_a_clean_end_another_leads_at_once() -> None:
+async def test_release_lets_standby_lead_at_once() -> None:
     server = InMemoryApiServer(virtual_runtime())
     first, second = Candidate(server, "a"), Candidate(server, "b")
     await asyncio.sleep(30)
@@ -189,7 +189,7 @@ async def test_standby_takes_over_only_after_lease_expiry() -> None:
 
 
 @pytest.mark.parametrize("skew", [timedelta(hours=-3), timedelta(hours=3), timedelta(days=400)])
-def test_clocks_of_other_machines_do_not_count(skew: timedelta) -> None:
+def test_elector_ignores_clocks_of_other_replicas(skew: timedelta) -> None:
     @virtual_time
     async def scenario() -> None:
         server = InMemoryApiServer(virtual_runtime())
@@ -220,7 +220,7 @@ def test_failed_renewals_lose_leadership_at_deadline(code: int) -> None:
         renewed = lease(server).renew_time
         assert renewed is not None
         await wait_until(lambda: first.lost is not None, within=11)
-        assert "could not be renewed for 10 s" in str(first.lost)
+        assert "could not be renewed within 10 s" in str(first.lost)
         assert not first.is_leader
         assert lease(server).renew_time == renewed
 
@@ -232,13 +232,13 @@ async def test_lost_renewal_response_is_verified_by_read() -> None:
     server = InMemoryApiServer(virtual_runtime())
     first = Candidate(server, "a")
     await asyncio.sleep(30)
-    slow = metrics.registry.get_sample_value("leader_election_slowpath_total", {"name": "ship"}) or 0
+    slow = metrics.registry.get_sample_value("leader_election_slowpath_total", {"name": "shop-operator"}) or 0
     for _ in range(10):
         server.fail_next(matching("PATCH", "/leases/"), ConnectionFailed("lost"), when="after")
         await asyncio.sleep(10)
         assert first.is_leader
     assert lease(server).lease_transitions == 0
-    assert metrics.registry.get_sample_value("leader_election_slowpath_total", {"name": "ship"}) == slow + 10
+    assert metrics.registry.get_sample_value("leader_election_slowpath_total", {"name": "shop-operator"}) == slow + 10
     await first.shut_down()
     assert lease(server).holder_identity == ""
 
@@ -306,7 +306,7 @@ async def test_leader_keeps_lease_after_short_blocked_loop() -> None:
 
 
 @virtual_time
-async def test_a_dead_candidate_does_not_take_the_lease() -> None:
+async def test_elector_with_dead_loop_does_not_acquire() -> None:
     server = InMemoryApiServer(virtual_runtime())
     dead = Candidate(server, "a", alive=False)
     await asyncio.sleep(60)
@@ -319,11 +319,11 @@ async def test_leader_steps_down_on_foreign_holder() -> None:
     server = InMemoryApiServer(virtual_runtime())
     first = Candidate(server, "a")
     await asyncio.sleep(30)
-    await Client(server).patch(Lease, LEASE, MergePatch({"spec": {"holderIdentity": "pirate"}}))
+    await Client(server).patch(Lease, LEASE, MergePatch({"spec": {"holderIdentity": "other-holder"}}))
     await wait_until(lambda: first.lost is not None, within=3)
-    assert "is held by 'pirate' now" in str(first.lost)
+    assert "is held by 'other-holder'" in str(first.lost)
     assert not first.is_leader
-    assert lease(server).holder_identity == "pirate"
+    assert lease(server).holder_identity == "other-holder"
 
 
 @virtual_time
@@ -355,52 +355,52 @@ async def test_foreign_lease_metadata_is_kept() -> None:
 @virtual_time
 async def test_election_has_one_leader_under_random_faults() -> None:
     server = InMemoryApiServer(virtual_runtime())
-    dice = virtual_runtime(7).random
-    crew = [Candidate(server, f"c{n}", skew=timedelta(minutes=n)) for n in range(4)]
-    ever = list(crew)
-    terms = 0
+    random = virtual_runtime(7).random
+    candidates = [Candidate(server, f"c{n}", skew=timedelta(minutes=n)) for n in range(4)]
+    all_candidates = list(candidates)
+    elections = 0
     holder: str | None = None
     for _ in range(4000):
         await asyncio.sleep(0.25)
         # Those that are frozen count too: whenever they thaw, their fence must be closed before another's is open.
-        leaders = [c for c in ever if c.is_leader]
+        leaders = [c for c in all_candidates if c.is_leader]
         assert len(leaders) <= 1, [c.name for c in leaders]
         if leaders and leaders[0].name != holder:
-            holder, terms = leaders[0].name, terms + 1
-        match dice.randrange(200):
+            holder, elections = leaders[0].name, elections + 1
+        match random.randrange(200):
             case 0:
-                server.fail_next(matching(path="/leases"), 503, times=dice.randrange(8))
+                server.fail_next(matching(path="/leases"), 503, times=random.randrange(8))
             case 1:
                 server.fail_next(matching("PATCH", "/leases"), ConnectionFailed("lost"), when="after", times=3)
             case 2 | 3:
-                crew.remove(unlucky := dice.choice(crew))
-                unlucky.freeze()
+                candidates.remove(crashed := random.choice(candidates))
+                crashed.freeze()
             case 4:
-                crew.remove(leaving := dice.choice(crew))
-                await leaving.shut_down()
+                candidates.remove(stopped := random.choice(candidates))
+                await stopped.shut_down()
             case 5:
-                dice.choice(crew).alive = dice.random() < 0.5
+                random.choice(candidates).alive = random.random() < 0.5
             case _:
                 pass
-        crew = [c for c in crew if c.lost is None]
-        while len(crew) < 4:
-            crew.append(Candidate(server, f"c{len(ever)}"))
-            ever.append(crew[-1])
-    assert terms > 10
-    for candidate in crew:
+        candidates = [c for c in candidates if c.lost is None]
+        while len(candidates) < 4:
+            candidates.append(Candidate(server, f"c{len(all_candidates)}"))
+            all_candidates.append(candidates[-1])
+    assert elections > 10
+    for candidate in candidates:
         await candidate.shut_down()
 
 
-def test_times_that_cannot_work_are_refused() -> None:
+def test_leader_election_invalid_times_raise() -> None:
     with pytest.raises(ValueError, match="lease_duration > renew_deadline"):
         LeaderElection(name="a", namespace="b", renew_deadline=15)
 
 
-def test_no_two_processes_have_one_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POD_NAME", "ship-0")
+def test_default_identity_is_unique(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POD_NAME", "pod-0")
     options = LeaderElection(name="a", namespace="b")
     names = {
         LeaderElector(InMemoryApiServer(), options, Fence(lambda: 0.0), runtime=Runtime()).identity for _ in range(3)
     }
     assert len(names) == 3
-    assert all(name.startswith("ship-0_") for name in names)
+    assert all(name.startswith("pod-0_") for name in names)

@@ -1,4 +1,4 @@
-"""The command line of an operator: kubebuilder's flags, beside a command's own."""
+"""Manager flags and their combination with options of a command."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from steersman.webhook import WebhookServerOptions
 
 
 def parse(*arguments: str) -> tuple[ManagerFlags, str]:
-    """What a command with an option of its own is given."""
+    """Flags and the option of a command that has its own ``port``."""
     app = typer.Typer()
     seen: list[tuple[ManagerFlags, str]] = []
 
     @app.command()
     @with_manager_flags
-    def run(flags: ManagerFlags, port: Annotated[str, typer.Option(help="Where to moor.")] = "Kiel") -> None:
+    def run(flags: ManagerFlags, port: Annotated[str, typer.Option(help="Where to moor.")] = "http") -> None:
         """Sail."""
         seen.append((flags, port))
 
@@ -36,20 +36,20 @@ def options(*arguments: str) -> ManagerOptions:
     return parse(*arguments)[0].options("shop", default_namespace="orders")
 
 
-def test_defaults() -> None:
+def test_flags_have_kubebuilder_defaults() -> None:
     flags, port = parse()
     assert flags == ManagerFlags()
-    assert port == "Kiel"
+    assert port == "http"
     settings = flags.options("shop")
     assert (settings.name, settings.leader_election, settings.namespaces) == ("shop", None, ())
     assert (settings.health_probe_bind_address, settings.metrics_bind_address) == (":8081", ":8080")
 
 
-def test_a_command_has_options_of_its_own() -> None:
+def test_command_keeps_its_own_options() -> None:
     assert parse("--port", "Riga", "--leader-elect")[1] == "Riga"
 
 
-def test_leader_election() -> None:
+def test_leader_election_flags_set_lease() -> None:
     election = options("--leader-elect").leader_election
     assert election is not None
     assert (election.name, election.namespace) == ("shop", "orders")
@@ -68,11 +68,11 @@ def test_leader_election() -> None:
         (("--namespace=",), ()),
     ],
 )
-def test_namespaces(given: tuple[str, ...], expected: tuple[str, ...]) -> None:
+def test_namespace_flags_are_merged(given: tuple[str, ...], expected: tuple[str, ...]) -> None:
     assert options(*given).namespaces == expected
 
 
-def test_webhooks() -> None:
+def test_webhook_flags_override_serving_options() -> None:
     serving = WebhookServerOptions(service="shop", namespace="orders", bind_address="127.0.0.1:9443")
 
     def served(*arguments: str) -> WebhookServerOptions:
@@ -92,11 +92,11 @@ def test_flags_accept_zap_options() -> None:
     assert (flags.log_level, flags.log_format) == ("debug", "console")
 
 
-def test_settings_without_a_flag_win() -> None:
+def test_overrides_win_over_flags() -> None:
     assert parse("--namespace=a")[0].options("shop", namespaces=("z",)).namespaces == ("z",)
 
 
-def test_a_pod_is_named_in_events(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pod_name_is_event_instance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_NAME", "shop-0")
     assert options().instance == "shop-0"
 
@@ -113,7 +113,7 @@ def test_configuration_error_prints_one_line(
 
 
 def test_manager_import_skips_optional_modules() -> None:
-    rare = ("aiohttp", "cryptography", "opentelemetry", "prometheus_client", "rich", "tempfile", "typer")
+    rare = ("aiohttp", "cryptography", "opentelemetry", "typer")
     code = f"import sys, steersman.manager; print([m for m in {rare} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
@@ -125,20 +125,20 @@ def test_debug_endpoint_is_disabled_by_default() -> None:
 
 
 def test_webhook_flags_set_service_and_certificate_source() -> None:
-    said = WebhookServerOptions(service="shop-webhook", namespace="shop-system")
+    options_of_operator = WebhookServerOptions(service="shop-webhook", namespace="shop-system")
     flags, _ = parse("--webhook-service=mail/post-webhook", "--webhook-cert-path=/certs")
-    serving = flags.options("shop", webhooks=said).webhooks
+    serving = flags.options("shop", webhooks=options_of_operator).webhooks
     assert serving is not None
     assert (serving.namespace, serving.service, serving.cert_path) == ("mail", "post-webhook", "/certs")
     assert (serving.configuration_name, serving.secret_name) == ("post-webhook", "post-webhook-cert")
-    assert parse()[0].options("shop", webhooks=said).webhooks == said
+    assert parse()[0].options("shop", webhooks=options_of_operator).webhooks == options_of_operator
     # Without webhooks there is nothing to say of them.
     assert flags.options("shop").webhooks is None
-    with pytest.raises(ConfigurationError, match="'mail' is not NAMESPACE/NAME"):
-        parse("--webhook-service=mail")[0].options("shop", webhooks=said)
+    with pytest.raises(ConfigurationError, match="'mail' is invalid: use NAMESPACE/NAME"):
+        parse("--webhook-service=mail")[0].options("shop", webhooks=options_of_operator)
 
 
-def test_an_option_of_the_commands_own_wins() -> None:
+def test_command_option_overrides_flag() -> None:
     app = typer.Typer()
     seen: list[tuple[ManagerFlags, str]] = []
 
@@ -148,6 +148,6 @@ def test_an_option_of_the_commands_own_wins() -> None:
         """Sail."""
         seen.append((flags, webhook_cert_path))
 
-    result = CliRunner().invoke(app, ["--webhook-cert-path", "/mine", "--leader-elect"])
+    result = CliRunner().invoke(app, ["--webhook-cert-path", "/own", "--leader-elect"])
     assert result.exit_code == 0, result.output
-    assert [(f.webhook_cert_path, f.leader_elect, own) for f, own in seen] == [("", True, "/mine")]
+    assert [(f.webhook_cert_path, f.leader_elect, own) for f, own in seen] == [("", True, "/own")]

@@ -1,4 +1,4 @@
-"""Managers that contend for one lease, in virtual time: who works, who stands by, and what a former leader sends."""
+"""Managers with leader election, in virtual time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from steersman.client import HttpRequest, HttpResponse, Transport
 from steersman.controller import Reconciler, Request, Result
 from steersman.errors import ConnectionFailed, Forbidden, LeadershipLost
 from steersman.manager import LeaderElection, Manager, ManagerOptions
-from steersman.manager.fence import Fence, FencedTransport
+from steersman.manager.leader_election.fence import Fence, FencedTransport
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime
 from steersman_testing import InMemoryApiServer, matching, virtual_runtime, virtual_time
@@ -81,12 +81,12 @@ class Replica:
     def __init__(
         self, world: ControllerEnv, name: str, reconciler: type[Reconciler[Widget]] = StatusWriter, **options: Any
     ) -> None:
-        self.ship = ReplicaTransport(world.server)
+        self.transport = ReplicaTransport(world.server)
         election = LeaderElection(name=LEASE.name, namespace=LEASE.namespace, identity=name)
         settings = ManagerOptions(name="orders-operator", leader_election=election, **options)
         self.tasks: dict[str, asyncio.Task[Any]] = {}
         runtime = Runtime(virtual_runtime().clock, virtual_runtime(len(name)).random, self._spawn)
-        self.manager = Manager(self.ship, settings, runtime)
+        self.manager = Manager(self.transport, settings, runtime)
         self.manager.controller(Widget).complete(reconciler)
         self.task = asyncio.create_task(self.manager.run())
 
@@ -118,7 +118,7 @@ def holder(world: ControllerEnv) -> str | None:
 async def leader_and_standby(world: ControllerEnv) -> AsyncGenerator[tuple[Replica, Replica], None]:
     """A leader and a standby."""
     first = Replica(world, "first")
-    await wait_until(lambda: bool(first.ship.writes), 5)
+    await wait_until(lambda: bool(first.transport.writes), 5)
     second = Replica(world, "second")
     await asyncio.sleep(20)
     yield first, second
@@ -133,11 +133,11 @@ async def test_standby_sends_no_writes_and_keeps_cache_warm() -> None:
     world.create_widgets("a")
     async with leader_and_standby(world) as (first, second):
         assert second.manager.cache.has_synced
-        assert second.ship.writes == []
+        assert second.transport.writes == []
         assert (first.manager.is_leader, second.manager.is_leader) == (True, False)
         with pytest.raises(LeadershipLost):
             await second.manager.client.delete(Widget, key("a"))
-        assert second.ship.writes == []
+        assert second.transport.writes == []
         assert (await second.manager.client.get(Widget, key("a"))).metadata.name == "a"
 
 
@@ -148,9 +148,9 @@ async def test_clean_shutdown_hands_leadership_over_in_two_seconds() -> None:
     async with leader_and_standby(world) as (first, second):
         await first.end()
         ended = now()
-        await wait_until(lambda: bool(second.ship.writes), 2)
-        assert all(at <= ended for at, _ in first.ship.writes)
-        assert second.ship.writes[0][0] >= first.ship.writes[-1][0]
+        await wait_until(lambda: bool(second.transport.writes), 2)
+        assert all(at <= ended for at, _ in first.transport.writes)
+        assert second.transport.writes[0][0] >= first.transport.writes[-1][0]
         assert holder(world) == "second"
 
 
@@ -177,11 +177,13 @@ async def test_lease_is_released_after_work_and_events() -> None:
     first.manager.stop()
     await asyncio.sleep(15)
     assert holder(world) == "first"
-    assert second.ship.writes == []
+    assert second.transport.writes == []
     await first.task
     assert [e.note for e in world.server.read_all(Event, NAMESPACE)] == ["it is red now"]
     await wait_until(lambda: holder(world) == "second", 2)
-    assert min(at for at, _ in second.ship.writes or [(now(), None)]) >= max(at for at, _ in first.ship.writes)
+    assert min(at for at, _ in second.transport.writes or [(now(), None)]) >= max(
+        at for at, _ in first.transport.writes
+    )
     await second.end()
 
 
@@ -190,41 +192,41 @@ async def test_leader_without_connection_stops_before_successor() -> None:
     world = ControllerEnv()
     world.create_widgets("a")
     async with leader_and_standby(world) as (first, second):
-        first.ship.cut = True
-        await wait_until(lambda: bool(second.ship.writes), 40)
+        first.transport.cut = True
+        await wait_until(lambda: bool(second.transport.writes), 40)
         assert first.task.done()
-        with pytest.raises(LeadershipLost, match="could not be renewed for 10 s"):
+        with pytest.raises(LeadershipLost, match="could not be renewed within 10 s"):
             first.task.result()
-        assert first.ship.closed
-        assert first.ship.writes[-1][0] < second.ship.writes[0][0]
+        assert first.transport.closed
+        assert first.transport.writes[-1][0] < second.transport.writes[0][0]
 
 
 @virtual_time
-async def test_leadership_lost_while_work_ends_cuts_that_short() -> None:
+async def test_leadership_lost_during_shutdown_skips_grace() -> None:
     world = ControllerEnv()
     world.create_widgets("a")
     first = Replica(world, "first", SlowStatusWriter)
     await wait_until(lambda: holder(world) == "first", 5)
     await asyncio.sleep(1)
     first.manager.stop()
-    first.ship.cut = True
+    first.transport.cut = True
     began = now()
     with pytest.raises(LeadershipLost):
         await first.task
     assert 8 <= now() - began < 14
-    first.ship.cut = False
-    assert first.ship.writes == []
+    first.transport.cut = False
+    assert first.transport.writes == []
     assert world.server.read_all(Event, NAMESPACE) == ()
 
 
 @virtual_time
 async def test_fence_blocks_requests_after_renewal_deadline() -> None:
-    """The renewals' answers are slow, and then the elector is frozen while the work goes on."""
+    """Responses to renewals are slow, then the elector freezes while work continues."""
     world = ControllerEnv()
     world.create_widgets("a")
     first = Replica(world, "first")
-    await wait_until(lambda: bool(first.ship.writes), 5)
-    first.ship.delay = 1.5
+    await wait_until(lambda: bool(first.transport.writes), 5)
+    first.transport.delay = 1.5
     await asyncio.sleep(30)
     renewals = [r for r in world.server.requests if r.method == "PATCH" and "/leases/" in r.path]
     assert renewals
@@ -236,7 +238,7 @@ async def test_fence_blocks_requests_after_renewal_deadline() -> None:
     assert found.spec.renew_time is not None
     # The record says when it was written, before it was sent.
     renewed = (found.spec.renew_time - virtual_runtime().clock.now()).total_seconds() + now()
-    last = first.ship.writes[-1][0]
+    last = first.transport.writes[-1][0]
     assert frozen_at < last <= renewed + 14
     assert not first.manager.is_leader
     assert not first.task.done()
@@ -247,16 +249,16 @@ async def test_fence_blocks_requests_after_renewal_deadline() -> None:
 @virtual_time
 async def test_fence_is_checked_when_request_leaves_queue() -> None:
     world = ControllerEnv()
-    ship = ReplicaTransport(world.server)
+    transport = ReplicaTransport(world.server)
     fence = Fence(now)
-    guarded = FencedTransport(ship, fence.check)
+    fenced = FencedTransport(transport, fence.check)
     fence.open_until(10)
-    ship.delay = 20
-    with pytest.raises(LeadershipLost, match=r"could have been taken 10\.0 s ago"):
-        await guarded.request(HttpRequest(method="DELETE", path="/api/v1/namespaces/orders/configmaps/a"))
-    assert ship.writes == []
+    transport.delay = 20
+    with pytest.raises(LeadershipLost, match=r"may have expired 10\.0 s ago"):
+        await fenced.request(HttpRequest(method="DELETE", path="/api/v1/namespaces/orders/configmaps/a"))
+    assert transport.writes == []
     assert (
-        await guarded.request(HttpRequest(method="GET", path="/api/v1/namespaces/orders/configmaps"))
+        await fenced.request(HttpRequest(method="GET", path="/api/v1/namespaces/orders/configmaps"))
     ).status == 200
 
 
@@ -287,11 +289,11 @@ async def test_replica_without_synced_cache_does_not_campaign() -> None:
 
 
 @virtual_time
-async def test_runnables_that_need_no_leader_run_on_standbys() -> None:
+async def test_runnables_without_election_run_on_standby() -> None:
     world = ControllerEnv()
     world.create_widgets("a")
     first = Replica(world, "first")
-    await wait_until(lambda: bool(first.ship.writes), 5)
+    await wait_until(lambda: bool(first.transport.writes), 5)
     second = Replica(world, "second")
     ran: list[str] = []
 
@@ -314,7 +316,7 @@ async def test_runnables_that_need_no_leader_run_on_standbys() -> None:
     await second.end()
 
 
-class BuoyRecorder(Reconciler[Widget]):
+class RecordingReconciler(Reconciler[Widget]):
     """Notes what it sees of each widget."""
 
     seen: list[tuple[str, int | None]] = []  # noqa: RUF012
@@ -327,23 +329,23 @@ class BuoyRecorder(Reconciler[Widget]):
 
 @virtual_time
 async def test_new_leader_observes_writes_of_previous_leader() -> None:
-    BuoyRecorder.seen.clear()
+    RecordingReconciler.seen.clear()
     world = ControllerEnv()
     world.create_widgets("a")
-    first = Replica(world, "first", BuoyRecorder)
-    await wait_until(lambda: bool(BuoyRecorder.seen), 5)
-    second = Replica(world, "second", BuoyRecorder)
+    first = Replica(world, "first", RecordingReconciler)
+    await wait_until(lambda: bool(RecordingReconciler.seen), 5)
+    second = Replica(world, "second", RecordingReconciler)
     await asyncio.sleep(20)
-    second.ship.lag = 5
-    BuoyRecorder.seen.clear()
+    second.transport.lag = 5
+    RecordingReconciler.seen.clear()
     await first.manager.client.apply_status(world.read_widget("a"), WidgetStatus(depth=99))
     await first.end()
-    assert BuoyRecorder.seen == [("a", 99)]
-    BuoyRecorder.seen.clear()
+    assert RecordingReconciler.seen == [("a", 99)]
+    RecordingReconciler.seen.clear()
     await wait_until(lambda: holder(world) == "second", 2)
     world.server.fail_next(matching("GET", "/widgets"), 503, times=2)
-    await wait_until(lambda: bool(BuoyRecorder.seen), 30)
-    assert BuoyRecorder.seen == [("a", 99)]
+    await wait_until(lambda: bool(RecordingReconciler.seen), 30)
+    assert RecordingReconciler.seen == [("a", 99)]
     await second.end()
 
 
@@ -352,7 +354,7 @@ async def test_leader_failing_catch_up_releases_lease() -> None:
     world = ControllerEnv()
     world.create_widgets("a")
     first = Replica(world, "first")
-    await wait_until(lambda: bool(first.ship.writes), 5)
+    await wait_until(lambda: bool(first.transport.writes), 5)
     second = Replica(world, "second", cache_sync_timeout=20)
     await asyncio.sleep(20)
     await first.end()
@@ -369,17 +371,17 @@ async def test_controller_without_election_runs_on_standby() -> None:
     world = ControllerEnv()
     world.create_widgets("a")
     first = Replica(world, "first")
-    await wait_until(lambda: bool(first.ship.writes), 5)
-    ship = ReplicaTransport(world.server)
+    await wait_until(lambda: bool(first.transport.writes), 5)
+    transport = ReplicaTransport(world.server)
     election = LeaderElection(name=LEASE.name, namespace=LEASE.namespace, identity="second")
-    manager = Manager(ship, ManagerOptions(leader_election=election), virtual_runtime())
+    manager = Manager(transport, ManagerOptions(leader_election=election), virtual_runtime())
     manager.controller(Widget).named("everywhere").needs_leader_election(False).complete(StatusWriter)
-    manager.controller(Widget).named("leader").complete(BuoyRecorder)
-    BuoyRecorder.seen.clear()
+    manager.controller(Widget).named("leader").complete(RecordingReconciler)
+    RecordingReconciler.seen.clear()
     running = asyncio.create_task(manager.run())
     await asyncio.sleep(5)
-    assert ship.writes
-    assert BuoyRecorder.seen == []
+    assert transport.writes
+    assert RecordingReconciler.seen == []
     manager.stop()
     await running
     await first.end()

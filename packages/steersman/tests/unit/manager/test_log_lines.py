@@ -1,4 +1,4 @@
-"""Each line that is logged while an object is reconciled names it, whoever logs it; in a process of its own."""
+"""Log lines during a reconcile name the object, whichever logger is used."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from steersman.observability.logging import configure_logging, get_logger
 from steersman_testing import run_virtual
 from framework_support.controller_env import ControllerEnv
 
-class Talker(Reconciler[Widget]):
+class LoggingReconciler(Reconciler[Widget]):
     async def reconcile(self, request: Request) -> Result:
         password = "hunter" + "2" * 3
-        self.log.info("of the reconciler", knots=3)
+        self.log.info("of the reconciler", count=3)
         get_logger("else").info("of another logger")
         logging.getLogger("library").warning("of a library")
-        await asyncio.create_task(self.further())
-        raise RuntimeError("aground")
+        await asyncio.create_task(self.log_in_task())
+        raise RuntimeError("scripted")
 
-    async def further(self) -> None:
+    async def log_in_task(self) -> None:
         logging.getLogger("library").error("of a task")
 
 async def main() -> None:
     world = ControllerEnv()
     world.create_widgets("a")
     manager = Manager(world.server, ManagerOptions(), world.runtime)
-    manager.controller(Widget).complete(Talker)
+    manager.controller(Widget).complete(LoggingReconciler)
     running = asyncio.create_task(manager.run())
     await asyncio.sleep(0.004)
     manager.stop()
@@ -57,20 +57,22 @@ def logged(output: str) -> list[str]:
     return done.stderr.splitlines()
 
 
-def test_json() -> None:
+def test_json_log_lines_name_the_object() -> None:
     lines: list[dict[str, Any]] = [json.loads(line) for line in logged("json")]
-    mine = {line["event"]: line for line in lines if line["event"] in EVENTS}
-    assert list(mine) == EVENTS
+    lines_by_event = {line["event"]: line for line in lines if line["event"] in EVENTS}
+    assert list(lines_by_event) == EVENTS
     identity = ("controller", "namespace", "name")
-    assert {tuple(line[field] for field in identity) for line in mine.values()} == {("widget", "orders", "a")}
-    assert len({line["reconcile_id"] for line in mine.values()}) == 1
-    assert "RuntimeError: aground" in mine["reconcile failed"]["exception"]
-    # What belongs to no object names none.
+    assert {tuple(line[field] for field in identity) for line in lines_by_event.values()} == {
+        ("widget", "orders", "a")
+    }
+    assert len({line["reconcile_id"] for line in lines_by_event.values()}) == 1
+    assert "RuntimeError: scripted" in lines_by_event["reconcile failed"]["exception"]
+    # Lines outside of a reconcile have no object.
     assert [line for line in lines if line["event"] == "cache synced" and "name" in line] == []
     assert "hunter222" not in str(lines)
 
 
-def test_for_people() -> None:
+def test_console_log_lines_name_the_object() -> None:
     lines = logged("console")
     for event in EVENTS:
         (line,) = [line for line in lines if event in line]

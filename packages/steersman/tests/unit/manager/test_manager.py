@@ -1,4 +1,4 @@
-"""The manager starts things in order, runs them, and ends them in order."""
+"""Start, run and graceful shutdown of a manager."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class OwnedConfigMapReconciler(Reconciler[Widget]):
     async def reconcile(self, request: Request) -> Result:
         widget = await self.client.get(Widget, request)
         config = ConfigMapApply(
-            metadata=ObjectMetaApply(name=f"chain-{request.name}", namespace=request.namespace),
+            metadata=ObjectMetaApply(name=f"config-{request.name}", namespace=request.namespace),
             data={"length": str(widget.spec.depth)},
         )
         present = await self.client.get_or_none(ConfigMap, config.key)
         await self.client.apply(config, owner=widget)
         if present is None:
-            self.events.normal(widget, "Chained", f"made chain of {widget.spec.depth} m")
+            self.events.normal(widget, "Applied", f"applied ConfigMap with length {widget.spec.depth}")
         if widget.status is None or widget.status.depth != widget.spec.depth:
             await self.client.apply_status(widget, WidgetStatus(depth=widget.spec.depth))
         return Result()
@@ -55,12 +55,12 @@ async def running_manager(
 
 
 def get_config_map(world: ControllerEnv, name: str) -> str | None:
-    found = world.server.read(ConfigMap, key(f"chain-{name}"))
+    found = world.server.read(ConfigMap, key(f"config-{name}"))
     return found.data["length"] if found else None
 
 
 @virtual_time
-async def test_an_operator_end_to_end() -> None:
+async def test_manager_reconciles_children_and_status() -> None:
     world = ControllerEnv()
     world.create_widgets("a", depth=3)
     async with running_manager(world):
@@ -70,7 +70,7 @@ async def test_an_operator_end_to_end() -> None:
         world.create_widgets("b", depth=4)
         await asyncio.sleep(5)
         assert get_config_map(world, "b") == "4"
-        await world.client.delete(ConfigMap, key("chain-a"))
+        await world.client.delete(ConfigMap, key("config-a"))
         await asyncio.sleep(5)
         assert get_config_map(world, "a") == "3"
         await world.client.delete(Widget, key("b"))
@@ -89,7 +89,7 @@ async def test_reconcile_without_change_sends_no_writes() -> None:
     written = len(world.server.writes)
     async with running_manager(world):
         await asyncio.sleep(3600)
-    applied = [r for r in world.server.writes[written:] if "chain-a" not in r.path]
+    applied = [r for r in world.server.writes[written:] if "config-a" not in r.path]
     assert applied == []
 
 
@@ -114,7 +114,7 @@ async def test_manager_converges_despite_faults() -> None:
 
 
 class SlowReconciler(Reconciler[Widget]):
-    """Takes long, and tells on its way."""
+    """Runs until it is cancelled, and records that."""
 
     seen: list[str] = []  # noqa: RUF012
 
@@ -128,7 +128,7 @@ class SlowReconciler(Reconciler[Widget]):
 
 
 @virtual_time
-async def test_no_reconcile_before_every_first_list() -> None:
+async def test_manager_reconciles_after_all_first_lists() -> None:
     SlowReconciler.seen.clear()
     world = ControllerEnv()
     world.create_widgets("a", "b")
@@ -191,7 +191,7 @@ async def test_manager_raises_when_kind_cannot_be_listed() -> None:
 
 
 @virtual_time
-async def test_one_namespace_and_selected_objects() -> None:
+async def test_manager_limits_cache_to_namespace_and_selector() -> None:
     world = ControllerEnv()
     manager = Manager(world.server, ManagerOptions(namespaces=(NAMESPACE,)), world.runtime)
     manager.cache.configure(ConfigMap, InformerOptions(label_selector="x=y"))
@@ -216,7 +216,7 @@ def listening_ports(logs: Sequence[MutableMapping[str, Any]]) -> list[int]:
     return [entry["port"] for entry in logs if entry["event"] == "listening"]
 
 
-async def test_endpoints() -> None:
+async def test_manager_serves_probes_and_metrics() -> None:
     world = ControllerEnv(Runtime())
     world.create_widgets("a")
     lists = matching("GET", "/configmaps")
@@ -229,7 +229,7 @@ async def test_endpoints() -> None:
             await eventually(lambda: len(listening_ports(logs)) == 2)
             health, metrics = listening_ports(logs)
             assert await get(health, "/healthz") == (200, "[+]ping ok\nok\n")
-            not_ready = "[-]cache failed: the first lists are not complete\n[+]running ok\nfailed\n"
+            not_ready = "[-]cache failed: caches have not synced\n[+]running ok\nfailed\n"
             assert await get(health, "/readyz") == (500, not_ready)
             withheld = False
             await eventually(lambda: get_config_map(world, "a") is not None)
@@ -248,28 +248,25 @@ async def test_shutdown_fails_readiness_and_logs_phases() -> None:
     world = ControllerEnv(Runtime())
     world.create_widgets("a")
     finish = asyncio.Event()
-    begun = asyncio.Event()
+    started = asyncio.Event()
 
-    class Patient(Reconciler[Widget]):
+    class WaitingReconciler(Reconciler[Widget]):
         async def reconcile(self, request: Request) -> Result:
-            begun.set()
+            started.set()
             await finish.wait()
             return Result()
 
     with capture_logs() as logs:
-        async with running_manager(world, Patient, health_probe_bind_address="127.0.0.1:0") as manager:
-            await begun.wait()
+        async with running_manager(world, WaitingReconciler, health_probe_bind_address="127.0.0.1:0") as manager:
+            await started.wait()
             (health,) = listening_ports(logs)
             assert (await get(health, "/readyz"))[0] == 200
             manager.stop()
             assert await get(health, "/readyz") == (500, "[+]cache ok\n[-]running failed: shutting down\nfailed\n")
             assert (await get(health, "/healthz"))[0] == 200
             finish.set()
-    assert [entry["event"] for entry in logs if "shutting down" in entry["event"]] == [
-        "shutting down: work ends",
-        "shutting down: events are written",
-        "shutting down: watches and endpoints end",
-    ]
+    phases = ["stopping controllers and runnables", "flushing Events", "stopping caches and endpoints"]
+    assert [entry["event"] for entry in logs if entry["event"] in phases] == phases
 
 
 async def test_manager_raises_when_port_is_in_use() -> None:

@@ -1,4 +1,4 @@
-"""Who owns the process sets its garbage collector, once the caches are filled, and only until the end."""
+"""Garbage collector settings of a manager that handles signals."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from steersman.manager import Manager, ManagerOptions
 from steersman.observability.runtime import Runtime
 from framework_support.controller_env import ControllerEnv
 
-class Looker(Reconciler[Widget]):
+class PrintingReconciler(Reconciler[Widget]):
     async def reconcile(self, request: Request) -> Result:
         print("works", gc.get_threshold() == before, gc.get_freeze_count() > 0)
         if sys.argv[1] == "run":
@@ -38,7 +38,7 @@ async def main() -> None:
     world.create_widgets("a")
     world.server.fail_next(Early(), 500)
     manager = Manager(world.server, ManagerOptions(), world.runtime)
-    manager.controller(Widget).complete(Looker)
+    manager.controller(Widget).complete(PrintingReconciler)
     await getattr(manager, sys.argv[1])()
     print("ended", gc.get_threshold() == before, gc.get_freeze_count() == 0)
 

@@ -1,4 +1,4 @@
-"""An operator of many namespaces has a connection for each watch: the soft limit is not in its way."""
+"""The manager raises the limit of open files."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 
 
 def limits(soft: int, hard: int) -> tuple[int, ...]:
-    """Those of a process that began with these: a hard limit cannot be raised again."""
+    """Limits of a process that starts with these and calls the function."""
     command = [sys.executable, "-c", SCRIPT, str(soft), str(hard)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return tuple(map(int, done.stdout.split()))
 
 
 @pytest.mark.parametrize("soft", [64, 1024, 4096])
-def test_the_soft_limit_becomes_the_hard_one(soft: int) -> None:
+def test_nofile_limit_is_raised_to_hard_limit(soft: int) -> None:
     assert limits(soft, 4096) == (4096, 4096)

@@ -1,4 +1,4 @@
-"""What runs beside the controllers, and what becomes of its errors."""
+"""Runnables: start, stop and errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def test_runnable_error_stops_manager_and_is_raised() -> None:
 
     async def fails() -> None:
         await asyncio.sleep(5)
-        raise ValueError("ran aground")
+        raise ValueError("ran out")
 
     async def lasts() -> None:
         try:
@@ -29,7 +29,7 @@ async def test_runnable_error_stops_manager_and_is_raised() -> None:
 
     manager.add(fails)
     manager.add(lasts)
-    with pytest.raises(ValueError, match="ran aground"):
+    with pytest.raises(ValueError, match="ran out"):
         await manager.run()
     assert others == ["ended"]
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -39,20 +39,20 @@ async def test_runnable_error_stops_manager_and_is_raised() -> None:
 async def test_runnable_may_return_or_be_added_later() -> None:
     world = ControllerEnv()
     manager = Manager(world.server, runtime=world.runtime)
-    said: list[str] = []
+    events: list[str] = []
 
     async def short() -> None:
-        said.append("short")
+        events.append("short")
 
     async def late() -> None:
-        said.append("late")
+        events.append("late")
 
     manager.add(short)
     running = asyncio.create_task(manager.run())
     await asyncio.sleep(5)
     manager.add(late)
     await asyncio.sleep(5)
-    assert said == ["short", "late"]
+    assert events == ["short", "late"]
     assert not running.done()
     manager.stop()
     await running
@@ -62,23 +62,23 @@ async def test_runnable_may_return_or_be_added_later() -> None:
 async def test_runnables_are_cancelled_after_grace_period() -> None:
     world = ControllerEnv()
     manager = Manager(world.server, ManagerOptions(graceful_shutdown_timeout=10), world.runtime)
-    said: list[str] = []
+    events: list[str] = []
 
     async def tidies_up() -> None:
         try:
             await asyncio.sleep(1e6)
         finally:
             await asyncio.sleep(4)
-            said.append("tidy")
+            events.append("tidy")
 
     async def stubborn() -> None:
         while True:
             try:
                 await asyncio.sleep(1e6)
             except asyncio.CancelledError:
-                if len(said) > 1:
+                if len(events) > 1:
                     raise
-                said.append("no")
+                events.append("no")
 
     manager.add(tidies_up)
     manager.add(stubborn)
@@ -86,5 +86,5 @@ async def test_runnables_are_cancelled_after_grace_period() -> None:
     await asyncio.sleep(5)
     manager.stop()
     await running
-    assert said == ["no", "tidy"]
+    assert events == ["no", "tidy"]
     assert asyncio.get_running_loop().time() == pytest.approx(15, abs=0.5)

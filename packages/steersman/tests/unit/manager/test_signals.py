@@ -19,7 +19,7 @@ PROGRAM = Path(framework_support.__file__).with_name("managed_process.py")
 
 @contextmanager
 def running(*behaviour: str) -> Generator[subprocess.Popen[str], None, None]:
-    """The process, once it has begun to work; it is dead at the end."""
+    """A process that has started to reconcile. It is killed at the end."""
     process = subprocess.Popen(
         [sys.executable, str(PROGRAM), *behaviour],
         stdout=subprocess.PIPE,
@@ -41,16 +41,16 @@ def running(*behaviour: str) -> Generator[subprocess.Popen[str], None, None]:
 def test_signal_stops_manager_gracefully(number: signal.Signals) -> None:
     with running() as process:
         process.send_signal(number)
-        said, complained = process.communicate(timeout=60)
-    assert said.split() == ["finished", "ended"], complained
+        stdout, stderr = process.communicate(timeout=60)
+    assert stdout.split() == ["finished", "ended"], stderr
     assert process.returncode == 0
 
 
 def test_slow_reconcile_is_cancelled_after_signal() -> None:
     with running("slow") as process:
         process.send_signal(signal.SIGTERM)
-        said, complained = process.communicate(timeout=60)
-    assert said.split() == ["cancelled", "ended"], complained
+        stdout, stderr = process.communicate(timeout=60)
+    assert stdout.split() == ["cancelled", "ended"], stderr
     assert process.returncode == 0
 
 
@@ -60,14 +60,14 @@ def test_second_signal_kills_process() -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "ending\n"
         process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate(timeout=60)
-    assert said == ""
+        stdout, _ = process.communicate(timeout=60)
+    assert stdout == ""
     assert process.returncode == -signal.SIGTERM
 
 
 def test_signal_before_cache_sync_ends_process() -> None:
     with running("unsynced") as process:
         process.send_signal(signal.SIGTERM)
-        said, complained = process.communicate(timeout=60)
-    assert said.split() == ["ended"], complained
+        stdout, stderr = process.communicate(timeout=60)
+    assert stdout.split() == ["ended"], stderr
     assert process.returncode == 0

@@ -1,4 +1,4 @@
-"""Who may read the metrics: what is asked of the API server, what is remembered, and what the endpoint answers."""
+"""Authentication and authorization of metrics clients."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from framework_support.scripted_transport import ScriptedTransport, error_respon
 from steersman.client import Client, HttpResponse
 from steersman.errors import ConfigurationError, ConnectionFailed
 from steersman.manager import Manager, ManagerOptions, ProbeServer
-from steersman.manager.certwatcher import CertWatcher
-from steersman.manager.token_authorizer import TokenAuthorizer, TokenReviewResult
+from steersman.manager.serving.certwatcher import CertWatcher
+from steersman.manager.serving.token_authorizer import TokenAuthorizer, TokenReviewResult
 from steersman.observability.runtime import Runtime
 from steersman_testing import virtual_runtime, virtual_time
 
@@ -114,8 +114,12 @@ async def test_authorizer_caches_denial_for_ten_seconds() -> None:
     assert (await authorizer.authorize(BEARER, "/metrics")).status == 401
     assert (await authorizer.authorize(BEARER, "/metrics")).status == 401
     await asyncio.sleep(11)
-    assert await authorizer.authorize(BEARER, "/metrics") == TokenReviewResult(403, "prometheus may not get /metrics")
-    assert await authorizer.authorize(BEARER, "/metrics") == TokenReviewResult(403, "prometheus may not get /metrics")
+    assert await authorizer.authorize(BEARER, "/metrics") == TokenReviewResult(
+        403, "user 'prometheus' is not allowed to get /metrics"
+    )
+    assert await authorizer.authorize(BEARER, "/metrics") == TokenReviewResult(
+        403, "user 'prometheus' is not allowed to get /metrics"
+    )
     await asyncio.sleep(11)
     assert (await authorizer.authorize(BEARER, "/metrics")).status == 200
     assert len(transport.requests) == 5
@@ -180,7 +184,7 @@ async def test_secure_metrics_serve_allowed_users_and_reload_cert(
             authenticated_response(),
             access_response(),
             unauthenticated_response(),
-            authenticated_response("clerk"),
+            authenticated_response("unprivileged"),
             access_response(False),
         ]
     )
@@ -195,7 +199,10 @@ async def test_secure_metrics_serve_allowed_users_and_reload_cert(
         assert await scrape(server.port, authority) == (401, "a bearer token is required\n", "Bearer")
         assert (await scrape(server.port, authority, BEARER))[0] == 200
         assert (await scrape(server.port, authority, "Bearer stolen"))[:2] == (401, "the token is not valid\n")
-        assert (await scrape(server.port, authority, "Bearer clerk"))[:2] == (403, "clerk may not get /metrics\n")
+        assert (await scrape(server.port, authority, "Bearer unprivileged"))[:2] == (
+            403,
+            "user 'unprivileged' is not allowed to get /metrics\n",
+        )
         assert await served_common_name(server.port, authority) == "first"
         write_pair(tmp_path, authority, "second")
         await scrape(server.port, authority, BEARER)
@@ -203,7 +210,7 @@ async def test_secure_metrics_serve_allowed_users_and_reload_cert(
         (tmp_path / "tls.key").write_text("half a k")
         with capture_logs() as logs:
             await scrape(server.port, authority, BEARER)
-        assert [entry["event"] for entry in logs] == ["certificate not read again"]
+        assert [entry["event"] for entry in logs] == ["failed to reload certificate"]
         assert await served_common_name(server.port, authority) == "second"
     finally:
         await server.stop()

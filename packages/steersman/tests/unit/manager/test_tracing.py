@@ -1,4 +1,4 @@
-"""Spans from the event that made an object be reconciled to the requests that it led to."""
+"""OpenTelemetry spans of reconciles and their requests."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def running_manager(
 
 
 @virtual_time
-async def test_a_trace_from_the_event_to_the_writes() -> None:
+async def test_trace_links_event_reconcile_and_writes() -> None:
     world, exports = ControllerEnv(), Exports()
     world.create_widgets("a", depth=3)
     async with running_manager(world, exports.provider):
@@ -147,7 +147,7 @@ async def test_span_has_changed_fields_and_queue_event() -> None:
 
 
 @virtual_time
-async def test_every_error_is_recorded_without_local_variables() -> None:
+async def test_span_errors_have_no_local_variables() -> None:
     world, exports = ControllerEnv(), Exports()
     world.create_widgets("deep", depth=200)
     world.server.fail_next(matching("PATCH", "/status"), ConnectionFailed("lost"))
@@ -173,14 +173,14 @@ async def test_log_lines_name_the_trace() -> None:
     world.create_widgets("a")
     seen: list[Any] = []
 
-    class Talker(Reconciler[Widget]):
+    class LoggingReconciler(Reconciler[Widget]):
         async def reconcile(self, request: Request) -> Result:
             info = current_reconcile()
             assert info is not None
             seen.append((info.log_fields()["trace_id"], info.id))
             return Result()
 
-    async with running_manager(world, exports.provider, Talker):
+    async with running_manager(world, exports.provider, LoggingReconciler):
         pass
     (span,) = exports.named("reconcile widget")
     trace_id = format_trace_id(identity(span).trace_id)
@@ -198,7 +198,7 @@ async def test_unsampled_trace_formats_no_attributes() -> None:
 
 
 @virtual_time
-async def test_a_worker_that_is_cancelled_ends_its_span() -> None:
+async def test_cancelled_worker_ends_its_span() -> None:
     world, exports = ControllerEnv(), Exports()
     world.create_widgets("a")
 
@@ -215,7 +215,7 @@ async def test_a_worker_that_is_cancelled_ends_its_span() -> None:
 
 
 @virtual_time
-async def test_the_process_s_own_provider() -> None:
+async def test_tracing_true_uses_global_provider() -> None:
     world = ControllerEnv()
     world.create_widgets("a")
     async with running_manager(world, True):
@@ -257,11 +257,11 @@ async def test_tracing_without_extra_raises_with_remedy(monkeypatch: pytest.Monk
         ),
     ],
 )
-def test_names_of_spans_are_few(path: str, template: str) -> None:
+def test_span_names_have_low_cardinality(path: str, template: str) -> None:
     assert url_template(path) == template
 
 
-async def test_the_server_is_named_and_refusals_are_errors() -> None:
+async def test_failed_request_span_names_server() -> None:
     exports = Exports()
     carrier = HttpTransport(ClusterConfig(server="https://127.0.0.1:1/base", credentials=StaticToken(PASSWORD)))
     transport = TracingTransport(RetryingTransport(carrier), exports.provider)
@@ -276,7 +276,7 @@ async def test_the_server_is_named_and_refusals_are_errors() -> None:
 
 
 @virtual_time
-async def test_a_refusal_is_an_error() -> None:
+async def test_span_of_error_response_is_error() -> None:
     world, exports = ControllerEnv(), Exports()
     transport = TracingTransport(world.server, exports.provider)
     path = "/apis/shop.example.com/v1/namespaces/orders/widgets/none"

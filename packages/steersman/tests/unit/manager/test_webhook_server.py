@@ -18,11 +18,10 @@ from framework_support.widget import Widget
 from steersman.client import Client
 from steersman.errors import ConfigurationError
 from steersman.manager import Manager, ManagerOptions
-from steersman.manager.webhook_server import WebhookServer
+from steersman.manager.serving.webhook_server import WebhookServer
 from steersman.observability import metrics
 from steersman.observability.runtime import Runtime
 from steersman.webhook import FieldError, Webhooks, WebhookServerOptions
-from steersman.webhook import metrics as webhook_metrics
 from steersman.webhook.declaration import WebhookOptions
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
@@ -46,11 +45,20 @@ class ManualClock:
         self.tick.clear()
 
     async def advance(self) -> None:
-        """Returns when somebody who slept sleeps again."""
+        """Wake the sleeping task, and return when it sleeps again."""
         await self.ticked.wait()
         self.ticked.clear()
         self.tick.set()
         await self.ticked.wait()
+
+
+def sample(name: str, /, **labels: str) -> float:
+    return metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+def certificate_counts() -> tuple[float, float]:
+    prefix = "certwatcher_read_certificate"
+    return sample(f"{prefix}_total"), sample(f"{prefix}_errors_total")
 
 
 def write(directory: Path, authority: CertificateAuthority, name: str) -> None:
@@ -71,7 +79,7 @@ def review(depth: int) -> dict[str, Any]:
     return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 
 
-async def test_files_are_read_again_and_connections_stay(tmp_path: Path) -> None:
+async def test_webhook_server_reloads_certificate_files(tmp_path: Path) -> None:
     authority = CertificateAuthority()
     write(tmp_path, authority, "one")
     webhooks, clock = Webhooks(), ManualClock()
@@ -82,21 +90,20 @@ async def test_files_are_read_again_and_connections_stay(tmp_path: Path) -> None
     server = WebhookServer(serving, webhooks, Client(InMemoryApiServer()), Runtime(clock=clock))
     await server.start()
     assert server.check() is None
-    reads, errors = metrics.certificate_reads.labels(), metrics.certificate_errors.labels()
-    before = reads.value, errors.value
+    before = certificate_counts()
     try:
         first = await open_connection(server.port, authority)
         assert first.certificate_name == "one"
         assert [await first.allows(path, depth) for depth in (1, 9)] == [True, False]
         write(tmp_path, authority, "two")
         await clock.advance()
-        assert (reads.value, errors.value) == (before[0] + 1, before[1])
-        # The same connection goes on; a new one is shown the new certificate.
+        assert certificate_counts() == (before[0] + 1, before[1])
+        # The connection stays open; a new one receives the new certificate.
         assert await first.allows(path, 1)
         assert (await open_connection(server.port, authority)).certificate_name == "two"
         (tmp_path / "tls.crt").write_text("broken")
         await clock.advance()
-        assert (reads.value, errors.value) == (before[0] + 1, before[1] + 1)
+        assert certificate_counts() == (before[0] + 1, before[1] + 1)
         assert (await open_connection(server.port, authority)).certificate_name == "two"
     finally:
         clock.tick.set()
@@ -127,26 +134,26 @@ async def open_connection(port: int, authority: CertificateAuthority) -> TlsConn
     return TlsConnection(*await asyncio.open_connection("127.0.0.1", port, ssl=trusted, server_hostname="localhost"))
 
 
-def test_requests_are_counted() -> None:
+def test_webhook_requests_are_counted() -> None:
     webhooks = Webhooks()
     path = webhooks.webhook(Widget, WebhookOptions()).validates(validate_depth).paths[0]
-    counted = webhook_metrics.requests.labels(path, "200")
-    before = counted.value
-    answer = asyncio.run(webhooks.handle(path, "", json.dumps(review(1)).encode()))
-    assert (answer.status, counted.value) == (200, before + 1)
-    assert webhook_metrics.in_flight.labels(path).value == 0
+    before = sample("controller_runtime_webhook_requests_total", webhook=path, code="200")
+    response = asyncio.run(webhooks.handle(path, "", json.dumps(review(1)).encode()))
+    assert response.status == 200
+    assert sample("controller_runtime_webhook_requests_total", webhook=path, code="200") == before + 1
+    assert sample("controller_runtime_webhook_requests_in_flight", webhook=path) == 0
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"bind_address": "9443"}, "write host:port, such as :9443"),
         ({"cert_path": "/nowhere"}, "cannot read /nowhere/tls.crt"),
     ],
 )
-def test_webhook_server_invalid_options_raise(change: dict[str, Any], told: str) -> None:
+def test_webhook_server_invalid_options_raise(change: dict[str, Any], message: str) -> None:
     options: dict[str, Any] = {"service": "b", "namespace": "s", **change}
-    with pytest.raises(ConfigurationError, match=told):
+    with pytest.raises(ConfigurationError, match=message):
         WebhookServer(
             WebhookServerOptions(**options),
             Webhooks(),
@@ -156,20 +163,20 @@ def test_webhook_server_invalid_options_raise(change: dict[str, Any], told: str)
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
-        ({}, "by a service or by a url: give one of them"),
-        ({"service": "a", "url": "https://a"}, "by a service or by a url: give one of them"),
+        ({}, "webhooks need either a service or a url"),
+        ({"service": "a", "url": "https://a"}, "webhooks need either a service or a url"),
         ({"service": "a"}, "webhooks need a namespace"),
     ],
 )
-def test_incomplete_options(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigurationError, match=told):
+def test_webhook_options_incomplete_raise(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
         WebhookServerOptions(**given)
 
 
 @virtual_time
-async def test_declared_and_not_served() -> None:
+async def test_manager_without_webhook_options_serves_none() -> None:
     runtime = virtual_runtime()
     manager = Manager(InMemoryApiServer(runtime), ManagerOptions(name="b"), runtime)
     manager.webhook(Widget).validates(validate_depth).rbac(Widget, "get")

@@ -1,4 +1,4 @@
-"""The garbage collector's policy: what survives a long collection is scanned no more; afterwards all is as before."""
+"""GCTuner freezes survivors of long collections and restores settings."""
 
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
@@ -14,29 +14,29 @@ from steersman.observability.metrics import registry
 
 
 @pytest.fixture
-def policy(monkeypatch: pytest.MonkeyPatch) -> Generator[GCTuner]:
-    former = gc.get_threshold()
-    policy = GCTuner()
-    policy.start()
-    yield policy
-    policy.stop()
-    assert gc.get_threshold() == former
+def tuner(monkeypatch: pytest.MonkeyPatch) -> Generator[GCTuner]:
+    previous = gc.get_threshold()
+    tuner = GCTuner()
+    tuner.start()
+    yield tuner
+    tuner.stop()
+    assert gc.get_threshold() == previous
     assert gc.get_freeze_count() == 0
-    assert policy._on_gc_event not in gc.callbacks
+    assert tuner._on_gc_event not in gc.callbacks
 
 
 def pauses() -> float:
     return registry.get_sample_value("steersman_gc_pause_seconds_count") or 0.0
 
 
-def test_gc_freezes_objects_at_start(policy: GCTuner) -> None:
+def test_gc_freezes_objects_at_start(tuner: GCTuner) -> None:
     assert gc.get_freeze_count() > 1000
     before = pauses()
     gc.collect()
     assert pauses() == before + 1
 
 
-def test_survivors_of_a_long_collection_are_frozen(policy: GCTuner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gc_long_collection_freezes_survivors(tuner: GCTuner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gc_tuning, "_LONG_PAUSE_SECONDS", 0.0)
     held: list[list[object]] = [[] for _ in range(1000)]
     frozen = gc.get_freeze_count()
@@ -45,14 +45,14 @@ def test_survivors_of_a_long_collection_are_frozen(policy: GCTuner, monkeypatch:
     assert len(gc.get_objects()) < 1000
 
 
-def test_survivors_of_a_short_one_are_not(policy: GCTuner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gc_short_collection_freezes_nothing(tuner: GCTuner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gc_tuning, "_LONG_PAUSE_SECONDS", 1e9)
     frozen = gc.get_freeze_count()
     gc.collect()
     assert gc.get_freeze_count() <= frozen
 
 
-def test_gc_frozen_cycles_are_collected_eventually(policy: GCTuner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gc_frozen_cycles_are_collected_eventually(tuner: GCTuner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gc_tuning, "_LONG_PAUSE_SECONDS", 0.0)
     monkeypatch.setattr(gc_tuning, "_FREEZES_BEFORE_THAW", 3)
 

@@ -1,4 +1,4 @@
-"""A blocked event loop is noticed from outside, with the place where it hangs and without what it holds there."""
+"""Heartbeat and watchdog of the event loop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_blocked_loop_is_logged_with_stack_and_measured() -> None:
     # So long that a process without a processor is never taken for a loop that hangs: it looks every quarter second.
     watchdog = Watchdog(heartbeat, threshold=0.6)
     blocks, lags = sample("steersman_event_loop_blocks_total"), sample("steersman_event_loop_lag_seconds_count")
-    beating = asyncio.create_task(heartbeat.run())
+    heartbeat_task = asyncio.create_task(heartbeat.run())
     watchdog.start()
     try:
         with capture_logs() as logs:
@@ -40,12 +40,12 @@ async def test_blocked_loop_is_logged_with_stack_and_measured() -> None:
                 # Blocked on for as long again, it says nothing new.
                 block_until(lambda: heartbeat.age() > 1.4)
                 async with asyncio.timeout(20):
-                    while sum(e["event"] == "event loop runs again" for e in logs) < number:
+                    while sum(e["event"] == "event loop resumed" for e in logs) < number:
                         await asyncio.sleep(0.01)
     finally:
         watchdog.stop()
-        beating.cancel()
-        await asyncio.gather(beating, return_exceptions=True)
+        heartbeat_task.cancel()
+        await asyncio.gather(heartbeat_task, return_exceptions=True)
     reports = [e for e in logs if e["event"] == "event loop blocked"]
     assert len(reports) == 2
     assert "block_until" in reports[0]["stack"]
@@ -57,10 +57,10 @@ async def test_blocked_loop_is_logged_with_stack_and_measured() -> None:
 
 async def test_heartbeat_age_grows_while_loop_is_blocked() -> None:
     heartbeat = Heartbeat(period=0.01)
-    beating = asyncio.create_task(heartbeat.run())
+    heartbeat_task = asyncio.create_task(heartbeat.run())
     await asyncio.sleep(0.03)
-    beating.cancel()
-    await asyncio.gather(beating, return_exceptions=True)
+    heartbeat_task.cancel()
+    await asyncio.gather(heartbeat_task, return_exceptions=True)
     before = heartbeat.age()
     block_until(lambda: heartbeat.age() > before + 0.05)
     assert heartbeat.age() > before

@@ -1,4 +1,4 @@
-"""Logs as machines and as people read them; each in a process of its own, since logging is configured once."""
+"""Log formats. Each test runs a process, since logging is configured once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def logged(level: str, output: str) -> str:
     return done.stderr
 
 
-def test_one_json_object_a_line() -> None:
+def test_json_logs_have_one_object_per_line() -> None:
     lines: list[dict[str, Any]] = [json.loads(line) for line in logged("info", "json").splitlines()]
     drifting, elsewhere, failed = lines
     assert (drifting["event"], drifting["level"], drifting["component"]) == ("drifting", "info", "orders")
@@ -52,7 +52,7 @@ def test_one_json_object_a_line() -> None:
     assert "hunter222" not in failed["exception"]
 
 
-def test_text_for_people_shows_no_variables() -> None:
+def test_console_logs_have_no_local_variables() -> None:
     text = logged("debug", "console")
     assert "too quiet" in text
     assert "drifting" in text
@@ -62,7 +62,7 @@ def test_text_for_people_shows_no_variables() -> None:
 
 
 @pytest.mark.parametrize(("level", "count"), [("warning", 2), ("error", 1)])
-def test_levels(level: str, count: int) -> None:
+def test_log_level_filters_lines(level: str, count: int) -> None:
     assert len(logged(level, "json").splitlines()) == count
 
 
@@ -89,7 +89,7 @@ def log_flood(level: str, output: str) -> list[str]:
     return done.stderr.splitlines()
 
 
-def test_flood_filter_samples_equal_events() -> None:
+def test_sampling_filter_samples_equal_events() -> None:
     lines: list[dict[str, Any]] = [json.loads(line) for line in log_flood("info", "json")]
     failed = [line["number"] for line in lines if line["event"] == "reconcile failed"]
     assert failed == [*range(100), 199, 299, 1000]
@@ -99,5 +99,5 @@ def test_flood_filter_samples_equal_events() -> None:
 
 
 @pytest.mark.parametrize(("level", "output"), [("debug", "json"), ("info", "console")])
-def test_flood_filter_is_off_for_debug_or_console(level: str, output: str) -> None:
+def test_sampling_is_off_for_debug_or_console(level: str, output: str) -> None:
     assert len([line for line in log_flood(level, output) if "reconcile failed" in line]) == 351

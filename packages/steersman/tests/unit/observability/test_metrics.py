@@ -16,7 +16,7 @@ def sample(metric: str, /, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(metric, labels)
 
 
-def test_the_names_of_controller_runtime() -> None:
+def test_metric_names_match_controller_runtime() -> None:
     text = generate_latest(metrics.registry).decode()
     declared = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
     assert declared >= {
@@ -37,7 +37,7 @@ def test_the_names_of_controller_runtime() -> None:
     }
 
 
-def test_requests() -> None:
+def test_request_metrics_add_up_threads() -> None:
     labels = {"code": "200", "method": "GET", "host": "shop.example.com"}
     before = sample("rest_client_requests_total", **labels) or 0.0
     measured = RequestMetrics("shop.example.com")
@@ -55,7 +55,7 @@ def test_requests() -> None:
 
 
 @virtual_time
-async def test_the_queue() -> None:
+async def test_queue_metrics_follow_queue() -> None:
     queue: WorkQueue[str] = WorkQueue("metered", runtime=virtual_runtime())
     labels = {"name": "metered", "controller": "metered"}
     queue.add("a")
@@ -70,3 +70,8 @@ async def test_the_queue() -> None:
     assert sample("workqueue_queue_duration_seconds_count", **labels) == 1
     queue.shut_down()
     assert sample("workqueue_depth", priority="0", **labels) == 0
+
+
+def test_registry_has_no_created_series() -> None:
+    metrics.certificate_reads.inc()
+    assert "_created" not in generate_latest(metrics.registry).decode()

@@ -17,7 +17,7 @@ async def test_default_runtime_uses_system_clock() -> None:
     assert runtime.clock.now().tzinfo is UTC
 
 
-async def test_tasks_have_names() -> None:
+async def test_spawned_tasks_have_names() -> None:
     async def work() -> str:
         task = asyncio.current_task()
         return task.get_name() if task else ""

@@ -1,4 +1,4 @@
-"""What a role lacks, and what it grants in vain."""
+"""Comparison of roles with needed permissions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def compare_texts(*rules: dict[str, Any]) -> tuple[list[str], list[str]]:
     return [str(a) for a in found.missing], [str(a) for a in found.superfluous]
 
 
-def test_the_generated_role_fits() -> None:
+def test_generated_role_matches_permissions() -> None:
     assert compare_texts(*policy_rules(NEEDED)) == ([], [])
 
 
@@ -44,7 +44,7 @@ def test_rbac_check_reports_missing_and_superfluous() -> None:
     assert superfluous == ["get secrets 'tls'", "delete deployments.apps"]
 
 
-def test_a_wildcard_grants_all_and_is_too_much() -> None:
+def test_wildcard_rule_is_superfluous() -> None:
     assert compare_texts(rule("*", "*", "*")) == ([], ["* *.*"])
     assert compare_texts(rule("apps", "deployments */status", "get patch"), *policy_rules(NEEDED[2:])) == (
         [],
@@ -52,14 +52,14 @@ def test_a_wildcard_grants_all_and_is_too_much() -> None:
     )
 
 
-def test_several_objects_out_of_reach_are_one_finding() -> None:
+def test_missing_names_are_reported_as_one_access() -> None:
     needed = {ResourceAccess("", "secrets", "get", name) for name in ("a", "b", "ca")}
     found = compare_role([rule("", "secrets", "get", "ca")], needed)
     assert (found.missing, found.superfluous) == ((ResourceAccess("", "secrets", "get"),), ())
 
 
 @pytest.mark.parametrize("aggregate", [False, True])
-def test_roles_for_users(aggregate: bool) -> None:
+def test_user_roles_match_kubebuilder(aggregate: bool) -> None:
     editor, viewer = (f("tasks", v1.Task, aggregate=aggregate) for f in (editor_role, viewer_role))
     assert editor["rules"][0]["verbs"] == ["create", "delete", "get", "list", "patch", "update", "watch"]
     assert viewer["rules"][0]["verbs"] == ["get", "list", "watch"]

@@ -1,4 +1,4 @@
-"""Permissions become the fewest rules that grant them, in an order that never changes."""
+"""Roles generated from permissions."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ def granted(rules: list[dict[str, list[str]]]) -> list[tuple[str, str, str]]:
 
 @given(st.lists(permissions))
 def test_policy_rules_grant_exactly_the_permissions(asked: list[Permission]) -> None:
-    wanted = {
+    expected = {
         (p.resource.group, f"{p.resource.plural}/{p.subresource}" if p.subresource else p.resource.plural, verb)
         for p in asked
         for verb in p.verbs
     }
     found = granted(policy_rules(asked))
-    assert set(found) == wanted
-    assert len(found) == len(wanted)
+    assert set(found) == expected
+    assert len(found) == len(expected)
 
 
-def test_a_cluster_role() -> None:
+def test_cluster_role_is_a_manifest() -> None:
     assert cluster_role("orders-operator", [Permission(PODS, ("get",))]) == {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",

@@ -1,4 +1,4 @@
-"""What users see of defaulting and validating handlers, by an API server that asks them."""
+"""Admission webhooks called by the in-memory API server."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ KEY = ObjectKey("default", "till")
 
 
 class AdmissionCluster:
-    """An API server with shops, and a manager that is asked about them."""
+    """An API server and a manager with webhooks for ``Shop``."""
 
     def __init__(self) -> None:
         runtime = virtual_runtime()
@@ -115,7 +115,7 @@ async def test_defaulting_patch_has_only_handler_changes() -> None:
 
 
 @virtual_time
-async def test_back_to_the_default_is_a_change() -> None:
+async def test_merge_reset_to_default_is_written() -> None:
     cluster = AdmissionCluster()
 
     def one(shop: Shop) -> Shop:
@@ -128,7 +128,7 @@ async def test_back_to_the_default_is_a_change() -> None:
 
 
 @virtual_time
-async def test_labels_and_objects_without_a_type() -> None:
+async def test_defaulting_async_handler_and_untyped_object() -> None:
     cluster = AdmissionCluster()
 
     async def label(pod: Pod, request: AdmissionRequest) -> Pod:
@@ -187,8 +187,9 @@ async def test_denial_lists_all_causes_with_fields() -> None:
 async def post_review(manager: Manager, path: str, query: str = "", **request: Any) -> tuple[int, Any]:
     asked: dict[str, Any] = {"uid": "1-2", "operation": "CREATE", "name": "till", "userInfo": {}, **request}
     review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
-    answer = await manager.webhooks.handle(path, query, json.dumps(review).encode())
-    return answer.status, json.loads(answer.body)["response"] if answer.status == 200 else answer.body.decode()
+    response = await manager.webhooks.handle(path, query, json.dumps(review).encode())
+    content = json.loads(response.body)["response"] if response.status == 200 else response.body.decode()
+    return response.status, content
 
 
 VALIDATE, MUTATE = "/validate-example-com-v1-shop", "/mutate-example-com-v1-shop"
@@ -210,7 +211,7 @@ async def test_warnings_are_sanitized_and_truncated() -> None:
 
 
 @virtual_time
-async def test_deletion() -> None:
+async def test_deletion_handler_denies_delete() -> None:
     cluster = AdmissionCluster()
 
     async def keep(shop: Shop) -> AsyncIterator[FieldError]:
@@ -250,7 +251,9 @@ async def test_failing_handler_returns_500_without_details() -> None:
     cluster.manager.webhook(Shop).validates(broken)
     cluster.manager.webhook(Shop, WebhookOptions(name="lenient", failure_policy="Ignore")).validates(broken)
     cluster.serve()
-    with pytest.raises(InternalError, match=r"the handler failed; the operator's log has more \(review ") as caught:
+    with pytest.raises(
+        InternalError, match=r"admission handler failed; see the logs of the operator \(review "
+    ) as caught:
         await cluster.create_shop()
     assert "hunter2" not in str(caught.value)
     assert "lenient" not in str(caught.value)
@@ -268,29 +271,29 @@ async def test_handler_timeout_precedes_webhook_timeout() -> None:
     for query, taken in (("", 4.5), ("timeout=2s", 1.8), ("timeout=30s", 4.5)):
         begun = loop.time()
         status, text = await post_review(cluster.manager, VALIDATE, query, object=document())
-        assert (status, text) == (500, f"the handler took longer than {taken} s (review 1-2)\n")
+        assert (status, text) == (500, f"admission handler timed out after {taken} s (review 1-2)\n")
         assert loop.time() - begun == pytest.approx(taken)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"metadata": {"name": "other"}}, "metadata.name"),
         ({"status": {"observedGeneration": 1}}, "status"),
     ],
 )
 @virtual_time
-async def test_a_defaulting_handler_stays_within_the_request(change: dict[str, Any], told: str) -> None:
+async def test_defaulting_immutable_field_returns_500(change: dict[str, Any], message: str) -> None:
     cluster = AdmissionCluster()
     kind = unstructured(Shop.api_resource)
     cluster.manager.webhook(kind).defaults(lambda shop: type(shop).of({**shop.to_dict(), **change}))
     status, text = await post_review(cluster.manager, MUTATE, object=document())
     assert status == 500
-    assert told not in text
+    assert message not in text
 
 
 @virtual_time
-async def test_a_status_is_changed_in_a_write_of_the_status() -> None:
+async def test_defaulting_status_subresource_changes_status() -> None:
     cluster = AdmissionCluster()
     options = WebhookOptions(subresource="status")
     cluster.manager.webhook(Shop, options).defaults(lambda shop: replace(shop, status=Status(observed_generation=3)))
@@ -306,15 +309,15 @@ async def test_webhook_handles_undecodable_objects() -> None:
     cluster = AdmissionCluster()
     seen: list[Shop | None] = []
 
-    def look(shop: Shop, old: Shop | None) -> None:
+    def inspect_object(shop: Shop, old: Shop | None) -> None:
         seen.append(old)
 
-    cluster.manager.webhook(Shop).validates(look).validates_deletion(lambda shop: [FieldError("", "no")])
+    cluster.manager.webhook(Shop).validates(inspect_object).validates_deletion(lambda shop: [FieldError("", "no")])
     odd = document(replicas="many")
     status, response = await post_review(cluster.manager, VALIDATE, object=odd)
     assert (status, response["allowed"], response["status"]["code"]) == (200, False, 422)
     assert response["status"]["message"].endswith("Expected `int`, got `str` - at `$.spec.replicas`")
-    # What is stored can be mended, and deleted.
+    # Stored invalid objects can be repaired and deleted.
     update = await post_review(cluster.manager, VALIDATE, object=document(), oldObject=odd, operation="UPDATE")
     assert update[1]["allowed"]
     assert seen == [None]
@@ -345,11 +348,11 @@ async def test_authorizer_sends_access_review_for_user() -> None:
 def test_invalid_declarations_raise() -> None:
     cluster = AdmissionCluster()
     cluster.manager.webhook(Shop)
-    with pytest.raises(ConfigurationError, match="two webhooks of example-com-v1-shop: give one a name"):
+    with pytest.raises(ConfigurationError, match="webhook example-com-v1-shop is declared twice"):
         cluster.manager.webhook(Shop)
-    with pytest.raises(ConfigurationError, match=r"must take an object and, if it likes, the request"):
+    with pytest.raises(ConfigurationError, match=r"must take an object and, optionally, the AdmissionRequest"):
         cluster.manager.webhook(Pod).defaults(lambda: None)  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match="timeout_seconds must be 1 to 30, not 31"):
+    with pytest.raises(ConfigurationError, match="timeout_seconds must be between 1 and 30, not 31"):
         WebhookOptions(timeout_seconds=31)
 
 

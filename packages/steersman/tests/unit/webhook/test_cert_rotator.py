@@ -1,4 +1,4 @@
-"""Certificates are made, trusted and replaced by several replicas, and no request fails meanwhile.
+"""CertRotator on several replicas: no request fails during rotations.
 
 A request fails where an API server, which may know a configuration as it was half a minute ago, does not trust the
 authority of the certificate that a replica shows it. That is looked at whenever either changes.
@@ -21,7 +21,7 @@ from steersman.client import Client, HttpRequest, HttpResponse, MergePatch, Tran
 from steersman.client.tls import load_key_pair
 from steersman.controller import Permission
 from steersman.errors import ConnectionFailed
-from steersman.manager.certwatcher import server_ssl_context
+from steersman.manager.serving.certwatcher import server_ssl_context
 from steersman.meta import ObjectKey, unstructured
 from steersman.rbac import policy_rules, webhook_certificate_role
 from steersman.webhook import Rotation, WebhookServerOptions
@@ -84,7 +84,7 @@ def is_read(request: HttpRequest) -> bool:
 
 
 class RotationHarness:
-    """An API server, the replicas, and the watchman who looks whether a request would fail."""
+    """An API server and replicas, with a check for failing requests."""
 
     def __init__(self, serving: WebhookServerOptions = SERVING) -> None:
         self.runtime = virtual_runtime()
@@ -104,7 +104,7 @@ class RotationHarness:
             "rules": policy_rules(targets),
         }
         self.server.grant("operator", cluster)
-        self.server.grant("operator", webhook_certificate_role("keeper", SECRET.name, namespace="default"))
+        self.server.grant("operator", webhook_certificate_role("rotator", SECRET.name, namespace="default"))
         self.replicas: list[Replica] = []
         self.known: list[list[tuple[float, str]]] = [[] for _ in TARGETS]
         self.violations: list[str] = []
@@ -144,7 +144,7 @@ class RotationHarness:
         return state
 
     def observe(self) -> None:
-        """What has changed since the last look?"""
+        """Check the state after a step."""
         now = self.runtime.clock.monotonic()
         for history, bundle in zip(self.known, self.bundles(), strict=True):
             if not history or history[-1][1] != bundle:
@@ -168,13 +168,13 @@ class RotationHarness:
 
     async def install(self) -> None:
         """Waits until both are ready."""
-        await self.run_until(lambda: all(r.keeper.check() is None for r in self.replicas))
+        await self.run_until(lambda: all(r.rotator.check() is None for r in self.replicas))
         await asyncio.sleep(LAG + 1)
         self.settled = True
         self.observe()
 
     async def rotate(self) -> None:
-        """Waits until another certificate is served, and nothing is left of the former one."""
+        """Wait for a complete rotation."""
         before = self.state.current
         await self.run_until(lambda: self.state.current != before)
         await self.run_until(lambda: not self.state.previous_ca and self.bundles() == [self.state.ca_bundle] * 3)
@@ -182,14 +182,14 @@ class RotationHarness:
 
 
 class CrashPoint:
-    """The end of a process at its nth call: before anything was done, or after, with the answer lost."""
+    """Crash of a process at its nth call, before request or response."""
 
     def __init__(self, replica: int, call: int, *, done: bool) -> None:
         self.replica, self.call, self.done = replica, call, done
 
 
 class Replica(Transport):
-    """A process: its connection, which may be cut and the process with it, and what it shows."""
+    """A replica: its connection, which may be closed, and its certificate."""
 
     def __init__(self, harness: RotationHarness, number: int, crash_points: list[CrashPoint]) -> None:
         self.number = number
@@ -203,8 +203,10 @@ class Replica(Transport):
     def start(self) -> None:
         client = Client(self, field_manager="shop-webhooks")
         self.shown = None
-        self.keeper = CertRotator(client, self._harness.serving, TARGETS, self._harness.runtime, self._on_certificate)
-        self._task = asyncio.get_running_loop().create_task(self.keeper.run())
+        self.rotator = CertRotator(
+            client, self._harness.serving, TARGETS, self._harness.runtime, self._on_certificate
+        )
+        self._task = asyncio.get_running_loop().create_task(self.rotator.run())
 
     def stop(self) -> None:
         if self._task is not None:
@@ -330,7 +332,7 @@ async def test_renamed_service_is_added_to_certificate() -> None:
 
 
 @virtual_time
-async def test_after_a_long_absence_there_is_a_certificate_again() -> None:
+async def test_expired_certificate_is_reissued() -> None:
     harness = RotationHarness()
     harness.start()
     await harness.install()
@@ -350,14 +352,14 @@ async def test_after_a_long_absence_there_is_a_certificate_again() -> None:
 async def test_replica_without_secret_access_is_not_ready() -> None:
     harness = RotationHarness()
     harness.start()
-    assert harness.replicas[0].keeper.check() == "there is no certificate yet"
+    assert harness.replicas[0].rotator.check() == "certificate has not been issued"
     await harness.install()
     harness.server.fail_next(matching("GET", "/secrets/shop-cert"), 503, times=1000)
     await asyncio.sleep(151)
-    told = harness.replicas[0].keeper.check()
+    message = harness.replicas[0].rotator.check()
     harness.settled = False
-    assert told is not None
-    assert "was not read for" in told
+    assert message is not None
+    assert "has not been read for" in message
     harness.replicas[0].stop()
     harness.replicas[1].stop()
 
@@ -367,7 +369,7 @@ def near_expiry() -> RotationHarness:
 
 
 async def reference() -> list[int]:
-    """The numbers of the first replica's calls that write something, up to the end of one rotation."""
+    """Numbers of the writing calls of the first replica during one rotation."""
     harness = near_expiry()
     harness.start()
     await harness.install()
@@ -384,7 +386,7 @@ async def run_with_crash(cut: CrashPoint) -> None:
     await harness.stop()
 
 
-def test_a_process_may_end_at_any_call() -> None:
+def test_crash_at_any_call_keeps_one_leader() -> None:
     writes = run_virtual(reference())
     assert len(writes) >= 4
     places = sorted({n + near for n in writes for near in (-1, 0)})
@@ -406,12 +408,12 @@ async def test_unserved_certificate_fails_readiness() -> None:
             raise OSError("no place for a file")
         shown.append(pair)
 
-    keeper = CertRotator(Client(server), SERVING, (), runtime, show)
+    rotator = CertRotator(Client(server), SERVING, (), runtime, show)
     with pytest.raises(OSError, match="no place"):
-        await keeper.reconcile()
-    assert keeper.check() == "there is no certificate yet"
-    await keeper.reconcile()
-    assert keeper.check() is None
+        await rotator.reconcile()
+    assert rotator.check() == "certificate has not been issued"
+    await rotator.reconcile()
+    assert rotator.check() is None
     assert shown[0] == shown[1]
 
 

@@ -9,7 +9,7 @@ from framework_support.strict_tls import strict_handshake
 from steersman.webhook.certificates import issue
 
 
-def test_the_strictest_clients_trust_the_server(tmp_path: Path) -> None:
+def test_issued_certificate_passes_strict_verification(tmp_path: Path) -> None:
     name = "shop-webhook.shop-system.svc"
     pair = issue([name], datetime.now(UTC), timedelta(days=1))
     strict_handshake(pair.ca_certificate, pair.certificate, pair.key, name, tmp_path)

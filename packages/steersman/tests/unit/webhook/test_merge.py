@@ -1,4 +1,4 @@
-"""A change of a typed object, made to the document it was read from: all of it, and nothing else."""
+"""Changes of typed objects applied to their documents."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SHOPS = st.builds(
 
 
 def with_more(document: dict[str, Any]) -> dict[str, Any]:
-    """``document`` as a newer client would send it, with fields that our type has never heard of."""
+    """``document`` with unknown fields, as a newer client sends it."""
     result = copy.deepcopy(document)
     result["colour"] = {"deep": 1}
     for port in [*result.get("ports", ()), *([result["main"]] if "main" in result else [])]:
@@ -61,7 +61,7 @@ def test_merged_document_decodes_to_declared_object(before: Shop, after: Shop) -
     assert document == kept
     assert decode_builtins(result, Shop) == after
     assert result["colour"] == {"deep": 1}
-    # What is sent is a patch, and that gives the same.
+    # The patch has the same result.
     operations = diff(document, result)
     patched = json_patch(copy.deepcopy(document), operations) if operations else document
     assert patched == result

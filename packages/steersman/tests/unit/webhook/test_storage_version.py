@@ -90,12 +90,15 @@ async def test_migration_dry_run_validates_and_stores_no_objects() -> None:
 
 
 @virtual_time
-async def test_kinds_are_named_as_for_kubectl() -> None:
+async def test_migration_of_ambiguous_kind_name_raises() -> None:
     cluster = MigrationCluster()
     await cluster.store("v2")
     cluster.server.load(of_group(webapps("v1"), "example.org"))
-    for name, told in (("WebApp", "may be webapps.example.com, webapps.example.org"), ("cronjob", "no custom kind")):
-        with pytest.raises(ConfigurationError, match=told):
+    for name, message in (
+        ("WebApp", "may be webapps.example.com, webapps.example.org"),
+        ("cronjob", "no custom kind"),
+    ):
+        with pytest.raises(ConfigurationError, match=message):
             await migrate_kinds(cluster.client, [name], dry_run=False)
     expected = {"name": "webapps.example.com", "storageVersion": "v2", "written": 7, "dropped": ["v1"]}
     assert await migrate_kinds(cluster.client, ["webapps.example.com"], dry_run=True) == [expected]
@@ -141,11 +144,11 @@ async def test_migration_storage_version_change_is_detected() -> None:
     cluster = MigrationCluster()
     await cluster.store("v2")
 
-    class Meddling(Client):
+    class ConcurrentWriter(Client):
         async def list(self, *arguments: Any, **more: Any) -> Any:
             await cluster.store("v1")
             return await super().list(*arguments, **more)
 
-    with pytest.raises(SteersmanError, match="the storage version was changed from v2 meanwhile: begin again"):
-        await migrate_storage_version(Meddling(cluster.server), WEBAPP)
+    with pytest.raises(SteersmanError, match="the storage version changed from v2 during the migration"):
+        await migrate_storage_version(ConcurrentWriter(cluster.server), WEBAPP)
     assert await cluster.stored() == ("v1", "v2")

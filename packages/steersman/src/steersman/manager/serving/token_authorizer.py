@@ -1,6 +1,7 @@
-"""Who may read the metrics: asked of the API server, as controller-runtime's ``WithAuthenticationAndAuthorization``.
+"""Authentication and authorization of metrics clients by the API server.
 
-Source: "TokenReview" (authentication.k8s.io/v1), "SubjectAccessReview" (authorization.k8s.io/v1).
+The rules are those of controller-runtime's ``WithAuthenticationAndAuthorization``. Source: "TokenReview"
+(authentication.k8s.io/v1), "SubjectAccessReview" (authorization.k8s.io/v1).
 """
 
 from __future__ import annotations
@@ -22,26 +23,28 @@ from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
 
 _MAX_CACHE_ENTRIES = 1024
-# A token of the API server has a thousand characters or so.
+# Service account tokens have about 1,000 characters.
 _MAX_TOKEN_LENGTH = 16_384
 
 log = get_logger("manager")
 
 
 class TokenReviewResult(Struct, frozen=True):
-    """An HTTP status code and why: 200, 401 (who is it?), 403 (may not), 500 (the API server did not say)."""
+    """HTTP status code and reason: 200, 401 Unauthorized, 403 Forbidden or 500."""
 
     status: int
     reason: str = ""
 
 
 class TokenAuthorizer:
-    """Decides by bearer token and path. Answers are remembered for a short time, by a digest of the token.
+    """Authorizes requests by bearer token and path.
+
+    Results are cached by a digest of the token.
 
     Args:
-        client: not the fenced one: replicas that stand by have metrics too.
-        allow_cache_ttl: seconds that a yes is remembered: so long does a withdrawn right still work.
-        deny_cache_ttl: seconds that a no is remembered.
+        client: client without a fence, since replicas on standby serve metrics too.
+        allow_cache_ttl: seconds that a positive result is cached. A revoked permission is valid for that long.
+        deny_cache_ttl: seconds that a negative result is cached.
     """
 
     def __init__(
@@ -54,7 +57,11 @@ class TokenAuthorizer:
         self._cache: OrderedDict[tuple[bytes, str], tuple[float, TokenReviewResult]] = OrderedDict()
 
     async def authorize(self, authorization: str, path: str) -> TokenReviewResult:
-        """Whether the bearer of the header ``authorization`` may ``get`` the non-resource URL ``path``."""
+        """Check that the client may ``get`` the non-resource URL ``path``.
+
+        Args:
+            authorization: value of the Authorization header.
+        """
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer" or not token.strip() or len(token) > _MAX_TOKEN_LENGTH:
             return TokenReviewResult(401, "a bearer token is required")
@@ -66,8 +73,8 @@ class TokenAuthorizer:
         try:
             result = await self._review(token, path)
         except SteersmanError as error:
-            log.warning("cannot ask the API server who reads the metrics", error=str(error))
-            return TokenReviewResult(500, "the API server did not say who you are")
+            log.warning("failed to authenticate metrics client", error=str(error))
+            return TokenReviewResult(500, "the API server cannot authenticate the request")
         self._cache_result(key, result, now)
         return result
 
@@ -78,7 +85,7 @@ class TokenAuthorizer:
         user = review.status.user
         if await self._is_allowed(user, path):
             return TokenReviewResult(200)
-        return TokenReviewResult(403, f"{user.username or 'this user'} may not get {path}")
+        return TokenReviewResult(403, f"user {user.username!r} is not allowed to get {path}")
 
     async def _is_allowed(self, user: UserInfo, path: str) -> bool:
         spec = SubjectAccessReviewSpec(

@@ -1,15 +1,14 @@
-"""Leader election by a Lease: of several replicas one works, and another takes over when it ends.
+"""Acquires and renews a Lease.
 
-It follows client-go's ``leaderelection`` package, its rules and its words in the Lease, with these differences:
+The algorithm and the fields of the Lease are those of client-go, with these differences:
 
-- Leadership is counted from the moment at which the last successful renewal was *sent*, and writes are fenced by it
-  (see ``fence``).
-- No renewal is sent while the heartbeat of the work is missing: a replica that hangs does not keep others from it.
-- Replicas that stand by watch the Lease beside reading it every two seconds, so that a release is heard at once.
-- Who finds another's name in the Lease, or none, has lost, and does not wait for the deadline to say so.
+- Leadership starts at the time when the last successful renewal was *sent*, and ``Fence`` rejects writes after it.
+- No renewal is sent while the event loop of the manager is blocked, so that a hanging replica loses the Lease.
+- Replicas on standby watch the Lease, besides reading it every two seconds, and notice a release at once.
+- A leader that reads another holder (or none) in the Lease steps down at once instead of waiting for its deadline.
 
-Clocks of several machines are never compared: a standby measures by its own clock how long it has seen no change of
-the record. Source: "Leases"; k8s.io/client-go/tools/leaderelection.
+Clocks of different machines are never compared: a standby measures by its own clock for how long the Lease has not
+changed. Source: "Leases"; k8s.io/client-go/tools/leaderelection.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from typing import Any
 from steersman.api.coordination_v1 import Lease, LeaseSpec
 from steersman.client import Client, MergePatch, Transport
 from steersman.errors import Conflict, LeadershipLost, NotFound, SteersmanError
-from steersman.manager.fence import Fence, FencedTransport, MonotonicClock, suspend_aware_clock
+from steersman.manager.leader_election.fence import Fence, FencedTransport, MonotonicClock, suspend_aware_clock
 from steersman.meta import ObjectKey, ObjectMeta
 from steersman.meta.go_json import MicroTime
 from steersman.observability import metrics
@@ -40,18 +39,18 @@ _JITTER = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderElection:
-    """How replicas agree on who works. The defaults are client-go's.
+    """Settings of leader election. The defaults are those of client-go.
 
     Attributes:
-        name: of the Lease, the same in all replicas and used by nothing else.
-        namespace: of the Lease; usually the one that the pods run in.
-        identity: who this replica is; the pod's name and a random part unless told. Never the same in two processes.
-        lease_duration: seconds without a renewal after which others may take over; whole seconds travel.
-        renew_deadline: seconds without a successful renewal after which the leader gives up.
-        retry_period: seconds between renewals, and between looks of those that stand by.
+        name: name of the Lease: the same in all replicas, and used by no other operator.
+        namespace: namespace of the Lease, usually that of the pods.
+        identity: identity of this replica, unique per process. Defaults to the name of the pod and a random suffix.
+        lease_duration: seconds without a renewal after which another replica may acquire the Lease.
+        renew_deadline: seconds without a successful renewal after which the leader steps down.
+        retry_period: seconds between renewals, and between attempts to acquire the Lease.
 
     Raises:
-        ValueError: not ``lease_duration > renew_deadline > 1.2 * retry_period > 0``.
+        ValueError: ``lease_duration > renew_deadline > 1.2 * retry_period > 0`` is false.
     """
 
     name: str
@@ -70,27 +69,32 @@ class LeaderElection:
 
     @property
     def clock_drift_margin(self) -> float:
-        """Seconds before the lease can be taken at which writes stop: for clocks that differ in speed."""
+        """Seconds by which writes stop before the Lease expires.
+
+        The margin allows for clocks that differ in speed.
+        """
         return (self.lease_duration - self.renew_deadline) / 5
 
     @property
     def heartbeat_timeout(self) -> float:
-        """Seconds without a heartbeat after which nothing is renewed.
+        """Maximum age in seconds of the event loop's heartbeat.
 
-        Half of the renew deadline: a pause of that length is still survived, and a work that hangs for good is
-        replaced within one and a half deadlines, and what is left of the lease.
+        The Lease is not renewed while the heartbeat is older. The value is half of ``renew_deadline``. The leader
+        survives a pause of that length, and is replaced if its event loop hangs.
         """
         return self.renew_deadline / 2
 
 
 class LeaderElector:
-    """One candidate. ``acquire``, then ``renew`` until that raises; ``release`` at an orderly end.
+    """Leader election of one process.
+
+    Call ``acquire``, then ``renew`` until it raises, and ``release`` at shutdown.
 
     Args:
-        transport: to the API server; not the fenced one.
-        fence: opened and closed as leadership comes and goes.
-        clock: must be the fence's own.
-        is_alive: whether the work still runs; the lease is neither taken nor renewed while it does not.
+        transport: transport to the API server, without a fence.
+        fence: is opened and closed according to the leadership.
+        clock: clock of ``fence``.
+        is_alive: the Lease is neither acquired nor renewed while it returns False.
     """
 
     def __init__(
@@ -116,7 +120,7 @@ class LeaderElector:
         self._observed_at = float("-inf")
         self._renewed_at = float("-inf")
         self._leading = False
-        # A claim whose answer was lost may have made us the holder without our knowing.
+        # A write whose response was lost may have succeeded.
         self._may_hold_lease = False
         self._released = asyncio.Event()
         self._log = log.bind(lease=str(self._key), identity=self.identity)
@@ -125,8 +129,8 @@ class LeaderElector:
         self._slow_path = metrics.leader_election_slowpath.labels(options.name)
 
     async def acquire(self) -> None:
-        """Returns once this process leads, however long that takes."""
-        self._log.info("standing for leader election")
+        """Wait until this process is the leader."""
+        self._log.info("attempting to acquire leader lease")
         watch_task = self._runtime.spawn(self._watch_for_release(), "lease watch")
         try:
             while not await self._run_attempt(self._try_acquire):
@@ -136,13 +140,14 @@ class LeaderElector:
             await asyncio.gather(watch_task, return_exceptions=True)
         self._leading = True
         self._master_status.set(1)
-        self._log.info("became the leader", transitions=self._observed_record.lease_transitions)
+        self._log.info("successfully acquired lease", transitions=self._observed_record.lease_transitions)
 
     async def renew(self) -> None:
-        """Keeps the lease; never returns.
+        """Renew the Lease until leadership is lost.
 
         Raises:
-            LeadershipLost: no renewal succeeded in time, or the lease is no longer ours. The fence is closed.
+            LeadershipLost: no renewal succeeded within ``renew_deadline``, or another process holds the Lease. The
+                fence is closed.
         """
         while self._is_holder and self._seconds_left() > 0:
             await asyncio.sleep(min(self._jittered_period(), self._seconds_left()))
@@ -150,20 +155,23 @@ class LeaderElector:
                 await self._run_attempt(self._try_renew)
         self._stop_leading()
         if self._is_holder:
-            reason = f"could not be renewed for {self._options.renew_deadline:g} s"
-            raise LeadershipLost(f"the lease {self._key} {reason}: another replica takes over")
+            raise LeadershipLost(
+                f"Lease {self._key} could not be renewed within {self._options.renew_deadline:g} s; "
+                "another replica may acquire it"
+            )
+        holder = self._observed_record.holder_identity
         raise LeadershipLost(
-            f"the lease {self._key} is held by {self._observed_record.holder_identity or 'nobody'!r} now"
+            f"Lease {self._key} is held by {holder!r}" if holder else f"Lease {self._key} was released"
         )
 
     async def release(self) -> None:
-        """Gives the lease up, so that a standby need not wait for its end. Never fails: it runs out anyway."""
+        """Release the Lease for other replicas. Errors are logged, since the Lease expires anyway."""
         self._fence.close()
         if (self._leading or self._may_hold_lease) and await self._run_attempt(self._try_release):
-            self._log.info("released the lease")
+            self._log.info("released lease")
         self._stop_leading()
 
-    # One try of each
+    # Single attempts
 
     async def _try_acquire(self) -> bool:
         try:
@@ -178,7 +186,7 @@ class LeaderElector:
         try:
             return await self._write(self._renew_spec())
         except (Conflict, NotFound):
-            # Somebody else wrote, or an earlier renewal of ours did, whose answer was lost.
+            # Another process wrote it, or an earlier renewal succeeded and its response was lost.
             self._slow_path.inc()
         try:
             self._observe(await self._client.get(Lease, self._key))
@@ -192,7 +200,7 @@ class LeaderElector:
                 await self._patch(self._release_spec())
                 return True
             except Conflict:
-                # Perhaps only a renewal of our own whose answer was lost: whose it is must be read.
+                # It may be our own renewal, whose response was lost: read the Lease to find out.
                 pass
         self._observe(await self._client.get(Lease, self._key))
         if self._is_holder:
@@ -200,20 +208,23 @@ class LeaderElector:
         return self._is_holder
 
     async def _run_attempt(self, attempt: Callable[[], Awaitable[bool]]) -> bool:
-        """Whether it succeeded; what went wrong is logged, since another attempt follows."""
+        """Return True if the attempt succeeded.
+
+        Errors are logged, since another attempt follows.
+        """
         timeout = self._options.renew_deadline / 2
         try:
             async with asyncio.timeout(min(timeout, self._seconds_left()) if self._leading else timeout):
                 return await attempt()
         except Conflict:
-            self._log.debug("another candidate was faster")
+            self._log.debug("another replica wrote the lease first")
         except TimeoutError:
-            self._log.warning("no answer from the API server in time", leading=self._leading)
+            self._log.warning("lease request timed out", leading=self._leading)
         except SteersmanError as error:
-            self._log.warning("lease neither taken nor renewed", leading=self._leading, error=str(error))
+            self._log.warning("failed to acquire or renew lease", leading=self._leading, error=str(error))
         return False
 
-    # What is known of the Lease
+    # Observed state of the Lease
 
     @property
     def _is_holder(self) -> bool:
@@ -221,12 +232,12 @@ class LeaderElector:
 
     @property
     def _is_lease_valid(self) -> bool:
-        # By the holder's own word, and our own clock: it counts from when we saw the record change.
+        # The duration is the holder's, the clock is ours: it starts when the record was seen to change.
         duration = self._observed_record.lease_duration_seconds or 0
         return bool(self._observed_record.holder_identity) and self._clock() < self._observed_at + duration
 
     def _seconds_left(self) -> float:
-        """Seconds until the leader has to give up."""
+        """Seconds until the leader has to step down."""
         return self._renewed_at + self._options.renew_deadline - self._clock()
 
     def _observe(self, lease: Lease) -> None:
@@ -235,18 +246,21 @@ class LeaderElector:
             self._observed_record, self._observed_at = lease.spec, self._clock()
 
     def _check_before_write(self) -> None:
-        """At the last moment before a write of the Lease: a loop that was frozen in between must not send it."""
+        """Raise LeadershipLost if the Lease must not be written.
+
+        The check runs right before a write, since the process may have been suspended.
+        """
         if not self._is_alive():
-            raise LeadershipLost("the event loop of this process is blocked, so it lets the lease run out")
+            raise LeadershipLost("the event loop of this process is blocked; the lease is not renewed")
         if self._leading and self._seconds_left() <= 0:
-            raise LeadershipLost("this process was stopped for longer than the renew deadline")
+            raise LeadershipLost("this process was suspended for longer than the renew deadline")
 
     def _stop_leading(self) -> None:
         self._fence.close()
         self._leading = self._may_hold_lease = False
         self._master_status.set(0)
 
-    # Writing it
+    # Writes of the Lease
 
     async def _create(self) -> bool:
         self._may_hold_lease = True
@@ -268,7 +282,7 @@ class LeaderElector:
         return self._record_success(await self._patch(spec), sent_at)
 
     async def _patch(self, spec: dict[str, Any]) -> Lease:
-        # A merge patch keeps what others put into the Lease; with the version it is a compare-and-swap.
+        # A merge patch keeps unknown fields. The resourceVersion makes it a compare-and-swap.
         body = {"metadata": {"resourceVersion": self._resource_version}, "spec": spec}
         return await self._client.patch(Lease, self._key, MergePatch(body))
 
@@ -298,13 +312,13 @@ class LeaderElector:
     def _now(self) -> str:
         return str(MicroTime.combine((now := self._runtime.clock.now()).date(), now.timetz()))
 
-    # Waiting
+    # Waits and watches
 
     def _jittered_period(self) -> float:
         return self._options.retry_period * (1 + _JITTER * self._runtime.random.random())
 
     async def _wait_for_release(self, seconds: float) -> None:
-        """Waits, at most until the lease is said to be free."""
+        """Wait until the Lease is released, at most ``seconds``."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._released.wait()
@@ -318,7 +332,7 @@ class LeaderElector:
             try:
                 await self._watch_lease()
             except SteersmanError as error:
-                # The lease is read every few seconds all the same.
+                # Polling still notices the release, only later.
                 self._log.debug("lease watch interrupted", error=str(error))
 
     async def _watch_lease(self) -> None:
@@ -335,6 +349,9 @@ class LeaderElector:
 
 
 def default_identity(runtime: Runtime) -> str:
-    """The pod's name (``$POD_NAME``, or else the host's), and a part that no other process has."""
+    """The name of the pod and a random UUID.
+
+    The name is ``$POD_NAME``, or else the host name.
+    """
     unique = uuid.UUID(int=runtime.random.getrandbits(128), version=4)
     return f"{os.environ.get('POD_NAME') or socket.gethostname()}_{unique}"

@@ -1,7 +1,7 @@
-"""Writes stop when leadership may have passed to somebody else.
+"""Rejects writes when another replica could have become the leader.
 
-Kubernetes has no fencing token: the API server does not refuse the writes of a former leader. What a leader can do
-is to start none after the moment from which another may have taken over, and that is what a ``Fence`` sees to.
+Kubernetes has no fencing tokens: the API server accepts writes of a previous leader. A leader must therefore not send
+a write after the time at which its Lease could have been acquired by another replica. ``Fence`` enforces this.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from steersman.client import HttpRequest, HttpResponse, Transport
 from steersman.errors import LeadershipLost
 
 MonotonicClock = Callable[[], float]
-"""Seconds since some fixed point; may be called from any thread."""
+"""Returns seconds since a fixed point; thread-safe."""
 
 _CLOSED = float("-inf")
 
 
 def suspend_aware_clock() -> float:
-    """Seconds since the machine started, the time that it was suspended included.
+    """Seconds since boot, including the time that the machine was suspended.
 
-    A lease runs out while the machine sleeps, and Linux' CLOCK_MONOTONIC does not know that.
-    Source: clock_gettime(2).
+    A Lease expires during a suspend, which CLOCK_MONOTONIC of Linux does not count. Source: clock_gettime(2).
     """
     return time.clock_gettime(_SUSPEND_AWARE_CLOCK_ID) if _SUSPEND_AWARE_CLOCK_ID is not None else time.monotonic()
 
@@ -34,13 +33,12 @@ _SUSPEND_AWARE_CLOCK_ID: int | None = getattr(time, "CLOCK_BOOTTIME", None)
 
 
 class Fence:
-    """Knows until when this process is sure to be the leader.
+    """Deadline until which this process is certainly the leader.
 
-    One number, written by the elector and read by whoever writes: reading takes no lock, so ``guard`` costs next to
-    nothing and may be called from any thread.
+    The elector writes the deadline, and ``check`` reads it without a lock from any thread.
 
     Args:
-        clock: what the deadline is measured by.
+        clock: clock of the deadline.
     """
 
     def __init__(self, clock: MonotonicClock = suspend_aware_clock) -> None:
@@ -49,31 +47,32 @@ class Fence:
 
     @property
     def is_leader(self) -> bool:
-        """Whether writes may start at this moment."""
+        """True if writes are allowed now."""
         return self._clock() < self._deadline
 
     def open_until(self, deadline: float) -> None:
-        """Lets writes start before ``deadline``, in seconds of the clock."""
+        """Allow writes until ``deadline``, in seconds of the clock."""
         self._deadline = deadline
 
     def close(self) -> None:
-        """Lets no write start from now on."""
+        """Reject all writes from now on."""
         self._deadline = _CLOSED
 
     def check(self) -> None:
-        """Raises LeadershipLost unless a write may start at this moment; for ``HttpRequest.guard``."""
+        """Raise LeadershipLost unless writes are allowed now.
+
+        It is set as ``HttpRequest.before_send``.
+        """
         seconds_late = self._clock() - self._deadline
         if seconds_late >= 0:
-            detail = (
-                "" if self._deadline == _CLOSED else f": its lease could have been taken {seconds_late:.1f} s ago"
-            )
+            detail = "" if self._deadline == _CLOSED else f": its lease may have expired {seconds_late:.1f} s ago"
             raise LeadershipLost(f"this process is not the leader{detail}; the request was not sent")
 
 
 class FencedTransport(Transport):
-    """Lets reads pass and has every other request, each of its tries, ask ``guard`` at the last moment.
+    """Calls ``check`` before each attempt of a write.
 
-    Events are guarded too, since what they tell was not done by this process if it leads no more.
+    Writes of Events are checked too, since they would report work that the new leader does.
     """
 
     def __init__(self, inner: Transport, check: Callable[[], None]) -> None:
@@ -83,7 +82,7 @@ class FencedTransport(Transport):
     async def request(self, request: HttpRequest) -> HttpResponse:
         if request.method == "GET":
             return await self._inner.request(request)
-        # Here too, for transports that know of no guard, such as those in memory.
+        # Transports in memory ignore before_send.
         self._check()
         return await self._inner.request(_with_check(request, self._check))
 

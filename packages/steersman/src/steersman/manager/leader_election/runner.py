@@ -1,8 +1,8 @@
-"""Runs an elector beside the work: in a thread of its own, or on the same event loop.
+"""Runs an elector in a thread or on the event loop.
 
-The lease is renewed by a thread with an event loop and a connection of its own, so that a moment's computation, or a
-queue of requests before it, costs no leadership. It listens to the heartbeat of the loop that works, so that it does
-not hold the lease for a loop that is dead.
+The thread has its own event loop and connection, so that a busy event loop or a queue of requests does not delay a
+renewal. It checks the heartbeat of the manager's event loop, so that it does not renew the Lease for a blocked
+manager.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import Protocol, runtime_checkable
 
 from steersman.client import Transport
-from steersman.manager.fence import Fence
-from steersman.manager.leader_election import LeaderElection, LeaderElector
+from steersman.manager.leader_election.elector import LeaderElection, LeaderElector
+from steersman.manager.leader_election.fence import Fence
 from steersman.observability.heartbeat import Heartbeat
 from steersman.observability.runtime import Runtime
 
@@ -24,10 +24,13 @@ OnStoppedLeading = Callable[[BaseException], None]
 
 @runtime_checkable
 class CloneableTransport(Protocol):
-    """A transport that others can be made from: of the same server and identity, with connections of their own."""
+    """A transport that can be cloned: same server and credentials, separate connections."""
 
     def clone(self) -> Transport:
-        """Must be called, and its result used and closed, on the event loop that is to use it."""
+        """Clone the transport.
+
+        Call it on the event loop on which the clone is used and closed.
+        """
         ...
 
 
@@ -38,31 +41,38 @@ class _TransportWrapper(Protocol):
 
 
 class ElectionRunner(Protocol):
-    """An elector at work.
+    """Runs an elector in the background.
 
     Attributes:
-        fence: open while this process leads.
-        elected: set once this process leads; it stays set.
+        fence: allows writes while this process is the leader.
+        elected: set when this process becomes the leader, and never cleared.
     """
 
     fence: Fence
     elected: asyncio.Event
 
     def start(self, on_stopped_leading: OnStoppedLeading) -> None:
-        """Begins; ``on_end`` is called on the running loop with what ended it, LeadershipLost above all."""
+        """Start the election.
+
+        Args:
+            on_stopped_leading: called on the running loop with the error that ended it, such as LeadershipLost.
+        """
         ...
 
     async def stop(self) -> None:
-        """Gives the lease up if it is held, and ends."""
+        """Release the Lease if it is held, and stop."""
         ...
 
 
 def new_election_runner(
     transport: Transport, options: LeaderElection, heartbeat: Heartbeat, runtime: Runtime
 ) -> ElectionRunner:
-    """A campaign in a thread of its own, or on the running loop for transports that are not made of sockets."""
+    """A runner for ``transport``.
+
+    It runs in a thread, or on the running loop if ``transport`` cannot be cloned.
+    """
     base_transport = transport
-    # Past retries and rate limits: an election tries again by its own rules, and must wait for nobody.
+    # Without retries and rate limits: the elector retries by itself, and must not wait for other requests.
     while isinstance(base_transport, _TransportWrapper):
         base_transport = base_transport.inner
     if isinstance(base_transport, CloneableTransport):
@@ -71,7 +81,7 @@ def new_election_runner(
 
 
 class InLoopElectionRunner(ElectionRunner):
-    """On the event loop of the work, whose clock it follows: for tests in virtual time."""
+    """Runs the elector on the manager's event loop, for virtual time."""
 
     def __init__(self, transport: Transport, options: LeaderElection, runtime: Runtime) -> None:
         self._transport, self._options, self._runtime = transport, options, runtime
@@ -103,7 +113,7 @@ class InLoopElectionRunner(ElectionRunner):
 
 
 class InThreadElectionRunner(ElectionRunner):
-    """In a thread, with an event loop and a transport of its own."""
+    """Runs the elector in a thread with its own event loop."""
 
     def __init__(
         self, transport: CloneableTransport, options: LeaderElection, heartbeat: Heartbeat, runtime: Runtime
@@ -126,7 +136,7 @@ class InThreadElectionRunner(ElectionRunner):
     async def stop(self) -> None:
         if self._election_loop is None:
             return
-        # The loop is closed where the campaign has already ended.
+        # The loop is closed if the election has already ended.
         with suppress(RuntimeError):
             self._election_loop.call_soon_threadsafe(self._stop_requested.set)
         await self._stopped.wait()
@@ -143,7 +153,7 @@ class InThreadElectionRunner(ElectionRunner):
 
     def _call_on_manager_loop(self, call: Callable[..., object], *arguments: object) -> None:
         assert self._manager_loop is not None
-        # The loop is closed where nobody waited for this campaign's end.
+        # The loop is closed if the manager did not wait for the end of the election.
         with suppress(RuntimeError):
             self._manager_loop.call_soon_threadsafe(call, *arguments)
 

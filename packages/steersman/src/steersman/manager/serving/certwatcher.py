@@ -1,4 +1,4 @@
-"""The certificate of an endpoint: from files that something else renews, or given as text."""
+"""Reloads serving certificates from files, as controller-runtime's ``pkg/certwatcher``."""
 
 from __future__ import annotations
 
@@ -14,31 +14,33 @@ log = get_logger("manager")
 
 
 def server_ssl_context() -> ssl.SSLContext:
-    """For a server; it has no certificate yet."""
+    """An SSL context for a server, without a certificate."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
 
 
 class CertWatcher:
-    """A certificate and its key in a directory, as a Secret of type ``kubernetes.io/tls`` is mounted.
+    """A serving certificate in a directory.
+
+    The directory is usually a mounted Secret of type ``kubernetes.io/tls``.
 
     Args:
-        directory: of both files.
-        cert_name: the file's name.
-        key_name: the file's name.
+        directory: directory of both files.
+        cert_name: name of the certificate file.
+        key_name: name of the private key file.
 
     Attributes:
-        context: for the server. ``refresh`` gives it what is in the files now; connections from then on get that.
+        ssl_context: SSL context for the server. After ``reload_if_changed``, new connections use the new certificate.
 
     Raises:
-        ConfigurationError: a file is missing or not PEM, or they do not belong together.
+        ConfigurationError: a file is missing or not PEM, or the key does not belong to the certificate.
     """
 
     def __init__(self, directory: str, cert_name: str = "tls.crt", key_name: str = "tls.key") -> None:
         if not directory:
             raise ConfigurationError(
-                "secure metrics need a certificate: give the directory of tls.crt and tls.key (--metrics-cert-path)"
+                "secure metrics need a certificate: set --metrics-cert-path to the directory of tls.crt and tls.key"
             )
         self._cert_path, self._key_path = Path(directory) / cert_name, Path(directory) / key_name
         self.ssl_context = server_ssl_context()
@@ -46,16 +48,19 @@ class CertWatcher:
         self._load()
 
     def reload_if_changed(self) -> None:
-        """Reads the files again if they have changed. A broken pair is reported, and the former one stays."""
+        """Reload the files if they have changed.
+
+        An invalid certificate is logged, and the previous one stays in use.
+        """
         try:
             fingerprint = self._fingerprint()
             if fingerprint != self._loaded_fingerprint:
                 self._load()
                 self._loaded_fingerprint = fingerprint
-                log.info("certificate read again", file=str(self._cert_path))
+                log.info("reloaded certificate", file=str(self._cert_path))
         except ConfigurationError as error:
             metrics.certificate_errors.inc()
-            log.warning("certificate not read again", error=str(error))
+            log.warning("failed to reload certificate", error=str(error))
 
     def _load(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Serves the webhooks of a manager, by TLS, on every replica."""
+"""HTTPS server for the webhooks of a manager."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from steersman.client import Client
 from steersman.client.tls import load_key_pair
 from steersman.errors import ConfigurationError
-from steersman.manager.certwatcher import CertWatcher, server_ssl_context
-from steersman.manager.http_server import HttpServer, ServerRequest, ServerResponse
+from steersman.manager.serving.certwatcher import CertWatcher, server_ssl_context
+from steersman.manager.serving.http_server import HttpServer, ServerRequest, ServerResponse, parse_bind_address
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
 from steersman.webhook import Webhooks, WebhookServerOptions
@@ -20,7 +20,7 @@ from steersman.webhook.cert_rotator import CertRotator
 from steersman.webhook.certificates import KeyPair
 
 _CERT_CHECK_INTERVAL_SECONDS = 10.0
-# The API server has a connection for each of the requests that it carries out at the same time.
+# The API server opens a connection for each concurrent request.
 _MAX_CONNECTIONS = 1024
 _STOP_GRACE_SECONDS = 5.0
 
@@ -28,14 +28,14 @@ log = get_logger("webhook")
 
 
 class WebhookServer:
-    """Listens, and keeps the certificate.
+    """Serves webhooks on every replica, and maintains the certificate.
 
     Args:
-        client: of the keeper; it writes on every replica.
+        client: client without a fence, since every replica may write the certificate.
 
     Raises:
-        ConfigurationError: the address is malformed, there are no files where they should be, or
-            ``steersman[webhooks]`` is not installed.
+        ConfigurationError: the bind address is invalid, a certificate file is missing, or the extra ``webhooks`` is
+            not installed.
     """
 
     def __init__(self, options: WebhookServerOptions, webhooks: Webhooks, client: Client, runtime: Runtime) -> None:
@@ -46,12 +46,10 @@ class WebhookServer:
         self._maintain_certificate: Callable[[], Coroutine[Any, Any, None]]
         self._check_certificate: Callable[[], str | None]
         ssl_context = self._prepare_ssl_context(options, client)
-        host, colon, port = options.bind_address.rpartition(":")
-        if not colon or not port.isdecimal() or int(port) > 65535:
-            raise ConfigurationError(f"webhook bind address {options.bind_address!r}: write host:port, such as :9443")
+        host, port = parse_bind_address(options.bind_address, subject="webhook bind address", example=":9443")
         self._server = HttpServer(
-            host.strip("[]") or None,
-            int(port),
+            host,
+            port,
             self._handle,
             ssl_context,
             max_body_size=webhooks.max_body_size,
@@ -64,16 +62,16 @@ class WebhookServer:
         return self._server.port
 
     async def start(self) -> None:
-        """Listens, and begins to look after the certificate. Raises ConfigurationError: the address is not free."""
+        """Listen, and start to maintain the certificate. Raises ConfigurationError if the address is in use."""
         await self._server.start()
         self._task = self._runtime.spawn(self._maintain_certificate(), "webhook certificate")
-        log.info("webhooks are served", port=self.port)
+        log.info("serving webhook server", port=self.port)
 
     async def stop(self) -> None:
-        """Stops listening, after a while in which the API server is told to go elsewhere.
+        """Drain connections for ``drain_seconds``, then stop listening.
 
-        It sends no request a second time, so one that meets the end of a connection has failed; and connections still
-        come here until it is known everywhere that this replica is no more.
+        The API server does not retry webhook requests, so a closed connection would fail a request. New connections
+        arrive until all nodes have removed this replica from the Service.
         """
         self._server.drain()
         await self._runtime.clock.sleep(self._drain_seconds)
@@ -83,7 +81,7 @@ class WebhookServer:
         await self._server.stop(_STOP_GRACE_SECONDS)
 
     def check(self) -> str | None:
-        """For ``/readyz``."""
+        """Readiness check: None, or the problem with the certificate."""
         return self._check_certificate()
 
     def _prepare_ssl_context(self, options: WebhookServerOptions, client: Client) -> ssl.SSLContext:
@@ -95,7 +93,9 @@ class WebhookServer:
             )
             return watcher.ssl_context
         if find_spec("cryptography") is None:
-            raise ConfigurationError("webhooks make certificates by cryptography: install steersman[webhooks]")
+            raise ConfigurationError(
+                "webhook certificates need the package cryptography: install steersman[webhooks]"
+            )
         ssl_context = server_ssl_context()
 
         def load_certificate(pair: KeyPair) -> None:

@@ -1,13 +1,15 @@
-"""What an operator does and why, as JSON: for people who look into a running process.
+"""Debug pages: the state of controllers, caches and tasks as JSON.
 
-    /debug                              the paths below
-    /debug/controllers                  each controller: its queue, what waits and why, what runs, and for how long
-    /debug/controllers/<name>/recent    its last reconciles, newest first: why, how long, how they ended
-    /debug/caches                       each kind: objects, bytes, the state of its watches, the last error
-    /debug/tasks                        every asyncio task, and where it stands
+The pages are::
 
-Objects, fields and errors are named; the values of fields and local variables never are. ``?limit=`` shows more than
-a hundred of a list, and ``?object=<namespace>/<name>`` that object alone.
+    /debug                              list of pages
+    /debug/controllers                  controllers with their queues and running reconciles
+    /debug/controllers/<name>/recent    recent reconciles, newest first, with trigger, duration and result
+    /debug/caches                       informers: number and size of objects, state of watches, last error
+    /debug/tasks                        asyncio tasks with their stacks
+
+The pages have names of objects and fields, but never values of fields or local variables. ``?limit=`` sets the
+maximum length of lists, 100 by default. ``?object=<namespace>/<name>`` selects one object.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from steersman.cache import Cache, Informer
 from steersman.cache.sink import InformerSink
 from steersman.controller import Controller
 from steersman.controller.queue import QueueItem
-from steersman.manager.http_server import ServerRequest, ServerResponse
+from steersman.manager.serving.http_server import ServerRequest, ServerResponse
 from steersman.meta import ObjectKey
 
 T = TypeVar("T")
@@ -34,14 +36,14 @@ _MAX_STACK_DEPTH = 32
 
 
 class DebugHandler:
-    """The answers, asked for when somebody looks: nothing is kept or counted for them."""
+    """Renders debug pages on request. It collects no data by itself."""
 
     def __init__(self, controllers: Sequence[Controller], cache: Cache) -> None:
         self._controllers = controllers
         self._cache = cache
 
     async def handle(self, request: ServerRequest) -> ServerResponse:
-        """What ``request`` asks for, or 404."""
+        """The page of the requested path, or 404 Not Found."""
         query = parse_qs(request.query)
         match request.path.rstrip("/").split("/")[1:]:
             case ["debug"]:
@@ -163,7 +165,7 @@ def _describe_tasks() -> list[dict[str, Any]]:
 
 
 def _task_stack(task: asyncio.Task[Any]) -> list[str]:
-    """Where ``task`` stands, outermost first. ``Task.get_stack`` knows of the outermost coroutine only."""
+    """The stack of ``task``, outermost frame first. ``Task.get_stack`` has only the outermost coroutine."""
     frames: list[str] = []
     awaited: Any = task.get_coro()
     while awaited is not None and len(frames) < _MAX_STACK_DEPTH:
@@ -182,4 +184,4 @@ def _json_response(content: Any) -> ServerResponse:
 
 
 def _not_found(subject: str) -> ServerResponse:
-    return ServerResponse(f"there is no {subject}; /debug lists what there is\n", 404)
+    return ServerResponse(f"{subject} not found; see /debug for available pages\n", 404)

@@ -1,0 +1,6 @@
+"""HTTP servers of a manager: probes, metrics, debug pages and webhooks.
+
+``http_connection`` parses HTTP/1.1 with llhttp and writes responses. ``http_server`` listens and maps requests to a
+handler. ``endpoints`` serves ``/healthz``, ``/readyz``, ``/metrics`` and ``/debug``; ``webhook_server`` serves
+webhooks.
+"""
