@@ -1,4 +1,4 @@
-"""Every mistake in a declaration is told before a server sees it, by class, field and what to do."""
+"""Invalid declarations raise ``SchemaError`` with a remedy."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def marked(hint: Any, **markers: Any) -> Any:
         (TokenReviewSpec, "Kubernetes publishes no schema of TokenReviewSpec: write a struct"),
     ],
 )
-def test_fields(hint: Any, message: str) -> None:
+def test_schema_of_invalid_field_raises(hint: Any, message: str) -> None:
     with pytest.raises(SchemaError, match=rf"^Bad\.value: .*{message}" if "^" not in message else message):
         schema_of(struct(hint))
 
@@ -173,7 +173,7 @@ def test_fields(hint: Any, message: str) -> None:
         (FrozenDict[str, str], FrozenDict({"a": 1}), r"\.a must be of type string, but is 1"),
     ],
 )
-def test_defaults_fit(hint: Any, default: Any, message: str) -> None:
+def test_schema_of_invalid_default_raises(hint: Any, default: Any, message: str) -> None:
     with pytest.raises(
         SchemaError, match=rf"^Bad\.value: the default .* is invalid: .*{message}|^Bad\.value: {message}"
     ):
@@ -202,12 +202,12 @@ def test_defaults_fit(hint: Any, default: Any, message: str) -> None:
         ),
     ],
 )
-def test_members_of_unions_are_fields(hint: Any, rule: Rule, message: str) -> None:
+def test_union_rule_with_unknown_field_raises(hint: Any, rule: Rule, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         schema_of(struct(hint, msgspec.NODEFAULT if hint is str else None, rule))
 
 
-def test_members_of_unions_can_be_absent() -> None:
+def test_union_rule_with_required_field_raises() -> None:
     @schema(rules=[exactly_one_of("a", "b")])
     class Both(FrozenStruct):
         a: str = "x"
@@ -306,7 +306,7 @@ SCALE = (".spec.sails", ".status.sails")
         ),
     ],
 )
-def test_kinds(options: dict[str, Any], message: str) -> None:
+def test_definition_of_invalid_kind_raises(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SchemaError, match=message) as caught:
         definition(webapp(**options))
     assert "WebApp" in str(caught.value)
@@ -332,7 +332,7 @@ def test_kinds(options: dict[str, Any], message: str) -> None:
         ),
     ],
 )
-def test_versions(kinds: Sequence[type[Resource[Any, Any]]], message: str) -> None:
+def test_definition_of_invalid_versions_raises(kinds: Sequence[type[Resource[Any, Any]]], message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         definition(*kinds)
 
@@ -346,7 +346,7 @@ def test_versions(kinds: Sequence[type[Resource[Any, Any]]], message: str) -> No
         (ConversionWebhook(url="https://x", review_versions=()), "needs at least one version"),
     ],
 )
-def test_conversion(webhook: ConversionWebhook, message: str) -> None:
+def test_definition_of_invalid_webhook_raises(webhook: ConversionWebhook, message: str) -> None:
     with pytest.raises(SchemaError, match=re.escape(message)):
         definition(webapp(), webapp(version="v2", storage=False), conversion=webhook)
     with pytest.raises(SchemaError, match="has one version, which needs no conversion"):
