@@ -58,7 +58,7 @@ test-integration: $(READY) ## Tests on the real API server and on real database 
 	@$(BIN)/pytest -n 4 --dist loadgroup --durations 30 --junitxml build/junit-integration.xml $(INTEGRATION)
 
 .PHONY: conformance
-conformance: $(READY) ## Every case on the in-memory API server and on the real one, answers compared (3 min)
+conformance: $(READY) ## Run each conformance case on both API servers and compare the responses (3 min)
 	@$(BIN)/python -m devcluster build
 	@PYTHONPATH=tests/support:packages/steersman-testing/tests/support $(BIN)/python -m apiserver_cases
 
@@ -123,6 +123,7 @@ lint: $(READY) ## Formatting, lint, types, layers, generated files, links of the
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports
 	@$(BIN)/python scripts/check_tree.py
+	@$(BIN)/python scripts/versions.py --check
 	@$(BIN)/python scripts/field_reference.py --check
 	@$(BIN)/python scripts/diagrams.py --check
 	@$(BIN)/mkdocs build --strict --quiet

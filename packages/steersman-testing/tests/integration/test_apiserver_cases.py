@@ -1,4 +1,4 @@
-"""The in-memory server's cases, on the real one: what is expected of the former is true of the latter."""
+"""Conformance cases on the real server."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def test_on_the_real_server(case: str, envtest_of_cases: Envtest) -> None:
 
 
 async def _run_on_real_server(case: str, namespace: str, envtest: Envtest) -> CaseResult:
-    # What the server refuses for a while is an answer, too.
+    # Temporary errors of the server are responses as well.
     async with connect(envtest.config, retry=None) as transport:
         return await run_on_real_server(envtest, transport, CASES[case], namespace)

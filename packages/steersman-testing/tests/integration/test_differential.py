@@ -1,6 +1,6 @@
-"""Random requests, the same to both servers: the in-memory one answers as the real one does, word for word.
+"""Random requests get equal responses from both servers.
 
-A few examples, the same ones each time, unless ``DIFFERENTIAL`` says how many new ones to try, such as 2000.
+There are a few fixed examples. ``DIFFERENTIAL`` sets the number of new random ones, such as 2000.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Step:
 
     Attributes:
         verb: ``create``, ``put``, ``delete``, ``list``, ``pages``, or the kind of a patch.
-        body: of a write; of a deletion, its options.
-        version: which of the versions told so far the request names, counted from the last; None for none.
-        stale_uid: whether a deletion demands another UID than the object has.
+        body: body of a write, or the options of a deletion.
+        version: index of a returned version, from the last one. None for no version.
+        stale_uid: whether a deletion has a precondition with another UID.
     """
 
     verb: str
@@ -50,7 +50,7 @@ class Step:
 
 @dataclass(slots=True)
 class _Run:
-    """A sequence of requests, on one server."""
+    """A sequence of requests on one server."""
 
     api: Api
     versions: list[str] = field(default_factory=lambda: ["0"])
@@ -73,7 +73,7 @@ class _Run:
                 await api.delete(step.plural, step.name, self._options(step))
             case "list":
                 if version := self.version(step):
-                    # What may be older can come from a cache, which knows what this list has waited for.
+                    # A list that may be older can come from a cache, which is up to date after this list.
                     await api.list(step.plural)
                     query["resourceVersion"] = version
                 await api.list(step.plural, **query)
@@ -83,10 +83,10 @@ class _Run:
                 path, kind = api.path(step.plural, step.name), f"application/{patch}"
                 self._record_versions(step, await api.call("PATCH", path, step.body, query, kind))
 
-    def _record_versions(self, step: Step, reply: ApiResponse) -> None:
-        metadata: Json = reply.body.get("metadata") or {}
-        # A list tells the server's own version, which other clients move: it is not used again.
-        if reply.code < 300 and "uid" in metadata and "resourceVersion" in metadata:
+    def _record_versions(self, step: Step, response: ApiResponse) -> None:
+        metadata: Json = response.body.get("metadata") or {}
+        # The version of a list includes changes of other clients, so it is not used again.
+        if response.code < 300 and "uid" in metadata and "resourceVersion" in metadata:
             self.versions.append(metadata["resourceVersion"])
             self.uids[step.plural, metadata["name"]] = metadata["uid"]
 
@@ -110,7 +110,7 @@ class _Run:
             query = {**query, "continue": token}
 
     async def watch(self, plural: str, since: str) -> None:
-        """All that happened to a kind from the version ``since`` on."""
+        """Return all changes of a kind since a version."""
         body = {"configmaps": config_map, "deployments": deployment, "widgets": widget}[plural](LAST)
         (await self.api.create(plural, body)).expect_success()
         query = {"watch": "true", "resourceVersion": since, "timeoutSeconds": "10"}
@@ -218,7 +218,7 @@ def steps(draw: st.DrawFn) -> Step:
             return Step(kind, plural, name, patch, (manager, *dry_run))
         case "apply":
             force = ("force", draw(st.sampled_from(("true", "false"))))
-            # With a version, dry runs of what is not there yet are answered in another form.
+            # With a version, dry runs of missing objects have another form.
             return Step("apply", plural, name, draw(_bodies(plural, name)), (manager, force, *dry_run))
         case "delete":
             policy = draw(st.sampled_from(({}, {"propagationPolicy": "Background"}, {"propagationPolicy": "Orphan"})))

@@ -1,4 +1,4 @@
-"""The real kubectl says the same of the server in memory and of the real one, command by command."""
+"""kubectl has the same output on both servers."""
 
 from __future__ import annotations
 
@@ -227,7 +227,10 @@ pytestmark = pytest.mark.xdist_group("kubectl")
 
 @pytest.fixture(scope="module")
 def envtest() -> Generator[Envtest]:
-    """One of its own: where hundreds of definitions came and went, a server tells of new ones minutes late."""
+    """A separate server.
+
+    A server with hundreds of deleted definitions discovers new ones minutes late.
+    """
     with Envtest.start() as environment:
         yield environment
 
@@ -261,7 +264,10 @@ async def run_session(kubectl: Kubectl, home: Path, session: str) -> list[tuple[
 
 
 async def wait_until_explained(kubectl: Kubectl, kind: str) -> None:
-    """Returns once kubectl knows a kind: the real server tells of it some time after it serves it."""
+    """Wait until kubectl explains a kind.
+
+    Discovery may be later than serving.
+    """
     loop = asyncio.get_running_loop()
     end = loop.time() + 60
     while (output := await kubectl("explain", kind)).code:
@@ -273,7 +279,7 @@ async def wait_until_explained(kubectl: Kubectl, kind: str) -> None:
 async def test_kubectl_output_equals_real_server(session: str, envtest: Envtest, tmp_path: Path) -> None:
     for name in ("memory", "real"):
         (tmp_path / name).mkdir()
-    # What one story leaves behind, as quotas, is not there for the next.
+    # Objects of one scenario, such as quotas, do not affect the next one.
     namespace = f"kubectl-{os.getpid()}-{next(_numbers)}"
     async with in_memory(tmp_path / "memory", namespace) as kubectl:
         ours = await run_session(kubectl, tmp_path / "memory", SESSIONS[session])
@@ -290,12 +296,12 @@ async def test_kubectl_page_shows_real_output(tmp_path: Path) -> None:
     server = InMemoryApiServer()
     server.load(yaml.safe_load((tmp_path / "lights.yaml").read_text()))
     blocks = re.findall(r"```console\n(.*?)```", page, re.DOTALL)
-    asked = [found for block in blocks for found in re.split(r"^\$ kubectl ", block, flags=re.MULTILINE)[1:]]
-    assert len(asked) > 10
+    called = [found for block in blocks for found in re.split(r"^\$ kubectl ", block, flags=re.MULTILINE)[1:]]
+    assert len(called) > 10
     async with serve(server) as endpoint:
         (tmp_path / "kubeconfig").write_text(endpoint.kubeconfig)
         kubectl = Kubectl(tmp_path / "kubeconfig", tmp_path, "default")
-        for command, _, expected in (found.partition("\n") for found in asked):
+        for command, _, expected in (found.partition("\n") for found in called):
             output = (await kubectl(*shlex.split(command))).stable.text
             assert output.rstrip("\n") == KubectlOutput(0, expected).stable.text.rstrip("\n"), command
 
@@ -317,7 +323,7 @@ async def test_kubectl_watch_receives_foreign_changes(tmp_path: Path) -> None:
             await watching.wait()
 
 
-async def test_a_token_of_kubectl_is_accepted_by_tls(tmp_path: Path) -> None:
+async def test_kubectl_token_is_accepted_over_tls(tmp_path: Path) -> None:
     server = InMemoryApiServer()
     async with serve(server, tls=True) as endpoint:
         (tmp_path / "kubeconfig").write_text(endpoint.kubeconfig)
@@ -329,7 +335,7 @@ async def test_a_token_of_kubectl_is_accepted_by_tls(tmp_path: Path) -> None:
         assert (await kubectl("auth", "whoami", "--token", "guessed")).code == 1
 
 
-async def test_deletion_waits_for_finalizers(tmp_path: Path) -> None:
+async def test_kubectl_delete_waits_for_finalizers(tmp_path: Path) -> None:
     server = InMemoryApiServer()
     async with serve(server) as endpoint:
         (tmp_path / "kubeconfig").write_text(endpoint.kubeconfig)

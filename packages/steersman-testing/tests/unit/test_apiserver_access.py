@@ -1,4 +1,4 @@
-"""Users of the in-memory server: what tests give them, and what they learn of what was refused."""
+"""Users of the in-memory server: granted roles and recorded denials."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ async def test_granted_rules_allow_and_others_are_forbidden(server: InMemoryApiS
     assert server.rbac_denials == []
     with pytest.raises(Forbidden):
         await client.list(Pod, namespace="shop")
-    (refused,) = server.rbac_denials
-    assert refused == (
+    (rejected,) = server.rbac_denials
+    assert rejected == (
         f'pods is forbidden: User "{BOT}" cannot list resource "pods" in API group "" in the namespace "shop"'
     )
 
 
 @virtual_time
-async def test_in_one_namespace(server: InMemoryApiServer) -> None:
+async def test_grant_in_namespace_allows_only_there(server: InMemoryApiServer) -> None:
     client = Client(server.as_user(BOT))
     server.grant(BOT, READER, namespace="shop")
     await client.list(ConfigMap, namespace="shop")
@@ -52,7 +52,7 @@ async def test_in_one_namespace(server: InMemoryApiServer) -> None:
 
 
 @virtual_time
-async def test_default_roles_by_name(server: InMemoryApiServer) -> None:
+async def test_grant_default_role_allows_its_rules(server: InMemoryApiServer) -> None:
     server.grant("jane", "view", namespace="shop")
     jane = Client(server.as_user("jane"))
     await jane.list(Pod, namespace="shop")
@@ -61,7 +61,7 @@ async def test_default_roles_by_name(server: InMemoryApiServer) -> None:
 
 
 @virtual_time
-async def test_a_role_is_of_its_namespace(server: InMemoryApiServer) -> None:
+async def test_grant_role_applies_to_its_namespace(server: InMemoryApiServer) -> None:
     server.grant(BOT, leader_election_role("elections", "lease"), namespace="shop")
     here = Api(server.as_user(BOT), "shop")
     (await here.create("leases", {"metadata": {"name": "lease"}})).expect_success()
@@ -98,7 +98,7 @@ async def test_loaded_roles_and_bindings_are_enforced(server: InMemoryApiServer)
 
 
 @virtual_time
-async def test_every_kind_of_refusal_is_noted(server: InMemoryApiServer) -> None:
+async def test_denials_of_all_kinds_are_recorded(server: InMemoryApiServer) -> None:
     roles = Permission(Role.api_resource, ("create",))
     server.grant(BOT, cluster_role("maker", [roles, Permission(ConfigMap.api_resource, ("patch",))]))
     bot = Api(server.as_user(BOT), "shop")
@@ -116,9 +116,9 @@ async def test_every_kind_of_refusal_is_noted(server: InMemoryApiServer) -> None
 
 
 def test_grant_of_non_role_raises(server: InMemoryApiServer) -> None:
-    with pytest.raises(ValueError, match="a ConfigMap is no role"):
+    with pytest.raises(ValueError, match="a ConfigMap is not a role"):
         server.grant(BOT, {"kind": "ConfigMap", "metadata": {"name": "a"}})
-    with pytest.raises(ValueError, match="the Role elections has no namespace"):
+    with pytest.raises(ValueError, match="Role elections has no namespace"):
         server.grant(BOT, leader_election_role("elections", "lease"))
     with pytest.raises(ApiError, match="not found"):
         server.grant(BOT, leader_election_role("elections", "lease"), namespace="nowhere")

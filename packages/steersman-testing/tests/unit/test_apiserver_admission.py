@@ -1,4 +1,4 @@
-"""Webhooks of the in-memory server: what the real one cannot be made to do, and what is refused here."""
+"""Admission webhooks in cases that a real server cannot reproduce."""
 
 from __future__ import annotations
 
@@ -100,23 +100,24 @@ async def test_first_denial_is_returned() -> None:
 async def test_concurrent_change_repeats_webhook_call() -> None:
     _, api = new_api()
     (await api.create("configmaps", config_map("a", {"k": "1"}))).expect_success()
-    asked: list[str] = []
+    called: list[str] = []
 
     async def meddling(review: Json) -> Json:
-        asked.append(review["request"]["oldObject"]["data"]["k"])
-        if len(asked) == 1:
+        called.append(review["request"]["oldObject"]["data"]["k"])
+        if len(called) == 1:
             await other()
         return await WebhookStub()(review)
 
     async def other() -> None:
-        # In between, somebody else writes, whom nobody asks about: the webhook is for updates of label w alone.
+        # Meanwhile another client writes without a webhook call, because the webhook selects updates of the label w
+        # only.
         (await api.merge("configmaps", "a", {"data": {"k": "2"}})).expect_success()
 
     config = await api.serve_webhook(meddling)
     conditions = [{"name": "mine", "expression": "'w' in object.data"}]
     async with installed_configuration(api, webhook_manifest(api, config, matchConditions=conditions)):
         changed = (await api.merge("configmaps", "a", {"data": {"w": "1"}})).expect_success()
-    assert asked == ["1", "2"]
+    assert called == ["1", "2"]
     assert changed.body["data"] == {"k": "2", "w": "1"}
 
 
@@ -156,10 +157,10 @@ async def test_webhook_review_mutation_has_no_effect() -> None:
 async def test_unreachable_or_unregistered_webhook_follows_policy() -> None:
     server, api = new_api()
 
-    async def gone(_: Json) -> Json:
+    async def deleted(_: Json) -> Json:
         raise ConnectionFailed("gone")
 
-    server.serve_webhook("https://gone.case.svc:443/", gone)
+    server.serve_webhook("https://gone.case.svc:443/", deleted)
     for config, text in (
         (
             {"service": {"name": "gone", "namespace": "case"}},
@@ -206,7 +207,7 @@ def test_loaded_manifest_calls_webhook_if_synchronous() -> None:
         ],
     }
     server.load(configuration)
-    with pytest.raises(RuntimeError, match="nothing handles it in memory"):
+    with pytest.raises(RuntimeError, match="it has no handler"):
         server.load(new_config_map())
     server.serve_webhook(
         "https://example.com/", WebhookStub(lambda _: patch_response({"op": "add", "path": "/data", "value": {}}))
@@ -215,7 +216,7 @@ def test_loaded_manifest_calls_webhook_if_synchronous() -> None:
 
     async def waiting(_: Json) -> Json:
         await asyncio.sleep(0)
-        raise AssertionError("nobody waits for it")
+        raise AssertionError("the handler must not be resumed")
 
     server.serve_webhook("https://example.com/", waiting)
     with pytest.raises(RuntimeError, match="its handler waits"):
@@ -229,8 +230,8 @@ def new_config_map(name: str = "a") -> Json:
 
 
 async def with_a_dependent(api: Api, owner: str = "owner", name: str = "a") -> None:
-    made = (await api.create("configmaps", config_map(owner))).expect_success()
-    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": made.metadata["uid"]}
+    created = (await api.create("configmaps", config_map(owner))).expect_success()
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": created.metadata["uid"]}
     (await api.create("configmaps", config_map(name, ownerReferences=[reference]))).expect_success()
 
 
@@ -253,7 +254,7 @@ async def test_garbage_collection_calls_webhooks_and_retries() -> None:
             "preconditions": {"uid": dependent.metadata["uid"], "resourceVersion": dependent.resource_version},
             "propagationPolicy": "Background",
         }
-    # Nobody keeps it any more, since the deletion of the configuration.
+    # The webhook no longer blocks it, because its configuration was deleted.
     assert server.read(ConfigMap, KEY) is None
 
 
@@ -274,7 +275,7 @@ async def test_namespace_deletion_calls_webhooks_for_content() -> None:
         assert {r["userInfo"]["username"] for r in hook.requests} == {
             "system:serviceaccount:kube-system:namespace-controller"
         }
-        # The first refusal ends the deletion of a collection.
+        # The first rejection ends the deletion of a collection.
         assert [r["oldObject"]["metadata"]["name"] for r in hook.requests[:2]] == ["a", "s"]
         assert [s["metadata"]["name"] for s in server.manifests() if s["metadata"].get("namespace") == "case"] == [
             "a",
@@ -297,7 +298,7 @@ async def test_unsupported_webhook_requests_are_rejected() -> None:
     async with served_webhook(api, hook) as name:
         for path, body, about in calls:
             assert_not_implemented(
-                await api.call("POST", path, body), f'asking the admission webhook "{name}" about {about}'
+                await api.call("POST", path, body), f'calling the admission webhook "{name}" for {about}'
             )
     for path, body, _ in calls:
         (await api.call("POST", path, body)).expect_success()
@@ -305,15 +306,15 @@ async def test_unsupported_webhook_requests_are_rejected() -> None:
 
 
 @virtual_time
-async def test_configurations_that_cannot_be_obeyed_here_are_refused() -> None:
+async def test_unsupported_configurations_return_501() -> None:
     _, api = new_api()
     config = {"url": "https://example.com/"}
     conditions = [{"name": "a", "expression": "authorizer.group('').resource('pods').check('get').allowed()"}]
-    refusals: list[tuple[dict[str, Any], str]] = [
-        ({"admissionReviewVersions": ["v1beta1"]}, 'the webhook "a.case.dev" knows no AdmissionReview of version v1'),
+    denials: list[tuple[dict[str, Any], str]] = [
+        ({"admissionReviewVersions": ["v1beta1"]}, 'the webhook "a.case.dev" without AdmissionReview v1'),
         ({"matchConditions": conditions}, "the variable authorizer of the match condition"),
     ]
-    for fields, text in refusals:
+    for fields, text in denials:
         with pytest.raises(AssertionError, match=text):
             async with installed_configuration(api, webhook_manifest(api, config, **fields)):
                 pass
@@ -338,9 +339,9 @@ async def test_webhook_is_called_over_https_on_real_loop() -> None:
         api = Api(server, "case", RealBackend(ClusterConfig(server="http://127.0.0.1:1"), stack))
         hook = WebhookStub(lambda _: patch_response({"op": "add", "path": "/data", "value": {"k": "v"}}))
         async with served_webhook(api, hook, mutating=True):
-            made = (await api.create("configmaps", config_map("a"))).expect_success()
-        assert made.body["data"] == {"k": "v"}
-        # Who shows another certificate than that of the configuration is not believed.
+            created = (await api.create("configmaps", config_map("a"))).expect_success()
+        assert created.body["data"] == {"k": "v"}
+        # A certificate other than that of the configuration is not trusted.
         config = await api.serve_webhook(hook)
         stranger = await api.serve_webhook(hook)
         async with installed_configuration(api, webhook_manifest(api, {**config, "caBundle": stranger["caBundle"]})):
@@ -349,8 +350,8 @@ async def test_webhook_is_called_over_https_on_real_loop() -> None:
             )
         hook.respond = lambda _: deny_response("no")
         async with served_webhook(api, hook, name="c"):
-            refused = await api.create("configmaps", config_map("b"))
-        assert refused.message.endswith("denied the request: no")
+            rejected = await api.create("configmaps", config_map("b"))
+        assert rejected.message.endswith("denied the request: no")
 
 
 async def test_webhook_warnings_are_sent_as_headers() -> None:

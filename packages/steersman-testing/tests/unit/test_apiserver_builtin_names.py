@@ -1,4 +1,4 @@
-"""Custom kinds that have the names of built-in ones, and what the server says that it does not do."""
+"""Custom kinds with the names of built-in ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 def serving(kind: str, plural: str) -> InMemoryApiServer:
-    """A server of a custom kind without a schema."""
+    """Return a server with a custom kind without a schema."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     names = {"kind": kind, "plural": plural}
@@ -44,9 +44,9 @@ def test_custom_kind_named_like_webhook_configuration_works() -> None:
     server = serving("ValidatingWebhookConfiguration", "validatingwebhookconfigurations")
     names = {"apiVersion": f"{GROUP}/v1", "kind": "ValidatingWebhookConfiguration"}
     body = {**names, "metadata": {"name": "a"}, "webhooks": [{"name": "x"}]}
-    made = send(server, "POST", f"/apis/{GROUP}/v1/validatingwebhookconfigurations", body)
-    assert made.status == 201
-    assert json.loads(made.body)["webhooks"] == [{"name": "x"}]
+    created = send(server, "POST", f"/apis/{GROUP}/v1/validatingwebhookconfigurations", body)
+    assert created.status == 201
+    assert json.loads(created.body)["webhooks"] == [{"name": "x"}]
 
 
 def test_custom_kind_named_pod_has_no_row_conditions() -> None:
@@ -60,7 +60,7 @@ def test_custom_kind_named_pod_has_no_row_conditions() -> None:
 
 
 def with_a_pod() -> tuple[InMemoryApiServer, str]:
-    """A server of one pod, which has a node, and its path."""
+    """Return a server and the path of its scheduled pod."""
     server = InMemoryApiServer()
     spec = {"nodeName": "n", "containers": [{"name": "c", "image": "i"}]}
     server.load({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
@@ -69,13 +69,13 @@ def with_a_pod() -> tuple[InMemoryApiServer, str]:
 
 def test_pod_log_returns_lines_set_by_test() -> None:
     server, path = with_a_pod()
-    refused = send(server, "GET", f"{path}/log")
-    assert refused.status == 501
-    assert b"unless the test writes it" in refused.body
+    rejected = send(server, "GET", f"{path}/log")
+    assert rejected.status == 501
+    assert b"unless the test sets it in pod_logs" in rejected.body
     server.pod_logs[ObjectKey("default", "p")] = ["a", "b"]
     assert send(server, "GET", f"{path}/log").body == b"a\nb\n"
-    asked = HttpRequest(method="GET", path=f"{path}/log", query={"tailLines": "1"})
-    assert server.handle(asked).body == b"b\n"
+    called = HttpRequest(method="GET", path=f"{path}/log", query={"tailLines": "1"})
+    assert server.handle(called).body == b"b\n"
 
 
 @pytest.mark.parametrize("subresource", ["exec", "attach", "portforward"])
@@ -91,6 +91,6 @@ def test_streaming_without_permission_returns_403(subresource: str) -> None:
         async with ann.stream(HttpRequest(method="GET", path=f"{path}/{subresource}")):
             raise AssertionError("a stream began")
 
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(ApiError) as rejected:
         asyncio.run(stream())
-    assert refused.value.code == 403
+    assert rejected.value.code == 403

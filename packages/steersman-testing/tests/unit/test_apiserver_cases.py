@@ -1,4 +1,4 @@
-"""The cases that the real server passes, too: see ``tests/integration``; and their list."""
+"""Conformance cases in memory, and their list."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ LINE = re.compile(r"- \[(?P<done>[ x])\] `(?P<name>[a-z_]+-[a-z0-9_]+)`: \S.*\. 
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c not in NOT_IMPLEMENTED])
-def test_in_memory(case: str) -> None:
+def test_case_in_memory(case: str) -> None:
     failure = run_in_memory(CASES[case], CRDS, "case").failure
     if failure is not None:
         raise failure
 
 
 def _listed() -> dict[str, bool]:
-    """Each case of the list, and whether it is marked as existing."""
+    """Return the cases of the list, and whether each exists."""
     lines = [line for line in LIST.read_text().splitlines() if line.startswith("- [")]
     found = [LINE.fullmatch(line) for line in lines]
     assert all(found), [line for line, match in zip(lines, found, strict=True) if match is None]
@@ -31,7 +31,7 @@ def _listed() -> dict[str, bool]:
     return {match["name"]: match["done"] == "x" for match in found if match is not None}
 
 
-def test_the_list_and_the_cases_agree() -> None:
+def test_list_matches_existing_cases() -> None:
     existing = [name for name, done in _listed().items() if done]
     assert existing == list(CASES)
 
@@ -40,13 +40,13 @@ def test_unfinished_listed_cases_have_no_test() -> None:
     assert not {name for name, done in _listed().items() if not done} & set(CASES)
 
 
-def test_every_document_of_the_list_is_one() -> None:
+def test_documents_of_the_list_are_defined() -> None:
     text = LIST.read_text()
     named = set(re.findall(r"\]?\[([a-z0-9-]+)\](?!:)", text)) - {"x"}
     defined = set(re.findall(r"^\[([a-z0-9-]+)\]: https://", text, re.MULTILINE))
     assert named == defined
 
 
-def test_gaps_are_of_cases_that_there_are() -> None:
+def test_gaps_reference_existing_cases() -> None:
     assert set(NOT_IMPLEMENTED) | set(KNOWN_DIFFERENCES) <= set(CASES)
     assert not set(NOT_IMPLEMENTED) & set(KNOWN_DIFFERENCES)

@@ -1,4 +1,7 @@
-"""What webhooks are asked about the controllers' own requests. Compared with what a cluster of 1.36 asks them."""
+"""Webhook calls for requests of controllers.
+
+The expected calls come from a cluster of version 1.36.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,8 @@ def new_api(*, controllers: bool = True) -> tuple[InMemoryApiServer, Api]:
     return server, Api(server, "case", InMemoryBackend(server))
 
 
-async def made(api: Api, name: str, *owners: Json, **metadata: Any) -> Json:
-    """A ConfigMap; what it returns can be the owner of another."""
+async def created(api: Api, name: str, *owners: Json, **metadata: Any) -> Json:
+    """Create a ConfigMap and return it as the owner of another one."""
     reply = (
         await api.create("configmaps", config_map(name, ownerReferences=list(owners), **metadata))
     ).expect_success()
@@ -46,7 +49,7 @@ async def made(api: Api, name: str, *owners: Json, **metadata: Any) -> Json:
 
 
 async def family(api: Api) -> None:
-    await made(api, "child", await made(api, "owner"))
+    await created(api, "child", await created(api, "owner"))
 
 
 def delay_responses(
@@ -64,7 +67,7 @@ def requests_by_user(requests: list[Json], user: str) -> list[Json]:
 
 
 def summarize(request: Json) -> tuple[str, str, Json | None, Json | None]:
-    """Operation, name, and the metadata that controllers change: before, after."""
+    """Return operation, name, and the metadata that controllers change."""
     sides = [request.get("oldObject"), request.get("object")]
     fields = ("finalizers", "ownerReferences")
     before, after = ({f: s["metadata"].get(f) for f in fields} if s else None for s in sides)
@@ -72,7 +75,7 @@ def summarize(request: Json) -> tuple[str, str, Json | None, Json | None]:
 
 
 @virtual_time
-async def test_a_webhook_that_waits_is_waited_for() -> None:
+async def test_waiting_webhook_delays_the_response() -> None:
     server, api = new_api()
     await family(api)
     hook = WebhookStub()
@@ -96,7 +99,7 @@ async def test_pending_webhook_does_not_block_other_objects() -> None:
     async with installed_configuration(api, webhook_manifest(api, config, rules=rules)):
         (await api.delete("configmaps", "owner")).expect_success()
         (await api.create("configmaps", config_map("x"))).expect_success()
-        # Those who cannot wait leave it to who can.
+        # Synchronous runs leave the webhook calls to asynchronous ones.
         server.load({"apiVersion": "v1", **config_map("y")})
         body = json.dumps(config_map("z")).encode()
         path = api.path("configmaps")
@@ -109,10 +112,10 @@ async def test_pending_webhook_does_not_block_other_objects() -> None:
 
 @pytest.mark.parametrize("controllers", [True, False])
 @virtual_time
-async def test_the_garbage_collector_of_a_test_may_wait(controllers: bool) -> None:
+async def test_collect_garbage_async_waits_for_webhook(controllers: bool) -> None:
     server, api = new_api(controllers=controllers)
     nobody = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "u"}
-    await made(api, "child", nobody)
+    await created(api, "child", nobody)
     hook = WebhookStub()
     config = await api.serve_webhook(delay_responses(hook))
     async with installed_configuration(api, webhook_manifest(api, config)):
@@ -125,7 +128,7 @@ async def test_the_garbage_collector_of_a_test_may_wait(controllers: bool) -> No
 async def test_webhook_handler_may_write() -> None:
     server, api = new_api()
     await family(api)
-    await made(api, "other-child", await made(api, "other"))
+    await created(api, "other-child", await created(api, "other"))
     hook = WebhookStub()
 
     async def writing(review: Json) -> Json:
@@ -153,7 +156,7 @@ async def test_deletion_without_webhook_does_not_wait() -> None:
         deleting = asyncio.create_task(api.delete("configmaps", "owner"))
         while not hook.requests:
             await asyncio.sleep(0)
-        await made(api, "other-child", await made(api, "other"))
+        await created(api, "other-child", await created(api, "other"))
         (await api.delete("configmaps", "other")).expect_success()
         assert [c.metadata.name for c in server.read_all(ConfigMap, "case")] == ["child"]
         gate.set()
@@ -164,9 +167,9 @@ async def test_deletion_without_webhook_does_not_wait() -> None:
 @virtual_time
 async def test_webhooks_review_removed_owner_references() -> None:
     _, api = new_api()
-    one, two = await made(api, "one"), await made(api, "two")
-    await made(api, "child", one, two)
-    await made(api, "orphan", two)
+    one, two = await created(api, "one"), await created(api, "two")
+    await created(api, "child", one, two)
+    await created(api, "orphan", two)
     hook = WebhookStub()
     async with served_webhook(api, hook):
         (await api.delete("configmaps", "one")).expect_success()
@@ -191,9 +194,9 @@ def owned(*owners: Json, finalizers: list[str] | None = None) -> Json:
 @virtual_time
 async def test_webhooks_review_foreground_deletion_steps() -> None:
     _, api = new_api()
-    owner = await made(api, "owner")
-    child = await made(api, "child", owner)
-    await made(api, "grandchild", child)
+    owner = await created(api, "owner")
+    child = await created(api, "child", owner)
+    await created(api, "grandchild", child)
     hook = WebhookStub()
     async with served_webhook(api, hook):
         (await api.delete("configmaps", "owner", propagationPolicy="Foreground")).expect_success()
@@ -223,8 +226,8 @@ async def test_denied_dependent_deletion_keeps_owner() -> None:
 @virtual_time
 async def test_webhook_reverting_controller_ends_retries() -> None:
     server, api = new_api()
-    owner = await made(api, "owner")
-    await made(api, "child", owner)
+    owner = await created(api, "owner")
+    await created(api, "child", owner)
     back = patch_response({"op": "add", "path": "/metadata/ownerReferences", "value": [owner]})
     hook = WebhookStub(lambda r: back if r["name"] == "child" and r["operation"] == "UPDATE" else allow_response())
     async with served_webhook(api, hook, mutating=True):
@@ -246,12 +249,12 @@ async def test_webhooks_review_namespace_and_pvc_finalization() -> None:
     namespace = ApiResource("", "v1", "Namespace", "namespaces", False)
     async with installed_configuration(api, webhook_manifest(api, config, rules=rules)):
         (await api.delete("persistentvolumeclaims", "c")).expect_success()
-        (asked,) = requests_by_user(hook.requests, "pvc-protection-controller")
-        assert summarize(asked) == ("UPDATE", "c", owned(finalizers=["kubernetes.io/pvc-protection"]), owned())
+        (called,) = requests_by_user(hook.requests, "pvc-protection-controller")
+        assert summarize(called) == ("UPDATE", "c", owned(finalizers=["kubernetes.io/pvc-protection"]), owned())
         (await api.call("DELETE", "/api/v1/namespaces/case")).expect_success()
-        asked = requests_by_user(hook.requests, "namespace-controller")[0]
-        assert (asked["operation"], asked["name"], asked["namespace"]) == ("UPDATE", "case", "case")
-        assert (asked["oldObject"]["spec"], asked["object"]["spec"]) == ({"finalizers": ["kubernetes"]}, {})
+        called = requests_by_user(hook.requests, "namespace-controller")[0]
+        assert (called["operation"], called["name"], called["namespace"]) == ("UPDATE", "case", "case")
+        assert (called["oldObject"]["spec"], called["object"]["spec"]) == ({"finalizers": ["kubernetes"]}, {})
         assert server.manifest(namespace, ObjectKey("", "case")) is not None
     assert server.manifest(namespace, ObjectKey("", "case")) is None
 
@@ -271,15 +274,15 @@ async def test_webhooks_review_aggregated_roles() -> None:
     async with installed_configuration(api, webhook_manifest(api, config, rules=rules)):
         for role in (whole, part):
             (await api.call("POST", ROLES, role)).expect_success()
-        (asked,) = requests_by_user(hook.requests, "clusterrole-aggregation-controller")
+        (called,) = requests_by_user(hook.requests, "clusterrole-aggregation-controller")
         manager = "clusterrole-aggregation-controller"
-        assert asked["options"] == {
+        assert called["options"] == {
             "kind": "UpdateOptions",
             "apiVersion": "meta.k8s.io/v1",
             "fieldManager": manager,
         }
-        assert asked["object"]["rules"] == allows
-        entries = asked["object"]["metadata"]["managedFields"]
+        assert called["object"]["rules"] == allows
+        entries = called["object"]["metadata"]["managedFields"]
         assert (manager, "Apply") in [(e["manager"], e["operation"]) for e in entries]
         (await api.call("DELETE", f"{ROLES}/part")).expect_success()
     assert not (await api.call("GET", f"{ROLES}/whole")).expect_success().body.get("rules")
@@ -310,7 +313,7 @@ async def test_webhook_writing_denied_object_ends_retries() -> None:
 async def test_concurrent_write_during_collection_is_processed() -> None:
     server, api = new_api()
     nobody = {"apiVersion": "v1", "kind": "ConfigMap", "name": "nobody", "uid": "u"}
-    await made(api, "child", nobody)
+    await created(api, "child", nobody)
     gate = asyncio.Event()
     hook = WebhookStub(gate=gate)
     config = await api.serve_webhook(hook)
@@ -336,7 +339,7 @@ async def test_aggregation_without_match_keeps_foreign_rules() -> None:
     rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
     selectors = [{"matchLabels": {"part": "yes"}}]
     whole: Json = {"metadata": {"name": "whole"}, "aggregationRule": {"clusterRoleSelectors": selectors}}
-    made = (await api.call("POST", ROLES, {**whole, "rules": rules})).expect_success()
+    created = (await api.call("POST", ROLES, {**whole, "rules": rules})).expect_success()
     found = (await api.call("GET", f"{ROLES}/whole")).expect_success()
     assert found.body["rules"] == rules
-    assert found.metadata["managedFields"] == made.metadata["managedFields"]
+    assert found.metadata["managedFields"] == created.metadata["managedFields"]

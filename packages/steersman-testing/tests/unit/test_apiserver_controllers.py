@@ -1,4 +1,4 @@
-"""What follows from a deletion: dependents, namespaces, definitions, claims."""
+"""Controllers after a deletion: dependents, namespaces, definitions, PVCs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def world(*, controllers: bool = True) -> tuple[InMemoryApiServer, Api]:
     return server, Api(server, "n")
 
 
-def owner(reply: ApiResponse, **fields: Any) -> Json:
-    body = reply.expect_success().body
+def owner(response: ApiResponse, **fields: Any) -> Json:
+    body = response.expect_success().body
     return {
         "apiVersion": body["apiVersion"],
         "kind": body["kind"],
@@ -47,8 +47,8 @@ async def names(api: Api, plural: str = "configmaps") -> list[str]:
 @virtual_time
 async def test_owner_deletion_deletes_dependents() -> None:
     _, api = world()
-    made = await api.create("widgets", widget("a"))
-    child = await api.create("configmaps", config_map("child", ownerReferences=[owner(made)]))
+    created = await api.create("widgets", widget("a"))
+    child = await api.create("configmaps", config_map("child", ownerReferences=[owner(created)]))
     await api.create("configmaps", config_map("grandchild", ownerReferences=[owner(child)]))
     await api.create("configmaps", config_map("other"))
     await api.delete("widgets", "a")
@@ -70,8 +70,8 @@ async def test_object_with_two_owners_is_deleted_after_both() -> None:
 @virtual_time
 async def test_orphaned_dependents_lose_owner_reference() -> None:
     _, api = world()
-    made = await api.create("widgets", widget("a"))
-    await api.create("configmaps", config_map("child", ownerReferences=[owner(made)]))
+    created = await api.create("widgets", widget("a"))
+    await api.create("configmaps", config_map("child", ownerReferences=[owner(created)]))
     await api.delete("widgets", "a", {"propagationPolicy": "Orphan"})
     (await api.get("widgets", "a")).expect_error(404, "NotFound")
     assert "ownerReferences" not in (await api.get("configmaps", "child")).expect_success().metadata
@@ -80,8 +80,8 @@ async def test_orphaned_dependents_lose_owner_reference() -> None:
 @virtual_time
 async def test_foreground_deletion_waits_for_blocking_dependents() -> None:
     _, api = world()
-    made = await api.create("widgets", widget("a"))
-    blocking = owner(made, blockOwnerDeletion=True)
+    created = await api.create("widgets", widget("a"))
+    blocking = owner(created, blockOwnerDeletion=True)
     body = config_map("child", ownerReferences=[blocking], finalizers=["example.com/hold"])
     await api.create("configmaps", body)
     await api.delete("widgets", "a", {"propagationPolicy": "Foreground"})
@@ -94,11 +94,11 @@ async def test_foreground_deletion_waits_for_blocking_dependents() -> None:
 @virtual_time
 async def test_recreated_owner_does_not_adopt_dependents() -> None:
     _, api = world()
-    made = await api.create("widgets", widget("a"))
-    await api.create("configmaps", config_map("child", ownerReferences=[{**owner(made), "uid": "former"}]))
+    created = await api.create("widgets", widget("a"))
+    await api.create("configmaps", config_map("child", ownerReferences=[{**owner(created), "uid": "former"}]))
     assert await names(api) == ["child"]
     server, api = world()
-    await api.create("configmaps", config_map("child", ownerReferences=[{**owner(made), "uid": "former"}]))
+    await api.create("configmaps", config_map("child", ownerReferences=[{**owner(created), "uid": "former"}]))
     server.collect_garbage()
     assert await names(api) == []
 
@@ -151,9 +151,9 @@ async def test_running_pod_deletion_honours_grace_period() -> None:
     _, api = world()
     spec = {"nodeName": "node", "containers": [{"name": "c", "image": "i"}]}
     await api.create("pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
-    marked = (await api.delete("pods", "p")).expect_success()
-    assert marked.metadata["deletionGracePeriodSeconds"] == 30
-    assert marked.metadata["deletionTimestamp"] == "2030-01-01T00:00:30Z"
+    deleting = (await api.delete("pods", "p")).expect_success()
+    assert deleting.metadata["deletionGracePeriodSeconds"] == 30
+    assert deleting.metadata["deletionTimestamp"] == "2030-01-01T00:00:30Z"
     (await api.get("pods", "p")).expect_success()
     await api.delete("pods", "p", {"gracePeriodSeconds": 0})
     (await api.get("pods", "p")).expect_error(404, "NotFound")
@@ -162,8 +162,8 @@ async def test_running_pod_deletion_honours_grace_period() -> None:
 @virtual_time
 async def test_controllers_disabled_keep_dependents() -> None:
     server, api = world(controllers=False)
-    made = await api.create("widgets", widget("a"))
-    await api.create("configmaps", config_map("child", ownerReferences=[owner(made)]))
+    created = await api.create("widgets", widget("a"))
+    await api.create("configmaps", config_map("child", ownerReferences=[owner(created)]))
     await api.delete("widgets", "a")
     assert await names(api) == ["child"]
     server.collect_garbage()
@@ -172,13 +172,13 @@ async def test_controllers_disabled_keep_dependents() -> None:
 
 @pytest.mark.parametrize("policy", ["Background", "Foreground", "Orphan"])
 @virtual_time
-async def test_the_order_of_events_repeats(policy: str) -> None:
+async def test_order_of_events_is_reproducible(policy: str) -> None:
     async def run_events() -> list[tuple[str, str]]:
         server, api = world()
         since = str(server.resource_version)
-        made = await api.create("widgets", widget("a"))
+        created = await api.create("widgets", widget("a"))
         for number in range(5):
-            await api.create("configmaps", config_map(f"c{number}", ownerReferences=[owner(made)]))
+            await api.create("configmaps", config_map(f"c{number}", ownerReferences=[owner(created)]))
         await api.delete("widgets", "a", {"propagationPolicy": policy})
         events = await api.events("configmaps", 100, resourceVersion=since)
         return [(e["type"], e["object"]["metadata"]["name"]) for e in events]
@@ -188,9 +188,9 @@ async def test_the_order_of_events_repeats(policy: str) -> None:
     assert first == await run_events()
 
 
-def child_of(reply: ApiResponse, name: str, **metadata: Any) -> Json:
-    """A ConfigMap that holds up the deletion of its owner."""
-    return config_map(name, ownerReferences=[owner(reply, blockOwnerDeletion=True)], **metadata)
+def child_of(response: ApiResponse, name: str, **metadata: Any) -> Json:
+    """Return a ConfigMap that blocks the deletion of its owner."""
+    return config_map(name, ownerReferences=[owner(response, blockOwnerDeletion=True)], **metadata)
 
 
 @virtual_time
@@ -283,8 +283,8 @@ async def test_jobs_orphan_pods_by_default() -> None:
     template = {"spec": {"restartPolicy": "Never", "containers": containers}}
     for policy, left in ((None, ["p"]), ("Background", []), ("Foreground", [])):
         job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}
-        made = await api.create("jobs", job)
-        meta = {"name": "p", "ownerReferences": [owner(made, blockOwnerDeletion=True)]}
+        created = await api.create("jobs", job)
+        meta = {"name": "p", "ownerReferences": [owner(created, blockOwnerDeletion=True)]}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": containers}}
         (await api.create("pods", pod)).expect_success()
         await api.delete("jobs", "j", {"propagationPolicy": policy} if policy else None)
@@ -297,8 +297,8 @@ async def test_jobs_orphan_pods_by_default() -> None:
 async def test_owner_in_other_namespace_is_ignored() -> None:
     server, api = world()
     server.load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "m"}})
-    elsewhere = Api(server, "m")
-    foreign = await elsewhere.create("widgets", widget("a"))
+    other_namespace = Api(server, "m")
+    foreign = await other_namespace.create("widgets", widget("a"))
     (await api.create("configmaps", config_map("child", ownerReferences=[owner(foreign)]))).expect_success()
     assert await names(api) == []
     own = await api.create("widgets", widget("b"))
@@ -310,13 +310,13 @@ async def test_owner_in_other_namespace_is_ignored() -> None:
 @virtual_time
 async def test_owner_with_wrong_name_or_kind_is_ignored() -> None:
     _, api = world()
-    made = await api.create("widgets", widget("a"))
+    created = await api.create("widgets", widget("a"))
     for wrong in ({"name": "b"}, {"kind": "Gadget"}):
         (
-            await api.create("configmaps", config_map("child", ownerReferences=[{**owner(made), **wrong}]))
+            await api.create("configmaps", config_map("child", ownerReferences=[{**owner(created), **wrong}]))
         ).expect_success()
         assert await names(api) == []
-    unknown = {**owner(made), "kind": "Odd"}
+    unknown = {**owner(created), "kind": "Odd"}
     (await api.create("configmaps", config_map("child", ownerReferences=[unknown]))).expect_success()
     await api.delete("widgets", "a")
     assert await names(api) == ["child"]
@@ -325,8 +325,8 @@ async def test_owner_with_wrong_name_or_kind_is_ignored() -> None:
 @virtual_time
 async def test_cluster_scoped_object_has_cluster_scoped_owner() -> None:
     server, api = world()
-    made = await api.create("widgets", widget("a"))
-    meta = {"name": "v", "ownerReferences": [owner(made)]}
+    created = await api.create("widgets", widget("a"))
+    meta = {"name": "v", "ownerReferences": [owner(created)]}
     server.load({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": meta, "provisioner": "p"})
     await api.delete("widgets", "a")
     (await api.call("GET", "/apis/storage.k8s.io/v1/storageclasses/v")).expect_success()
@@ -360,10 +360,10 @@ async def test_delete_collection_denied_partway_deletes_dependents() -> None:
         )
     )
     api = replace(api, backend=InMemoryBackend(server))
-    made = [await api.create("widgets", widget(n)) for n in "abc"]
-    for reply in made:
-        name = reply.metadata["name"]
-        await api.create("configmaps", config_map(f"of-{name}", ownerReferences=[owner(reply)]))
+    created = [await api.create("widgets", widget(n)) for n in "abc"]
+    for response in created:
+        name = response.metadata["name"]
+        await api.create("configmaps", config_map(f"of-{name}", ownerReferences=[owner(response)]))
     rules = [{"operations": ["DELETE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["widgets"]}]
     config = await api.serve_webhook(hook)
     async with installed_configuration(api, webhook_manifest(api, config, rules=rules)):

@@ -1,4 +1,4 @@
-"""What tests do to the in-memory server, and what it tells them."""
+"""Control of the in-memory server by tests: faults, history and inspection."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class WebAppStatus(Status):
 
 @resource(group="toys.example.com", version="v1")
 class WebApp(Resource[WebAppSpec, WebAppStatus]):
-    """A kite."""
+    """A custom kind."""
 
 
 def new_config_map(name: str = "a", **data: str) -> ConfigMap:
@@ -85,7 +85,7 @@ async def test_fault_after_write_loses_response(server: InMemoryApiServer) -> No
 
 
 @virtual_time
-async def test_failures_are_counted_and_picked(server: InMemoryApiServer) -> None:
+async def test_faults_match_requests_and_count(server: InMemoryApiServer) -> None:
     client = Client(server)
     server.fail_next(matching("GET", "/configmaps/a"), 503, times=2)
     await client.create(new_config_map())
@@ -97,14 +97,14 @@ async def test_failures_are_counted_and_picked(server: InMemoryApiServer) -> Non
 
 
 @virtual_time
-async def test_opening_a_watch_can_fail(server: InMemoryApiServer) -> None:
+async def test_fault_rejects_watch(server: InMemoryApiServer) -> None:
     server.fail_next(matching("GET"), 500)
     with pytest.raises(ApiError, match="Internal error"):
         await anext(Client(server).watch(ConfigMap, resource_version="1"))
 
 
 @virtual_time
-async def test_watches_break(server: InMemoryApiServer) -> None:
+async def test_break_watches_ends_streams(server: InMemoryApiServer) -> None:
     client = Client(server)
     seen: list[str] = []
 
@@ -125,7 +125,7 @@ async def test_watches_break(server: InMemoryApiServer) -> None:
 
 
 @virtual_time
-async def test_a_compacted_version_has_expired(server: InMemoryApiServer) -> None:
+async def test_watch_from_compacted_version_returns_410(server: InMemoryApiServer) -> None:
     client = Client(server)
     since = str(server.resource_version)
     await client.create(new_config_map("a"))
@@ -135,15 +135,15 @@ async def test_a_compacted_version_has_expired(server: InMemoryApiServer) -> Non
 
 
 @virtual_time
-async def test_a_page_of_a_compacted_list_has_expired(server: InMemoryApiServer) -> None:
+async def test_page_of_compacted_list_returns_410(server: InMemoryApiServer) -> None:
     api = Api(server, "default")
     for name in "abc":
         await api.create("configmaps", config_map(name))
     token = (await api.list("configmaps", limit="1")).metadata["continue"]
     await api.delete("configmaps", "b")
     server.compact()
-    refused = await api.list("configmaps", **{"continue": token})
-    refused.expect_error(410, "Expired", "The provided continue parameter is too old")
+    rejected = await api.list("configmaps", **{"continue": token})
+    rejected.expect_error(410, "Expired", "The provided continue parameter is too old")
 
 
 @virtual_time
@@ -159,7 +159,7 @@ async def test_watch_sends_bookmark_every_minute(server: InMemoryApiServer) -> N
 
 
 @virtual_time
-async def test_a_silent_stream_fails_at_the_requests_timeout(server: InMemoryApiServer) -> None:
+async def test_idle_stream_fails_after_request_timeout(server: InMemoryApiServer) -> None:
     request = HttpRequest(method="GET", path="/api/v1/configmaps", query={"watch": "true"}, timeout=20)
     async with server.stream(request) as lines:
         with pytest.raises(ConnectionFailed, match="silent for 20 s"):
@@ -176,33 +176,33 @@ async def test_closed_watch_is_unregistered(server: InMemoryApiServer) -> None:
 
 
 @virtual_time
-async def test_a_watch_must_be_streamed(server: InMemoryApiServer) -> None:
+async def test_watch_without_stream_raises(server: InMemoryApiServer) -> None:
     with pytest.raises(ValueError, match=r"stream\(\)"):
         await server.request(HttpRequest(method="GET", path="/api/v1/configmaps", query={"watch": "true"}))
 
 
 @virtual_time
-async def test_typed_kinds_are_registered_with_their_schema(server: InMemoryApiServer) -> None:
+async def test_registered_type_is_validated(server: InMemoryApiServer) -> None:
     server.register(WebApp)
     client = Client(server)
-    made = await client.create(WebApp(metadata=ObjectMeta(name="a", namespace="default"), spec=WebAppSpec()))
-    assert made.spec.replicas == 3
+    created = await client.create(WebApp(metadata=ObjectMeta(name="a", namespace="default"), spec=WebAppSpec()))
+    assert created.spec.replicas == 3
     with pytest.raises(Invalid, match="should be greater than or equal to 1"):
         await client.create(WebApp(metadata=ObjectMeta(name="b", namespace="default"), spec=WebAppSpec(replicas=0)))
-    assert server.read_all(WebApp) == (made,)
+    assert server.read_all(WebApp) == (created,)
 
 
 @virtual_time
-async def test_a_kind_can_be_registered_by_its_names(server: InMemoryApiServer) -> None:
+async def test_registered_resource_is_served(server: InMemoryApiServer) -> None:
     names = ApiResource("toys.example.com", "v1", "Ball", "balls")
     server.register(names)
     api = Api(server, "default")
     body = {"apiVersion": "toys.example.com/v1", "kind": "Ball", "metadata": {"name": "a"}, "spec": {"any": 1}}
-    made = await api.call("POST", names.path(namespace="default"), body)
-    assert made.expect_success().body["spec"] == {"any": 1}
+    created = await api.call("POST", names.path(namespace="default"), body)
+    assert created.expect_success().body["spec"] == {"any": 1}
 
 
-def test_objects_are_loaded_and_read_without_a_trace(server: InMemoryApiServer) -> None:
+def test_load_and_read_record_no_requests(server: InMemoryApiServer) -> None:
     manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b", "namespace": "kube-system"}}
     server.load(new_config_map("a", k="v"), manifest)
     found = server.read(ConfigMap, KEY)
@@ -217,7 +217,7 @@ def test_objects_are_loaded_and_read_without_a_trace(server: InMemoryApiServer) 
     assert server.requests == []
 
 
-def test_loading_fails_loudly(server: InMemoryApiServer) -> None:
+def test_load_of_unserved_kind_raises(server: InMemoryApiServer) -> None:
     with pytest.raises(ValueError, match=r"toys.example.com/v1 WebApp is not served: register it first"):
         server.load(WebApp(metadata=ObjectMeta(name="a", namespace="default"), spec=WebAppSpec()))
     with pytest.raises(NotFound, match='namespaces "nowhere" not found'):
@@ -229,8 +229,8 @@ async def test_unsupported_feature_returns_501(server: InMemoryApiServer) -> Non
     server.load(*CRDS)
     api = Api(server, "default")
     (await api.create("widgets", widget("a"))).expect_success()
-    refused = await api.call("GET", "/api/v1/namespaces/default/pods/p/exec")
-    refused.expect_error(501, "NotImplemented", "does not imitate this: the subresource pods/exec")
+    rejected = await api.call("GET", "/api/v1/namespaces/default/pods/p/exec")
+    rejected.expect_error(501, "NotImplemented", "does not imitate this: the subresource pods/exec")
     crd = json.loads(json.dumps(CRDS[0]).replace("idget", "idow"))
     rule = {"rule": "google.protobuf.Int64Value{value: self.size} == 1"}
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] = [rule]
@@ -260,12 +260,12 @@ async def test_unsupported_admission_plugin_returns_501(server: InMemoryApiServe
     }
     (await api.create("resourcequotas", quota)).expect_success()
     (await api.create("secrets", {"metadata": {"name": "s"}})).expect_success()
-    refused = await api.create("configmaps", {"metadata": {"name": "c"}})
-    refused.expect_error(501, "NotImplemented", "counting configmaps for the ResourceQuota q")
+    rejected = await api.create("configmaps", {"metadata": {"name": "c"}})
+    rejected.expect_error(501, "NotImplemented", "counting configmaps for the ResourceQuota q")
 
 
 @virtual_time
-async def test_versions_of_a_kind_share_their_objects(server: InMemoryApiServer) -> None:
+async def test_versions_of_a_kind_share_objects(server: InMemoryApiServer) -> None:
     crd = json.loads(json.dumps(CRDS[0]))
     crd["spec"]["versions"].append({**crd["spec"]["versions"][0], "name": "v2", "storage": False})
     server.load(crd)
@@ -304,11 +304,11 @@ def test_other_objects_register_without_a_schema(server: InMemoryApiServer) -> N
 
 @resource(group="mesh.example.com", version="v1", plural="namespaces")
 class Service(Resource[WebAppSpec, WebAppStatus]):
-    """A kind with the name and the plural of built-in ones."""
+    """A kind with the name and the plural of a built-in one."""
 
 
 @virtual_time
-async def test_a_custom_kind_with_a_built_in_name_is_custom() -> None:
+async def test_custom_kind_with_built_in_name_is_custom() -> None:
     server = InMemoryApiServer(virtual_runtime())
     server.register(Service)
     client = Client(server)

@@ -1,4 +1,4 @@
-"""The core of the in-memory API server loads its package ``kubectl`` on demand."""
+"""Loading of the package ``kubectl`` on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first look at a value never says yes where the whole check finds something."""
+"""The fast validation never accepts a value that the full validation rejects."""
 
 from __future__ import annotations
 
@@ -50,15 +50,17 @@ def schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         "anyOf": st.lists(inner, min_size=1, max_size=2),
     }
     return st.fixed_dictionaries({"type": TYPES}, optional=below).flatmap(
-        lambda made: st.dictionaries(st.sampled_from(sorted(KEYWORDS)), st.none(), max_size=2).flatmap(
-            lambda chosen: st.fixed_dictionaries({k: KEYWORDS[k] for k in chosen}).map(lambda more: {**made, **more})
+        lambda created: st.dictionaries(st.sampled_from(sorted(KEYWORDS)), st.none(), max_size=2).flatmap(
+            lambda chosen: st.fixed_dictionaries({k: KEYWORDS[k] for k in chosen}).map(
+                lambda more: {**created, **more}
+            )
         )
     )
 
 
 @settings(max_examples=300, deadline=None)
 @given(VALUES, st.recursive(schemas(st.just({"type": "string"})), schemas, max_leaves=3))
-def test_surely_fits_implies_no_validation_errors(value: Any, schema: dict[str, Any]) -> None:
+def test_certainly_valid_values_have_no_errors(value: Any, schema: dict[str, Any]) -> None:
     if is_certainly_valid(value, schema):
         assert check_value(value, MISSING, schema, "").errors == []
 
@@ -74,7 +76,7 @@ def test_surely_fits_implies_no_validation_errors(value: Any, schema: dict[str, 
         (False, {"type": "boolean", "default": True}),
     ],
 )
-def test_surely_fits_accepts_simple_values(value: Any, schema: dict[str, Any]) -> None:
+def test_certainly_valid_accepts_simple_values(value: Any, schema: dict[str, Any]) -> None:
     assert is_certainly_valid(value, schema)
 
 
@@ -95,5 +97,5 @@ def test_surely_fits_accepts_simple_values(value: Any, schema: dict[str, Any]) -
         ("a", {}),
     ],
 )
-def test_surely_fits_rejects_undecided_values(value: Any, schema: dict[str, Any]) -> None:
+def test_certainly_valid_rejects_undecided_values(value: Any, schema: dict[str, Any]) -> None:
     assert not is_certainly_valid(value, schema)

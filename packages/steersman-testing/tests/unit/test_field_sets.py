@@ -1,4 +1,4 @@
-"""What a change touched, and what a schema mentions."""
+"""Comparison of objects by field paths, and keywords of schemas."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def test_compare_returns_added_removed_and_modified(
     assert (text(found.added), text(found.removed), text(found.modified)) == (added, removed, modified)
 
 
-def test_a_keyword_is_found_at_any_depth() -> None:
+def test_keyword_is_found_at_any_depth() -> None:
     mentions = HasKeyword("x-kubernetes-list-type")
     without = {"properties": {"a": {"type": "array"}}}
     assert [mentions(s) for s in (SPEC, without, SPEC, without)] == [True, False, True, False]
     assert mentions({"anyOf": [{"items": {"x-kubernetes-list-type": "set"}}]})
 
 
-def test_mentions_distinguish_schemas_at_reused_addresses() -> None:
+def test_keywords_distinguish_schemas_at_reused_addresses() -> None:
     mentions = HasKeyword("a")
-    # Many more than are kept, each at the place in memory of one before, if it may be.
+    # Create more schemas than the cache keeps, at reused addresses if possible.
     assert [mentions({"a" if n % 3 else "b": n}) for n in range(30_000)] == [bool(n % 3) for n in range(30_000)]

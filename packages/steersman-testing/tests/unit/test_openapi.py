@@ -1,4 +1,4 @@
-"""What the API server in memory publishes of its kinds, and the protobuf of Go's clients."""
+"""OpenAPI documents of the in-memory server, and protobuf bodies."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def test_openapi_describes_built_in_kinds_completely() -> None:
         schemas = found["components"]["schemas"]
         assert {r.removeprefix(PREFIX) for r in references(found)} <= schemas.keys()
         described |= {k for s in schemas.values() for k in gvk(s)}
-    wanted = {(k.resource.group, k.resource.version, k.resource.kind) for k in KindRegistry()}
-    assert wanted <= described
+    expected = {(k.resource.group, k.resource.version, k.resource.kind) for k in KindRegistry()}
+    assert expected <= described
 
 
 def test_openapi_publishes_enums() -> None:
@@ -77,7 +77,7 @@ def test_openapi_publishes_enums() -> None:
     assert "ClusterIP" in schemas["io.k8s.api.core.v1.ServiceSpec"]["properties"]["type"]["enum"]
 
 
-def test_a_custom_kind_is_described_by_its_definition() -> None:
+def test_openapi_describes_custom_kind() -> None:
     server = InMemoryApiServer()
     server.load(definition(["red"]))
     found = document(server, "apis/shop.example.com/v1")
@@ -137,14 +137,14 @@ def test_protobuf_config_map_is_created() -> None:
     labels = field(11, field(1, "app") + field(2, "shop"))
     data = b"".join(field(2, field(1, k) + field(2, v)) for k, v in (("a", "1"), ("b", "")))
     binary = field(3, field(1, "c") + field(2, b"\x00\xff"))
-    # Go sends what is empty, too: a creation time of zero is no time.
+    # Go encodes empty values as well. A zero creation time is not a time.
     body = enveloped("v1", "ConfigMap", field(1, field(1, "m") + field(8, b"") + labels) + data + binary)
     path = "/api/v1/namespaces/default/configmaps"
     response = server.handle(HttpRequest(method="POST", path=path, body=body, content_type=PROTOBUF))
-    made = json.loads(response.body)
+    created = json.loads(response.body)
     assert response.status == 201
-    assert (made["metadata"]["name"], made["metadata"]["labels"]) == ("m", {"app": "shop"})
-    assert (made["data"], made["binaryData"]) == ({"a": "1", "b": ""}, {"c": "AP8="})
+    assert (created["metadata"]["name"], created["metadata"]["labels"]) == ("m", {"app": "shop"})
+    assert (created["data"], created["binaryData"]) == ({"a": "1", "b": ""}, {"c": "AP8="})
 
 
 def test_protobuf_decodes_int_or_string_and_times() -> None:
@@ -152,28 +152,28 @@ def test_protobuf_decodes_int_or_string_and_times() -> None:
     named = field(1, "web") + field(3, 81) + field(4, field(1, 1) + field(3, "web"))
     spec = field(1, port) + field(1, named) + field(2, field(1, "app") + field(2, "shop")) + field(12, -1)
     deleted = field(9, field(1, 1_700_000_000) + field(2, 0))
-    made = decode_protobuf(enveloped("v1", "Service", field(1, field(1, "s") + deleted) + field(2, spec)))
-    assert made["metadata"] == {"name": "s", "deletionTimestamp": "2023-11-14T22:13:20Z"}
-    assert [p["targetPort"] for p in made["spec"]["ports"]] == [8080, "web"]
-    assert made["spec"]["selector"] == {"app": "shop"}
-    assert made["spec"]["healthCheckNodePort"] == -1
+    created = decode_protobuf(enveloped("v1", "Service", field(1, field(1, "s") + deleted) + field(2, spec)))
+    assert created["metadata"] == {"name": "s", "deletionTimestamp": "2023-11-14T22:13:20Z"}
+    assert [p["targetPort"] for p in created["spec"]["ports"]] == [8080, "web"]
+    assert created["spec"]["selector"] == {"app": "shop"}
+    assert created["spec"]["healthCheckNodePort"] == -1
 
 
 def test_protobuf_decodes_quantities_and_skips_unknown_fields() -> None:
     capacity = field(1, field(1, "storage") + field(2, field(1, "1Gi")))
     volume = field(2, capacity + field(999, "from a newer version"))
-    made = decode_protobuf(enveloped("v1", "PersistentVolume", field(1, field(1, "v")) + volume))
-    assert made["spec"]["capacity"] == {"storage": "1Gi"}
+    created = decode_protobuf(enveloped("v1", "PersistentVolume", field(1, field(1, "v")) + volume))
+    assert created["spec"]["capacity"] == {"storage": "1Gi"}
 
 
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"{}", "does not begin"),
-        (b"k8s\x00", "broken"),
-        (enveloped("v1", "Whale", b""), "v1 Whale is not known"),
-        (enveloped("v1", "ConfigMap", field(1, b"\x0a\x05ab")), "ends too early"),
-        (b"k8s\x00" + b"\xff" * 12, "without end"),
+        (b"{}", "magic number"),
+        (b"k8s\x00", "malformed protobuf"),
+        (enveloped("v1", "Whale", b""), "v1 Whale has no protobuf message"),
+        (enveloped("v1", "ConfigMap", field(1, b"\x0a\x05ab")), "unexpected end"),
+        (b"k8s\x00" + b"\xff" * 12, "varint too long"),
         (enveloped("v1", "ConfigMap", b"\x0c"), "wire type"),
     ],
 )

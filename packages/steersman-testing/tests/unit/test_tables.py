@@ -1,4 +1,4 @@
-"""Objects as tables, and the paths of their columns."""
+"""Tables, and the paths of their columns."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def columns(table: Any) -> list[str]:
     return [c["name"] for c in table["columnDefinitions"]]
 
 
-def shown(server: InMemoryApiServer, plural: str, group: str = "") -> dict[str, Any]:
-    """The cells of the only object of a kind, by their columns."""
+def formatted(server: InMemoryApiServer, plural: str, group: str = "") -> dict[str, Any]:
+    """Return the cells of the only object of a kind by column."""
     prefix = f"/apis/{group}" if group else "/api/v1"
     table = get(server, f"{prefix}/namespaces/default/{plural}")
     (row,) = table["rows"]
@@ -83,8 +83,8 @@ def test_table_include_object_is_honoured(include: str, kind: str) -> None:
     path = "/api/v1/namespaces/default/configmaps/a"
     assert get(server, path, includeObject=include)["rows"][0]["object"]["kind"] == kind
     assert get(server, path, includeObject="None")["rows"][0]["object"] is None
-    refused = server.handle(HttpRequest(method="GET", path=path, accept=TABLE, query={"includeObject": "Some"}))
-    assert refused.status == 400
+    rejected = server.handle(HttpRequest(method="GET", path=path, accept=TABLE, query={"includeObject": "Some"}))
+    assert rejected.status == 400
 
 
 def test_table_rows_match_columns_for_built_in_kinds() -> None:
@@ -124,7 +124,7 @@ def test_pod_table_shows_container_status() -> None:
     body = json.dumps({"status": status}).encode()
     patch = HttpRequest(method="PATCH", path=path, body=body, content_type="application/merge-patch+json")
     assert server.handle(patch).status == 200
-    cells = shown(server, "pods")
+    cells = formatted(server, "pods")
     assert {n: cells[n] for n in ("Ready", "Status", "Restarts", "IP")} == {
         "Ready": "1/2",
         "Status": "CrashLoopBackOff",
@@ -145,7 +145,7 @@ def test_table_columns_follow_printer_columns() -> None:
         ),
         {**WEB_APP, "apiVersion": "shop.example.com/v1", "metadata": {"name": "a"}},
     )
-    assert shown(server, "webapps", "shop.example.com/v1") == {
+    assert formatted(server, "webapps", "shop.example.com/v1") == {
         "Name": "a",
         "Owner": "ann",
         "Ports": '["jib","main","spinnaker"]',
@@ -155,14 +155,14 @@ def test_table_columns_follow_printer_columns() -> None:
     }
 
 
-def test_a_custom_kind_without_columns_shows_its_age() -> None:
+def test_table_without_columns_shows_age() -> None:
     server = InMemoryApiServer()
     server.load(definition(), {**WEB_APP, "apiVersion": "shop.example.com/v1", "metadata": {"name": "a"}})
-    assert list(shown(server, "webapps", "shop.example.com/v1")) == ["Name", "Age"]
+    assert list(formatted(server, "webapps", "shop.example.com/v1")) == ["Name", "Age"]
 
 
 @virtual_time
-async def test_of_a_watch_the_first_table_has_headers() -> None:
+async def test_watch_sends_columns_in_first_table_only() -> None:
     server = InMemoryApiServer(virtual_runtime())
     for name in ("a", "b"):
         server.load({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
@@ -176,8 +176,8 @@ async def test_of_a_watch_the_first_table_has_headers() -> None:
 
 def test_unsupported_accept_returns_406() -> None:
     accept = "application/yaml"
-    refused = InMemoryApiServer().handle(HttpRequest(method="GET", path="/api/v1/namespaces", accept=accept))
-    assert refused.status == 406
+    rejected = InMemoryApiServer().handle(HttpRequest(method="GET", path="/api/v1/namespaces", accept=accept))
+    assert rejected.status == 406
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_unsupported_accept_returns_406() -> None:
         (".spec.length.unit", []),
     ],
 )
-def test_paths(path: str, found: list[Any]) -> None:
+def test_json_path_finds_results(path: str, found: list[Any]) -> None:
     assert list(find_results(path, WEB_APP)) == found
 
 
@@ -241,7 +241,7 @@ def test_invalid_json_path_raises(path: str) -> None:
         (8 * 365 * 86400, "8y"),
     ],
 )
-def test_durations(seconds: int, text: str) -> None:
+def test_durations_are_formatted(seconds: int, text: str) -> None:
     assert human_duration(timedelta(seconds=seconds)) == text
 
 

@@ -1,4 +1,4 @@
-"""ClusterRoles whose rules are those of others: the aggregation controller, within the request that calls for it.
+"""ClusterRole aggregation controller, which runs within the request that causes it.
 
 Source: "Using RBAC Authorization", "Aggregated ClusterRoles".
 """
@@ -16,13 +16,16 @@ from steersman_testing.apiserver.values import JsonObject, get_array, get_object
 
 @dataclass(frozen=True, slots=True)
 class ClusterRoleAggregator:
-    """Fills aggregated ClusterRoles."""
+    """Sets the rules of aggregated ClusterRoles."""
 
     storage: Storage
     requests: ControllerRequests
 
     def reconcile(self) -> None:
-        """Goes on until each has the rules that its selectors ask for: one aggregated role may be part of another."""
+        """Aggregate rules until nothing changes.
+
+        An aggregated role may be part of another one.
+        """
         last_version = -1
         while last_version != self.storage.version:
             last_version = self.storage.version

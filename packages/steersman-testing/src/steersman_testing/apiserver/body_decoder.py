@@ -1,4 +1,4 @@
-"""What a write sends, decoded as its kind: wrong types are refused, unknown fields refused, told or passed over."""
+"""Decoding of request bodies as their kind, with field validation."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from steersman_testing.apiserver.values import JsonObject, get_object, is_map
 
 @dataclass(frozen=True, slots=True)
 class BodyDecoder:
-    """Reads bodies.
+    """Decodes bodies.
 
     Attributes:
-        kinds: all that are served, to tell an unknown kind from a misplaced one.
-        warnings: gathers what the answer warns of.
+        kinds: all served kinds, to distinguish unknown kinds from misplaced ones.
+        warnings: receives the warnings of field validation.
     """
 
     kinds: KindRegistry
@@ -41,13 +41,15 @@ class BodyDecoder:
     def decode(
         self, kind: ServedKind, request: HttpRequest, options: WriteOptions, *, name: str, namespace: str
     ) -> JsonObject:
-        """The body of a POST or a PUT as an object of ``kind``, completed from the URL's ``name`` and ``namespace``.
+        """Decode the body of a POST or a PUT as ``kind``.
+
+        ``name`` and ``namespace`` of the URL are set in its metadata.
 
         Args:
-            name: empty where the URL does not name the object.
+            name: empty if the URL has no name.
 
         Raises:
-            ApiError: 400 or 422, it is none, or another object than the URL's.
+            ApiError: 400 or 422, the body is invalid or names another object than the URL.
         """
         result = self.decode_unchecked(kind, request, options, name=name)
         set_name_and_namespace(result["metadata"], name, namespace)
@@ -56,7 +58,7 @@ class BodyDecoder:
     def decode_unchecked(
         self, kind: ServedKind, request: HttpRequest, options: WriteOptions, *, name: str
     ) -> JsonObject:
-        """As ``sent``, not completed, and not compared with the URL."""
+        """Decode as ``decode``, without name and namespace of the URL."""
         body = decode_for_kind(kind, request, kind.resource.kind)
         duplicates = duplicate_field_errors(request, body) if options.field_validation != "Ignore" else ()
         return self._decode(kind, body, "write", options, duplicates, name)
@@ -64,10 +66,10 @@ class BodyDecoder:
     def decode_patched(
         self, kind: ServedKind, body: Any, method: WriteMethod, options: WriteOptions, *, name: str, namespace: str
     ) -> JsonObject:
-        """As ``sent``, of what a patch makes, or of an applied configuration."""
+        """Decode the result of a patch, or an applied configuration, as ``decode``."""
         result = self._decode(kind, body, method, options, (), name)
         if method == "apply":
-            # What is applied to an object that is there has its name.
+            # An applied configuration may omit the name of an existing object.
             result["metadata"].setdefault("name", name)
         set_name_and_namespace(result["metadata"], name, namespace)
         return result
@@ -96,12 +98,12 @@ class BodyDecoder:
         except UnmarshalTypeError as error:
             raise _decode_error(kind, body, method, str(error)) from None
         if method == "apply":
-            # Who applies a null owns it.
+            # A null in an applied configuration is owned by its manager.
             result["metadata"] |= {n: v for n, v in get_object(body, "metadata").items() if v is None}
         if kind.schema is not None and (mismatch := metadata_type_errors(result, kind.schema)):
             raise _decode_error(kind, body, method, f"{mismatch[0].path}: {mismatch[0].text}")
         if method == "apply":
-            # What it is merged with makes it whole.
+            # The merge with the live object completes it.
             return result
         try:
             result, unknown = decode_as_kind(kind, result)
@@ -116,9 +118,9 @@ class BodyDecoder:
 
 
 def _split_invalid_times(body: Any) -> tuple[Any, JsonObject]:
-    """``body`` with null for the times in its metadata that are none, and these.
+    """Return ``body`` without invalid times in its metadata, and these.
 
-    Of custom resources nobody reads them, but who applies one owns it.
+    Custom resources ignore such times, but the manager that applies one owns it.
     """
     if not is_map(sent := get_object({"body": body}, "body").get("metadata")):
         return body, {}

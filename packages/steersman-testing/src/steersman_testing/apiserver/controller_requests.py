@@ -1,7 +1,7 @@
-"""The requests of the controller manager: admission is asked about them as about everybody's.
+"""Requests of the controller manager, which pass admission like all requests.
 
-Source: the garbage collector, the namespace controller, those that protect volumes and claims, and the one that
-aggregates roles, in ``pkg/controller`` of Kubernetes 1.36; and what a webhook is asked on a cluster of that version.
+Source: the garbage collector, the namespace controller, the PVC and PV protection controllers and the ClusterRole
+aggregation controller in ``pkg/controller`` of Kubernetes 1.36; webhook requests of a cluster of that version.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from steersman_testing.apiserver.writes import DeletionPropagation
 
 T = TypeVar("T")
 
-# How often webhooks are asked about one object: one that writes what it keeps would be asked anew without end.
+# Limit of webhook calls for one object. A webhook that changes a kept object would be called endlessly.
 _MAX_WEBHOOK_ROUNDS = 100
 
 
@@ -44,12 +44,13 @@ _AGGREGATION_CONTROLLER = _controller_user("clusterrole-aggregation-controller")
 
 @dataclass(slots=True)
 class ControllerRequests:
-    """Makes them. One that is refused, or that a webhook has to be asked about first, does nothing, and says so.
+    """Sends requests as the controllers.
+
+    A rejected request has no effect and returns False or None. The same holds while a webhook call is pending.
 
     Attributes:
-        resisting: UIDs of objects in which a webhook undoes what a controller writes: it is let alone until the next
-            write of somebody.
-        asked: what webhooks were asked about each object, by its UID; it is let alone where that is too much.
+        reverted_uids: UIDs of objects whose changes a webhook reverted. Controllers skip them until the next write.
+        webhook_rounds: webhook calls for each object, by its UID. Too many of them stop the controllers.
     """
 
     verbs: Verbs
@@ -60,11 +61,11 @@ class ControllerRequests:
     _unsupported_error: ApiError | None = None
 
     def raise_pending(self) -> None:
-        """To be called when nothing more can be done for now.
+        """Raise the pending webhook calls or the recorded error.
 
         Raises:
-            NeedsCall: webhooks have to be asked.
-            ApiError: 501, something cannot be asked about here; said once for each object.
+            PendingWebhook: webhooks must be called.
+            ApiError: 501, a webhook call is not implemented. Each object reports it once.
         """
         if pending := list(self._pending_calls.values()):
             self._pending_calls.clear()
@@ -74,7 +75,7 @@ class ControllerRequests:
             raise error
 
     def delete(self, item: StoredObject, policy: DeletionPropagation) -> bool:
-        """Deletes ``item`` as the garbage collector does; whether that could be done."""
+        """Delete ``item`` as the garbage collector. Return True on success."""
         preconditions = {"uid": item.uid, "resourceVersion": str(item.version)}
         options: JsonObject = {"preconditions": preconditions, "propagationPolicy": policy}
         if not self._admit_deletion(item, GARBAGE_COLLECTOR, item.key.name, options):
@@ -83,9 +84,9 @@ class ControllerRequests:
         return True
 
     def delete_namespace_content(self, item: StoredObject) -> bool:
-        """Deletes ``item`` as the namespace controller does, with all of its kind; whether that could be done.
+        """Delete ``item`` as the namespace controller. Return True on success.
 
-        Pods go at once: no kubelet ends them.
+        Pods go without a grace period, because no kubelet terminates them.
         """
         if not self._admit_deletion(item, _NAMESPACE_CONTROLLER, "", {"propagationPolicy": "Background"}):
             return False
@@ -95,7 +96,14 @@ class ControllerRequests:
     def patch_metadata(
         self, item: StoredObject, changes: JsonObject, user: RequestUser = GARBAGE_COLLECTOR
     ) -> StoredObject | None:
-        """``item`` with ``changes`` of its metadata, in which what is empty goes; None where it was not changed."""
+        """Patch the metadata of ``item``.
+
+        Args:
+            changes: new values of metadata fields. Empty values remove the field.
+
+        Returns:
+            the changed object, or None if it was not changed.
+        """
         patch = {name: value or None for name, value in changes.items()}
         route = self._route(item)
         if route is None:
@@ -108,7 +116,7 @@ class ControllerRequests:
         return self._check_applied(changed, all((meta.get(name) or None) == value for name, value in patch.items()))
 
     def finalize_namespace(self, namespace: StoredObject) -> None:
-        """Lets go of a namespace that is empty."""
+        """Remove the finalizers of an empty namespace."""
         route = self._route(namespace, "finalize")
         if route is None:
             return
@@ -117,7 +125,7 @@ class ControllerRequests:
         self._try_request(namespace, lambda: self.verbs.update(route, request, _NAMESPACE_CONTROLLER))
 
     def apply_aggregated_rules(self, role: StoredObject, rules: list[JsonObject]) -> None:
-        """Applies ``rules`` to a ClusterRole."""
+        """Apply ``rules`` to a ClusterRole."""
         route = self._route(role)
         if route is None:
             return

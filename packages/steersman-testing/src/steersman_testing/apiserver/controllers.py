@@ -1,4 +1,4 @@
-"""What follows from a write: definitions, aggregated roles and deletions are carried through, and webhooks asked."""
+"""Runs the controllers and their webhook calls after a write."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ R = TypeVar("R")
 
 
 class SectionRunner(Protocol):
-    """Runs a part of what a request takes, and returns what that returns."""
+    """Runs one section of a request and returns its result."""
 
     def __call__(self, part: Callable[[], R]) -> R: ...
 
 
 def run_section(part: Callable[[], R]) -> R:
-    """The plain ``Runner``."""
+    """Run a section without further effects."""
     return part()
 
 
 @dataclass(slots=True)
 class ControllerRunner:
-    """Runs the controllers until nothing more follows, and all the webhooks are asked that this needs.
+    """Runs the controllers until the storage is stable.
 
-    A step does what can be done, and raises ``NeedsCall`` for the rest; run again, it goes on. Who comes while
-    another waits for webhooks does what needs none, and leaves the rest to the other: a webhook that writes while it
-    is asked would wait for itself.
+    A step does all work that needs no webhook and raises ``PendingWebhook`` for the rest. The next run of the step
+    continues. While one run waits for webhooks, other runs leave such work to it. Otherwise a webhook that writes
+    during its call would wait for itself.
 
     Attributes:
-        whole: whether there is a controller manager at all.
+        with_controller_manager: whether controllers of the controller manager run.
     """
 
     storage: Storage
@@ -51,7 +51,12 @@ class ControllerRunner:
     _is_running: bool = False
 
     def run_controllers_until_stable(self) -> None:
-        """All that can be done for now. Raises as ``ControllerRequests.check``."""
+        """Run all controllers until none of them writes.
+
+        Raises:
+            PendingWebhook: webhooks must be called.
+            ApiError: 501, a webhook call is not implemented.
+        """
         last_version = -1
         while last_version != self.storage.version:
             last_version = self.storage.version
@@ -62,16 +67,22 @@ class ControllerRunner:
         self.requests.raise_pending()
 
     def collect_garbage(self) -> None:
-        """``step``, with the garbage collector where nobody else runs it, too."""
+        """Run the garbage collector, and the other controllers if they are enabled."""
         if self.with_controller_manager:
-            # All of it: others may leave anything to who waits.
+            # Other runs may have left any work to this one.
             self.run_controllers_until_stable()
         else:
             self.garbage_collector.reconcile()
             self.requests.raise_pending()
 
     async def run(self, step: RunFunc) -> None:
-        """Returns when nothing follows any more, or another goes on. Raises what ``step`` raises."""
+        """Run ``step`` until it is stable.
+
+        If a run is in progress, leave the webhook calls to it.
+
+        Raises:
+            ApiError: as ``step``.
+        """
         with self._enter() as is_outermost:
             if is_outermost:
                 await self.webhook_caller.run(step)
@@ -79,10 +90,10 @@ class ControllerRunner:
                 _run_without_webhooks(step)
 
     def run_sync(self, step: RunFunc) -> None:
-        """``complete`` where nothing can wait.
+        """Run ``step`` synchronously.
 
         Raises:
-            CannotWait: a webhook has to be waited for. What it is asked about stays as it is.
+            WouldBlock: a webhook call would block. Its objects stay unchanged.
         """
         with self._enter() as is_outermost:
             if is_outermost:
@@ -91,7 +102,7 @@ class ControllerRunner:
                 _run_without_webhooks(step)
 
     def try_run_sync(self) -> None:
-        """Leaves what has to be waited for to the next who can wait. Raises as ``step``."""
+        """Run the controllers and leave blocking webhook calls to the next run."""
         with suppress(WouldBlock):
             self.run_sync(self.run_controllers_until_stable)
 

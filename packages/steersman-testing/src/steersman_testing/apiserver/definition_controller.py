@@ -1,6 +1,6 @@
-"""What the server itself does about definitions: kinds come, change and go with them.
+"""Controllers of CustomResourceDefinitions: serving, naming and deletion.
 
-It happens within the request that causes it. Source: ``pkg/controller`` of ``k8s.io/apiextensions-apiserver``.
+They run within the request that causes them. Source: ``pkg/controller`` of ``k8s.io/apiextensions-apiserver``.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _STATUS_SCOPE = FieldScope(roots=frozenset({("f:status",), ("f:metadata",)}))
 
 @dataclass(frozen=True, slots=True)
 class DefinitionController:
-    """Serves kinds as definitions tell, and carries the deletion of definitions through."""
+    """Serves the kinds of definitions and finalizes deleted definitions."""
 
     storage: Storage
     writer: StorageWriter
     kinds: KindRegistry
 
     def serve(self, definition: StoredObject) -> None:
-        """Serves what ``definition`` says now, after it was written."""
+        """Serve the kinds of ``definition`` after a write."""
         obj = definition.object
         group = obj["spec"]["group"]
         others = [s.object for s in self._definitions_in_group(group) if s.key != definition.key]
@@ -52,7 +52,7 @@ class DefinitionController:
         for kind in served_kinds({**obj, "status": status}):
             self.kinds.add(kind)
         if status != obj.get("status"):
-            # Comes here again by itself, and finds nothing to do.
+            # The status update calls this method again, which then finds nothing to do.
             self._write_status(definition, status)
             self._retry_name_conflicts(group)
 
@@ -60,7 +60,7 @@ class DefinitionController:
         return [s for s in self.storage.list(DEFINITIONS) if s.object["spec"]["group"] == group]
 
     def _retry_name_conflicts(self, group: str) -> None:
-        """Lets the definitions of ``group`` have names that others do not have any more."""
+        """Accept names that other definitions no longer use."""
         for stored in self._definitions_in_group(group):
             if stored.object["spec"]["names"] != stored.object.get("status", {}).get("acceptedNames"):
                 self.serve(stored)
@@ -80,7 +80,7 @@ class DefinitionController:
         )
 
     def reconcile_deletions(self) -> None:
-        """Goes on with the definitions that are being deleted: their objects go first."""
+        """Finalize deleted definitions after their custom resources."""
         for uid in self.storage.deleting():
             stored = self.storage.by_uid(uid)
             if stored is not None and stored.collection == DEFINITIONS and CRD_CLEANUP in stored.finalizers:

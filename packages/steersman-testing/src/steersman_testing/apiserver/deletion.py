@@ -1,4 +1,4 @@
-"""DELETE of objects and of collections: what is asked before, and what is answered.
+"""DELETE of objects and collections.
 
 Source: ``Delete`` and ``DeleteCollection`` of ``k8s.io/apiserver/pkg/registry/generic/registry``.
 """
@@ -48,7 +48,10 @@ _ORPHAN_WARNING = (
 
 @dataclass(frozen=True, slots=True)
 class DeletionHandler:
-    """Carries out deletions. Every method raises ApiError as the real server would refuse."""
+    """Handles deletions.
+
+    Each method raises ApiError if the real server rejects the request.
+    """
 
     storage: Storage
     writer: StorageWriter
@@ -56,7 +59,11 @@ class DeletionHandler:
     admission: AdmissionChain
 
     def delete(self, route: Route, request: HttpRequest, user: RequestUser) -> tuple[int, bytes]:
-        """Deletes an object, or marks it; the answer's code and body."""
+        """Delete an object or mark it for deletion.
+
+        Returns:
+            status code and body of the response.
+        """
         options = delete_options(request)
         kind = route.kind
         found = self.storage.get(kind.collection, route.key)
@@ -69,14 +76,18 @@ class DeletionHandler:
         if is_removed and (kind.is_custom or kind.resource.kind not in _RETURNS_DELETED_OBJECT):
             self.remove(old, options)
             return 200, _deleted_status(kind.resource, old)
-        # All that can be refused comes before anything is stored; what will be left may be converted by a webhook.
+        # Rejections come before the first write. A webhook may have to convert the object of the response.
         partial = negotiate_metadata(request)
         self.converter.from_storage(kind, remaining)
         remaining = self.converter.from_storage(kind, self.remove(old, options)[0])
         return 200, remaining.to_json(kind.resource.api_version, partial=partial)
 
     def delete_collection(self, route: Route, request: HttpRequest, user: RequestUser) -> bytes:
-        """Deletes the objects that the query selects, up to the first that is refused; the list of all of them."""
+        """Delete the selected objects up to the first rejected one.
+
+        Returns:
+            the list of all selected objects, as JSON.
+        """
         options = delete_options(request)
         partial = negotiate_metadata(request, is_list=True)
         self._warn(route, options)
@@ -84,7 +95,7 @@ class DeletionHandler:
         first_error: ApiError | None = None
         admitted: list[StoredObject] = []
         for stored in items:
-            # All are asked about before the first goes: webhooks answer while nothing has changed yet.
+            # Admission of all objects comes first, because webhooks see the state before the deletions.
             try:
                 self._admit(route, stored, options, user)
             except ApiError as error:
@@ -98,7 +109,7 @@ class DeletionHandler:
         return encode_list(route.kind, items, meta, partial=partial)
 
     def check_preconditions(self, resource: ApiResource, old: StoredObject, options: JsonObject) -> None:
-        """Refuses a deletion whose preconditions do not hold."""
+        """Reject a deletion whose preconditions fail."""
         preconditions = get_object(options, "preconditions")
         for field, name, found in (("UID", "uid", old.uid), ("ResourceVersion", "resourceVersion", str(old.version))):
             expected = preconditions.get(name)
@@ -110,7 +121,11 @@ class DeletionHandler:
             raise failures.precondition_failed(resource, old.key.name, field, expected, found)
 
     def remove(self, old: StoredObject, options: Mapping[str, Any]) -> tuple[StoredObject, bool]:
-        """Deletes ``old`` as the DeleteOptions say; tells whether it is gone."""
+        """Delete ``old`` with DeleteOptions.
+
+        Returns:
+            the last state of the object, and True if it was removed.
+        """
         propagation: DeletionPropagation | None = options.get("propagationPolicy") or None
         grace = options.get("gracePeriodSeconds")
         dry_run = bool(options.get("dryRun"))
@@ -122,7 +137,7 @@ class DeletionHandler:
             self.admission.warnings.append(_ORPHAN_WARNING)
 
     def _admit(self, route: Route, old: StoredObject, options: JsonObject, user: RequestUser) -> None:
-        """Whether ``old`` may go: preconditions, the NamespaceLifecycle admission plugin, the webhooks."""
+        """Check preconditions and run the NamespaceLifecycle plugin and the webhooks."""
         resource, name = route.kind.resource, old.key.name
         self.check_preconditions(resource, old, options)
         if resource == NAMESPACE and name in _UNDELETABLE_NAMESPACES:

@@ -1,4 +1,4 @@
-"""Which part of the server answers a request."""
+"""Dispatch of requests to their handlers."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from steersman_testing.apiserver.watches import Watch
 
 
 def is_watch(request: HttpRequest) -> bool:
-    """Whether ``request`` is to be answered by a stream of changes."""
+    """Return True if ``request`` asks for a stream of watch events."""
     return request.method == "GET" and bool_parameter(request.query, "watch")
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatcher:
-    """Finds what a request is about, and has it answered."""
+    """Parses the route of a request and calls its handler."""
 
     verbs: Verbs
     deletion: DeletionHandler
@@ -38,7 +38,11 @@ class Dispatcher:
     reviews: Reviews
 
     def handle(self, request: HttpRequest, user: RequestUser) -> tuple[int, bytes]:
-        """The answer's code and body for ``user``, who may ask it. Raises ApiError as the real server refuses."""
+        """Return status code and body of the response to an authorized request.
+
+        Raises:
+            ApiError: the server rejects the request.
+        """
         verbs, storage = self.verbs, self.verbs.storage
         if request.method == "GET" and (found := discover(request.path, request.accept, verbs.kinds)) is not None:
             return 200, found
@@ -53,7 +57,7 @@ class Dispatcher:
         if route.kind.deprecation_warning:
             verbs.admission.warnings.append(route.kind.deprecation_warning)
         if is_watch(request) and not route.name:
-            # Errors of the query come before the stream; a healthy watch cannot be answered in one piece.
+            # Report errors of the query. A valid watch cannot be returned as one body.
             Watch(storage, route, request, verbs.runtime, verbs.converter)
             raise ValueError("a watch is opened with stream(), not with request()")
         if route.name and route.kind.resource.namespaced and not route.namespace:

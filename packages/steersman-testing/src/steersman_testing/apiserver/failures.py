@@ -1,4 +1,4 @@
-"""The API server's refusals, in its own words.
+"""Errors of the API server, with its messages.
 
 Source: ``k8s.io/apimachinery/pkg/api/errors`` and ``.../util/validation/field``; wording of Kubernetes 1.36.
 """
@@ -16,7 +16,13 @@ from steersman_cel.errors import not_implemented as not_implemented
 
 
 class InvalidFieldError(NamedTuple):
-    """One invalid field: its path, the machine-readable reason, and the text without the path."""
+    """Error of one field.
+
+    Attributes:
+        path: path of the field.
+        reason: the machine-readable reason.
+        text: the message without the path.
+    """
 
     path: str
     reason: str
@@ -47,12 +53,12 @@ def unsupported_value(path: str, value: Any, supported: Iterable[str]) -> Invali
 
 
 def format_value(value: Any) -> str:
-    """A value as Go prints it in a field error: quoted text, plain numbers, JSON for the rest."""
+    """Format a value as Go does in a field error."""
     return msgspec.json.encode(value, enc_hook=float).decode()
 
 
 def qualified_resource(resource: ApiResource) -> str:
-    """``deployments.apps``, or ``pods`` for the core group."""
+    """Return ``deployments.apps``, or ``pods`` for the core group."""
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
 
 
@@ -75,12 +81,15 @@ def not_found(resource: ApiResource, name: str) -> ApiError:
 
 
 def unknown_path() -> ApiError:
-    """No such group or path; the real server answers with plain text, see ``server``."""
+    """Return the error for an unknown group or path.
+
+    The real server responds with plain text: see ``responses``.
+    """
     return error_from_status(ApiStatus(message="404 page not found", reason="NotFound", code=404))
 
 
 def unknown_resource() -> ApiError:
-    """No such resource in a group that the server itself serves."""
+    """Return the error for an unknown resource in a built-in group."""
     return _failure(404, "NotFound", "the server could not find the requested resource")
 
 
@@ -100,9 +109,13 @@ def object_modified(resource: ApiResource, name: str) -> ApiError:
 
 
 def precondition_failed(resource: ApiResource, name: str, field: str, expected: str, found: str) -> ApiError:
-    """A delete's precondition does not hold; ``field`` is ``UID`` or ``ResourceVersion``."""
+    """Return the error for a failed precondition of a deletion.
+
+    Args:
+        field: ``UID`` or ``ResourceVersion``.
+    """
     guess = "deleted and then recreated" if field == "UID" else "modified"
-    # The kind, not the plural, stands here: so does it in the real server's rest.BeforeDelete.
+    # The message has the kind in place of the plural, as in rest.BeforeDelete.
     kind_name = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     message = (
         f'Operation cannot be fulfilled on {kind_name} "{name}": the {field} in the precondition ({expected}) does '
@@ -112,7 +125,7 @@ def precondition_failed(resource: ApiResource, name: str, field: str, expected: 
 
 
 def token_binding_conflict(resource: ApiResource, name: str, uid: str) -> ApiError:
-    """A token is to be bound to an object whose UID is not ``uid``."""
+    """Return the error for a bound object with another UID."""
     message = (
         f'Operation cannot be fulfilled on {resource.kind} "{name}": the UID in the bound object reference ({uid}) '
         "does not match the UID in record. The object might have been deleted and then recreated"
@@ -126,7 +139,7 @@ def apply_conflict(causes: Sequence[StatusCause], message: str) -> ApiError:
 
 def invalid(resource: ApiResource, name: str, errors: Iterable[InvalidFieldError]) -> ApiError:
     found = list(errors)
-    # The same complaint twice is one line, yet two causes.
+    # Duplicate errors are one message, but several causes.
     messages = list(dict.fromkeys(f"{e.path}: {e.text}" for e in found))
     text = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
@@ -136,13 +149,13 @@ def invalid(resource: ApiResource, name: str, errors: Iterable[InvalidFieldError
 
 
 def invalid_patch(patched: Any, reason: str) -> ApiError:
-    """A patch makes something that is no object of the kind; ``patched`` is what it makes."""
+    """Return the error for a patch with an invalid result."""
     error = invalid_value("patch", format_value(patched), reason)
     return invalid(ApiResource("", "", "", ""), "", [error])
 
 
 def inapplicable_patch() -> ApiError:
-    """A JSON patch does not fit the object."""
+    """Return the error for a JSON patch that does not apply."""
     return _failure(422, "Invalid", "the server rejected our request due to an error in our request")
 
 
@@ -151,29 +164,36 @@ def bad_request(message: str) -> ApiError:
 
 
 def missing_name(name: str) -> ApiError:
-    """The object in the body has no name; that on the URL is ``name``."""
+    """Return the error for a body without a name.
+
+    Args:
+        name: name of the URL.
+    """
     return bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
 
 
 def body_too_large(limit: int) -> ApiError:
-    """A body of more than ``limit`` bytes."""
+    """Return the error for a body of more than ``limit`` bytes."""
     return _failure(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
 
 
 def forbidden(resource: ApiResource, name: str, reason: str, causes: Sequence[StatusCause] = ()) -> ApiError:
-    """Without a name it is about the collection, without a plural about no resource at all."""
+    """Return the error for a forbidden request.
+
+    Without a name it is about the collection. Without a plural it names no resource.
+    """
     subject = f'{qualified_resource(resource)} "{name}" is ' if name else f"{qualified_resource(resource)} is "
     message = f"{subject if resource.plural else ''}forbidden: {reason}"
     return _failure(403, "Forbidden", message, resource, name, causes=tuple(causes) or None)
 
 
 def unauthorized() -> ApiError:
-    """Nobody knows the bearer token."""
+    """Return the error for an invalid bearer token."""
     return error_from_status(ApiStatus(message="Unauthorized", reason="Unauthorized", code=401))
 
 
 def namespace_terminating(namespace: str) -> StatusCause:
-    """Why nothing can be created in a namespace that is being deleted."""
+    """Return the cause for a create in a terminating namespace."""
     return StatusCause(
         reason="NamespaceTerminating",
         message=f"namespace {namespace} is being terminated",
@@ -182,7 +202,7 @@ def namespace_terminating(namespace: str) -> StatusCause:
 
 
 def invalid_options(kind: str, field: str, text: str, reason: str = "FieldValueNotSupported") -> ApiError:
-    """The options of a request are wrong; ``kind`` is such as ``PatchOptions``."""
+    """Return the error for invalid options such as ``PatchOptions``."""
     message = f'{kind}.meta.k8s.io "" is invalid: {field}: {text}'
     cause = StatusCause(field=field, message=text, reason=reason)
     return error_from_status(
@@ -196,13 +216,16 @@ def invalid_options(kind: str, field: str, text: str, reason: str = "FieldValueN
 
 
 def missing_manager() -> ApiError:
-    """An apply request without ``fieldManager``."""
+    """Return the error for an apply without ``fieldManager``."""
     text = "Required value: is required for apply patch"
     return invalid_options("PatchOptions", "fieldManager", text, "FieldValueRequired")
 
 
 def method_not_allowed(resource: ApiResource | None = None, verb: str = "") -> ApiError:
-    """The verb does not fit the path; custom resources name themselves."""
+    """Return the error for a method that is not supported.
+
+    Custom resources have their name in the message.
+    """
     message = "the server does not allow this method on the requested resource"
     if resource is not None:
         message = f'{verb} is not supported on resources of kind "{qualified_resource(resource)}"'
@@ -250,13 +273,21 @@ def internal(message: str) -> ApiError:
 
 
 def eviction_blocked(cause: StatusCause, retry_after: int = 0) -> ApiError:
-    """A PodDisruptionBudget forbids an eviction; ``retry_after`` in seconds."""
+    """Return the error for an eviction that a budget blocks.
+
+    Args:
+        retry_after: seconds.
+    """
     message = "Cannot evict pod as it would violate the pod's disruption budget."
     return _failure(429, "TooManyRequests", message, causes=(cause,), retry_after_seconds=retry_after)
 
 
 def webhook_denied(message: str, status: Mapping[str, Any]) -> ApiError:
-    """An admission webhook says no; ``status``, in wire form, is what it says of code, reason and details."""
+    """Return the error for a request that an admission webhook denied.
+
+    Args:
+        status: code, reason and details of the webhook, in wire form.
+    """
     code = status.get("code", 0)
     status_details = status.get("details")
     details = msgspec.convert(status_details, StatusDetails) if status_details is not None else None
@@ -265,5 +296,5 @@ def webhook_denied(message: str, status: Mapping[str, Any]) -> ApiError:
 
 
 def unclassified_error(message: str) -> ApiError:
-    """An error that the server does not classify: 500 without a reason."""
+    """Return an error without a reason and the code 500."""
     return error_from_status(ApiStatus(message=message, code=500))

@@ -1,4 +1,4 @@
-"""Faults that a test asks for: refused requests, lost answers, broken watches."""
+"""Faults that tests inject: rejected requests, lost responses and broken watches."""
 
 from __future__ import annotations
 
@@ -17,19 +17,24 @@ _REASONS = {
     409: ("Conflict", "the object has been modified; please apply your changes to the latest version and try again"),
     410: ("Expired", "too old resource version"),
     429: ("TooManyRequests", "Too many requests, please try again later."),
-    500: ("InternalError", "Internal error occurred: a test asked for it"),
+    500: ("InternalError", "Internal error occurred: injected by a test"),
     503: ("ServiceUnavailable", "the server is currently unable to handle the request"),
     504: ("Timeout", "request did not complete within the allotted timeout"),
 }
 
 
 def matching(method: str = "", path: str = "") -> RequestMatcher:
-    """Requests of ``method`` whose path contains ``path``; empty means any."""
+    """Return a predicate for requests.
+
+    Args:
+        method: the HTTP method. Empty for any.
+        path: a part of the path. Empty for any.
+    """
     return lambda request: (not method or request.method == method) and path in request.path
 
 
 def error_for_status(code: int) -> ApiError:
-    """The API server's refusal with an HTTP status code, such as 409 or 503."""
+    """Return the error of the API server with an HTTP status code."""
     reason, message = _REASONS.get(code, ("", f"HTTP {code}"))
     return error_from_status(ApiStatus(message=message, reason=reason, code=code))
 
@@ -44,16 +49,16 @@ class _PlannedFault:
 
 @dataclass(slots=True)
 class Faults:
-    """What is planned to go wrong."""
+    """Queue of injected faults."""
 
     _planned: list[_PlannedFault] = field(default_factory=list[_PlannedFault])
 
     def inject(self, matches: RequestMatcher, failure: InjectedFailure, timing: FaultTiming, times: int) -> None:
-        """Lets the next ``times`` requests that match fail."""
+        """Inject a failure into the next ``times`` matching requests."""
         self._planned.append(_PlannedFault(matches, failure, timing, times))
 
     def take_matching(self, request: HttpRequest) -> tuple[InjectedFailure | None, InjectedFailure | None]:
-        """What is to be raised before and after carrying out ``request``."""
+        """Return the failures to raise before and after ``request``."""
         for fault in self._planned:
             if not fault.matches(request):
                 continue

@@ -1,8 +1,10 @@
-"""What the controller manager does about deletion: owners' dependents, namespaces' content, volumes and claims.
+"""Controllers for deletion: garbage collector, namespace controller, PVC and PV protection.
 
-Everything happens within the request that causes it, in a fixed order, so that runs repeat; in a real cluster it
-happens some time later. Source: "Garbage Collection", "Use Cascading Deletion", "Namespaces";
-``pkg/controller/garbagecollector`` of Kubernetes 1.36, whose names for the states of an owner these are.
+All work happens within the request that causes it, in a fixed order, so that runs are reproducible. In a real cluster
+it happens later.
+
+Source: "Garbage Collection", "Use Cascading Deletion" and "Namespaces"; ``pkg/controller/garbagecollector`` of
+Kubernetes 1.36, which also has the names of the states of an owner.
 """
 
 from __future__ import annotations
@@ -25,16 +27,15 @@ from steersman_testing.apiserver.writes import FOREGROUND_FINALIZER, ORPHAN_FINA
 
 
 class _UnknownKind(Exception):
-    """An owner's kind is not served, or namespaced while the dependent is not: nothing can be told of it."""
+    """The kind of an owner is unknown or has the wrong scope."""
 
 
 @dataclass(frozen=True, slots=True)
 class GarbageCollector:
-    """Carries deletions through.
+    """Completes deletions.
 
     Attributes:
-        unfinished: UIDs of objects that may have lost an owner and are to be looked at; of those that webhooks keep,
-            too.
+        attempt_to_delete: UIDs of objects that may have lost an owner, including objects that webhooks keep.
     """
 
     storage: Storage
@@ -43,7 +44,10 @@ class GarbageCollector:
     attempt_to_delete: dict[str, None] = field(default_factory=dict[str, None])
 
     def reconcile(self) -> None:
-        """Goes on until nothing more follows from the deletions so far that webhooks have let pass."""
+        """Process deletions until nothing changes any more.
+
+        Work that needs a pending webhook call is left.
+        """
         queued, progress = list(self.attempt_to_delete), True
         while progress:
             last_version, removed = self.storage.version, self.storage.pop_removed()
@@ -61,15 +65,15 @@ class GarbageCollector:
             progress = bool(removed) or self.storage.version != last_version
 
     def enqueue_all(self) -> None:
-        """Has ``settle`` look at every object, also at those whose owners never were."""
+        """Enqueue all objects with owners, even with owners that never existed."""
         self.attempt_to_delete.update(
             (stored.uid, None) for stored in self.storage.all() if _owner_references(stored)
         )
 
     def on_write(self, stored: StoredObject) -> None:
-        """Collects ``stored`` where an owner is not where it looks for it, in its own namespace and by its kind.
+        """Enqueue ``stored`` if an existing owner has another namespace or kind.
 
-        Owners that nobody has heard of are left to ``sweep``: tests name such ones.
+        Owners with unknown UIDs are ignored, because tests use them. ``enqueue_all`` includes them.
         """
         known_owners = (o for o in _owner_references(stored) if self.storage.by_uid(o.get("uid", "")) is not None)
         try:
@@ -77,13 +81,14 @@ class GarbageCollector:
         except _UnknownKind:
             return
         if misplaced:
-            # Not yet: the write that this is part of is not done.
+            # Do not delete yet: the write is still in progress.
             self.attempt_to_delete[stored.uid] = None
 
     def _attempt_to_delete_item(self, item: StoredObject) -> bool:
-        """Deletes ``item`` where it has lost all its owners, or these wait for it: attemptToDeleteItem.
+        """Delete ``item`` if no owner keeps it: attemptToDeleteItem of Kubernetes.
 
-        False where that could not be done.
+        Returns:
+            False if the request failed.
         """
         references = _owner_references(item)
         if item.is_deleting or not references:
@@ -98,7 +103,7 @@ class GarbageCollector:
         dependents = self.storage.dependents(item.uid)
         if dependents and any(owner is not None for _, owner in found):
             if any(_is_deleting_dependents(d) for d in dependents):
-                # A cycle, perhaps: it must not wait for itself.
+                # The owners may form a cycle, so the item must not block its own deletion.
                 unblocked = [{**r, "blockOwnerDeletion": False} for r in references]
                 changed = self.requests.patch_metadata(item, {"ownerReferences": unblocked})
                 if changed is None:
@@ -113,7 +118,7 @@ class GarbageCollector:
         return self.requests.patch_metadata(item, changes, user) is not None
 
     def _owner(self, item: StoredObject, reference: JsonObject) -> StoredObject | None:
-        """The object that ``reference`` names as it stands in ``item``; None where it is dangling."""
+        """Return the owner of a reference, or None if it dangles."""
         kind = self.kinds.find_by_gvk(reference.get("apiVersion", ""), reference.get("kind", ""))
         if kind is None or (kind.resource.namespaced and not item.key.namespace):
             raise _UnknownKind
@@ -153,7 +158,7 @@ class GarbageCollector:
             if stored.is_deleting or stored.collection in failed_collections:
                 continue
             if not self.requests.delete_namespace_content(stored):
-                # The first refusal ends the deletion of a collection.
+                # The first rejection ends the deletion of a collection.
                 failed_collections.add(stored.collection)
         if not any(s.key.namespace == name for s in self.storage.all()):
             self.requests.finalize_namespace(namespace)
@@ -175,7 +180,7 @@ def _owner_references(stored: StoredObject) -> list[JsonObject]:
 
 
 def _is_deleting_dependents(owner: StoredObject) -> bool:
-    """Whether it goes after its dependents."""
+    """Return True if the owner waits for the deletion of its dependents."""
     return owner.is_deleting and FOREGROUND_FINALIZER in owner.finalizers
 
 

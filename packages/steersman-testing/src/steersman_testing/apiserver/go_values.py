@@ -1,4 +1,4 @@
-"""Texts that Go reads and writes in a form of its own: quantities, times, bytes.
+"""Values in Go's form: quantities, times, bytes, and texts in errors.
 
 Source: ``k8s.io/apimachinery``, packages ``api/resource`` and ``apis/meta/v1``; ``encoding/base64``.
 """
@@ -28,11 +28,11 @@ _NON_BASE64 = re.compile(r"[^A-Za-z0-9+/=\r\n]")
 
 
 class UnmarshalTypeError(ValueError):
-    """A value does not fit its field; the text is Go's."""
+    """A value does not fit its field. The text is that of Go."""
 
 
 class NumberLiteral(float):
-    """A number with a fraction or an exponent, that remembers how it was written."""
+    """Number with a fraction or an exponent that keeps its literal."""
 
     text: str
 
@@ -43,15 +43,16 @@ class NumberLiteral(float):
 
 
 def canonical_quantity(value: Any, *, milli: bool = False) -> str:
-    """A quantity as it is kept: as it was written, where that needs no shortening.
+    """Return a quantity in the form that is stored.
 
-    Else it has the canonical form: no fraction, and the largest unit that needs none.
+    A literal that needs no shortening is kept. Otherwise the canonical form has no fraction and the largest possible
+    unit.
 
     Args:
-        milli: whether what is less than a thousandth is rounded up, as in lists of resources.
+        milli: whether to round up to thousandths, as in resource lists.
 
     Raises:
-        WrongType: it is none.
+        UnmarshalTypeError: the quantity is malformed.
         ApiError: 501, it has thousands of digits.
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
@@ -85,7 +86,7 @@ def _quantity_error(text: str) -> UnmarshalTypeError:
 
 
 def _round_up(digits: int, power: int, min_power: int) -> int:
-    """``digits`` by ten to the ``power``, in steps of ten to the ``finest``."""
+    """Multiply digits by a power of ten and round up."""
     if power >= min_power:
         return int(digits * 10**power)
     return int(-(-digits // 10 ** (min_power - power)) * 10**min_power)
@@ -98,7 +99,7 @@ def _binary_quantity(text: str, digits: str, fraction: str, thousands: int, min_
     exact = int(digits) * 1024**thousands
     nano = min(_round_up(exact, 9 - len(fraction), min_power + 9), _MAX_INT64 * 10**9)
     amount, rest = divmod(nano, 10**9)
-    # Small amounts of bytes are written without a binary unit.
+    # Small amounts of bytes have no binary unit.
     formatted = _format_decimal(nano) if rest or amount < 1024 else _format_scaled(amount, 1024, _BINARY_SUFFIXES)
     return ("-" if text.startswith("-") and nano else "") + formatted
 
@@ -128,19 +129,19 @@ def _format_exponent(nano: int) -> str:
 
 
 def canonical_time(value: Any) -> str:
-    """A ``metav1.Time``: whole seconds in UTC.
+    """Return a ``metav1.Time``: seconds in UTC.
 
     Raises:
-        WrongType: it is none.
+        UnmarshalTypeError: the time is malformed.
     """
     return _parse_time(value, "2006-01-02T15:04:05Z07:00").strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def canonical_micro_time(value: Any) -> str:
-    """A ``metav1.MicroTime``: microseconds in UTC, of which six digits must be there.
+    """Return a ``metav1.MicroTime``: six digits of microseconds, in UTC.
 
     Raises:
-        WrongType: it is none.
+        UnmarshalTypeError: the time is malformed.
     """
     layout = "2006-01-02T15:04:05.000000Z07:00"
     parsed_time = _parse_time(value, layout)
@@ -163,10 +164,10 @@ def _parse_time(value: Any, layout: str) -> datetime:
 
 
 def canonical_base64(value: Any) -> str:
-    """Bytes as they are sent.
+    """Return bytes in base64.
 
     Raises:
-        WrongType: no base64.
+        UnmarshalTypeError: the value is not base64.
     """
     if not isinstance(value, str):
         raise UnmarshalTypeError("json: cannot unmarshal into Go value of type []uint8")

@@ -1,4 +1,4 @@
-"""The kinds that a server knows: built-in ones by table, others registered."""
+"""Served kinds: a table of built-in ones, and a registry."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from steersman_testing.apiserver.values import JsonObject
 
 
 class GroupResource(NamedTuple):
-    """Names a collection, whatever version it is read in."""
+    """Name of a collection, independent of its version."""
 
     group: str
     plural: str
 
     @property
     def qualified(self) -> str:
-        """``deployments.apps``, or ``pods`` for the core group."""
+        """Qualified name: ``deployments.apps``, or ``pods`` for the core group."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
@@ -30,7 +30,7 @@ DEFINITIONS = GroupResource("apiextensions.k8s.io", "customresourcedefinitions")
 
 
 class ScalePaths(NamedTuple):
-    """Where a kind's scale subresource finds its numbers; ``selector`` may be empty."""
+    """Field paths of the subresource scale. ``label_selector_path`` may be empty."""
 
     spec_replicas_path: str
     status_replicas_path: str
@@ -38,7 +38,10 @@ class ScalePaths(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column of a printed table, beside the name; wire names are the same, but ``jsonPath``."""
+    """Column of a Table besides the name.
+
+    The fields are those of ``additionalPrinterColumns``.
+    """
 
     name: str
     type: str
@@ -50,13 +53,13 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CustomResourceVersions:
-    """What the versions of a custom resource have in common.
+    """Properties that all versions of a custom resource share.
 
     Attributes:
-        definition: the name of their CustomResourceDefinition.
-        storage: the version that objects are kept in from now on; older ones may be kept in another.
-        schemas: of each version, served or not.
-        conversion: ``spec.conversion``, in wire form.
+        definition: name of the CustomResourceDefinition.
+        storage_version: version of new writes. Older objects may be stored in another version.
+        schemas: schema of each version, served or not.
+        conversion: ``spec.conversion`` in wire form.
         terminating: whether the definition is being deleted.
     """
 
@@ -71,7 +74,7 @@ _VERSION_NAME = re.compile(r"v(?P<major>\d+)(?:(?P<stage>alpha|beta)(?P<minor>\d
 
 
 def version_sort_key(version: str) -> tuple[int, int, int, str]:
-    """Sorts the most stable and newest version first."""
+    """Return a key that sorts the most stable and newest version first."""
     found = _VERSION_NAME.fullmatch(version)
     if found is None:
         return 3, 0, 0, version
@@ -84,27 +87,27 @@ class ServedKind:
 
     Attributes:
         resource: names and scope.
-        shape: how its values merge.
-        has_status: whether status is a subresource, written apart from the rest.
-        scale: of the scale subresource; None where there is none.
-        has_generation: whether ``metadata.generation`` counts the changes of what is wanted.
-        unconditional_update: whether a PUT may come without a resourceVersion.
-        create_on_update: whether a PUT creates what is not there.
-        schema: its OpenAPI schema, for custom resources.
+        shape: merge strategy of its values.
+        has_status: whether it has the subresource status.
+        scale: paths of the subresource scale, or None.
+        has_generation: whether ``metadata.generation`` counts changes of the spec.
+        unconditional_update: whether a PUT may omit the resourceVersion.
+        create_on_update: whether a PUT creates a missing object.
+        schema: OpenAPI schema of a custom resource.
         has_rules: whether the schema has CEL rules.
-        dear_rules: whether these may cost more than the real server lets them on some object.
-        storage_version: the version that objects are kept in.
-        fields: what else than name and namespace field selectors know.
-        custom: defined by a CustomResourceDefinition.
-        singular: for discovery.
-        short_names: for discovery.
-        list_kind: the kind of its lists.
-        categories: the groups of kinds that it is listed with, for discovery.
-        columns: what a table of custom resources shows.
-        versions: of custom resources, what all versions have in common.
-        kept_in: the collection of its objects, where that is another kind's.
-        collection: where its objects are stored.
-        deprecation: what answers to requests in this version warn of; empty where it is not deprecated.
+        has_expensive_rules: whether the rules may exceed the cost budget for some objects.
+        storage_version: version of new writes.
+        selectable_fields: fields of field selectors besides name and namespace.
+        is_custom: whether a CustomResourceDefinition defines it.
+        singular: singular name for discovery.
+        short_names: short names for discovery.
+        list_kind: kind of its lists.
+        categories: categories for discovery.
+        columns: columns of Tables of custom resources.
+        versions: properties of all versions of a custom resource.
+        deprecation_warning: warning for requests. Empty if the version is not deprecated.
+        storage_collection: collection of its objects if it is that of another kind, or None.
+        collection: collection of its objects.
     """
 
     resource: ApiResource
@@ -231,7 +234,7 @@ def _builtin_kinds() -> Iterator[ServedKind]:
 
 
 def schemaless_kind(resource: ApiResource) -> ServedKind:
-    """A kind of which only the names are known: no schema; status is a subresource, as with nearly all kinds."""
+    """Return a kind without a schema, with the subresource status."""
     return ServedKind(
         resource=resource,
         shape=RegisteredShape(),
@@ -244,7 +247,7 @@ def schemaless_kind(resource: ApiResource) -> ServedKind:
 
 @dataclass(slots=True)
 class KindRegistry:
-    """All kinds that are served. Begins with the built-in ones."""
+    """All served kinds, which are the built-in ones at first."""
 
     _by_path: dict[tuple[str, str, str], ServedKind] = field(default_factory=dict[tuple[str, str, str], ServedKind])
 
@@ -253,24 +256,27 @@ class KindRegistry:
             self.add(kind)
 
     def add(self, kind: ServedKind) -> None:
-        """Serves ``kind``, in place of a former one of the same name and version."""
+        """Serve ``kind``. It replaces a previous one of the same name and version."""
         self._by_path[kind.resource.group, kind.resource.version, kind.resource.plural] = kind
 
     def remove(self, collection: GroupResource) -> None:
-        """Serves ``collection`` no more, in any version."""
+        """Stop serving all versions of ``collection``."""
         self._by_path = {p: k for p, k in self._by_path.items() if k.collection != collection}
 
     def find(self, group: str, version: str, plural: str) -> ServedKind | None:
-        """The kind that is served under these names."""
+        """Return the kind of a path, or None."""
         return self._by_path.get((group, version, plural))
 
     def find_by_collection(self, collection: GroupResource) -> ServedKind | None:
-        """Some version of ``collection``, the stored one where it is served."""
+        """Return the storage version of ``collection`` if it is served.
+
+        Otherwise another version, or None.
+        """
         found = [k for k in self._by_path.values() if k.collection == collection]
         return next((k for k in found if k.resource.version == k.storage_version), found[0] if found else None)
 
     def find_by_gvk(self, api_version: str, kind: str) -> ServedKind | None:
-        """The kind with these ``apiVersion`` and ``kind``."""
+        """Return the kind with ``apiVersion`` and ``kind``, or None."""
         return next(
             (k for k in self if k.resource.api_version == api_version and k.resource.kind == kind),
             None,

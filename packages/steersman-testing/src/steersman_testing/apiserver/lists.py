@@ -1,4 +1,7 @@
-"""Lists: selection, versions, pages. Source: "Kubernetes API Concepts", "Retrieving large results sets in chunks"."""
+"""Lists: selectors, resource versions and pages.
+
+Source: "Kubernetes API Concepts", "Retrieving large results sets in chunks".
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ _VERSION_MATCHES = ("Exact", "NotOlderThan")
 
 
 def selector_matcher(route: Route, query: Mapping[str, str]) -> ObjectMatcher | None:
-    """What the query's selectors, and a name in the path, let through; None for everything.
+    """Return a predicate for the selectors and the name of a request.
+
+    None if the request has neither.
 
     Raises:
         ApiError: 400, a selector is malformed.
@@ -40,7 +45,7 @@ def selector_matcher(route: Route, query: Mapping[str, str]) -> ObjectMatcher | 
 
 
 def check_list_options(query: Mapping[str, str]) -> None:
-    """Refuses numbers that are none, and what only a watch may ask for.
+    """Validate the numbers of list options and reject options of watches.
 
     Raises:
         ApiError: 400 or 422.
@@ -61,10 +66,13 @@ class _ContinueToken(msgspec.Struct):
 def list_objects(
     storage: Storage, route: Route, request: HttpRequest, conversion: VersionConverter, now: datetime
 ) -> bytes:
-    """A page of a collection, as JSON; ages in a table are counted up to ``now``.
+    """Return a page of a collection as JSON.
+
+    Args:
+        now: the time up to which a Table counts ages.
 
     Raises:
-        ApiError: 400, a parameter is malformed; 410, the version is forgotten; 504, it is still to come.
+        ApiError: 400, a parameter is malformed; 410, the version was compacted; 504, the version is in the future.
     """
     representation = negotiate(request, is_list=True)
     tables = table_encoder(route.kind, request) if representation == "table" else None
@@ -77,7 +85,11 @@ def list_objects(
 def list_page(
     storage: Storage, route: Route, query: Mapping[str, str], conversion: VersionConverter
 ) -> tuple[list[StoredObject], JsonObject]:
-    """The objects of a page of a collection, and the list's metadata. Raises as ``list_objects``."""
+    """Return the objects of a page and the metadata of the list.
+
+    Raises:
+        ApiError: as ``list_objects``.
+    """
     check_list_options(query)
     token = _decode_continue(query.get("continue", ""))
     exact_version, list_version = _list_version(storage, query, token)
@@ -106,10 +118,13 @@ def list_page(
 
 
 def encode_list(kind: ServedKind, items: list[StoredObject], meta: JsonObject, *, partial: bool) -> bytes:
-    """A list of ``items`` as JSON. Items of built-in kinds come without apiVersion and kind, as from typed Go."""
+    """Encode a list as JSON.
+
+    Items of built-in kinds have no apiVersion and kind, as in lists of typed Go.
+    """
     version = kind.resource.api_version
     if kind.is_custom and not partial:
-        # Lists of built-in kinds leave it out.
+        # Lists of built-in kinds omit an empty continue token.
         meta.setdefault("continue", "")
     head = {
         "kind": f"{PARTIAL_OBJECT_METADATA}List" if partial else kind.list_kind or f"{kind.resource.kind}List",
@@ -121,7 +136,10 @@ def encode_list(kind: ServedKind, items: list[StoredObject], meta: JsonObject, *
 
 
 def _list_version(storage: Storage, query: Mapping[str, str], token: _ContinueToken | None) -> tuple[int | None, int]:
-    """The version to list at (None: now), and the one that the list tells."""
+    """Return the version to read and the version of the list.
+
+    The first one is None for the current version.
+    """
     match = query.get("resourceVersionMatch", "")
     if match and match not in _VERSION_MATCHES:
         supported = ", ".join(f'"{m}"' for m in _VERSION_MATCHES)
@@ -158,10 +176,10 @@ def _requested_version(query: Mapping[str, str]) -> int:
 
 
 def parse_watch_version(text: str) -> int:
-    """The version that a get or a watch asks for; 0 where ``text`` is empty.
+    """Return the resourceVersion of a get or a watch, or 0.
 
     Raises:
-        ApiError: 500, it is none.
+        ApiError: 500, it is invalid.
     """
     try:
         return parse_resource_version(text)
@@ -170,10 +188,10 @@ def parse_watch_version(text: str) -> int:
 
 
 def check_get_version(storage: Storage, text: str) -> None:
-    """Refuses to read a single object at a version that is none, or is still to come.
+    """Reject a get at an invalid or future version.
 
     Raises:
-        ApiError: 500, not a number; 504, to come.
+        ApiError: 500, it is not a number; 504, it is in the future.
     """
     version = parse_watch_version(text)
     if version > storage.version:

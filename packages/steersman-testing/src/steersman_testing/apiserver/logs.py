@@ -1,4 +1,4 @@
-"""The logs of pods: what tests have written, as far as a request asks for it.
+"""Logs of pods, which tests write.
 
 Source: ``pkg/registry/core/pod/rest/log.go``, ``ValidatePodLogOptions`` in ``pkg/apis/core/validation`` of Kubernetes
 1.36.
@@ -25,29 +25,28 @@ _POSITIVE_OPTIONS = ("limitBytes", "sinceSeconds")
 
 @dataclass(frozen=True, slots=True)
 class PodLogs:
-    """What the containers of pods have written.
+    """Logs of pods.
 
     Attributes:
-        lines: by the pod's key.
+        lines: log lines by the key of the pod.
     """
 
     lines: dict[ObjectKey, Sequence[str]] = field(default_factory=dict[ObjectKey, Sequence[str]])
 
     def select_lines(self, route: Route, pod: StoredObject, query: Mapping[str, str]) -> list[str] | None:
-        """The lines of ``pod`` that ``query`` asks for; None where there is no log, since the pod has no node.
+        """Return the lines of ``pod`` that ``query`` selects.
+
+        None if the pod has no node and therefore no log.
 
         Raises:
-            ApiError: 400 or 422, it asks for what cannot be; 501, for the log of a container that runs, which no test
-                has written.
+            ApiError: 400 or 422, an option is invalid; 501, the pod has a node and the test has written no log.
         """
         _check_options(route.name, query)
         _check_container(route.name, pod, query.get("container", ""))
         lines = self.lines.get(route.key)
         if lines is None:
             if get_object(pod.object, "spec").get("nodeName"):
-                raise failures.not_implemented(
-                    "the log of a pod that has a node, unless the test writes it: see logs"
-                )
+                raise failures.not_implemented("the log of a scheduled pod, unless the test sets it in pod_logs")
             return None
         tail_lines = int_parameter(query, "tailLines")
         return list(lines) if tail_lines is None else list(lines)[len(lines) - min(tail_lines, len(lines)) :]

@@ -1,4 +1,7 @@
-"""Validation of metadata that all kinds share. Source: ``k8s.io/apimachinery/pkg/api/validation``."""
+"""Validation of metadata.
+
+Source: ``k8s.io/apimachinery/pkg/api/validation``.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from steersman_cel.name_validation import (
 from steersman_testing.apiserver.failures import InvalidFieldError, forbidden_field, invalid_value, required_value
 from steersman_testing.apiserver.values import JsonObject, is_list, is_map
 
-# No vowels, and nothing that is easily mistaken: k8s.io/apimachinery/pkg/util/rand.
+# No vowels and no ambiguous characters. Source: k8s.io/apimachinery/pkg/util/rand.
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_GENERATED_LENGTH = 63
 _SUFFIX_LENGTH = 5
@@ -32,16 +35,16 @@ _PATH_SEGMENT_KINDS = {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding
 
 
 def generate_name(prefix: str, random: Random) -> str:
-    """A name from ``metadata.generateName``."""
+    """Return a name for ``metadata.generateName``."""
     return prefix[: _MAX_GENERATED_LENGTH - _SUFFIX_LENGTH] + "".join(
         random.choices(_SUFFIX_ALPHABET, k=_SUFFIX_LENGTH)
     )
 
 
 def validate_metadata(kind: str, metadata: JsonObject, *, custom: bool) -> Iterator[InvalidFieldError]:
-    """What is wrong with the name, labels, annotations, finalizers and owner references of an object."""
+    """Yield the errors of an object's metadata."""
     if prefix := metadata.get("generateName"):
-        # A prefix may end with what a name may not.
+        # Unlike a name, a prefix may end with a hyphen.
         yield from _name_errors(kind, re.sub("-$", "a", prefix), "metadata.generateName", prefix)
     yield from _name_errors(kind, metadata.get("name", ""))
     yield from validate_labels(metadata.get("labels"))
@@ -53,12 +56,12 @@ def validate_metadata(kind: str, metadata: JsonObject, *, custom: bool) -> Itera
 def finalizer_errors(
     finalizers: Iterable[str], path: str, *, custom: bool = False, indexed_paths: bool = False
 ) -> Iterator[InvalidFieldError]:
-    """What is wrong with the names of ``finalizers``.
+    """Yield the errors of finalizer names.
 
     Args:
-        path: of the list.
-        custom: whether they are a custom resource's, of whom no name is a standard one.
-        exact: whether the list of a namespace's spec is meant, which tells the position of each mistake.
+        path: path of the list.
+        custom: whether the object is a custom resource, which has no standard finalizers.
+        indexed_paths: whether errors have the index, as in the spec of a Namespace.
     """
     for position, finalizer in enumerate(finalizers):
         item_path = f"{path}[{position}]"
@@ -69,7 +72,11 @@ def finalizer_errors(
 
 
 def _name_errors(kind: str, name: str, path: str = "metadata.name", sent: str = "") -> Iterator[InvalidFieldError]:
-    """What is wrong with ``name``; refusals show ``sent`` where that is another text."""
+    """Yield the errors of a name.
+
+    Args:
+        sent: value in errors, if it differs from ``name``.
+    """
     if not name:
         yield required_value(path, "name or generateName is required")
     elif kind in _PATH_SEGMENT_KINDS:
@@ -92,13 +99,13 @@ def _name_errors(kind: str, name: str, path: str = "metadata.name", sent: str = 
 
 
 def label_error(path: str, value: str) -> InvalidFieldError | None:
-    """Why ``value``, at ``path``, is no RFC 1123 label; None where it is one."""
+    """Return the error of an RFC 1123 label, or None."""
     problem = dns1123_label_error(value)
     return invalid_value(path, value, problem) if problem else None
 
 
 def validate_annotations(annotations: Any) -> Iterator[InvalidFieldError]:
-    """What is wrong with the keys of annotations, and with their size together."""
+    """Yield the errors of annotation keys and their total size."""
     if not is_map(annotations):
         return
     for key in annotations:
@@ -109,7 +116,7 @@ def validate_annotations(annotations: Any) -> Iterator[InvalidFieldError]:
 
 
 def validate_labels(labels: Any) -> Iterator[InvalidFieldError]:
-    """What is wrong with the keys and values of labels."""
+    """Yield the errors of label keys and values."""
     if not is_map(labels):
         return
     for key, value in labels.items():
@@ -124,7 +131,7 @@ def validate_labels(labels: Any) -> Iterator[InvalidFieldError]:
 
 
 def key_errors(key: str, path: str) -> Iterator[InvalidFieldError]:
-    """What is wrong with ``key``, which stands at ``path``, as the key of a label or the name of a finalizer."""
+    """Yield the errors of a label key or a finalizer name."""
     noun = "label key" if path == "metadata.labels" else "qualified name"
     for problem in label_key_errors(key, noun):
         yield invalid_value(path, key, problem)
@@ -154,12 +161,12 @@ def _owner_reference_errors(owners: Any) -> Iterator[InvalidFieldError]:
 
 
 def validate_finalizer_update(old: JsonObject, new: JsonObject) -> Iterator[InvalidFieldError]:
-    """No finalizer may be added to an object that is being deleted."""
+    """Reject new finalizers on an object that is being deleted."""
     if "deletionTimestamp" not in old:
         return
     added = [f for f in new.get("finalizers") or () if f not in (old.get("finalizers") or ())]
     if added:
         listed = ", ".join(f'"{f}"' for f in added)
         text = "no new finalizers can be added if the object is being deleted, found new finalizers []string{%s}"
-        # The real server checks the metadata twice.
+        # The real server validates the metadata twice and reports the error twice.
         yield from [forbidden_field("metadata.finalizers", text % listed)] * 2

@@ -1,4 +1,4 @@
-"""The options of writes and deletions, and what is wrong with them.
+"""Options of writes and deletions, with their validation.
 
 Source: ``k8s.io/apimachinery/pkg/apis/meta/v1/validation``.
 """
@@ -27,7 +27,7 @@ _PROPAGATION_POLICIES = ("Foreground", "Background", "Orphan")
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """What the query says about a write, and who writes."""
+    """Options of a write from the query, and its user."""
 
     manager: str
     force: bool
@@ -37,10 +37,10 @@ class WriteOptions:
 
     @staticmethod
     def of(request: HttpRequest, user: RequestUser) -> WriteOptions:
-        """What ``request`` says.
+        """Parse the options of ``request``.
 
         Raises:
-            ApiError: 422, it makes no sense.
+            ApiError: 422, an option is invalid.
         """
         _check(request)
         query = request.query
@@ -54,16 +54,16 @@ class WriteOptions:
 
     @property
     def effective_manager(self) -> str:
-        """Who owns what is written."""
+        """The field manager. Defaults to the user agent."""
         return self.manager or self.user.user_agent or DEFAULT_FIELD_MANAGER
 
     @property
     def strict(self) -> bool:
-        """Whether unknown fields are refused."""
+        """Unknown fields are rejected."""
         return self.field_validation == "Strict"
 
     def to_wire(self) -> JsonObject:
-        """CreateOptions or UpdateOptions, as webhooks are told."""
+        """Return the options in wire form, as webhooks receive them."""
         options = {"dryRun": ["All"] if self.dry_run else None, "fieldManager": self.manager}
         return {k: v for k, v in {**options, "fieldValidation": self.field_validation}.items() if v}
 
@@ -92,7 +92,7 @@ def _check_manager(kind: str, manager: str) -> None:
     for position, character in enumerate(manager):
         if not character.isprintable():
             detail = f"invalid character U+{ord(character):04X} (at position {position})"
-            # Go quotes it, and writes such characters another way than JSON.
+            # Go's quoting escapes such characters differently from JSON.
             quoted = format_value(manager).replace("\\u00", "\\x")
             text = f"Invalid value: {quoted}: {detail}"
             raise failures.invalid_options(kind, "fieldManager", text, "FieldValueInvalid")
@@ -105,26 +105,26 @@ def _check_dry_run(kind: str, values: list[str]) -> None:
 
 
 def delete_options(request: HttpRequest) -> JsonObject:
-    """The options of a deletion: of the body, or without one, of the query.
+    """Return the DeleteOptions of the body or the query.
 
     Raises:
-        ApiError: 400, no DeleteOptions; 422, they make no sense.
+        ApiError: 400, the body has no DeleteOptions; 422, an option is invalid.
     """
     return validate_delete_options(decode_delete_options(request) if request.body else _options_from_query(request))
 
 
 def validate_delete_options(options: JsonObject) -> JsonObject:
-    """DeleteOptions in wire form, of which older fields are told by newer ones.
+    """Validate DeleteOptions and translate deprecated fields.
 
     Raises:
-        ApiError: 422, they make no sense.
+        ApiError: 422, an option is invalid.
     """
     _check_dry_run("DeleteOptions", options.get("dryRun") or [])
     policy = options.get("propagationPolicy")
     if options.get("orphanDependents") is not None:
         if policy:
             raise _conflicting_options(policy)
-        # The older way to say it.
+        # orphanDependents is the deprecated form.
         options = {**options, "propagationPolicy": "Orphan" if options["orphanDependents"] else "Background"}
     elif policy and policy not in _PROPAGATION_POLICIES:
         supported = ", ".join(f'"{p}"' for p in (*_PROPAGATION_POLICIES, "nil"))

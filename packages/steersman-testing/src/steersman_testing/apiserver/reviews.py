@@ -1,4 +1,4 @@
-"""Questions that are posted and not stored: who am I, who holds a token, who may do what.
+"""TokenReviews, SubjectAccessReviews and their variants, which are not stored.
 
 Source: ``authentication.k8s.io/v1`` and ``authorization.k8s.io/v1`` of the API reference; wording of Kubernetes 1.36.
 """
@@ -49,17 +49,17 @@ def _review_kind(group: str, plural: str) -> ServedKind:
 
 
 _REVIEW_PATHS = ("apis/authentication.k8s.io/", "apis/authorization.k8s.io/")
-# The real server's refusals leave the kind out.
+# Errors of the real server omit the kind.
 _REVIEW_RESOURCE = ApiResource("authorization.k8s.io", "v1", "", "")
 
 
 @dataclass(slots=True)
 class Reviews:
-    """What reviews are answered; tests may change it.
+    """Evaluates reviews. Tests may change the results.
 
     Attributes:
-        allows: whether the ``spec`` of a SubjectAccessReview (a self or local one, too), in wire form, is allowed.
-            None: as RBAC says.
+        allows: decides about the ``spec`` of SubjectAccessReviews in wire form, self and local ones included.
+            Defaults to None, which uses RBAC.
     """
 
     tokens: TokenAuthenticator
@@ -70,14 +70,14 @@ class Reviews:
 
     @property
     def users(self) -> dict[str, JsonObject]:
-        """By token, the ``UserInfo`` in wire form of who holds it, beside the tokens that the server gave out."""
+        """``UserInfo`` in wire form by token, in addition to issued tokens."""
         return self.tokens.users
 
     def respond(self, request: HttpRequest, user: RequestUser) -> bytes | None:
-        """The answer to a review that ``user`` posts; None where ``request`` is none.
+        """Return the response to a review, or None for other requests.
 
         Raises:
-            ApiError: 400 or 422, the question is none.
+            ApiError: 400 or 422, the review is invalid.
         """
         if not request.path.lstrip("/").startswith(_REVIEW_PATHS):
             return None
@@ -175,7 +175,7 @@ class Reviews:
 
 
 def _without_empty(value: JsonObject) -> JsonObject:
-    """As Go writes it, which leaves empty text and lists out."""
+    """Return ``value`` without empty strings and lists, which Go omits."""
     filled = {k: _without_empty(v) if is_map(v) else v for k, v in value.items()}
     return {k: v for k, v in filled.items() if v not in ("", [], None)}
 
@@ -209,5 +209,5 @@ def _spec_errors(
 
 
 def _go_attributes(path: Any) -> JsonObject:
-    """NonResourceAttributes under the names of their Go fields."""
+    """Return NonResourceAttributes under the names of their Go fields."""
     return {"Path": path.get("path", ""), "Verb": path.get("verb", "")}

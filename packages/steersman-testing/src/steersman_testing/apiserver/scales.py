@@ -1,4 +1,4 @@
-"""The subresource scale: how many replicas an object asks for, whatever its kind.
+"""Subresource scale: the replicas of an object of any kind.
 
 Source: ``pkg/registry/apps/deployment/storage`` of Kubernetes 1.36; ``pkg/registry/customresource`` of
 ``k8s.io/apiextensions-apiserver``.
@@ -17,6 +17,7 @@ from steersman.errors import ApiError
 from steersman.meta import ApiResource
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.access.authorization import RequestUser
+from steersman_testing.apiserver.admission.attributes import admission_attributes
 from steersman_testing.apiserver.admission.webhooks import AdmissionObjects
 from steersman_testing.apiserver.failures import InvalidFieldError, invalid_value
 from steersman_testing.apiserver.fields.field_paths import FieldPath
@@ -24,6 +25,7 @@ from steersman_testing.apiserver.fields.managed_fields import ManagedFields, Man
 from steersman_testing.apiserver.fields.scale_managers import to_parent_managers, to_subresource_managers
 from steersman_testing.apiserver.kinds import ServedKind
 from steersman_testing.apiserver.options import WriteOptions
+from steersman_testing.apiserver.patch_requests import apply_patch
 from steersman_testing.apiserver.requests.bodies import SCHEME, decode_body, set_name_and_namespace
 from steersman_testing.apiserver.requests.routes import Route
 from steersman_testing.apiserver.requests.selectors import label_selector_text
@@ -31,25 +33,28 @@ from steersman_testing.apiserver.shapes import BuiltinShape
 from steersman_testing.apiserver.storage import StoredObject
 from steersman_testing.apiserver.strategy import prepare_for_update, redecode
 from steersman_testing.apiserver.values import JsonObject, clone, ensure_map, ensure_metadata, get_object, is_map
-from steersman_testing.apiserver.verbs import Verbs, admission_attributes, apply_patch
+from steersman_testing.apiserver.verbs import Verbs
 
 _SCALE_KIND = ServedKind(resource=ApiResource("autoscaling", "v1", "Scale", "scale"), shape=BuiltinShape(("Scale",)))
-# What a patch finds where a custom resource does not have the field, and must not leave there.
+# Placeholder for a missing field of a custom resource. A patch must replace it.
 _MISSING_REPLICAS = -(2**31)
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleHandler:
-    """Answers requests to scale; every method raises ApiError as the real server would refuse."""
+    """Reads and writes scales.
+
+    Each method raises ApiError if the real server rejects the request.
+    """
 
     verbs: Verbs
 
     def read(self, route: Route) -> bytes:
-        """The scale of an object, as JSON."""
+        """Return the Scale of an object as JSON."""
         return _encode_scale(self.verbs.get(route), route.kind)
 
     def write(self, route: Route, request: HttpRequest, user: RequestUser) -> bytes:
-        """Changes how many replicas an object asks for; the scale as it is then, as JSON."""
+        """Set the replicas of an object and return its Scale as JSON."""
         kind, options = route.kind, WriteOptions.of(request, user)
         scale = self._decode_put(route, request, options) if request.method == "PUT" else None
         old = self.verbs.get(route)
@@ -75,11 +80,11 @@ class ScaleHandler:
     def _updated_managers(
         self, kind: ServedKind, options: WriteOptions, old: StoredObject, old_scale: JsonObject, scale: JsonObject
     ) -> ManagedFields:
-        """The managers of the object after ``sent`` was written in place of ``before``, scales both."""
+        """Return the managed fields after ``scale`` replaced ``old_scale``."""
         previous, replicas_path = merged_on_read(old.managers), partial(self._replicas_path, kind)
         scale_managers = to_subresource_managers(previous, replicas_path)
         if scale_managers:
-            # A number that nobody owns stays so: see skipNonApplied in apimachinery's managedfields.
+            # Replicas without a manager stay so. Source: skipNonApplied of apimachinery's managedfields.
             manager = ManagerIdentifier(options.effective_manager, "Update", "scale")
             now = self.verbs.writer.timestamp()
             scale_managers = self.verbs.update_managers(
@@ -102,7 +107,7 @@ class ScaleHandler:
         except ApiError as error:
             if not route.kind.is_custom or error.code != 400:
                 raise
-            # The server of custom resources cannot name what it failed to read.
+            # The apiextensions server does not name the type that it failed to decode.
             raise failures.bad_request(f"no kind is registered for the type v1.Scale in {SCHEME}") from None
         set_name_and_namespace(ensure_metadata(scale), route.name, route.namespace)
         return scale
@@ -131,7 +136,11 @@ def _check_patched_uid(route: Route, scale: JsonObject, old: StoredObject) -> No
 
 
 def _with_replicas(old: StoredObject, kind: ServedKind, replicas: int) -> JsonObject:
-    """The object of ``old``, asking for ``replicas``. Raises ApiError: 422, less than none."""
+    """Return the object of ``old`` with ``replicas``.
+
+    Raises:
+        ApiError: 422, ``replicas`` is negative.
+    """
     assert kind.scale is not None
     if replicas < 0:
         raise _negative_replicas_error(kind, old.key.name, replicas)
@@ -145,7 +154,7 @@ def _with_replicas(old: StoredObject, kind: ServedKind, replicas: int) -> JsonOb
 
 
 def _owned_fields(scale: JsonObject) -> JsonObject:
-    """What of a scale can be owned; none at all is what Go leaves out."""
+    """Return the fields of a Scale that managers can own. Go omits 0 replicas."""
     replicas = get_object(scale, "spec").get("replicas")
     return {"spec": {"replicas": replicas} if replicas else {}}
 
@@ -163,13 +172,13 @@ def _value_at(obj: JsonObject, path: str) -> Any:
 
 
 def _scale_of(stored: StoredObject, kind: ServedKind, *, missing: int | None = None) -> JsonObject:
-    """``autoscaling/v1 Scale`` of an object.
+    """Return the ``autoscaling/v1`` Scale of an object.
 
     Args:
-        missing: stands for the number where a custom resource does not have the field.
+        missing: replicas if a custom resource does not have the field.
 
     Raises:
-        ApiError: 500, it does not, and nothing stands for it.
+        ApiError: 500, the field is missing and ``missing`` is None.
     """
     paths = kind.scale
     assert paths is not None
@@ -187,7 +196,7 @@ def _scale_of(stored: StoredObject, kind: ServedKind, *, missing: int | None = N
         "kind": _SCALE_KIND.resource.kind,
         "apiVersion": _SCALE_KIND.resource.api_version,
         "metadata": {n: meta[n] for n in names if n in meta},
-        # None at all is what Go leaves out.
+        # Go omits 0.
         "spec": {"replicas": spec_replicas} if spec_replicas else {},
         "status": status,
     }

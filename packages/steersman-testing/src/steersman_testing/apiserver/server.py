@@ -1,9 +1,9 @@
-"""The in-memory API server: a transport without sockets."""
+"""In-memory API server: a ``Transport`` without sockets."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from functools import lru_cache
 from ipaddress import ip_network
@@ -14,7 +14,7 @@ from msgspec import structs
 
 from steersman.client.transport import HttpRequest, HttpResponse, Transport
 from steersman.crd import definitions
-from steersman.errors import ApiError, ApiStatus, ConnectionFailed, error_from_status
+from steersman.errors import ApiError, ConnectionFailed
 from steersman.meta import ApiResource, Object, ObjectKey, to_builtins
 from steersman.meta.custom_resource import is_decorated
 from steersman.observability.runtime import Runtime
@@ -39,21 +39,24 @@ from steersman_testing.apiserver.deletion import INITIAL_NAMESPACES, DeletionHan
 from steersman_testing.apiserver.dispatch import Dispatcher, is_watch
 from steersman_testing.apiserver.faults import Faults, FaultTiming, InjectedFailure, RequestMatcher, error_for_status
 from steersman_testing.apiserver.garbage_collector import GarbageCollector
-from steersman_testing.apiserver.kinds import DEFINITIONS, GroupResource, KindRegistry, schemaless_kind
+from steersman_testing.apiserver.inspection import StorageInspection, gvr_of
+from steersman_testing.apiserver.kinds import DEFINITIONS, KindRegistry, schemaless_kind
 from steersman_testing.apiserver.requests.media import APPLY
 from steersman_testing.apiserver.requests.routes import find_route
+from steersman_testing.apiserver.responses import error_response as error_response
+from steersman_testing.apiserver.responses import raise_for_status
 from steersman_testing.apiserver.reviews import Reviews
 from steersman_testing.apiserver.storage import Storage, StorageEvent, StoredObject
 from steersman_testing.apiserver.subresources import SubresourceHandler
 from steersman_testing.apiserver.transports import AuthenticatedTransport, encode_lines, watch_lines
 from steersman_testing.apiserver.values import JsonObject
 from steersman_testing.apiserver.verbs import Verbs
-from steersman_testing.apiserver.watches import Watch, encode_status
+from steersman_testing.apiserver.watches import Watch
 from steersman_testing.apiserver.webhook_calls import WebhookCaller, WebhookHandler
 from steersman_testing.apiserver.writes import StorageWriter
 
 T = TypeVar("T", bound=Object)
-# Each test has a server of its own, and all have the same kinds.
+# Kinds are the same in all tests, but each test has its own server.
 _cached_definitions = lru_cache(maxsize=128)(definitions)
 
 
@@ -63,26 +66,27 @@ class Impersonation(Protocol):
     def authorize(self, authorizer: Authorizer, requester: RequestUser) -> RequestUser: ...
 
 
-class InMemoryApiServer:
-    """A Kubernetes API server as a ``Transport``: hand it to a ``Client`` or a manager in place of a connection.
+class InMemoryApiServer(StorageInspection):
+    """Kubernetes API server in memory, which is a ``Transport``.
 
-    See the package's text for what it imitates and what not.
+    Pass it to a ``Client`` or a manager in place of a connection. The package docstring describes its scope.
 
     Args:
         runtime: clock and randomness, for timestamps, UIDs and generated names.
-        controllers: whether dependents are collected, namespaces emptied and so on, right after each write. Off,
-            it behaves as envtest does, where nobody runs the controller manager; ``collect_garbage`` does it once.
-        service_addresses: the range of the cluster addresses of Services, in CIDR notation; that of envtest unless
-            told, in which 253 fit beside that of `kubernetes`.
+        controllers: whether the garbage collector, the namespace controller and the other controllers run after each
+            write. Defaults to True. Without them the server behaves like envtest, which has no controller manager,
+            and ``collect_garbage`` runs them once.
+        service_addresses: the cluster IP range of Services in CIDR notation. Defaults to the range of envtest, which
+            leaves 253 addresses besides that of the Service ``kubernetes``.
 
     Raises:
-        ValueError: ``service_addresses`` is no range.
+        ValueError: ``service_addresses`` is not a CIDR range.
 
     Attributes:
-        requests: all requests so far, refused ones included. Tests may clear it.
-        reviews: what a TokenReview and a SubjectAccessReview are answered.
-        refused: what RBAC has refused to users so far, in its own words. Tests may clear it.
-        logs: the lines of a pod's log, by its key; at first there are none.
+        requests: all requests so far, rejected ones included. Tests may clear it.
+        reviews: users and decisions for TokenReviews and SubjectAccessReviews.
+        rbac_denials: messages of the requests that RBAC denied. Tests may clear it.
+        pod_logs: log lines by the key of the pod. Empty at first.
     """
 
     def __init__(
@@ -91,9 +95,7 @@ class InMemoryApiServer:
         self._webhook_caller = WebhookCaller(runtime or Runtime())
         self._runtime = self._webhook_caller.runtime
         self._run_controllers = controllers
-        self._kinds = KindRegistry()
-        self._storage = Storage()
-        self._converter = VersionConverter(self._webhook_caller)
+        super().__init__(Storage(), KindRegistry(), VersionConverter(self._webhook_caller))
         self._writer = StorageWriter(self._storage, self._runtime, self._after_write)
         self._definition_controller = DefinitionController(self._storage, self._writer, self._kinds)
         self._authorizer = Authorizer(self._storage, aggregate_roles=controllers)
@@ -135,18 +137,25 @@ class InMemoryApiServer:
         for name in INITIAL_NAMESPACES:
             self._load({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "kube-apiserver")
 
-    # The transport
+    # Transport
 
     async def request(self, request: HttpRequest) -> HttpResponse:
-        """Answers ``request``. Raises ConnectionFailed where ``fail_next`` asked for it."""
+        """Handle ``request`` as the administrator.
+
+        Raises:
+            ConnectionFailed: ``fail_next`` injected it.
+        """
         return await self._request_as(request, _admin_user)
 
     async def request_with_events(self, request: HttpRequest) -> tuple[HttpResponse, tuple[StorageEvent, ...]]:
-        """Answers ``request``, and says what it changed: only it, not what others changed meanwhile."""
+        """Handle ``request`` and return its response and its own changes.
+
+        Changes of concurrent requests are not included.
+        """
         events: list[StorageEvent] = []
 
         def record_events(part: Callable[[], R]) -> R:
-            # Of each run: others change something while webhooks are waited for.
+            # Record each section, because other requests run while a webhook is called.
             before = self._storage.version
             try:
                 return part()
@@ -163,14 +172,14 @@ class InMemoryApiServer:
     ) -> HttpResponse:
         self.requests.append(request)
         failure_before, failure_after = self._faults.take_matching(request)
-        # Other tasks run while a request is on its way, and while its answer is.
+        # Yield to other tasks, as a network does before and after the request.
         await asyncio.sleep(0)
         if failure_before is not None:
             response = _injected_response(failure_before)
         else:
             response = await self._webhook_caller.run(lambda: runner(lambda: self._handle(request, identify)))
             if request.method != "GET":
-                # After a refusal, too: of a collection, some may be gone.
+                # A rejected deletecollection may have deleted some objects.
                 try:
                     await self._controller_runner.run(
                         lambda: runner(self._controller_runner.run_controllers_until_stable)
@@ -183,7 +192,12 @@ class InMemoryApiServer:
         return response
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Opens a watch. Raises ApiError and ConnectionFailed as a connection does."""
+        """Open a watch.
+
+        Raises:
+            ApiError: the server rejects the watch before it responds with 200.
+            ConnectionFailed: ``fail_next`` injected it.
+        """
         return self._stream(request, _admin_user)
 
     @asynccontextmanager
@@ -209,38 +223,41 @@ class InMemoryApiServer:
 
     @property
     def runtime(self) -> Runtime:
-        """Clock and randomness, for the manager that works on this server."""
+        """Clock and randomness, for managers that use this server."""
         return self._runtime
 
     async def close(self) -> None:
-        """Does nothing: there is no connection, and the server lives on for other clients."""
+        """Do nothing. There is no connection, and other clients may use the server."""
 
     # Users and webhooks
 
     def as_user(
         self, name: str, groups: Iterable[str] = (), extra: Mapping[str, Iterable[str]] | None = None
     ) -> Transport:
-        """The server as the user ``name`` meets it, who may do what RBAC says and nothing else.
+        """Return a transport that is authenticated as the user ``name``.
 
-        It is what the administrator gets by impersonation: the user is a member of ``system:authenticated``, too, and
-        a service account, ``system:serviceaccount:NAMESPACE:NAME``, of the groups of its namespace's accounts.
+        RBAC decides about its requests. The user has the same groups as an impersonated user:
+        ``system:authenticated``, and for a service account ``system:serviceaccount:NAMESPACE:NAME`` the groups of
+        service accounts.
 
         Args:
-            groups: which the user is a member of; of ``system:masters`` to be an administrator.
-            extra: further facts, which webhooks are told.
+            groups: further groups of the user. Members of ``system:masters`` are administrators.
+            extra: extra attributes of the user, which webhooks receive.
         """
         extra_values = {k: tuple(v) for k, v in (extra or {}).items()}
         return self.as_identity(impersonated_user(name, tuple(groups), extra_values))
 
     def as_identity(self, user: RequestUser) -> Transport:
-        """As ``as_user``, for a user as ``authenticate`` gives it."""
+        """Return a transport that is authenticated as ``user``."""
         return self._transport_for(lambda: user)
 
     def as_bearer(self, token: str, impersonate: Impersonation | None = None) -> Transport:
-        """The server as who shows the bearer token ``token`` meets it: 401 wherever ``authenticate`` gives nobody.
+        """Return a transport that sends the bearer token ``token``.
+
+        Requests fail with 401 while ``authenticate`` does not accept the token.
 
         Args:
-            impersonate: whom the holder wants to be, by impersonation; 403 where RBAC does not let the holder.
+            impersonate: the user that the requests impersonate. They fail with 403 unless RBAC allows it.
         """
         return self._transport_for(lambda: self._authenticate_bearer(token, impersonate))
 
@@ -256,51 +273,54 @@ class InMemoryApiServer:
         return impersonate.authorize(self._authorizer, user)
 
     def authenticate(self, token: str) -> RequestUser | None:
-        """Who shows the bearer token ``token``: that of a TokenRequest, or one of ``reviews.users``; None: nobody."""
+        """Return the user of a bearer token, or None.
+
+        Valid tokens come from TokenRequests and from ``reviews.users``.
+        """
         return self._token_authenticator.authenticate(token)
 
     def grant(self, user: str, *roles: RoleOrManifest, namespace: str = "") -> None:
-        """Lets ``user`` do what ``roles`` say, beside what the user may do already.
+        """Bind roles to ``user``, in addition to those it has.
 
-        So a test proves that the generated permissions of an operator suffice: the operator works ``as_user``, has
-        ``grant(user, cluster_role("operator", manager.permissions))`` and nothing else, and ``refused`` stays empty.
+        A test can prove that the generated permissions of an operator suffice: the operator runs ``as_user`` with
+        ``grant(user, cluster_role("operator", manager.permissions))`` only, and ``rbac_denials`` stays empty.
 
         Args:
-            user: such as ``jane``, or ``system:serviceaccount:shop:till``.
-            roles: names of ClusterRoles that exist, such as ``view``; or manifests of ClusterRoles and Roles, which
-                are stored, in place of former ones of their names.
-            namespace: where ClusterRoles count, and where Roles are that name no namespace; empty: everywhere.
+            user: such as ``jane`` or ``system:serviceaccount:shop:orders``.
+            roles: names of existing ClusterRoles, such as ``view``, or manifests of ClusterRoles and Roles. Manifests
+                are applied and replace roles of the same name.
+            namespace: namespace of the bindings to ClusterRoles and of Roles without a namespace. Empty for all
+                namespaces.
 
         Raises:
-            ValueError: a manifest is no role, or a Role has no namespace.
-            ApiError: the server refuses one.
+            ValueError: a manifest is not a role, or a Role has no namespace.
+            ApiError: the server rejects a role.
         """
         for role in roles:
             for manifest in role_manifests(user, role, namespace):
                 self._apply(manifest)
 
     def serve_webhook(self, target: str, handler: WebhookHandler) -> None:
-        """Lets ``handler`` answer the webhook at ``target``.
+        """Register ``handler`` for the webhook at ``target``.
 
         Args:
-            target: the URL in the webhook's ``clientConfig``; for a Service, the name that it has in the cluster:
+            target: the URL of the webhook's ``clientConfig``. For a Service, its URL within the cluster:
                 ``https://NAME.NAMESPACE.svc:443/PATH``.
-            handler: is given an AdmissionReview or ConversionReview with ``request``, in wire form, and returns one
-                with ``response``. ConnectionFailed means that it cannot be reached; anything else that it raises ends
-                the request that asks it.
+            handler: receives an AdmissionReview or ConversionReview with ``request`` in wire form and returns one
+                with ``response``. ConnectionFailed marks the webhook as unreachable. Other exceptions abort the
+                request that called the webhook.
         """
         self._webhook_caller.register_handler(target, handler)
 
-    # What tests do
+    # Control by tests
 
     def handle(self, request: HttpRequest) -> HttpResponse:
-        """Answers ``request`` at once, without faults and without recording it.
+        """Handle ``request`` synchronously, without faults and without a record.
 
-        Where something follows from it that needs a webhook's answer, which has to be waited for, that happens with
-        the next write that comes by ``request``.
+        If controllers need a webhook call that would block, they run after the next write by ``request``.
 
         Raises:
-            RuntimeError: it needs a webhook's answer itself that has to be waited for.
+            RuntimeError: the request needs a webhook call that would block.
         """
         response = self._webhook_caller.run_sync(lambda: self._handle(request, _admin_user))
         if request.method != "GET":
@@ -325,7 +345,9 @@ class InMemoryApiServer:
         return tuple(dict.fromkeys(self._admission.warnings))
 
     def register(self, *kinds: ApiResource | type[Object]) -> None:
-        """Serves more kinds. A custom resource type is served by the CRD that is generated from it, with validation.
+        """Serve further kinds.
+
+        A custom resource type is served by the CRD that is generated from it, with validation.
 
         Raises:
             SchemaError: a custom resource type cannot be expressed as a CRD.
@@ -335,16 +357,17 @@ class InMemoryApiServer:
         for kind in kinds:
             if isinstance(kind, ApiResource):
                 self._kinds.add(schemaless_kind(kind))
-            elif kind not in custom and self._kinds.find(*_gvr(kind.api_resource)) is None:
+            elif kind not in custom and self._kinds.find(*gvr_of(kind.api_resource)) is None:
                 self._kinds.add(schemaless_kind(kind.api_resource))
 
     def load(self, *manifests: JsonObject | Object) -> None:
-        """Creates objects at once, as an administrator would before a test begins; in the namespace ``default`` where
-        one names none, as kubectl does.
+        """Create objects synchronously as the administrator, before a test begins.
+
+        Objects without a namespace go to ``default``, as with kubectl.
 
         Raises:
-            ApiError: the server refuses one.
-            ValueError: a manifest's kind is not served.
+            ApiError: the server rejects an object.
+            ValueError: the kind of a manifest is not served.
         """
         for manifest in manifests:
             self._load(_to_manifest(manifest))
@@ -357,12 +380,11 @@ class InMemoryApiServer:
         namespace = namespace_or_default if kind.resource.namespaced else ""
         path = kind.resource.path(namespace=namespace)
         query = {"fieldManager": manager} if manager else {}
-        _raise_for_status(
+        raise_for_status(
             self.handle(HttpRequest(method="POST", path=path, query=query, body=msgspec.json.encode(obj)))
         )
 
     def _apply(self, manifest: JsonObject) -> None:
-        """Creates an object at once, or replaces what the last call has set in it. Raises as ``load``."""
         kind = self._kinds.find_by_gvk(manifest["apiVersion"], manifest["kind"])
         assert kind is not None
         meta: JsonObject = manifest["metadata"]
@@ -373,58 +395,12 @@ class InMemoryApiServer:
             body=msgspec.json.encode(manifest),
             content_type=APPLY,
         )
-        _raise_for_status(self.handle(request))
-
-    def read(self, kind: type[T], key: ObjectKey) -> T | None:
-        """The object ``key`` as it is now, or None; no request is recorded."""
-        resource = kind.api_resource
-        stored = self._storage.get(self._collection_of(resource), key)
-        return self._from_storage(resource, stored).decode(kind) if stored is not None else None
-
-    def _from_storage(self, resource: ApiResource, stored: StoredObject) -> StoredObject:
-        kind = self._kinds.find(*_gvr(resource))
-        if kind is None:
-            return stored
-        if kind.versions is None:
-            return self._converter.from_storage(kind, stored)
-        return self._webhook_caller.run_sync(lambda: self._converter.from_storage(kind, stored))
-
-    def read_all(self, kind: type[T], namespace: str = "") -> tuple[T, ...]:
-        """All objects of ``kind`` in ``namespace`` (empty: in all) as they are now; no request is recorded."""
-        resource = kind.api_resource
-        found = self._storage.list(self._collection_of(resource), namespace)
-        return tuple(self._from_storage(resource, stored).decode(kind) for stored in found)
-
-    def manifest(self, resource: ApiResource | type[Object], key: ObjectKey) -> JsonObject | None:
-        """The object ``key`` in wire form, managedFields included, or None."""
-        api_resource = resource if isinstance(resource, ApiResource) else resource.api_resource
-        stored = self._storage.get(self._collection_of(api_resource), key)
-        return (
-            self._from_storage(api_resource, stored).to_wire(api_resource.api_version) if stored is not None else None
-        )
-
-    def manifests(self) -> Iterator[JsonObject]:
-        """Every object in wire form, managedFields included, by collection, namespace and name."""
-        for stored in self._storage.all():
-            yield stored.to_wire(stored.object["apiVersion"])
-
-    def change_count(self, exclude: Collection[str] = ()) -> int:
-        """How many changes there were, but for those of ``exclude``: resources, such as ``deployments.apps``."""
-        return sum(n for collection, n in self._storage.changes.items() if collection.qualified not in exclude)
-
-    def history(self) -> Iterator[StorageEvent]:
-        """All changes so far, in their order."""
-        return self._storage.history()
+        raise_for_status(self.handle(request))
 
     @property
     def writes(self) -> list[HttpRequest]:
-        """The recorded requests that change something."""
+        """Recorded requests other than GET."""
         return [r for r in self.requests if r.method != "GET"]
-
-    @property
-    def resource_version(self) -> int:
-        """The version of the last change."""
-        return self._storage.version
 
     def fail_next(
         self,
@@ -434,48 +410,37 @@ class InMemoryApiServer:
         when: FaultTiming = "before",
         times: int = 1,
     ) -> None:
-        """Lets the next requests that match fail.
+        """Inject a failure into the next matching requests.
 
         Args:
-            matches: picks requests; ``matching("PUT", "/configmaps/")`` makes one.
+            matches: predicate for requests, such as ``matching("PUT", "/configmaps/")``.
             failure: an ``ApiError``, an HTTP status code, or ``ConnectionFailed``.
-            when: ``before`` the request is carried out, or ``after``: the write is done, its answer is lost.
-            times: how many requests.
+            when: ``before`` fails the request without executing it. ``after`` executes it and loses the response.
+            times: number of requests to fail.
         """
         self._faults.inject(matches, error_for_status(failure) if isinstance(failure, int) else failure, when, times)
 
-    def break_watches(self, resource: ApiResource | type[Object] | None = None) -> int:
-        """Breaks the open watches of ``resource`` (None: all) as a lost connection does; returns how many."""
-        if resource is None:
-            return self._storage.break_subscriptions()
-        api_resource = resource if isinstance(resource, ApiResource) else resource.api_resource
-        return self._storage.break_subscriptions(self._collection_of(api_resource))
-
-    def compact(self, version: int | None = None) -> None:
-        """Forgets the history before ``version`` (None: the present one): watches from before, and pages of older
-        lists, are refused with 410 from now on."""
-        self._storage.compact(version)
-
     def collect_garbage(self) -> None:
-        """Does what the garbage collector and the namespace controller would, with owners that never were, too.
+        """Run the garbage collector and the namespace controller once.
+
+        Dependents of owners that never existed are collected as well.
 
         Raises:
-            RuntimeError: a webhook has to be waited for: see ``garbage_collected``.
-            ApiError: 501, a webhook cannot be asked here.
+            RuntimeError: a webhook call would block. Call ``collect_garbage_async`` instead.
+            ApiError: 501, a webhook call is not implemented here.
         """
         self._garbage_collector.enqueue_all()
         self._controller_runner.run_sync(self._controller_runner.collect_garbage)
 
     async def collect_garbage_async(self) -> None:
-        """``collect_garbage`` that waits for webhooks; where a request waits for some, that one goes on with it."""
+        """Run ``collect_garbage`` and wait for webhooks.
+
+        If a request already waits for a webhook in its controllers, that request continues with the work.
+        """
         self._garbage_collector.enqueue_all()
         await self._controller_runner.run(self._controller_runner.collect_garbage)
 
-    # Inside
-
-    def _collection_of(self, resource: ApiResource) -> GroupResource:
-        kind = self._kinds.find(*_gvr(resource))
-        return GroupResource(resource.group, resource.plural) if kind is None else kind.collection
+    # Internals
 
     def _after_write(self, stored: StoredObject) -> None:
         if stored.collection == DEFINITIONS:
@@ -488,26 +453,10 @@ def _admin_user() -> RequestUser:
     return ADMIN_USER
 
 
-def _raise_for_status(response: HttpResponse) -> None:
-    if response.status >= 400:
-        raise error_from_status(msgspec.json.decode(response.body, type=ApiStatus))
-
-
 def _injected_response(failure: InjectedFailure) -> HttpResponse:
     if isinstance(failure, ConnectionFailed):
         raise failure
     return error_response(failure)
-
-
-def error_response(error: ApiError) -> HttpResponse:
-    """``error`` as the real server sends it."""
-    if error.status == failures.unknown_path().status:
-        return HttpResponse(404, b"404 page not found\n")
-    return HttpResponse(error.code, encode_status(error), error.retry_after)
-
-
-def _gvr(resource: ApiResource) -> tuple[str, str, str]:
-    return resource.group, resource.version, resource.plural
 
 
 def _to_manifest(source: JsonObject | Object) -> JsonObject:

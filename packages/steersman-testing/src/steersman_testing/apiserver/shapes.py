@@ -1,5 +1,7 @@
-"""How values merge: which lists are associative, which maps are atomic. By table for built-in kinds, by schema for
-custom resources, and deduced (maps merge, lists are atomic) where neither says anything.
+"""Merge strategies of values: associative lists and atomic maps.
+
+Built-in kinds have a table, and custom resources have their schema. Other values are deduced: maps merge, and lists
+are atomic.
 
 Source: "Server-Side Apply", section "Merge strategy"; the ``x-kubernetes-list-type``, ``-list-map-keys`` and
 ``-map-type`` extensions of the published OpenAPI.
@@ -18,18 +20,18 @@ Relation = Literal["granular", "atomic", "set", "map"]
 
 
 class ListMapKey(NamedTuple):
-    """A key field of an associative list, and what stands for it where an item leaves it out."""
+    """Key field of an associative list, with its default."""
 
     name: str
     default: Any = None
 
 
 class Shape(Protocol):
-    """What is known of the values at one place.
+    """Merge strategy of the values at one path.
 
     Attributes:
-        relation: for maps ``granular`` or ``atomic``; for lists ``map``, ``set``, and all else means atomic.
-        keys: of an associative list.
+        relation: ``granular`` or ``atomic`` for maps. ``map`` or ``set`` for lists, which are atomic otherwise.
+        keys: keys of an associative list.
     """
 
     @property
@@ -39,21 +41,24 @@ class Shape(Protocol):
     def keys(self) -> tuple[ListMapKey, ...]: ...
 
     def field(self, name: str) -> Shape:
-        """Of the field or key ``name``."""
+        """Return the shape of the field or key ``name``."""
         ...
 
     def item(self) -> Shape:
-        """Of the items of a list."""
+        """Return the shape of the items of a list."""
         ...
 
     def declares(self, name: str) -> bool:
-        """Whether ``name`` is a field that the schema tells, and not just a key of a map."""
+        """Return True if the schema declares the field ``name``.
+
+        Keys of a map are not declared.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class DeducedShape:
-    """Nothing is known: maps are merged, lists replaced."""
+    """Shape without a schema: maps merge, and lists are atomic."""
 
     relation: Relation = "granular"
     keys: tuple[ListMapKey, ...] = ()
@@ -73,7 +78,7 @@ DEDUCED = DeducedShape()
 _PORT = (ListMapKey("containerPort"), ListMapKey("protocol", "TCP"))
 _NAME = (ListMapKey("name"),)
 
-# The longest suffix of a path that is found decides; the path begins with the kind and leaves list items out.
+# The longest matching suffix of a path decides. Paths begin with the kind and omit list items.
 _LIST_MAP_KEYS: Mapping[tuple[str, ...], tuple[ListMapKey, ...]] = {
     ("metadata", "ownerReferences"): (ListMapKey("uid"),),
     ("conditions",): (ListMapKey("type"),),
@@ -128,7 +133,7 @@ _ATOMIC_MAPS = {
 
 @dataclass(frozen=True, slots=True)
 class BuiltinShape:
-    """A place in a built-in kind: ``path`` begins with the kind."""
+    """Shape of a path in a built-in kind. ``path`` begins with the kind."""
 
     path: tuple[str, ...]
 
@@ -152,7 +157,7 @@ class BuiltinShape:
 
 @dataclass(frozen=True, slots=True)
 class _ItemShape:
-    """An item of a list at ``path``: a granular map, whose fields go on from there."""
+    """Shape of an item of a list: a granular map."""
 
     path: tuple[str, ...]
     relation: Relation = "granular"
@@ -186,7 +191,7 @@ _METADATA = BuiltinShape(("Object", "metadata"))
 
 
 class SchemaShape:
-    """A place in a custom resource, described by its OpenAPI ``schema``."""
+    """Shape of a value with an OpenAPI schema."""
 
     __slots__ = ("_fields", "_root", "_schema", "keys", "relation")
 
@@ -220,7 +225,7 @@ class SchemaShape:
 
     @property
     def _is_object_root(self) -> bool:
-        """Whether this is an object with metadata."""
+        """The value is an object with metadata."""
         return self._root or bool(self._schema.get("x-kubernetes-embedded-resource"))
 
     def declares(self, name: str) -> bool:
@@ -238,7 +243,7 @@ def _schema_at(schema: JsonObject, name: str) -> JsonObject:
 
 
 class RegisteredShape(DeducedShape):
-    """A kind of which only the name is known: its metadata merges as everywhere, the rest as deduced."""
+    """Shape of a kind without a schema. Its metadata is known."""
 
     def field(self, name: str) -> Shape:
         return _METADATA if name == "metadata" else DEDUCED

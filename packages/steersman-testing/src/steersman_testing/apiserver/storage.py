@@ -1,4 +1,4 @@
-"""The objects, their history, and who watches: what etcd and the watch cache are to the real server."""
+"""Storage of objects, their history and subscriptions: etcd and the watch cache."""
 
 from __future__ import annotations
 
@@ -24,19 +24,22 @@ StorageEventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
 def list_sort_key(key: ObjectKey) -> str:
-    """By what lists are sorted: etcd's keys, in which a slash stands between namespace and name."""
+    """Return the sort key of lists: the order of keys in etcd.
+
+    etcd's keys have a slash between namespace and name.
+    """
     return f"{key.namespace}/{key.name}"
 
 
 @dataclass(slots=True, eq=False)
 class StoredObject:
-    """One version of one object; never changed after it is made.
+    """One immutable version of an object.
 
     Attributes:
-        object: wire form, without ``managedFields``, in the version that it is stored in.
-        managers: who owns its fields.
+        object: wire form in the storage version, without ``managedFields``.
+        managers: the managed fields.
         version: the resourceVersion.
-        origin: of an object that is read in another version than it is kept in, how it is kept; of others, None.
+        storage_form: the stored object that this one was converted from. None without conversion.
     """
 
     collection: GroupResource
@@ -47,7 +50,7 @@ class StoredObject:
     storage_form: StoredObject | None = None
     _encoded: dict[str, bytes] = field(default_factory=dict[str, bytes])
     _typed: dict[type[Object], Any] = field(default_factory=dict[type[Object], Any])
-    # None where the object is read as it is kept.
+    # None if the object needs no conversion.
     _conversions: dict[str, tuple[CustomResourceVersions, StoredObject | None]] = field(
         default_factory=dict[str, "tuple[CustomResourceVersions, StoredObject | None]"]
     )
@@ -69,18 +72,18 @@ class StoredObject:
         return "deletionTimestamp" in self.object["metadata"]
 
     def to_wire(self, api_version: str) -> JsonObject:
-        """The whole wire form, read in ``api_version``."""
+        """Return the wire form with managedFields and ``api_version``."""
         metadata = self.object["metadata"]
         if self.managers:
             metadata = {**metadata, "managedFields": managed_fields.encode_managed_fields(self.managers)}
         return {**self.object, "apiVersion": api_version, "metadata": metadata}
 
     def to_json(self, api_version: str, *, typed: bool = True, partial: bool = False) -> bytes:
-        """``rendered`` as JSON, made once.
+        """Return the wire form as JSON, which is encoded once.
 
         Args:
-            typed: whether with apiVersion and kind.
-            partial: as PartialObjectMetadata.
+            typed: whether to include apiVersion and kind.
+            partial: whether to encode a PartialObjectMetadata.
         """
         cache_key = PARTIAL_OBJECT_METADATA if partial else api_version if typed else ""
         found = self._encoded.get(cache_key)
@@ -94,19 +97,22 @@ class StoredObject:
         return found
 
     def decode(self, kind: type[T]) -> T:
-        """It as an instance of ``kind``, decoded once: neither ever changes."""
+        """Return the object as an instance of ``kind``, which is decoded once."""
         found = self._typed.get(kind)
         if found is None:
             found = self._typed[kind] = decode(self.to_json(kind.api_resource.api_version), kind)
         return found
 
     def cached_conversion(self, version: str, versions: CustomResourceVersions) -> StoredObject | None:
-        """How this was read in ``version`` before; None where it was not, or where the definition was another."""
+        """Return the cached conversion to ``version``, or None.
+
+        A change of the definition invalidates the cache.
+        """
         cached_versions, converted = self._conversions.get(version, (None, None))
         return (converted or self) if cached_versions is versions else None
 
     def cache_conversion(self, version: str, versions: CustomResourceVersions, obj: JsonObject) -> StoredObject:
-        """Notes that this is read in ``version`` as ``obj``, and returns it so."""
+        """Cache ``obj`` as the conversion to ``version`` and return it."""
         differs = obj is not self.object and obj != self.object
         converted = (
             StoredObject(self.collection, self.key, obj, self.managers, self.version, self) if differs else None
@@ -115,13 +121,13 @@ class StoredObject:
         return converted or self
 
     def with_version(self, version: int) -> StoredObject:
-        """The same object under another resourceVersion, as events of deletion carry it."""
+        """Return a copy with another resourceVersion, as in DELETED events."""
         metadata = {**self.object["metadata"], "resourceVersion": str(version)}
         return StoredObject(self.collection, self.key, {**self.object, "metadata": metadata}, self.managers, version)
 
 
 class StorageEvent(NamedTuple):
-    """One change. ``before`` is None for a new object, ``after`` for one that is gone."""
+    """One change. ``before`` is None for a creation, ``after`` for a removal."""
 
     version: int
     before: StoredObject | None
@@ -135,11 +141,11 @@ class StorageEvent(NamedTuple):
 
 
 class WatchBroken(Exception):
-    """Put into a subscription to end its stream as if the connection had broken."""
+    """Marker in a subscription that ends the stream like a lost connection."""
 
 
 class Subscription:
-    """The changes of one collection from some moment on."""
+    """Queue of the changes of one collection."""
 
     def __init__(self, collection: GroupResource, backlog: Iterator[StorageEvent]) -> None:
         self.collection = collection
@@ -149,15 +155,15 @@ class Subscription:
             self._has_events.set()
 
     def push(self, event: StorageEvent | WatchBroken) -> None:
-        """Adds a change, or the end."""
+        """Append a change or the end of the stream."""
         self._events.append(event)
         self._has_events.set()
 
     async def next(self, timeout: float) -> StorageEvent | None:
-        """The next change, or None when ``timeout`` seconds pass without one.
+        """Return the next change, or None after ``timeout`` seconds without one.
 
         Raises:
-            Broken: the connection is to break here.
+            WatchBroken: the stream ends here.
         """
         if not self._events:
             self._has_events.clear()
@@ -173,10 +179,10 @@ class Subscription:
 
 
 class Storage:
-    """All objects of one server."""
+    """All objects of one server, with indexes and history."""
 
     def __init__(self) -> None:
-        # etcd's own first revision is 1, and the real server has written before a user does.
+        # etcd starts at revision 1. The real server writes objects before the first client does.
         self.version = 1
         self.compacted_version = 1
         self.changes: Counter[GroupResource] = Counter()
@@ -189,26 +195,30 @@ class Storage:
         self._dependents: dict[str, dict[str, None]] = {}
 
     def get(self, collection: GroupResource, key: ObjectKey) -> StoredObject | None:
-        """The object as it is now."""
+        """Return the current object, or None."""
         return self._objects.get(collection, {}).get(key)
 
     def has_any(self, collection: GroupResource) -> bool:
-        """Whether there is any object in a collection."""
+        """Return True if the collection has objects."""
         return bool(self._objects.get(collection))
 
     def by_uid(self, uid: str) -> StoredObject | None:
-        """The object with this UID, of whatever kind."""
+        """Return the object of any kind with this UID, or None."""
         return self._by_uid.get(uid)
 
     def list(self, collection: GroupResource, namespace: str = "", version: int | None = None) -> list[StoredObject]:
-        """The objects of a collection by namespace and name, as they were at ``version`` (None: as they are)."""
+        """Return the objects of a collection, sorted by namespace and name.
+
+        Args:
+            version: the resourceVersion to list at. Defaults to the current one.
+        """
         found = self._objects.get(collection, {})
         if version is not None and version < self.version:
             found = self._objects_at_version(collection, version)
         return [found[k] for k in sorted(found, key=list_sort_key) if not namespace or k.namespace == namespace]
 
     def all(self) -> list[StoredObject]:
-        """Every object, by collection, namespace and name."""
+        """Return all objects, sorted by collection, namespace and name."""
         return [stored for collection in sorted(self._objects) for stored in self.list(collection)]
 
     def _objects_at_version(self, collection: GroupResource, version: int) -> dict[ObjectKey, StoredObject]:
@@ -229,7 +239,7 @@ class Storage:
     def put(
         self, collection: GroupResource, key: ObjectKey, obj: JsonObject, managers: ManagedFields
     ) -> StoredObject:
-        """Stores ``obj``, whose ``metadata.resourceVersion`` it sets, and tells the watchers."""
+        """Store ``obj`` under a new resourceVersion and notify subscriptions."""
         self.version += 1
         obj = {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(self.version)}}
         stored = StoredObject(collection, key, obj, managers, self.version)
@@ -241,7 +251,10 @@ class Storage:
         return stored
 
     def remove(self, collection: GroupResource, key: ObjectKey) -> StoredObject:
-        """Removes an object and returns its last state, under the version of its removal."""
+        """Remove an object and return its last state.
+
+        The state has the resourceVersion of the removal.
+        """
         self.version += 1
         before = self._objects[collection].pop(key)
         self._publish(StorageEvent(self.version, before, None))
@@ -264,24 +277,24 @@ class Storage:
                 self._deleting[after.uid] = None
 
     def dependents(self, uid: str) -> list[StoredObject]:
-        """The objects that name ``uid`` as an owner."""
+        """Return the objects with an ownerReference to ``uid``."""
         return [self._by_uid[u] for u in self._dependents.get(uid, ())]
 
     def deleting(self) -> list[str]:
-        """The UIDs of the objects that are marked for deletion and still held, oldest mark first."""
+        """Return the UIDs of objects with a deletionTimestamp, oldest deletion first."""
         return list(self._deleting)
 
     def pop_removed(self) -> list[StoredObject]:
-        """The objects that were removed since the last call."""
+        """Return the objects that were removed since the last call."""
         removed, self._removed = self._removed, []
         return removed
 
     def history(self) -> Iterator[StorageEvent]:
-        """The changes in their order, as far as the history goes."""
+        """Iterate over the changes that compaction kept, in their order."""
         return iter(self._history)
 
     def events_since(self, version: int) -> tuple[StorageEvent, ...]:
-        """The changes after ``version``, in their order."""
+        """Return the changes after ``version`` in their order."""
         newest = itertools.takewhile(lambda event: event.version > version, reversed(self._history))
         return tuple(newest)[::-1]
 
@@ -293,7 +306,10 @@ class Storage:
                 subscription.push(event)
 
     def compact(self, version: int | None = None) -> None:
-        """Forgets the history: every version before ``version`` (None: the present one) is too old from now on."""
+        """Remove the history before ``version``. Defaults to the current version.
+
+        Earlier versions are too old for lists and watches afterwards.
+        """
         self.compacted_version = (
             self.version if version is None else max(self.compacted_version, min(version, self.version))
         )
@@ -301,10 +317,10 @@ class Storage:
             self._history.popleft()
 
     def subscribe(self, collection: GroupResource, since: int) -> Subscription:
-        """The changes after version ``since``.
+        """Subscribe to the changes after version ``since``.
 
         Raises:
-            ApiError: 410, that version is forgotten.
+            ApiError: 410, the version was compacted.
         """
         if since < self.compacted_version:
             raise failures.resource_version_too_old(since, self.compacted_version)
@@ -314,11 +330,15 @@ class Storage:
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """Ends a subscription."""
+        """Remove a subscription."""
         self._subscriptions.remove(subscription)
 
     def break_subscriptions(self, collection: GroupResource | None = None) -> int:
-        """Breaks the streams of ``collection`` (None: all); returns how many."""
+        """Break the streams of ``collection`` and return their number.
+
+        Args:
+            collection: None for all collections.
+        """
         matching = [s for s in self._subscriptions if collection is None or s.collection == collection]
         for subscription in matching:
             subscription.push(WatchBroken())

@@ -1,4 +1,4 @@
-"""What becomes of an object between the request and the store: the create and update strategies.
+"""Strategies for create and update: preparation and validation before storage.
 
 Source: ``k8s.io/apiserver/pkg/registry/rest`` and the strategies in ``pkg/registry`` of Kubernetes 1.36.
 """
@@ -55,9 +55,9 @@ _SERVER_SET_METADATA = (
 )
 _PRESERVED_ON_UPDATE = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 _DROPPED_WHEN_EMPTY = ("labels", "annotations", "finalizers", "ownerReferences", "generateName", "namespace")
-# ObjectMeta and TypeMeta aside, what counts as wanted is everything but the status.
+# Other fields than TypeMeta, ObjectMeta and the status count towards the generation.
 _IGNORED_FOR_GENERATION = ("apiVersion", "kind", "metadata", "status")
-# The metadata of built-in kinds that a write of the status leaves as it is.
+# Metadata of built-in kinds that a write of the status preserves.
 _PRESERVED_BY_STATUS = {"Pod": ("ownerReferences", "deletionTimestamp"), "Deployment": ("labels",)}
 _STATUS_PATH = ("f:status",)
 _ALL_FIELDS = FieldScope()
@@ -67,20 +67,21 @@ _STATUS_AND_METADATA = FieldScope(roots=frozenset({_STATUS_PATH, ("f:metadata",)
 
 
 def decode_as_kind(kind: ServedKind, obj: JsonObject, *, from_apply: bool = False) -> tuple[JsonObject, list[str]]:
-    """A copy of ``obj`` as its kind holds it, and the paths of fields that the kind does not have; those of metadata,
-    which are taken as they are, aside.
+    """Return a decoded copy of ``obj`` and its unknown fields.
+
+    Unknown fields are paths. The metadata is not decoded, and its unknown fields are not reported.
 
     Args:
-        applied: whether it comes of an apply: of custom resources its nulls are nowhere dropped.
+        from_apply: whether the object comes from a server-side apply, which keeps nulls of custom resources.
 
     Raises:
-        WrongType: a value of a built-in kind does not fit its field.
+        UnmarshalTypeError: a value of a built-in kind has the wrong type.
     """
     resource = kind.resource
     if kind.schema is not None:
         result, unknown = prune_to_schema(obj, kind.schema, keep_nulls=from_apply)
     elif resource == CRD:
-        # The spec is replaced by a copy, without nulls.
+        # Replace the spec by a copy without nulls.
         result = {n: v if n == "spec" else without_nulls(v) for n, v in obj.items() if v is not None}
         unknown = decode_definition(result, keep_nulls=False)
     else:
@@ -92,10 +93,10 @@ def decode_as_kind(kind: ServedKind, obj: JsonObject, *, from_apply: bool = Fals
 
 
 def redecode(kind: ServedKind, obj: JsonObject, *, from_apply: bool = False) -> JsonObject:
-    """As ``conformed``, of what the server or a webhook has made of a sent object.
+    """Decode an object that the server or a webhook changed, as ``decode_as_kind``.
 
     Raises:
-        ApiError: 400, a value does not fit its field.
+        ApiError: 400, a value has the wrong type.
     """
     try:
         return decode_as_kind(kind, obj, from_apply=from_apply)[0]
@@ -107,7 +108,7 @@ def redecode(kind: ServedKind, obj: JsonObject, *, from_apply: bool = False) -> 
 
 
 def set_defaults(kind: ServedKind, obj: JsonObject) -> JsonObject:
-    """``obj``, which is conformed, as mutating webhooks see it: with the defaults, which are put in place."""
+    """Set defaults in the decoded ``obj``, in place, for mutating webhooks."""
     _normalize_metadata(obj)
     _set_defaults(kind, obj)
     return obj
@@ -116,15 +117,15 @@ def set_defaults(kind: ServedKind, obj: JsonObject) -> JsonObject:
 def prepare_for_create(
     kind: ServedKind, obj: JsonObject, *, now: str, random: Random, validate: bool = True
 ) -> JsonObject:
-    """The object to store for ``obj``, which is conformed, and changed in place.
+    """Prepare the decoded ``obj`` for create, in place, and return it.
 
-    Its name and namespace are decided; ``complete`` comes after it.
+    Name and namespace are set. ``set_server_fields`` and ``canonicalize`` follow.
 
     Args:
-        check: whether to validate it.
+        validate: whether to validate it.
 
     Raises:
-        ApiError: 422.
+        ApiError: 422, the object is invalid.
     """
     meta = _normalize_metadata(obj)
     sent_generation = meta.get("generation")
@@ -135,7 +136,7 @@ def prepare_for_create(
     if kind.has_generation or kind.is_custom:
         meta["generation"] = 1
     elif sent_generation:
-        # Nobody counts it, nobody takes it away.
+        # The server does not count generations of this kind and keeps the one that was sent.
         meta["generation"] = sent_generation
     if kind.has_status:
         obj.pop("status", None)
@@ -160,12 +161,12 @@ def _creation_errors(kind: ServedKind, obj: JsonObject) -> list[InvalidFieldErro
 
 
 def canonicalize(kind: ServedKind, obj: JsonObject) -> JsonObject:
-    """``obj`` as it is stored and read from then on."""
+    """Return ``obj`` in the form that is stored and read."""
     return obj if kind.is_custom else nulls_for_empty_lists(kind.resource, obj)
 
 
 def set_server_fields(kind: ServedKind, obj: JsonObject) -> None:
-    """Fills in what the server decides at creation, which no manager owns, in place."""
+    """Set the fields that the server decides at creation, in place. They have no manager."""
     if not kind.is_custom:
         set_creation_fields(kind.resource.kind, obj)
 
@@ -173,16 +174,16 @@ def set_server_fields(kind: ServedKind, obj: JsonObject) -> None:
 def prepare_for_update(
     kind: ServedKind, old: JsonObject, obj: JsonObject, subresource: str, *, validate: bool = True
 ) -> JsonObject:
-    """The object to store in place of ``old`` for ``obj``, which is conformed, and not to be used any more.
+    """Prepare the decoded ``obj`` for update and return the object to store.
 
-    It is equal to ``old`` where nothing changes.
+    The result equals ``old`` if nothing changes. ``obj`` must not be used afterwards.
 
     Args:
-        subresource: which it is written to; empty: the object itself.
-        check: whether to validate it.
+        subresource: the subresource that is written. Empty for the object itself.
+        validate: whether to validate it.
 
     Raises:
-        ApiError: 422.
+        ApiError: 422, the object is invalid.
     """
     result = obj
     if subresource == "status":
@@ -210,13 +211,17 @@ def prepare_for_update(
     if validate:
         _raise_if_invalid(kind, result, [*deletion_errors, *_update_errors(kind, old, result, subresource)])
     if kind.is_custom or kind.resource == CRD:
-        # After the comparison: 1.0 in place of the 1 that is stored counts as a change, each time it is written.
+        # Normalize after the comparison: 1.0 in place of a stored 1 is a change in each write.
         normalize_numbers(result)
     return result
 
 
 def field_scope(kind: ServedKind, subresource: str) -> FieldScope:
-    """Where a write to ``subresource`` (empty: the object) of a ``kind`` changes anything."""
+    """Return the fields that a write to ``subresource`` can own.
+
+    Args:
+        subresource: empty for the object itself.
+    """
     if subresource != "status":
         return _WITHOUT_STATUS if kind.has_status else _ALL_FIELDS
     if kind.is_custom:
@@ -227,14 +232,20 @@ def field_scope(kind: ServedKind, subresource: str) -> FieldScope:
 
 
 def zero_object(kind: ServedKind) -> JsonObject:
-    """What an object of a built-in kind has before anything is written to it: owned by nobody."""
+    """Return the fields of an empty object of a built-in kind.
+
+    They have no manager.
+    """
     if kind.resource == CRD:
         return {"spec": {"names": {}}}
     return {} if kind.is_custom else zero_values_of(kind.resource)
 
 
 def _replace_status(kind: ServedKind, old: JsonObject, obj: JsonObject) -> JsonObject:
-    """``old`` with the status of ``obj``, and of a built-in kind with its metadata, too."""
+    """Return ``old`` with the status of ``obj``.
+
+    Built-in kinds take the metadata of ``obj`` as well.
+    """
     result = {k: clone(v) for k, v in old.items() if k != "status"}
     if "status" in obj:
         result["status"] = obj["status"]
@@ -264,17 +275,17 @@ def _set_defaults(kind: ServedKind, obj: JsonObject) -> None:
 
 
 def _generation_fields(kind: ServedKind, obj: JsonObject) -> JsonObject:
-    # A custom resource without a status subresource counts changes of its status field, too.
+    # Without a status subresource, changes of the field status count as well.
     ignored = _IGNORED_FOR_GENERATION if kind.has_status or not kind.is_custom else _IGNORED_FOR_GENERATION[:3]
     return {k: v for k, v in obj.items() if k not in ignored}
 
 
 def _deletion_timestamp_errors(before: JsonObject, metadata: JsonObject) -> Iterator[InvalidFieldError]:
-    """A deletion is asked for by DELETE alone."""
+    """Reject a deletionTimestamp. Only DELETE sets it."""
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
         if name not in before and metadata.get(name) is not None:
             error = invalid_value(f"metadata.{name}", metadata[name], "field is immutable")
-            # The real server checks the metadata twice.
+            # The real server validates the metadata twice and reports the error twice.
             yield from (error, error)
 
 

@@ -1,4 +1,4 @@
-"""Scale, eviction, finalize, token and log: what lies below an object's path beside its status.
+"""Subresources other than status: scale, eviction, finalize, token and log.
 
 Source: ``pkg/registry/core/pod/storage/eviction.go`` of Kubernetes 1.36.
 """
@@ -17,6 +17,7 @@ from steersman.meta import ApiResource
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.access.authorization import AuthorizationAttributes, RequestUser
 from steersman_testing.apiserver.access.tokens import TokenAuthenticator
+from steersman_testing.apiserver.admission.attributes import admission_attributes
 from steersman_testing.apiserver.admission.webhooks import AdmissionObjects
 from steersman_testing.apiserver.deletion import DeletionHandler
 from steersman_testing.apiserver.extensions import load_kubectl
@@ -29,7 +30,7 @@ from steersman_testing.apiserver.scales import ScaleHandler
 from steersman_testing.apiserver.shapes import BuiltinShape
 from steersman_testing.apiserver.storage import StoredObject
 from steersman_testing.apiserver.values import JsonObject, clone, ensure_map, get_array, get_object
-from steersman_testing.apiserver.verbs import Verbs, admission_attributes
+from steersman_testing.apiserver.verbs import Verbs
 
 _EVICTION = ServedKind(
     resource=ApiResource("policy", "v1", "Eviction", "eviction"), shape=BuiltinShape(("Eviction",))
@@ -55,11 +56,11 @@ class TokenSupport(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SubresourceHandler:
-    """Answers requests to subresources other than status.
+    """Handles requests for subresources other than status.
 
     Attributes:
-        tokens: those that were given out.
-        logs: of pods, which tests write.
+        token_authenticator: the issued tokens.
+        pod_logs: the logs of pods, which tests write.
     """
 
     verbs: Verbs
@@ -68,10 +69,10 @@ class SubresourceHandler:
     pod_logs: PodLogs = field(default_factory=PodLogs)
 
     def handle(self, route: Route, request: HttpRequest, user: RequestUser) -> tuple[int, bytes]:
-        """The answer's code and body for ``user``.
+        """Return status code and body of the response.
 
         Raises:
-            ApiError: the real server would refuse, or this one does not imitate it.
+            ApiError: the request is invalid, or the subresource is not implemented.
         """
         operation = self._find_operation(route, request, user)
         if operation is None:
@@ -79,7 +80,13 @@ class SubresourceHandler:
         return operation()
 
     def stream(self, route: Route, request: HttpRequest, user: RequestUser) -> list[str]:
-        """The lines of a log, which is all that comes in lines. Changes nothing, and raises as ``answer``."""
+        """Return the lines of a pod log.
+
+        No other subresource has a stream.
+
+        Raises:
+            ApiError: as ``handle``.
+        """
         if (route.subresource, route.kind.resource.plural, request.method) == ("log", "pods", "GET"):
             return self._log_lines(route, request.query) or []
         if route.subresource == "status" and not route.kind.has_status:
@@ -91,7 +98,7 @@ class SubresourceHandler:
     def _find_operation(
         self, route: Route, request: HttpRequest, user: RequestUser
     ) -> Callable[[], tuple[int, bytes]] | None:
-        """What answers a request; None where nothing does."""
+        """Return the operation for a request, or None."""
         match route.subresource, route.kind.resource.plural, request.method:
             case "scale", _, "GET" if route.kind.scale is not None:
                 return lambda: (200, ScaleHandler(self.verbs).read(route))
@@ -110,7 +117,7 @@ class SubresourceHandler:
                 return None
 
     def _unsupported_error(self, route: Route, method: str, user: RequestUser) -> ApiError:
-        """Why ``method`` on a subresource cannot be answered."""
+        """Return the error for a request without an operation."""
         match route.subresource, route.kind.resource.plural, method:
             case ("exec" | "attach" | "portforward") as streamed, "pods", "GET":
                 self._check_create_allowed(route, user)
@@ -130,11 +137,11 @@ class SubresourceHandler:
         return (204, b"") if lines is None else (200, "".join(f"{line}\n" for line in lines).encode())
 
     def _log_lines(self, route: Route, query: Mapping[str, str]) -> list[str] | None:
-        """The lines of a pod's log that ``query`` asks for; None where there is no log yet. Raises ApiError."""
+        """Return the selected lines of a pod log, or None."""
         return self.pod_logs.select_lines(route, self.verbs.get(route), query)
 
     def _check_create_allowed(self, route: Route, user: RequestUser) -> None:
-        """Who streams by GET, as WebSockets do, must have the right to create, too."""
+        """Check the verb create, which WebSocket streams need as well."""
         if not self.verbs.authorizer.decide(user, AuthorizationAttributes.of("create", route)).allowed:
             raise self.verbs.authorizer.record_denial(failures.forbidden(route.kind.resource, route.name, ""))
 
@@ -169,7 +176,7 @@ class SubresourceHandler:
         )
 
     def _set_disruption_target(self, pod: StoredObject) -> StoredObject:
-        """``pod`` with the condition that tells who has ended it, for what is left of its time."""
+        """Set the condition DisruptionTarget."""
         updated: JsonObject = clone(pod.object)
         status = ensure_map(updated, "status")
         others = [c for c in get_array(status, "conditions") if c.get("type") != _DISRUPTION_TARGET["type"]]
@@ -201,7 +208,10 @@ class SubresourceHandler:
 
 
 def _as_policy_v1(request: HttpRequest) -> HttpRequest:
-    """The request, whose body may be of ``policy/v1beta1``: of evictions that is the same."""
+    """Return the request with ``policy/v1``.
+
+    Evictions of ``policy/v1beta1`` are identical.
+    """
     body = request.body or b""
     if b"policy/v1beta1" not in body:
         return request
@@ -209,7 +219,11 @@ def _as_policy_v1(request: HttpRequest) -> HttpRequest:
 
 
 def _is_dry_run(options: JsonObject, write_options: WriteOptions) -> bool:
-    """Whether the query or the body says so. Raises ApiError: 400, both say something, and not the same."""
+    """Return True if the query or the body requests a dry run.
+
+    Raises:
+        ApiError: 400, both are set and differ.
+    """
     body_dry_run: list[str] = options.get("dryRun") or []
     if body_dry_run and write_options.dry_run and body_dry_run != ["All"]:
         formatted = " ".join(body_dry_run)

@@ -1,4 +1,4 @@
-"""The server as one of its users meets it."""
+"""Transports for authenticated users, and streams of lines."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steersman_testing.apiserver.watches import Watch
 
 
 class AuthenticatedTransport:
-    """The server, for one user."""
+    """Transport whose requests belong to one user."""
 
     def __init__(
         self,
@@ -24,19 +24,23 @@ class AuthenticatedTransport:
         self._stream = stream
 
     async def request(self, request: HttpRequest) -> HttpResponse:
-        """Answers ``request``, as the server itself does."""
+        """Handle ``request`` as the user."""
         return await self._request(request)
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Opens a watch, as the server itself does."""
+        """Open a watch as the user."""
         return self._stream(request)
 
     async def close(self) -> None:
-        """Does nothing, as the server's own."""
+        """Do nothing, as ``InMemoryApiServer.close``."""
 
 
 async def watch_lines(watch: Watch, request: HttpRequest) -> AsyncGenerator[bytes, None]:
-    """The lines of ``watch``, until a test breaks it, or it is silent for too long: ConnectionFailed."""
+    """Yield the lines of ``watch``.
+
+    Raises:
+        ConnectionFailed: a test broke the watch, or the timeout of ``request`` passed without an event.
+    """
     async with aclosing(watch.events()) as events:
         try:
             while True:
@@ -52,6 +56,6 @@ async def watch_lines(watch: Watch, request: HttpRequest) -> AsyncGenerator[byte
 
 
 async def encode_lines(lines: Iterable[str]) -> AsyncGenerator[bytes, None]:
-    """``lines``, as they come over a connection."""
+    """Yield ``lines`` as bytes."""
     for line in lines:
         yield line.encode()

@@ -1,4 +1,4 @@
-"""JSON as Python holds it: narrowing for the type checker, and copies."""
+"""JSON values in Python: type narrowing, copies and comparison."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from steersman_cel.values import get_object as get_object
 from steersman_cel.values import is_list as is_list
 from steersman_cel.values import is_map as is_map
 
-# Greater ones do not fit into the integers that Go reads; from the second on it writes exponents.
+# Larger integers do not fit into int64. From the second limit on, Go writes exponents.
 _INT64_LIMIT = 2**63
 _EXPONENT_THRESHOLD = 1e21
 _CONTAINERS = (dict, list)
@@ -25,12 +25,12 @@ _sorted_encoder = msgspec.json.Encoder(order="sorted")
 
 
 def type_of(value: object) -> Any:
-    """The type of ``value``, whatever is known of it."""
+    """Return the type of ``value`` without narrowing by the type checker."""
     return type(value)
 
 
 def clone(value: Any) -> Any:
-    """A deep copy of a JSON value."""
+    """Return a deep copy of a JSON value."""
     if is_map(value):
         return {k: clone(v) if isinstance(v, _CONTAINERS) else v for k, v in value.items()}
     if is_list(value):
@@ -39,14 +39,17 @@ def clone(value: Any) -> Any:
 
 
 def json_equal(left: Any, right: Any) -> bool:
-    """Whether two JSON values are the same: for Python ``True == 1 == 1.0``, for the API no two of these are."""
+    """Return True if two JSON values are equal.
+
+    Unlike in Python, true, 1 and 1.0 differ.
+    """
     return left is right or (left == right and _sorted_encoder.encode(left) == _sorted_encoder.encode(right))
 
 
 def normalize_numbers(value: Any) -> None:
-    """Makes integers of the numbers without a fraction in ``value``, in place: so Go writes them, and reads them.
+    """Convert numbers without a fraction to integers, in place, as Go does.
 
-    Of large ones it keeps the digits of a float, and zeros: 9223372036854775808 becomes 9223372036854776000.
+    Large integers lose the precision of a float: 9223372036854775808 becomes 9223372036854776000.
     """
     pairs: Iterable[tuple[Any, Any]] = value.items() if is_map(value) else enumerate(value) if is_list(value) else ()
     container: Any = value
@@ -68,7 +71,7 @@ def _to_integer(number: float) -> int | float:
 
 
 def ensure_map(obj: JsonObject, name: str) -> JsonObject:
-    """``obj[name]`` where that is an object, and otherwise a new object that is put there."""
+    """Return the object ``obj[name]``. Replace other values by a new object."""
     found = obj.get(name)
     if not is_map(found):
         found = obj[name] = cast("JsonObject", {})
@@ -76,18 +79,18 @@ def ensure_map(obj: JsonObject, name: str) -> JsonObject:
 
 
 def ensure_metadata(obj: JsonObject) -> JsonObject:
-    """``obj.metadata``, made where there is none."""
+    """Return ``obj.metadata``, which is created if it is missing."""
     return ensure_map(obj, "metadata")
 
 
 def without_keys(obj: JsonObject, keys: Iterable[str]) -> JsonObject:
-    """``obj`` without some of its fields."""
+    """Return a copy without some fields."""
     excluded = set(keys)
     return {k: v for k, v in obj.items() if k not in excluded}
 
 
 def without_nulls(value: Any) -> Any:
-    """``value`` without the fields that are null, as Go's ``omitempty`` leaves them out."""
+    """Return a copy without fields that are null, as ``omitempty``."""
     if is_map(value):
         return {k: without_nulls(v) for k, v in value.items() if v is not None}
     if is_list(value):

@@ -1,4 +1,4 @@
-"""The verbs on objects: what each request does, and what it answers."""
+"""Verbs on single objects: get, create, update, patch and apply."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 
 from steersman.client.transport import HttpRequest
 from steersman.errors import ApiError
-from steersman.meta import ApiResource, ObjectKey
+from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.access.authorization import AuthorizationAttributes, Authorizer, RequestUser
 from steersman_testing.apiserver.access.escalation import EscalationCheck
 from steersman_testing.apiserver.admission.allocation import ServiceAllocator
+from steersman_testing.apiserver.admission.attributes import admission_attributes
 from steersman_testing.apiserver.admission.chain import AdmissionChain, decode_mutated
 from steersman_testing.apiserver.admission.configurations import set_configuration_defaults, validate_configuration
 from steersman_testing.apiserver.admission.plugins import reject_unsupported_plugins
@@ -34,12 +35,12 @@ from steersman_testing.apiserver.fields.managed_fields import (
     merged_on_read,
     update_ownership,
 )
-from steersman_testing.apiserver.fields.patches import json_patch, merge_patch, strategic_merge_patch
 from steersman_testing.apiserver.fields.reconcile_schema import reconcile_with_schema
 from steersman_testing.apiserver.fields.typed import describe_object
 from steersman_testing.apiserver.kinds import NAMESPACE, NAMESPACES, KindRegistry, ServedKind
 from steersman_testing.apiserver.names import generate_name
 from steersman_testing.apiserver.options import WriteOptions
+from steersman_testing.apiserver.patch_requests import apply_patch
 from steersman_testing.apiserver.requests import media
 from steersman_testing.apiserver.requests.bodies import WriteMethod, decode_for_kind, duplicate_key_error
 from steersman_testing.apiserver.requests.parameters import parse_resource_version
@@ -61,7 +62,10 @@ from steersman_testing.apiserver.writes import StorageWriter
 
 @dataclass(frozen=True, slots=True)
 class Verbs:
-    """Carries out requests on single objects. Every method raises ApiError as the real server would refuse."""
+    """Handles requests for single objects.
+
+    Each method raises ApiError if the real server rejects the request.
+    """
 
     storage: Storage
     kinds: KindRegistry
@@ -74,11 +78,11 @@ class Verbs:
     allocator: ServiceAllocator
 
     def get(self, route: Route) -> StoredObject:
-        """The object as it is now."""
+        """Return the current object."""
         return self._get_existing(route)
 
     def create(self, route: Route, request: HttpRequest, user: RequestUser) -> StoredObject:
-        """A new object from the body."""
+        """Create an object from the body."""
         options = WriteOptions.of(request, user)
         if route.name:
             raise failures.method_not_allowed()
@@ -90,7 +94,11 @@ class Verbs:
     def _create(
         self, route: Route, body: JsonObject, options: WriteOptions, managers: ManagedFields | None = None
     ) -> StoredObject:
-        """A new object of ``body``, which is conformed; ``managers`` are those of an apply, which keeps its nulls."""
+        """Create an object from the decoded ``body``.
+
+        Args:
+            managers: managed fields of a server-side apply, whose nulls are kept. None for other requests.
+        """
         kind, manager = route.kind, ManagerIdentifier(options.effective_manager, "Update")
         namespace, name = body["metadata"].get("namespace", ""), body["metadata"].get("name", "")
         version = body["metadata"].get("resourceVersion")
@@ -126,7 +134,7 @@ class Verbs:
         obj = canonicalize(kind, obj)
         stored = self.converter.to_storage(kind, obj, managers)
         if options.dry_run and version:
-            # Nothing is stored that would get another.
+            # A dry run stores nothing, so the object keeps the resourceVersion of the body.
             stored = {**stored, "metadata": {**stored["metadata"], "resourceVersion": version}}
         created = self.writer.create(kind, stored, managers, dry_run=options.dry_run)
         return self.converter.from_storage_after_write(kind, created, converted=stored is not obj)
@@ -134,7 +142,10 @@ class Verbs:
     def store_update(
         self, kind: ServedKind, old: StoredObject, obj: JsonObject, managers: ManagedFields, *, dry_run: bool
     ) -> StoredObject:
-        """Stores ``obj`` in place of ``old``, both in the version of ``kind``, and returns it as it is read then."""
+        """Store ``obj`` in place of ``old`` and return what clients read.
+
+        Both objects are in the version of ``kind``.
+        """
         obj = canonicalize(kind, obj)
         stored = self.converter.to_storage(kind, obj, managers)
         replaced = self.writer.replace(old.storage_form or old, stored, managers, dry_run=dry_run)
@@ -151,7 +162,7 @@ class Verbs:
         escalation.check(route.kind, obj, None if old is None else old.object)
 
     def _check_create_allowed(self, route: Route, options: WriteOptions) -> None:
-        """Who creates by PUT or apply must be allowed to create, which the request's verb does not tell."""
+        """Check the verb create if a PUT or an apply creates."""
         if route.name:
             self.authorizer.check(options.user, AuthorizationAttributes.of("create", route))
 
@@ -167,7 +178,7 @@ class Verbs:
         *,
         from_apply: bool,
     ) -> JsonObject:
-        """``body`` as the mutating webhooks leave it. What they set belongs to no manager."""
+        """Return ``body`` after the mutating webhooks. Their changes have no manager."""
         objects = _admission_objects(kind, set_defaults(kind, clone(body)), managers, old)
         result = self.admission.mutate(attributes, objects, partial(decode_mutated, kind, applied=from_apply))
         return {**result, "metadata": {k: v for k, v in result["metadata"].items() if k != "managedFields"}}
@@ -186,7 +197,7 @@ class Verbs:
             self.admission.validate(attributes, _admission_objects(route.kind, obj, managers, old))
 
     def _check_namespace(self, kind: ServedKind, namespace: str, name: str) -> None:
-        """The NamespaceLifecycle admission plugin."""
+        """Admission plugin NamespaceLifecycle."""
         found = self.storage.get(NAMESPACES, ObjectKey("", namespace))
         if not namespace:
             raise failures.bad_request("an empty namespace may not be set during creation")
@@ -197,7 +208,7 @@ class Verbs:
             raise failures.forbidden(kind.resource, name, reason, [failures.namespace_terminating(namespace)])
 
     def update(self, route: Route, request: HttpRequest, user: RequestUser) -> StoredObject:
-        """Replaces an object by the body."""
+        """Replace an object by the body."""
         options = WriteOptions.of(request, user)
         kind = route.kind
         body = self._decode_body(route, request, options)
@@ -209,7 +220,7 @@ class Verbs:
         return self._replace(route, old, body, options)
 
     def patch(self, route: Route, request: HttpRequest, user: RequestUser) -> StoredObject:
-        """Changes an object by a patch, or applies the body."""
+        """Patch an object, or apply the body server-side."""
         options = WriteOptions.of(request, user)
         kind = route.kind
         if media.media_type(request) == media.APPLY:
@@ -221,7 +232,6 @@ class Verbs:
         return self._replace(route, old, body, options)
 
     def _decode_body(self, route: Route, request: HttpRequest, options: WriteOptions) -> JsonObject:
-        """The body of a POST or a PUT."""
         return self.body_decoder.decode(route.kind, request, options, name=route.name, namespace=route.namespace)
 
     def _decode_patched(self, route: Route, body: Any, method: WriteMethod, options: WriteOptions) -> JsonObject:
@@ -275,14 +285,16 @@ class Verbs:
         *,
         now: str,
     ) -> ManagedFields:
-        """The managers after ``manager`` wrote ``new`` in place of ``old``."""
+        """Return the managed fields after ``manager`` replaced ``old`` by ``new``."""
         if not managers and "uid" in old.get("metadata", {}):
-            # Where nothing is tracked, updates do not begin to: see skipNonApplied in apimachinery's managedfields.
+            # Updates do not start to track fields if nothing is tracked. Source: skipNonApplied of apimachinery's
+            # managedfields.
             return managers
         try:
             return self._update_managers(kind, manager, managers, old, new, now)
         except ApiError:
-            # What does not fit a version that somebody wrote in has no managers: UpdateNoErrors, as above.
+            # An object that does not fit the version of a manager loses all managers. Source: UpdateNoErrors of
+            # apimachinery.
             return {}
 
     def _update_managers(
@@ -304,7 +316,10 @@ class Verbs:
         )
 
     def _version_converter(self, kind: ServedKind, managers: ManagedFields) -> ConvertFunc | None:
-        """How objects of ``kind`` are read in the versions of ``managers``; None where all wrote in its own."""
+        """Return the conversion to the versions of ``managers``.
+
+        None if all managers wrote in the version of ``kind``.
+        """
         if (
             not managers
             or kind.versions is None
@@ -314,7 +329,7 @@ class Verbs:
         return partial(convert_object, self.converter, kind)
 
     def check_uid(self, route: Route, old: StoredObject, uid: str) -> None:
-        """Refuses a ``uid`` that is not that of ``old``."""
+        """Reject a ``uid`` other than that of ``old``."""
         if uid != old.uid:
             resource = route.kind.resource
             group = resource.group if route.kind.is_custom else ""
@@ -326,15 +341,18 @@ class Verbs:
             raise failures.conflict(resource, route.name, reason)
 
     def _check_uid_unchanged(self, route: Route, old: StoredObject, metadata: JsonObject) -> None:
-        """A patch cannot change the UID; but a custom resource's status takes no notice of it, wrong or not."""
+        """Reject a patch that changes the UID.
+
+        The status of a custom resource ignores the UID.
+        """
         uid = metadata.get("uid")
         if uid and uid != old.uid and not (route.kind.is_custom and route.subresource == "status"):
-            # The real server checks the metadata twice.
+            # The real server validates the metadata twice and reports the error twice.
             error = invalid_value("metadata.uid", uid, "field is immutable")
             raise failures.invalid(route.kind.resource, route.name, [error, error])
 
     def check_resource_version(self, route: Route, old: StoredObject, metadata: JsonObject) -> None:
-        """Refuses metadata that were ``sent`` for another version of ``old``."""
+        """Reject metadata with the resourceVersion of another version than ``old``."""
         try:
             version = parse_resource_version(metadata.get("resourceVersion") or "")
         except ValueError as error:
@@ -347,7 +365,7 @@ class Verbs:
         if kind.unconditional_update or parse_resource_version(metadata.get("resourceVersion") or ""):
             return
         error = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
-        # What is custom is named by its plural here.
+        # The message has the plural of custom resources in place of the kind.
         resource = kind.resource._replace(kind=kind.resource.plural) if kind.is_custom else kind.resource
         raise failures.invalid(resource, route.name, [error])
 
@@ -372,7 +390,10 @@ class Verbs:
         return self._replace(route, old, merged, options, managers)
 
     def _managers_for_apply(self, route: Route, old: StoredObject) -> ManagedFields:
-        """The managers for an apply: where nobody is known, all there is was somebody's before the first apply."""
+        """Return the managed fields that a server-side apply starts from.
+
+        Without managers, the manager ``before-first-apply`` owns all fields.
+        """
         if old.managers:
             return merged_on_read(old.managers)
         manager = ManagerIdentifier("before-first-apply", "Update", route.subresource)
@@ -388,8 +409,8 @@ class Verbs:
         if route.subresource:
             raise failures.not_found(route.kind.resource, route.name)
         if config["metadata"].get("deletionTimestamp"):
-            # It would be there, and marked for deletion from its beginning.
-            raise failures.not_implemented("a time of deletion that is applied to a new object")
+            # The object would start with a deletionTimestamp.
+            raise failures.not_implemented("a deletionTimestamp that is applied to a new object")
         if uid := config["metadata"].get("uid"):
             reason = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise failures.conflict(route.kind.resource, route.name, reason)
@@ -424,14 +445,17 @@ class Verbs:
 
 
 def _decode_configuration(kind: ServedKind, obj: JsonObject) -> None:
-    """Fills in what the server decides of what configures the server itself."""
+    """Set the defaults of CRDs and webhook configurations."""
     if kind.resource == CRD:
         decode_definition(obj)
     set_configuration_defaults(kind, obj)
 
 
 def _managers_for_kind(kind: ServedKind, managers: ManagedFields) -> ManagedFields:
-    """``managers`` as a write to ``kind`` finds them: by its present schema, and of an event those of its group."""
+    """Return ``managers`` as a write to ``kind`` sees them.
+
+    Custom resources reconcile them with the current schema. Events keep those of their API group.
+    """
     if not managers or (kind.storage_collection is None and not kind.is_custom):
         return managers
     if kind.is_custom:
@@ -440,7 +464,10 @@ def _managers_for_kind(kind: ServedKind, managers: ManagedFields) -> ManagedFiel
 
 
 def _is_resource_version(text: str) -> bool:
-    """Whether ``text`` is a resourceVersion; what cannot be one is passed over where an object is created."""
+    """Return True if ``text`` is a resourceVersion.
+
+    Creates ignore invalid ones.
+    """
     try:
         return parse_resource_version(text) > 0
     except ValueError:
@@ -453,63 +480,13 @@ def _generate_name(body: JsonObject, random: Random) -> None:
         meta["name"] = generate_name(meta["generateName"], random)
 
 
-def admission_attributes(
-    route: Route,
-    operation: AdmissionOperation,
-    options: WriteOptions,
-    name: str,
-    object_kind: ApiResource | None = None,
-) -> AdmissionAttributes:
-    """The write of an object called ``name``; for ``sent`` see ``Attempt``."""
-    resource, namespace = route.kind.resource, _admission_namespace(route, name)
-    options_wire = options.to_wire()
-    return AdmissionAttributes(
-        operation,
-        resource,
-        route.subresource,
-        namespace,
-        name,
-        options.user,
-        options.dry_run,
-        options_wire,
-        object_kind,
-    )
-
-
-def _admission_namespace(route: Route, name: str) -> str:
-    """The namespace of an operation; a Namespace is in itself."""
-    return name if route.kind.resource == NAMESPACE else route.namespace
-
-
 def _admission_objects(
     kind: ServedKind, obj: JsonObject, managers: ManagedFields, old: StoredObject | None
 ) -> AdmissionObjects:
-    """``obj`` in place of ``old``, both as a client would read them."""
+    """Return the admission objects in wire form, as clients read them."""
     new = StoredObject(kind.collection, ObjectKey("", ""), obj, managers, 0)
     return AdmissionObjects(_to_wire(kind, new), None if old is None else _to_wire(kind, old))
 
 
 def _to_wire(kind: ServedKind, stored: StoredObject) -> JsonObject:
     return stored.to_wire(kind.resource.api_version)
-
-
-def apply_patch(current: JsonObject, patch: Any, request: HttpRequest, kind: ServedKind) -> Any:
-    """``current`` changed by a patch of the kind that ``request`` names.
-
-    Raises:
-        ApiError: the patch does not fit, or is of a kind that ``kind`` does not know.
-    """
-    match media.media_type(request):
-        case media.JSON_PATCH:
-            return json_patch(current, patch)
-        case media.MERGE_PATCH:
-            return merge_patch(current, patch)
-        case media.STRATEGIC_PATCH if not kind.is_custom:
-            normalize_numbers(patch)
-            return strategic_merge_patch(current, patch, kind.shape)
-        case media.APPLY:
-            raise failures.not_implemented("server-side apply to this subresource")
-        case _:
-            strategic = () if kind.is_custom else (media.STRATEGIC_PATCH,)
-            accepted = (media.JSON_PATCH, media.MERGE_PATCH, *strategic, media.APPLY)
-            raise failures.unsupported_media_type(accepted)

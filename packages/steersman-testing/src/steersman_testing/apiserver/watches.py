@@ -1,4 +1,7 @@
-"""Watches: the changes of a collection as they come. Source: "Efficient detection of changes", KEP-956, KEP-3157."""
+"""Watches: streams of the changes of a collection.
+
+Source: "Efficient detection of changes", KEP-956 and KEP-3157.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,10 @@ from steersman_testing.apiserver.lists import parse_watch_version, selector_matc
 from steersman_testing.apiserver.requests.negotiation import PARTIAL_OBJECT_METADATA, negotiate
 from steersman_testing.apiserver.requests.parameters import bool_parameter, int_parameter
 from steersman_testing.apiserver.requests.routes import Route
+from steersman_testing.apiserver.responses import encode_status
 from steersman_testing.apiserver.storage import Storage, StorageEvent, StoredObject, Subscription
 from steersman_testing.apiserver.tables import TableEncoder, table_encoder
-from steersman_testing.apiserver.values import JsonObject, get_object
+from steersman_testing.apiserver.values import JsonObject
 
 _BOOKMARK_INTERVAL_SECONDS = 60.0
 _MIN_DEFAULT_TIMEOUT_SECONDS = 1800.0
@@ -26,7 +30,11 @@ _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
 
 
 class Watch:
-    """One watch: what the query asks for. Raises ApiError where the real server refuses before it answers 200."""
+    """One watch with the options of its query.
+
+    Raises:
+        ApiError: the server rejects the watch before it responds with 200.
+    """
 
     def __init__(
         self, storage: Storage, route: Route, request: HttpRequest, runtime: Runtime, conversion: VersionConverter
@@ -49,11 +57,15 @@ class Watch:
         self._timeout = float(timeout) if timeout else _MIN_DEFAULT_TIMEOUT_SECONDS * (1 + runtime.random.random())
 
     async def events(self) -> AsyncGenerator[bytes, None]:
-        """The events, encoded, until the watch times out. Raises Broken where the stream is to break."""
+        """Yield encoded watch events until the timeout.
+
+        Raises:
+            WatchBroken: the stream breaks here.
+        """
         try:
             subscription = self._subscribe()
         except ApiError as error:
-            # The real server has answered 200 by then: the refusal is an event.
+            # The real server has already responded with 200, so the error is an event.
             yield _event_line("ERROR", encode_status(error))
             return
         try:
@@ -71,7 +83,10 @@ class Watch:
 
     @property
     def _sends_initial_state(self) -> bool:
-        """Whether the present state comes first: asked for, or implied by no version at all."""
+        """ADDED events for all objects come first.
+
+        The client requests them, or sends no resourceVersion.
+        """
         return self._send_initial_events is True or (self._send_initial_events is None and self._since == 0)
 
     def _subscribe(self) -> Subscription:
@@ -92,14 +107,17 @@ class Watch:
                 yield line
 
     async def _convert(self, stored: StoredObject) -> StoredObject:
-        """``stored`` in the version of this watch, which a webhook may have to tell."""
+        """Return ``stored`` in the version of this watch, possibly by a webhook."""
         kind = self._route.kind
         if kind.versions is None and kind.storage_collection is None:
             return stored
         return await self._converter.webhook_caller.run(lambda: self._converter.from_storage(kind, stored))
 
     async def _encode_event(self, event: StorageEvent) -> bytes | None:
-        """What this watch sees of a change: objects enter and leave its selection."""
+        """Encode a change as an event of this watch.
+
+        An object that enters or leaves the selection becomes ADDED or DELETED.
+        """
         if event.version <= self._since:
             return None
         before = await self._convert(event.before) if event.before is not None else None
@@ -124,7 +142,7 @@ class Watch:
         return _event_line(kind, stored.to_json(self._route.kind.resource.api_version, partial=self._partial))
 
     def _table(self, tables: TableEncoder, stored: StoredObject) -> bytes:
-        """Only the first one has headers."""
+        """Encode a Table. Only the first one has column definitions."""
         meta = {"resourceVersion": str(stored.version)}
         table = tables.encode([stored], meta, self._runtime.clock.now(), headers=not self._sent_headers)
         self._sent_headers = True
@@ -168,18 +186,3 @@ def _initial_events(query: Mapping[str, str]) -> bool | None:
 
 def _event_line(kind: str, obj: bytes) -> bytes:
     return b'{"type":"' + kind.encode() + b'","object":' + obj + b"}"
-
-
-def encode_status(error: ApiError) -> bytes:
-    """A refusal as ``metav1.Status``."""
-    status: JsonObject = msgspec.to_builtins(error.status)
-    details = {k: v for k, v in get_object(status, "details").items() if v}
-    if causes := details.get("causes"):
-        details["causes"] = [{k: v for k, v in cause.items() if v} for cause in causes]
-    del status["details"]
-    wire: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, **status}
-    if error.status.details is not None:
-        wire["details"] = details
-    if not wire["reason"]:
-        del wire["reason"]
-    return msgspec.json.encode(wire)

@@ -1,18 +1,20 @@
-"""Calls out of the server: webhooks, for operations that cannot wait.
+"""Webhook calls of operations that run synchronously.
 
-A verb is carried out at once, and nothing else happens meanwhile; a webhook takes its time. So an operation asks
-``Callouts`` for a webhook's answer, and where that is not there yet, ``NeedsCall`` ends the operation before it has
-stored anything. ``complete`` makes the call, keeps the answer and runs the operation again from its start, with the
-same time and the same random numbers. It asks the same questions then, and finds them answered. A question that has
-changed, since another request changed the object meanwhile, is asked anew, as the real server does after a conflict.
+An operation, such as a create, runs without interruption, but a webhook call takes time. So an operation requests the
+response from ``WebhookCaller``. If it is missing, ``PendingWebhook`` aborts the operation before it has stored
+anything. ``run`` sends the call, keeps the response and runs the operation again from its start, with the same time
+and the same random numbers. The operation then makes the same calls and finds their responses.
 
-Answers are kept for one operation: the next request asks again.
+If a concurrent request has changed the object, the review differs and the webhook is called again, as the real server
+does after a conflict. Responses are kept for one operation only.
 
-To use it, inside an operation::
+Within an operation::
 
-    answer = callouts.answer(client_config, review)     # raises NeedsCall, or CallFailed
+    response = caller.call(client_config, review)  # raises PendingWebhook or WebhookCallFailed
 
-and around it, ``await callouts.complete(lambda: verbs.create(route, request))``.
+Around it::
+
+    await caller.run(lambda: verbs.create(route, request, user))
 
 Source: ``WebhookClientConfig`` of ``admissionregistration.k8s.io/v1`` and ``apiextensions.k8s.io/v1``.
 """
@@ -42,20 +44,20 @@ from steersman_testing.virtual_clock import VirtualTimeLoop
 T = TypeVar("T")
 
 WebhookHandler = Callable[[JsonObject], Awaitable[JsonObject]]
-"""Answers a review (AdmissionReview, ConversionReview) with a review. Raises ConnectionFailed to be unreachable."""
+"""Handles an AdmissionReview or a ConversionReview. Raises ConnectionFailed to be unreachable."""
 
 CONVERSION_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookCall:
-    """One question to one webhook.
+    """One call of one webhook.
 
     Attributes:
-        config: its WebhookClientConfig, in wire form.
-        question: the review, in wire form, without ``request.uid``.
-        timeout: seconds that the answer may take.
-        webhook: its name, where several of them share a URL.
+        client_config: its WebhookClientConfig in wire form.
+        review: the review in wire form, without ``request.uid``.
+        timeout_seconds: time limit of the call.
+        webhook_name: name of the webhook, because several webhooks may share a URL.
     """
 
     client_config: JsonObject
@@ -65,27 +67,27 @@ class WebhookCall:
 
     @property
     def key(self) -> bytes:
-        """Equal for the same question to the same webhook."""
+        """Key that is equal for the same review to the same webhook."""
         return msgspec.json.encode((self.webhook_name, self.client_config, self.review))
 
     @property
     def url(self) -> str:
-        """Where it is asked; a Service is asked under its name in the cluster."""
+        """URL of the webhook. A Service has its name within the cluster."""
         return client_config_url(self.client_config)
 
     @property
     def description(self) -> str:
-        """The call as Go names it in an error."""
+        """The call as errors of Go describe it."""
         return f'Post "{self.url}?timeout={self.timeout_seconds:.0f}s"'
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookResponse:
-    """What a webhook answered.
+    """Response of a webhook.
 
     Attributes:
-        uid: of the question, which ``review["response"]["uid"]`` must repeat; nobody has looked yet.
-        review: the answer, in wire form.
+        uid: UID of the request, which ``review["response"]["uid"]`` must repeat. The caller has to check it.
+        review: the review in wire form.
     """
 
     uid: str
@@ -93,24 +95,27 @@ class WebhookResponse:
 
 
 class PendingWebhook(Exception):
-    """An operation cannot go on before ``calls`` are answered."""
+    """An operation needs the responses to ``calls``."""
 
     def __init__(self, calls: Sequence[WebhookCall]) -> None:
-        super().__init__(f"a webhook must be asked: {', '.join(c.url for c in calls)}")
+        super().__init__(f"a webhook must be called: {', '.join(c.url for c in calls)}")
         self.calls = calls
 
 
 class WouldBlock(RuntimeError):
-    """A webhook has to be waited for, where nobody can."""
+    """A webhook call would block a synchronous operation."""
 
 
 class WebhookCallFailed(Exception):
-    """A webhook gave no answer. Its text is what the real server says of it, after ``failed to call webhook: ``."""
+    """A webhook call failed.
+
+    The text is that of the real server after ``failed to call webhook: ``.
+    """
 
 
 @dataclass(slots=True)
 class _Operation:
-    """What an operation finds again when it is run again."""
+    """State of an operation that its repeated runs share."""
 
     responses: dict[bytes, WebhookResponse | WebhookCallFailed] = field(
         default_factory=dict[bytes, "WebhookResponse | WebhookCallFailed"]
@@ -121,13 +126,14 @@ class _Operation:
 
 
 class WebhookCaller:
-    """Keeps the answers of webhooks, and asks for those that are missing.
+    """Calls webhooks and keeps their responses during an operation.
 
     Args:
         runtime: the server's clock and randomness.
 
     Attributes:
-        runtime: for operations: within one of them time stands still, and each run of it draws the same numbers.
+        runtime: clock and randomness for operations. Time stands still within an operation, and each run draws the
+            same random numbers.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -139,24 +145,24 @@ class WebhookCaller:
 
     @property
     def current_operation(self) -> _Operation | None:
-        """The operation that is being carried out right now."""
+        """The operation that runs now, or None."""
         return self._current
 
-    # For operations
+    # Within operations
 
     def call(
         self, config: JsonObject, review: JsonObject, *, timeout_seconds: float = CONVERSION_TIMEOUT_SECONDS
     ) -> WebhookResponse:
-        """What the webhook at ``config`` answers.
+        """Return the response of one webhook.
 
         Args:
-            config: WebhookClientConfig, in wire form.
-            question: the review, without ``request.uid``.
-            timeout: seconds that it may take.
+            config: its WebhookClientConfig in wire form.
+            review: the review, without ``request.uid``.
+            timeout_seconds: time limit of the call.
 
         Raises:
-            NeedsCall: it has not been asked yet. Not to be caught by the operation.
-            CallFailed: it was asked, and gave no answer.
+            PendingWebhook: the webhook must be called first. Operations must not catch it.
+            WebhookCallFailed: the call failed.
         """
         (result,) = self.call_all([WebhookCall(config, review, timeout_seconds)])
         if isinstance(result, WebhookCallFailed):
@@ -164,7 +170,11 @@ class WebhookCaller:
         return result
 
     def call_all(self, calls: Sequence[WebhookCall]) -> list[WebhookResponse | WebhookCallFailed]:
-        """The same for several calls, which are made at the same time. Raises NeedsCall."""
+        """Return the responses of concurrent calls.
+
+        Raises:
+            PendingWebhook: webhooks must be called first.
+        """
         responses = self._current.responses if self._current is not None else {}
         missing = [c for c in calls if c.key not in responses]
         if missing:
@@ -172,14 +182,14 @@ class WebhookCaller:
         return [responses[c.key] for c in calls]
 
     def completion_order(self, calls: Sequence[WebhookCall]) -> list[int]:
-        """The positions of ``calls``, all of them answered, in the order in which their answers came."""
+        """Return the positions of ``calls`` in the order of their responses."""
         order = list(self._current.responses) if self._current is not None else []
         return sorted(range(len(calls)), key=lambda n: order.index(calls[n].key))
 
     # Around operations
 
     async def run(self, operation: Callable[[], T]) -> T:
-        """Runs ``operation``, as often as it takes to have all its webhooks asked, and returns its result."""
+        """Run ``operation`` until all its webhooks have responded."""
         state = _Operation()
         while True:
             try:
@@ -188,10 +198,10 @@ class WebhookCaller:
                 await self._send_all(pending.calls, state)
 
     def run_sync(self, operation: Callable[[], T]) -> T:
-        """``complete`` where nothing can wait: the handlers must answer at once.
+        """Run ``operation`` synchronously. Webhook handlers must not wait.
 
         Raises:
-            CannotWait: a webhook is asked that nobody handles here, or whose handler waits for something.
+            WouldBlock: a webhook has no handler, or its handler waits.
         """
         state = _Operation()
         while True:
@@ -212,13 +222,13 @@ class WebhookCaller:
     # Calls
 
     def register_handler(self, url: str, handler: WebhookHandler) -> None:
-        """Lets ``handler`` answer for the webhook at ``url``: see ``InMemoryApiServer.serve_webhook``."""
+        """Register ``handler`` for ``url``: see ``InMemoryApiServer.serve_webhook``."""
         self._handlers[_normalized_url(url)] = handler
 
     async def _send_all(self, calls: Sequence[WebhookCall], state: _Operation) -> None:
         first, *others = calls
         if not others:
-            # What a handler raises then comes bare, in no group.
+            # Call directly, so that exceptions of the handler are not in a group.
             await self._send(first, state)
             return
         async with asyncio.TaskGroup() as group:
@@ -239,9 +249,7 @@ class WebhookCaller:
     def _send_sync(self, call: WebhookCall, state: _Operation) -> None:
         handler = self._handlers.get(_normalized_url(call.url))
         if handler is None:
-            raise WouldBlock(
-                f"{call.description}: nothing handles it in memory, and a socket would have to be waited for"
-            )
+            raise WouldBlock(f"{call.description}: it has no handler, and a socket would block: call serve_webhook")
         uid, review = self._review_with_uid(call)
         steps = handler(review).__await__()
         try:
@@ -254,14 +262,12 @@ class WebhookCaller:
             state.responses[call.key] = failure
         else:
             steps.close()
-            raise WouldBlock(
-                f"{call.description}: its handler waits; send the request with a client, or load it earlier"
-            )
+            raise WouldBlock(f"{call.description}: its handler waits: send the request with a client")
 
     def _review_with_uid(self, call: WebhookCall) -> tuple[str, JsonObject]:
         uid = str(UUID(int=self._runtime.random.getrandbits(128), version=4))
         request: JsonObject = {"uid": uid, **get_object(call.review, "request")}
-        # A copy: what the handler does with it must not reach the storage.
+        # Copy the review, because the handler may change it.
         return uid, msgspec.json.decode(msgspec.json.encode({**call.review, "request": request}))
 
     async def _dispatch(self, call: WebhookCall, review: JsonObject) -> JsonObject:
@@ -274,13 +280,16 @@ class WebhookCaller:
         if service := call.client_config.get("service"):
             raise WebhookCallFailed(f'{call.description}: service "{service.get("name", "")}" not found')
         if isinstance(asyncio.get_running_loop(), VirtualTimeLoop):
-            # Virtual time knows no sockets: nobody is there who could listen.
+            # Virtual time has no sockets, so nothing can listen.
             raise _connection_refused(call)
         return await _post(call, review)
 
 
 def client_config_url(config: JsonObject) -> str:
-    """The URL that a WebhookClientConfig means; of a Service, its name in the cluster."""
+    """Return the URL of a WebhookClientConfig.
+
+    A Service has its name within the cluster.
+    """
     if config.get("url"):
         return str(config["url"])
     service = get_object(config, "service")
@@ -301,7 +310,7 @@ def _connection_refused(call: WebhookCall) -> WebhookCallFailed:
 
 
 async def _post(call: WebhookCall, review: JsonObject) -> JsonObject:
-    """The answer of a webhook on a socket."""
+    """Call a webhook on a socket."""
     parts = urlsplit(call.url)
     ca_bundle = base64.b64decode(call.client_config["caBundle"]) if call.client_config.get("caBundle") else None
     try:
@@ -331,7 +340,11 @@ def _http_request(call: WebhookCall, path: str, review: JsonObject) -> HttpReque
 
 
 def decode_review_response(response: HttpResponse) -> JsonObject:
-    """The review that a webhook answered with. Raises CallFailed: it is none."""
+    """Decode the review of an HTTP response.
+
+    Raises:
+        WebhookCallFailed: the response has no review.
+    """
     if response.status >= 300:
         raise WebhookCallFailed(_generic_server_error(response))
     try:
@@ -339,12 +352,15 @@ def decode_review_response(response: HttpResponse) -> JsonObject:
     except msgspec.DecodeError as error:
         raise WebhookCallFailed(f"couldn't get version/kind; json parse error: {error}") from error
     if not is_map(review):
-        raise WebhookCallFailed("couldn't get version/kind; json parse error: the answer is no object")
+        raise WebhookCallFailed("couldn't get version/kind; json parse error: the response is not an object")
     return review
 
 
 def _generic_server_error(response: HttpResponse) -> str:
-    """What client-go says of an answer that is no success. Source: ``NewGenericServerResponse``."""
+    """Return client-go's message for an error response.
+
+    Source: ``NewGenericServerResponse``.
+    """
     text = response.body.decode(errors="replace").strip()
     match response.status:
         case 400:
@@ -365,7 +381,7 @@ def _generic_server_error(response: HttpResponse) -> str:
 
 
 class _OperationClock:
-    """The server's clock; the time of day stands still during an operation."""
+    """Clock whose time of day stands still during an operation."""
 
     def __init__(self, caller: WebhookCaller, clock: Clock) -> None:
         self._caller = caller
@@ -387,7 +403,7 @@ class _OperationClock:
 
 
 class _OperationRandom(random.Random):
-    """The server's randomness; a second run of an operation draws what the first has drawn."""
+    """Random numbers that a repeated run of an operation draws again."""
 
     def __init__(self, caller: WebhookCaller, source: random.Random) -> None:
         super().__init__(0)
@@ -408,7 +424,7 @@ class _OperationRandom(random.Random):
         operation.next_draw += 1
         if position < len(draws) and draws[position][0] == bits:
             return draws[position][1]
-        # The operation went another way this time: from here on, nothing is the same.
+        # This run differs from the previous one, so the remaining numbers are new.
         del draws[position:]
         draws.append((bits, self._draw_new(bits)))
         return draws[position][1]

@@ -1,4 +1,4 @@
-"""The one way by which objects change: finalizers, ownership, no-op detection and dry runs happen here."""
+"""Writes to storage: finalizers, managed fields, no-op detection and dry runs."""
 
 from __future__ import annotations
 
@@ -26,22 +26,26 @@ _FINALIZER_OF_PROPAGATION = {"Foreground": FOREGROUND_FINALIZER, "Orphan": ORPHA
 
 @dataclass(frozen=True, slots=True)
 class StorageWriter:
-    """Stores, replaces and deletes objects. ``stored`` is called after each creation and change that was kept."""
+    """Creates, replaces and deletes stored objects.
+
+    Attributes:
+        on_stored: is called after each create and update that was stored.
+    """
 
     storage: Storage
     runtime: Runtime
     on_stored: Callable[[StoredObject], None]
 
     def timestamp(self, seconds: int = 0) -> str:
-        """The time ``seconds`` from now, as the API writes it."""
+        """Return the time ``seconds`` from now in the format of the API."""
         time = self.runtime.clock.now() + timedelta(seconds=seconds)
-        # Twice as fast as strftime, and every write asks for it.
+        # Each write needs a timestamp, and strftime takes twice as long.
         return f"{time.isoformat()[:19]}Z"
 
     def create(
         self, kind: ServedKind, obj: JsonObject, managers: ManagedFields, *, dry_run: bool = False
     ) -> StoredObject:
-        """Stores a new object."""
+        """Store a new object."""
         meta = obj["metadata"]
         key = ObjectKey(meta.get("namespace", ""), meta["name"])
         if dry_run:
@@ -53,14 +57,17 @@ class StorageWriter:
     def replace(
         self, old: StoredObject, obj: JsonObject, managers: ManagedFields, *, dry_run: bool = False
     ) -> StoredObject:
-        """Stores ``obj`` in place of ``old``; does nothing where nothing changes, and removes what is finalized."""
+        """Store ``obj`` in place of ``old``.
+
+        Returns ``old`` if nothing changes. Removes the object if it is being deleted and its last finalizer is gone.
+        """
         if json_equal(obj, old.object) and _same_managers(managers, old.managers):
             return old
         candidate = StoredObject(old.collection, old.key, obj, managers, old.version)
         if dry_run:
             return candidate
         if candidate.is_deleting and not must_stay(candidate):
-            # The answer tells the version from before; the event of the removal tells the newer one.
+            # The response has the previous resourceVersion, and the DELETED event has the new one.
             self.storage.remove(old.collection, old.key)
             return candidate
         replaced = self.storage.put(old.collection, old.key, obj, managers)
@@ -75,7 +82,13 @@ class StorageWriter:
         grace: int | None = None,
         dry_run: bool = False,
     ) -> tuple[StoredObject, bool]:
-        """Removes ``old``, or marks it where something holds it; tells whether it is gone."""
+        """Remove ``old``, or mark it for deletion.
+
+        Finalizers and grace periods delay the removal.
+
+        Returns:
+            the last state of the object, and True if it was removed.
+        """
         if old.collection == DEFINITIONS and not old.is_deleting:
             marked = mark_for_deletion(old.object, self.timestamp())
             return self.replace(old, marked, old.managers, dry_run=dry_run), False
@@ -103,7 +116,7 @@ class StorageWriter:
         return self.replace(old, obj, old.managers, dry_run=dry_run), False
 
     def _terminated_pod(self, pod: StoredObject) -> StoredObject:
-        """What a deletion without delay answers of a pod, which is marked for the moment."""
+        """Return ``pod`` with a deletionTimestamp, as immediate deletions respond."""
         meta: JsonObject = {**pod.object["metadata"], "deletionGracePeriodSeconds": 0}
         if not pod.is_deleting:
             meta |= {"deletionTimestamp": self.timestamp(), "generation": meta.get("generation", 0) + 1}
@@ -111,7 +124,10 @@ class StorageWriter:
 
 
 def must_stay(stored: StoredObject) -> bool:
-    """Whether a deleted object must stay for now: finalizers, a grace period, or a namespace's content."""
+    """Return True if a deleted object cannot be removed yet.
+
+    Finalizers, a grace period or the content of a namespace delay the removal.
+    """
     meta = stored.object["metadata"]
     has_namespace_finalizers = stored.collection == NAMESPACES and bool(
         stored.object.get("spec", {}).get("finalizers")
@@ -122,7 +138,7 @@ def must_stay(stored: StoredObject) -> bool:
 def _finalizers_for_deletion(old: StoredObject, propagation: DeletionPropagation | None) -> list[str]:
     finalizers = list(old.finalizers)
     if old.collection == _EVENTS:
-        # They are nobody's owners.
+        # Events never own other objects.
         return [f for f in finalizers if f not in (FOREGROUND_FINALIZER, ORPHAN_FINALIZER)]
     if (
         propagation is None
@@ -139,7 +155,10 @@ def _finalizers_for_deletion(old: StoredObject, propagation: DeletionPropagation
 
 
 def _grace_period(old: StoredObject, requested: int | None) -> int:
-    """Seconds; more than 0 only for a pod that runs on some node, whose kubelet ends the deletion."""
+    """Return the grace period in seconds.
+
+    It is 0 except for pods on a node, whose kubelet finishes the deletion.
+    """
     spec = old.object.get("spec", {})
     phase = old.object.get("status", {}).get("phase")
     if old.collection != ("", "pods") or not spec.get("nodeName") or phase in ("Succeeded", "Failed"):

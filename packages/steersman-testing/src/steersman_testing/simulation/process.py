@@ -16,7 +16,7 @@ from steersman.manager import Manager
 from steersman.observability.runtime import Clock, Runtime, spawn_task
 from steersman_testing.apiserver import InMemoryApiServer
 from steersman_testing.apiserver.faults import error_for_status
-from steersman_testing.apiserver.watches import encode_status
+from steersman_testing.apiserver.responses import encode_status
 from steersman_testing.simulation.deletion_audit import deletion_events
 from steersman_testing.simulation.fault_points import current_process
 from steersman_testing.simulation.faults import Fault

@@ -1,8 +1,7 @@
-"""Cases that the in-memory API server and the real one must answer alike.
+"""Conformance cases for the in-memory API server and the real one.
 
-Each is an async function of an ``Api`` with a namespace of its own. The unit tests run them in memory, the
-integration tests on a real kube-apiserver, unchanged; ``tests/conformance.md`` lists them with the documents that
-they come from.
+A case is an async function of an ``Api`` with its own namespace. Unit tests run the cases in memory, and integration
+tests run them on a real kube-apiserver. ``tests/conformance.md`` lists them with the documents that they come from.
 """
 
 from apiserver_cases import (
@@ -10,9 +9,9 @@ from apiserver_cases import (
     access_reviews,
     access_roles,
     access_streams,
-    admission_answers,
-    admission_questions,
-    admission_shapes,
+    admission_decoding,
+    admission_requests,
+    admission_responses,
     apply,
     bodies,
     bulk,
@@ -91,9 +90,9 @@ _MODULES = (
     access_escalation,
     access_reviews,
     access_streams,
-    admission_questions,
-    admission_answers,
-    admission_shapes,
+    admission_requests,
+    admission_responses,
+    admission_decoding,
     discovery,
 )
 

@@ -1,10 +1,11 @@
-"""``make conformance``: every case on both servers; each must pass on both, and be answered alike.
+"""``make conformance``: runs all cases on both servers and compares the responses.
 
-Alike is: the same codes, the same content, and of refusals the same reason. What differs on purpose is in ``gaps``.
+Responses agree if they have the same code and content, or the same reason for errors. ``gaps`` lists accepted
+differences.
 
-Usage: ``python -m apiserver_cases [BEGINNING …]`` runs the cases whose names begin so; without one, all. A table
-counts by area as it goes; the last line counts all. The exit code is 1 where a case differs, 2 where there is none of
-the names.
+Usage: ``python -m apiserver_cases [PREFIX …]`` runs the cases whose names start with a prefix. Without one it runs
+all of them. A table counts the cases by area, and the last line has the totals. The exit code is 1 if a case differs,
+and 2 if no case has the prefix.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ _ROW = "{:22}{:>8}{:>12}{:>13}{:>8}"
 
 @dataclass(slots=True)
 class _Report:
-    """What was found so far.
+    """Results of the cases so far.
 
     Attributes:
-        cases: those that ran.
-        differences: what differs, by case.
-        worded: how many cases agree, but have a refusal that is told in other words.
+        cases: cases that ran.
+        differences: differences by case.
+        worded: number of cases that agree except for the wording of an error.
     """
 
     console: Console
@@ -49,19 +50,19 @@ class _Report:
     wording_differences: int = 0
 
     def print_row(self, area: str, case_names: Sequence[str], seconds: float) -> None:
-        """A line of the table."""
+        """Print a line of the table."""
         differences = sum(n in self.differences for n in case_names)
         agreements = len(case_names) - differences - _count_not_implemented(case_names)
         row = _ROW.format(area, len(case_names), agreements, differences, f"{seconds:.1f} s")
         self.console.print(row, style="red" if differences else None, markup=False)
 
     def print_summary(self, seconds: float) -> None:
-        """What differs, and the last line."""
+        """Print the differences and the totals."""
         for name, text in self.differences.items():
             self.console.print(f"\n✗ {name}\n{text}", markup=False, soft_wrap=True)
         dropped_lines = _count_not_implemented(self.cases)
         agreements = len(self.cases) - len(self.differences) - dropped_lines
-        not_implemented = f", {dropped_lines} not imitated" if dropped_lines else ""
+        not_implemented = f", {dropped_lines} not implemented" if dropped_lines else ""
         known_differences = sum(n in KNOWN_DIFFERENCES for n in self.cases)
         self.console.print(
             f"\nOf the agreements, {self.wording_differences} tell a refusal in other words, "
@@ -76,13 +77,13 @@ class _Report:
 
 
 def main(prefixes: Sequence[str]) -> int:
-    """Runs the cases; the exit code."""
+    """Run the cases and return the exit code."""
     report = _Report(Console(highlight=False))
     case_names = [n for n in CASES if not prefixes or n.startswith(tuple(prefixes))]
     if not case_names:
         report.console.print("No case has such a name.")
         return 2
-    # The cases provoke warnings of the real server.
+    # The cases cause warnings of the real server.
     logging.disable(logging.WARNING)
     started = time.monotonic()
     with Envtest.start() as environment:
@@ -115,7 +116,7 @@ async def _progress(report: _Report, total: int) -> AsyncGenerator[Progress]:
 
 
 async def _run_case(environment: Envtest, transport: Transport, name: str, report: _Report) -> str:
-    """What the servers say differently of one case; empty where nothing."""
+    """Return the differences of one case, or an empty string."""
     namespace = new_namespace()
     real_result = await run_on_real_server(environment, transport, CASES[name], namespace)
     if real_result.failure is not None:

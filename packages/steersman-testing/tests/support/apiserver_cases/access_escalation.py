@@ -1,4 +1,4 @@
-"""Nobody grants what he does not have himself."""
+"""Prevention of privilege escalation."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _ESCALATION_ERROR = "is attempting to grant RBAC permissions not currently held:
 
 
 async def _limited_admin(api: Api, *rules: Json) -> Api:
-    """Somebody who may manage roles in the namespace, and do what ``rules`` say."""
+    """Return a user with ``rules`` who may manage roles."""
     await grant_in_namespace(api, user_subject("kate"), _MANAGE_ROLES, *rules)
     return api.as_user("kate", "makers")
 
 
-async def case_a_role_of_what_one_has(api: Api) -> None:
+async def case_role_of_held_permissions(api: Api) -> None:
     kate = await _limited_admin(
         api, policy_rule("get list", "configmaps"), policy_rule("get", "secrets", resourceNames=["a"])
     )
@@ -35,23 +35,23 @@ async def case_a_role_of_what_one_has(api: Api) -> None:
     (
         await kate.create("roles", role_manifest("same", policy_rule("get", "secrets", resourceNames=["a"])))
     ).expect_success()
-    refused = await kate.create("roles", role_manifest("more", policy_rule("get", "secrets")))
-    refused.expect_error(403, "Forbidden")
-    assert refused.message == (
+    rejected = await kate.create("roles", role_manifest("more", policy_rule("get", "secrets")))
+    rejected.expect_error(403, "Forbidden")
+    assert rejected.message == (
         'roles.rbac.authorization.k8s.io "more" is forbidden: user "kate" (groups=["makers" "system:authenticated"]) '
         + _ESCALATION_ERROR
         + '{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}'
     )
-    assert refused.body["details"] == {"name": "more", "group": RBAC, "kind": "roles"}
+    assert rejected.body["details"] == {"name": "more", "group": RBAC, "kind": "roles"}
 
 
-async def case_what_is_missing_is_listed(api: Api) -> None:
+async def case_missing_permissions_are_listed(api: Api) -> None:
     kate = await _limited_admin(api)
     wide = policy_rule("get delete", "configmaps pods/status", "core apps", resourceNames=["b", "a"])
-    refused = (await kate.create("roles", role_manifest("wide", wide, policy_rule("*", "*", "*")))).expect_error(
+    rejected = (await kate.create("roles", role_manifest("wide", wide, policy_rule("*", "*", "*")))).expect_error(
         403, "Forbidden"
     )
-    lines = refused.message.split("\n")[1:]
+    lines = rejected.message.split("\n")[1:]
     assert lines == sorted(lines)
     assert lines == [
         '{APIGroups:[""], Resources:["configmaps"], ResourceNames:["a"], Verbs:["get" "delete"]}',
@@ -66,7 +66,7 @@ async def case_what_is_missing_is_listed(api: Api) -> None:
     ]
 
 
-async def case_a_role_is_not_widened_either(api: Api) -> None:
+async def case_role_update_cannot_escalate(api: Api) -> None:
     kate = await _limited_admin(api, policy_rule("get", "configmaps"))
     (await kate.create("roles", role_manifest("r", policy_rule("get", "configmaps")))).expect_success()
     (await kate.put("roles", role_manifest("r", policy_rule("get", "secrets")))).expect_error(
@@ -76,14 +76,14 @@ async def case_a_role_is_not_widened_either(api: Api) -> None:
     (await kate.merge("roles", "r", patch)).expect_error(403, "Forbidden", _ESCALATION_ERROR)
     applied = {"apiVersion": f"{RBAC}/v1", "kind": "Role", **role_manifest("r", policy_rule("delete", "configmaps"))}
     (await kate.apply("roles", applied, force=True)).expect_error(403, "Forbidden", _ESCALATION_ERROR)
-    # Who may put and create makes a new one by PUT, judged alike.
+    # A PUT that creates a role is checked in the same way.
     (await kate.put("roles", role_manifest("new", policy_rule("get", "secrets")))).expect_error(
         403, "Forbidden", _ESCALATION_ERROR
     )
     (await kate.put("roles", role_manifest("new", policy_rule("get", "configmaps")))).expect_success()
 
 
-async def case_a_role_that_grants_too_much_already(api: Api) -> None:
+async def case_unchanged_role_may_be_written(api: Api) -> None:
     kate = await _limited_admin(api)
     (await api.create("roles", role_manifest("r", policy_rule("get", "secrets")))).expect_success()
     (await kate.merge("roles", "r", {"metadata": {"labels": {"a": "b"}}})).expect_error(
@@ -93,7 +93,7 @@ async def case_a_role_that_grants_too_much_already(api: Api) -> None:
     (await api.merge("roles", "r", {"metadata": {"finalizers": []}})).expect_success()
 
 
-async def case_the_verb_escalate(api: Api) -> None:
+async def case_verb_escalate(api: Api) -> None:
     kate = await _limited_admin(api, policy_rule("escalate", "roles", RBAC, resourceNames=["r"]))
     (await api.create("roles", role_manifest("r"))).expect_success()
     (await kate.put("roles", role_manifest("r", policy_rule("get", "secrets")))).expect_success()
@@ -102,14 +102,14 @@ async def case_the_verb_escalate(api: Api) -> None:
     )
 
 
-async def case_a_binding_to_what_one_has(api: Api) -> None:
+async def case_binding_to_held_permissions(api: Api) -> None:
     kate = await _limited_admin(api, policy_rule("get", "configmaps"))
     (await api.create("roles", role_manifest("little", policy_rule("get", "configmaps")))).expect_success()
     (await api.create("roles", role_manifest("much", policy_rule("get", "secrets")))).expect_success()
     (await kate.create("rolebindings", binding_manifest("little", "little", user_subject("liz")))).expect_success()
-    refused = await kate.create("rolebindings", binding_manifest("much", "much", user_subject("liz")))
-    refused.expect_error(403, "Forbidden")
-    assert refused.message == (
+    rejected = await kate.create("rolebindings", binding_manifest("much", "much", user_subject("liz")))
+    rejected.expect_error(403, "Forbidden")
+    assert rejected.message == (
         'rolebindings.rbac.authorization.k8s.io "much" is forbidden: user "kate" (groups=["makers" '
         '"system:authenticated"]) ' + _ESCALATION_ERROR + '{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}'
     )
@@ -123,7 +123,7 @@ async def case_a_binding_to_what_one_has(api: Api) -> None:
     )
 
 
-async def case_the_verb_bind(api: Api) -> None:
+async def case_verb_bind(api: Api) -> None:
     kate = await _limited_admin(api, policy_rule("bind", "roles", RBAC, resourceNames=["much"]))
     for name in ("much", "other"):
         (await api.create("roles", role_manifest(name, policy_rule("get", "secrets")))).expect_success()
@@ -133,12 +133,12 @@ async def case_the_verb_bind(api: Api) -> None:
     )
 
 
-async def case_a_binding_to_no_role(api: Api) -> None:
+async def case_binding_to_missing_role(api: Api) -> None:
     kate = await _limited_admin(api)
     for kind in ("Role", "ClusterRole"):
-        refused = await kate.create("rolebindings", binding_manifest("b", "nowhere", user_subject("liz"), kind=kind))
-        refused.expect_error(404, "NotFound")
-        assert refused.message == 'rolebindings.rbac.authorization.k8s.io "nowhere" not found', refused.body
+        rejected = await kate.create("rolebindings", binding_manifest("b", "nowhere", user_subject("liz"), kind=kind))
+        rejected.expect_error(404, "NotFound")
+        assert rejected.message == 'rolebindings.rbac.authorization.k8s.io "nowhere" not found', rejected.body
     (await api.create("rolebindings", binding_manifest("b", "nowhere", user_subject("liz")))).expect_success()
 
 
@@ -151,16 +151,16 @@ async def case_cluster_roles(api: Api) -> None:
     await wait_until_allowed(api, user_subject(name), manage)
     maker = api.as_user(name)
     paths = {"metadata": {"name": "x"}, "rules": [{"nonResourceURLs": ["/metrics", "/x/*"], "verbs": ["get"]}]}
-    refused = (await maker.call("POST", f"{RBAC_PATH}/clusterroles", paths)).expect_error(403, "Forbidden")
-    assert refused.message.split("\n")[1:] == [
+    rejected = (await maker.call("POST", f"{RBAC_PATH}/clusterroles", paths)).expect_error(403, "Forbidden")
+    assert rejected.message.split("\n")[1:] == [
         '{NonResourceURLs:["/metrics"], Verbs:["get"]}',
         '{NonResourceURLs:["/x/*"], Verbs:["get"]}',
     ]
     selector = {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}
     aggregated: Json = {"metadata": {"name": "x"}, "aggregationRule": selector, "rules": []}
-    refused = (await maker.call("POST", f"{RBAC_PATH}/clusterroles", aggregated)).expect_error(403, "Forbidden")
+    rejected = (await maker.call("POST", f"{RBAC_PATH}/clusterroles", aggregated)).expect_error(403, "Forbidden")
     because = "must have cluster-admin privileges to use the aggregationRule"
-    assert refused.message == f'clusterroles.rbac.authorization.k8s.io "x" is forbidden: {because}'
+    assert rejected.message == f'clusterroles.rbac.authorization.k8s.io "x" is forbidden: {because}'
     everything = binding_manifest(f"{name}-2", "cluster-admin", user_subject("liz"), kind="ClusterRole")
     (await maker.call("POST", f"{RBAC_PATH}/clusterrolebindings", everything)).expect_error(
         403, "Forbidden", _ESCALATION_ERROR

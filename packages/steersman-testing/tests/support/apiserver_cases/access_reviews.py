@@ -1,4 +1,4 @@
-"""Who am I, who holds a token, who may do what: the questions that are posted."""
+"""SelfSubjectReviews, TokenReviews and SubjectAccessReviews."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _review_spec(api: Api, verb: str = "list", resource: str = "configmaps", **m
     return {"resourceAttributes": {"namespace": api.namespace, "verb": verb, "resource": resource, **more}}
 
 
-async def case_who_am_i(api: Api) -> None:
+async def case_self_subject_review(api: Api) -> None:
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     groups = ["system:serviceaccounts", "system:serviceaccounts:x", "system:authenticated"]
     for sender, expected in (
@@ -33,7 +33,7 @@ async def case_who_am_i(api: Api) -> None:
         assert found.body["status"] == {"userInfo": expected}
 
 
-async def case_who_may(api: Api) -> None:
+async def case_subject_access_review(api: Api) -> None:
     await grant_in_namespace(api, user_subject("jane"), policy_rule("list", "configmaps"))
     allowed = (
         (await _post_review(api, "SubjectAccessReview", {"user": "jane", **_review_spec(api)}))
@@ -52,7 +52,7 @@ async def case_who_may(api: Api) -> None:
         }
 
 
-async def case_why_a_service_account_may(api: Api) -> None:
+async def case_binding_of_service_account(api: Api) -> None:
     account = {"kind": "ServiceAccount", "name": "bot", "namespace": api.namespace}
     await grant_in_namespace(api, account, policy_rule("list", "configmaps"))
     spec = {"user": f"system:serviceaccount:{api.namespace}:bot", **_review_spec(api)}
@@ -61,7 +61,7 @@ async def case_why_a_service_account_may(api: Api) -> None:
     assert status["reason"] == f'RBAC: allowed by RoleBinding "granted/{api.namespace}" of Role "granted" to {whom}'
 
 
-async def case_groups_are_those_of_the_question(api: Api) -> None:
+async def case_groups_are_those_of_the_spec(api: Api) -> None:
     masters = {"user": "jane", "groups": ["system:masters"], **_review_spec(api)}
     assert (await _post_review(api, "SubjectAccessReview", masters)).expect_success().body["status"] == {
         "allowed": True
@@ -77,7 +77,7 @@ async def case_groups_are_those_of_the_question(api: Api) -> None:
     assert (await _post_review(api, "SubjectAccessReview", member)).expect_success().body["status"] == expected
 
 
-async def case_may_i(api: Api) -> None:
+async def case_self_subject_access_review(api: Api) -> None:
     await grant_in_namespace(api, user_subject("jane"), policy_rule("list", "configmaps"))
     kind = "SelfSubjectAccessReview"
     assert (
@@ -92,19 +92,22 @@ async def case_may_i(api: Api) -> None:
     ).expect_error(403, "Forbidden")
 
 
-async def case_may_somebody_here(api: Api) -> None:
+async def case_local_subject_access_review(api: Api) -> None:
     kind = "LocalSubjectAccessReview"
     found = (await _post_review(api, kind, {"user": "jane", **_review_spec(api)}, api.namespace)).expect_success()
     assert found.body["status"] == {"allowed": False}
-    elsewhere = {"user": "jane", "resourceAttributes": {"namespace": "default", "verb": "get", "resource": "pods"}}
-    refused = (await _post_review(api, kind, elsewhere, api.namespace)).expect_error(422, "Invalid")
+    other_namespace = {
+        "user": "jane",
+        "resourceAttributes": {"namespace": "default", "verb": "get", "resource": "pods"},
+    }
+    rejected = (await _post_review(api, kind, other_namespace, api.namespace)).expect_error(422, "Invalid")
     path = "spec.resourceAttributes.namespace"
-    assert refused.message == (
+    assert rejected.message == (
         f'.authorization.k8s.io "" is invalid: {path}: Invalid value: "default": must match metadata.namespace'
     )
 
 
-async def case_questions_that_are_none(api: Api) -> None:
+async def case_incomplete_reviews_are_rejected(api: Api) -> None:
     neither = (await _post_review(api, "SubjectAccessReview", {"user": "jane"})).expect_error(422, "Invalid")
     text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
     assert neither.message.endswith(f"spec.resourceAttributes: Invalid value: null: {text}")
@@ -121,7 +124,7 @@ async def case_questions_that_are_none(api: Api) -> None:
     local.expect_error(422, "Invalid", "disallowed on this kind of request")
 
 
-async def case_what_may_i(api: Api) -> None:
+async def case_self_subject_rules_review(api: Api) -> None:
     first, second = policy_rule("list", "configmaps"), policy_rule("get", "secrets", resourceNames=["a"])
     await grant_in_namespace(api, user_subject("jane"), first, second)
     found = (
@@ -141,7 +144,7 @@ async def case_what_may_i(api: Api) -> None:
     )
 
 
-async def case_what_may_i_with_a_missing_role(api: Api) -> None:
+async def case_rules_review_with_missing_role(api: Api) -> None:
     (await api.create("rolebindings", binding_manifest("b", "nowhere", user_subject("jane")))).expect_success()
     question = {"namespace": api.namespace}
     found = await poll(
@@ -157,22 +160,25 @@ async def _post_token_review(api: Api, spec: Json) -> ApiResponse:
 
 
 async def review_token(api: Api, spec: Json) -> Json:
-    """The status of a TokenReview."""
+    """Return the status of a TokenReview."""
     return (await _post_token_review(api, spec)).expect_success().body["status"]
 
 
 async def wait_until_token_invalid(api: Api, token: str, reason: str) -> None:
-    """Waits until ``token`` is nobody's: the real server watches what it hangs on, and remembers answers for 10 s."""
+    """Wait until ``token`` is invalid.
+
+    The real server watches the objects that a token depends on and caches results for 10 s.
+    """
     error = f"[invalid bearer token, {reason}]"
-    refused = await poll(
+    rejected = await poll(
         lambda: _post_token_review(api, {"token": token}),
         lambda r: error in r.expect_success().body["status"].get("error", ""),
     )
-    assert refused.body["status"] == {"user": {}, "error": error}
+    assert rejected.body["status"] == {"user": {}, "error": error}
 
 
 async def _issue_token(api: Api, *audiences: str) -> tuple[str, str]:
-    """A token of the account ``bot``, and the account's UID."""
+    """Return a token of ``bot`` and the UID of the account."""
     account = (await api.create("serviceaccounts", {"metadata": {"name": "bot"}})).expect_success()
     spec = {"audiences": list(audiences)} if audiences else {}
     token_request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
@@ -180,7 +186,7 @@ async def _issue_token(api: Api, *audiences: str) -> tuple[str, str]:
     return issued.body["status"]["token"], account.metadata["uid"]
 
 
-async def case_who_holds_a_token(api: Api) -> None:
+async def case_token_review(api: Api) -> None:
     token, uid = await _issue_token(api)
     status = await review_token(api, {"token": token})
     extra = status["user"].pop("extra")
@@ -193,28 +199,28 @@ async def case_who_holds_a_token(api: Api) -> None:
     assert len(status["audiences"]) == 1
 
 
-async def case_a_token_for_somebody_else(api: Api) -> None:
+async def case_token_for_other_audience(api: Api) -> None:
     token, _ = await _issue_token(api, "vault", "till")
     assert (await review_token(api, {"token": token, "audiences": ["till", "x"]}))["audiences"] == ["till"]
-    refused = await review_token(api, {"token": token, "audiences": ["x"]})
+    rejected = await review_token(api, {"token": token, "audiences": ["x"]})
     text = 'token audiences ["vault" "till"] is invalid for the target audiences ["x"]'
-    assert refused == {"user": {}, "error": f"[invalid bearer token, {text}]"}
+    assert rejected == {"user": {}, "error": f"[invalid bearer token, {text}]"}
 
 
-async def case_a_token_of_nobody(api: Api) -> None:
+async def case_unknown_token(api: Api) -> None:
     assert await review_token(api, {"token": "x"}) == {"user": {}, "error": "invalid bearer token"}
     body: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {}}
-    refused = await api.call("POST", f"{_AUTHENTICATION_PATH}/tokenreviews", body)
-    refused.expect_error(400, "BadRequest", "token is required for TokenReview in authentication")
+    rejected = await api.call("POST", f"{_AUTHENTICATION_PATH}/tokenreviews", body)
+    rejected.expect_error(400, "BadRequest", "token is required for TokenReview in authentication")
 
 
-async def case_a_token_whose_account_is_gone(api: Api) -> None:
+async def case_token_of_deleted_account(api: Api) -> None:
     token, _ = await _issue_token(api)
     (await api.delete("serviceaccounts", "bot")).expect_success()
     await wait_until_token_invalid(api, token, 'serviceaccounts "bot" not found')
 
 
-async def case_selectors_in_questions(api: Api) -> None:
+async def case_selectors_in_reviews(api: Api) -> None:
     kind, path = "SubjectAccessReview", "spec.resourceAttributes"
     requirement: Json = {"key": "a", "operator": "In", "values": ["b"]}
 
@@ -236,8 +242,8 @@ async def case_selectors_in_questions(api: Api) -> None:
             ({"requirements": [{**requirement, "operator": "Exists"}]}, "requirements[0].values", "may not be"),
         ]
         for value, where, text in mistakes:
-            refused = (await ask(selector, value)).expect_error(422, "Invalid", text)
-            assert [field for field, _ in refused.causes()] == [f"{path}.{selector}.{where}"]
+            rejected = (await ask(selector, value)).expect_error(422, "Invalid", text)
+            assert [field for field, _ in rejected.causes()] == [f"{path}.{selector}.{where}"]
         unread = (
             (await ask(selector, {"requirements": [{**requirement, "operator": "Odd"}]}))
             .expect_success()
@@ -246,7 +252,7 @@ async def case_selectors_in_questions(api: Api) -> None:
         assert unread == {"allowed": False, "evaluationError": f"{path}.{selector} ignored due to parse error"}
 
 
-async def case_questions_about_what_there_is_not(api: Api) -> None:
+async def case_reviews_of_unknown_resources(api: Api) -> None:
     for attributes in (
         {"group": "odd.dev", "resource": "odds"},
         {"verb": ""},
@@ -262,7 +268,7 @@ async def case_questions_about_what_there_is_not(api: Api) -> None:
         (await _post_review(api, "SubjectAccessReview", {"user": "kate", **about})).expect_success()
 
 
-async def case_questions_are_read_as_their_type(api: Api) -> None:
+async def case_wrong_review_types_are_rejected(api: Api) -> None:
     path = f"{_AUTHORIZATION_PATH}/subjectaccessreviews"
     spec: Json = {"user": "u", **_review_spec(api)}
     for body, text in error_cases(
@@ -275,9 +281,9 @@ async def case_questions_are_read_as_their_type(api: Api) -> None:
         ({"spec": {"resourceAttributes": "x"}}, "spec.resourceAttributes of type v1.ResourceAttributes"),
     ):
         (await api.call("POST", path, body)).expect_error(400, "BadRequest", text)
-    odd = {"spec": {**spec, "odd": 1}}
-    assert "odd" not in (await api.call("POST", path, odd)).expect_success().body["spec"]
-    strict = await api.call("POST", path, odd, {"fieldValidation": "Strict"})
+    malformed = {"spec": {**spec, "odd": 1}}
+    assert "odd" not in (await api.call("POST", path, malformed)).expect_success().body["spec"]
+    strict = await api.call("POST", path, malformed, {"fieldValidation": "Strict"})
     strict.expect_error(400, "BadRequest", 'strict decoding error: unknown field "spec.odd"')
     (await api.call("POST", path, {"spec": spec}, {"dryRun": "Odd"})).expect_error(422, "Invalid", "dryRun")
     named = await api.call("POST", path, {"spec": spec, "metadata": {"name": "x"}})
@@ -293,6 +299,6 @@ async def case_questions_are_read_as_their_type(api: Api) -> None:
         "name"
     ] == "n"
     local = f"{_AUTHORIZATION_PATH}/namespaces/{api.namespace}/localsubjectaccessreviews"
-    elsewhere = await api.call("POST", local, {"spec": spec, "metadata": {"namespace": "other"}})
-    elsewhere.expect_error(400, "BadRequest", "the namespace of the provided object does not match")
+    other_namespace = await api.call("POST", local, {"spec": spec, "metadata": {"namespace": "other"}})
+    other_namespace.expect_error(400, "BadRequest", "the namespace of the provided object does not match")
     (await api.call("GET", f"{path}/x")).expect_error(404, "NotFound", "could not find the requested resource")

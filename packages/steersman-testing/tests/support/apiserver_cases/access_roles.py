@@ -1,4 +1,4 @@
-"""Who may do what: roles, bindings, and what a request asks for."""
+"""Authorization by roles and bindings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _APPLY = "application/apply-patch+yaml"
 
 
 def _forbidden_status(text: str, kind: str, group: str = "", name: str = "") -> Json:
-    """A whole Status."""
+    """Return a Status for a forbidden request."""
     subject = f"{kind}.{group}" if group else kind
     resource = f'{subject} "{name}"' if name else subject
     details = {"name": name, "group": group, "kind": kind}
@@ -42,7 +42,7 @@ def _forbidden_status(text: str, kind: str, group: str = "", name: str = "") -> 
     }
 
 
-async def case_without_a_role_nothing_is_allowed(api: Api) -> None:
+async def case_users_without_roles_are_denied(api: Api) -> None:
     jane, here = api.as_user("jane"), f'in the namespace "{api.namespace}"'
     pods, cluster = api.path("pods"), "at the cluster scope"
     status = "/apis/apps/v1/namespaces/" + api.namespace + "/deployments/x/status"
@@ -64,37 +64,37 @@ async def case_without_a_role_nothing_is_allowed(api: Api) -> None:
         ("GET", "/api/v1/namespaces", None, {}, ("list", "namespaces", "", cluster), ""),
         ("GET", f"/api/v1/namespaces/{api.namespace}", None, {}, ("get", "namespaces", "", here), api.namespace),
     ]
-    for method, path, body, query, asked, name in calls:
+    for method, path, body, query, called, name in calls:
         content_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
-        reply = await jane.call(method, path, body, query, content_type)
-        _, resource, of, _ = asked
-        assert reply.body == _forbidden_status(
-            denial_message("jane", *asked), resource.partition("/")[0], of, name
+        response = await jane.call(method, path, body, query, content_type)
+        _, resource, of, _ = called
+        assert response.body == _forbidden_status(
+            denial_message("jane", *called), resource.partition("/")[0], of, name
         ), path
 
 
-async def case_a_watch_is_refused_before_it_begins(api: Api) -> None:
-    with pytest.raises(ApiError) as refusal:
+async def case_watch_is_denied_before_the_stream(api: Api) -> None:
+    with pytest.raises(ApiError) as denial:
         await api.as_user("jane").events("pods", 1)
     where = f'in the namespace "{api.namespace}"'
-    assert refusal.value.code == 403
-    assert refusal.value.status.message == f"pods is forbidden: {denial_message('jane', 'watch', 'pods', '', where)}"
+    assert denial.value.code == 403
+    assert denial.value.status.message == f"pods is forbidden: {denial_message('jane', 'watch', 'pods', '', where)}"
 
 
-async def case_paths_that_are_no_resources(api: Api) -> None:
+async def case_non_resource_paths(api: Api) -> None:
     jane = api.as_user("jane")
     for path in ("/api", "/api/v1", "/apis", "/apis/apps/v1", "/version"):
         (await jane.call("GET", path)).expect_success()
-    refused = await jane.call("GET", "/metrics")
-    refused.expect_error(403, "Forbidden")
-    assert refused.message == 'forbidden: User "jane" cannot get path "/metrics"'
-    assert not refused.body.get("details")
+    rejected = await jane.call("GET", "/metrics")
+    rejected.expect_error(403, "Forbidden")
+    assert rejected.message == 'forbidden: User "jane" cannot get path "/metrics"'
+    assert not rejected.body.get("details")
     (await jane.call("POST", "/version", {})).expect_error(
         403, "Forbidden", 'User "jane" cannot post path "/version"'
     )
 
 
-async def case_verbs_are_told_apart(api: Api) -> None:
+async def case_verbs_are_distinguished(api: Api) -> None:
     await grant_in_namespace(api, user_subject("jane"), policy_rule("get create", "configmaps"))
     jane = api.as_user("jane")
     (await jane.create("configmaps", config_map("a"))).expect_success()
@@ -121,12 +121,12 @@ async def case_resource_names(api: Api) -> None:
     assert [i["metadata"]["name"] for i in listed.body["items"]] == ["mine"]
     (event,) = await jane.events("configmaps", 1, fieldSelector="metadata.name=mine")
     assert event["type"] == "ADDED"
-    # The name of what is created is not in the path, so no name fits.
+    # The path of a create has no name, so resourceNames never match.
     (await jane.create("configmaps", config_map("mine"))).expect_error(403, "Forbidden")
     (await jane.delete("configmaps", "mine")).expect_success()
 
 
-async def case_subresources_are_apart(api: Api) -> None:
+async def case_subresources_need_own_rules(api: Api) -> None:
     await grant_in_namespace(api, user_subject("jane"), policy_rule("patch", "deployments/status", "apps"))
     await grant_in_namespace(api, user_subject("kate"), policy_rule("patch", "deployments", "apps"), name="main")
     await grant_in_namespace(api, user_subject("liz"), policy_rule("get", "*/scale", "apps"), name="scale")
@@ -149,12 +149,12 @@ async def case_wildcards(api: Api) -> None:
     (await jane.call("GET", "/api/v1/nodes")).expect_error(403, "Forbidden")
 
 
-async def case_api_groups_are_apart(api: Api) -> None:
+async def case_api_groups_are_distinguished(api: Api) -> None:
     await grant_in_namespace(api, user_subject("jane"), policy_rule("list", "deployments", "extensions"))
     (await api.as_user("jane").list("deployments")).expect_error(403, "Forbidden")
 
 
-async def case_the_namespace_itself_is_in_its_own_namespace(api: Api) -> None:
+async def case_namespace_object_is_in_itself(api: Api) -> None:
     await grant_in_namespace(api, user_subject("jane"), policy_rule("get", "namespaces"))
     (await api.as_user("jane").call("GET", f"/api/v1/namespaces/{api.namespace}")).expect_success()
     (await api.as_user("jane").call("GET", "/api/v1/namespaces/default")).expect_error(403, "Forbidden")
@@ -186,7 +186,7 @@ async def case_service_accounts(api: Api) -> None:
     (await api.as_user("system:serviceaccount:default:bot").list("secrets")).expect_error(403, "Forbidden")
 
 
-async def case_a_cluster_role_in_one_namespace(api: Api) -> None:
+async def case_cluster_role_in_one_namespace(api: Api) -> None:
     name = f"reader-{api.namespace}"
     (
         await api.call(
@@ -202,7 +202,7 @@ async def case_a_cluster_role_in_one_namespace(api: Api) -> None:
     (await api.as_user("jane").call("GET", "/api/v1/nodes")).expect_error(403, "Forbidden")
 
 
-async def case_a_cluster_role_everywhere(api: Api) -> None:
+async def case_cluster_role_in_all_namespaces(api: Api) -> None:
     name = f"reader-{api.namespace}"
     (
         await api.call(
@@ -216,7 +216,7 @@ async def case_a_cluster_role_everywhere(api: Api) -> None:
         (await api.as_user(name).call("GET", path)).expect_success()
 
 
-async def case_a_binding_to_no_role_says_so(api: Api) -> None:
+async def case_binding_to_missing_role_is_reported(api: Api) -> None:
     (await api.create("rolebindings", binding_manifest("a", "nowhere", user_subject("jane")))).expect_success()
     (
         await api.create("rolebindings", binding_manifest("b", "absent", user_subject("jane"), kind="ClusterRole"))
@@ -225,26 +225,26 @@ async def case_a_binding_to_no_role_says_so(api: Api) -> None:
         'role.rbac.authorization.k8s.io "nowhere" not found',
         'clusterrole.rbac.authorization.k8s.io "absent" not',
     )
-    refused = await poll(
+    rejected = await poll(
         lambda: api.as_user("jane").list("configmaps"), lambda r: all(text in r.message for text in roles)
     )
-    assert "RBAC: [" in refused.expect_error(403, "Forbidden").message
+    assert "RBAC: [" in rejected.expect_error(403, "Forbidden").message
 
 
-async def case_a_role_that_is_taken_away(api: Api) -> None:
+async def case_unbound_role_allows_nothing(api: Api) -> None:
     await grant_in_namespace(api, user_subject("jane"), policy_rule("list", "configmaps"))
     (await api.as_user("jane").list("configmaps")).expect_success()
     (await api.delete("rolebindings", "granted")).expect_success()
     await poll(lambda: api.as_user("jane").list("configmaps"), lambda r: r.code == 403)
 
 
-async def case_to_create_by_apply_or_put_takes_create_too(api: Api) -> None:
+async def case_create_by_apply_or_put_needs_create(api: Api) -> None:
     await grant_in_namespace(
         api, user_subject("jane"), policy_rule("patch update", "configmaps leases", "core coordination.k8s.io")
     )
     jane, where = api.as_user("jane"), f'in the namespace "{api.namespace}"'
-    refused = await jane.apply("configmaps", config_map("new") | {"apiVersion": "v1"})
-    assert refused.body == _forbidden_status(
+    rejected = await jane.apply("configmaps", config_map("new") | {"apiVersion": "v1"})
+    assert rejected.body == _forbidden_status(
         denial_message("jane", "create", "configmaps", "", where), "configmaps", "", "new"
     )
     put = await jane.put("leases", {"metadata": {"name": "new"}})
@@ -255,24 +255,24 @@ async def case_to_create_by_apply_or_put_takes_create_too(api: Api) -> None:
     (await jane.apply("configmaps", config_map("new", {"k": "v"}) | {"apiVersion": "v1"})).expect_success()
 
 
-async def case_what_is_refused_is_refused_first(api: Api) -> None:
-    """No malformed body, missing object or unknown namespace is told to who may not ask."""
+async def case_authorization_comes_first(api: Api) -> None:
+    """Authorization precedes other errors, such as a malformed body."""
     jane = api.as_user("jane")
     (await jane.call("POST", jane.path("configmaps"), [])).expect_error(403, "Forbidden")
     (await jane.call("GET", "/api/v1/namespaces/none/configmaps")).expect_error(403, "Forbidden")
     (await jane.list("configmaps", labelSelector="a in")).expect_error(403, "Forbidden")
 
 
-async def case_masters_may_do_everything(api: Api) -> None:
+async def case_masters_are_allowed_everything(api: Api) -> None:
     root = api.as_user("jane", "system:masters")
     (await root.create("configmaps", config_map("a"))).expect_success()
     (await root.call("GET", "/api/v1/nodes")).expect_success()
 
 
-async def case_a_service_accounts_token(api: Api) -> None:
+async def case_service_account_token(api: Api) -> None:
     (await api.create("serviceaccounts", {"metadata": {"name": "bot"}})).expect_success()
-    asked: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    issued = (await api.call("POST", api.path("serviceaccounts", "bot", "token"), asked)).expect_success()
+    called: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    issued = (await api.call("POST", api.path("serviceaccounts", "bot", "token"), called)).expect_success()
     bot = api.as_bearer(issued.body["status"]["token"])
     name = f"system:serviceaccount:{api.namespace}:bot"
     where = f'in the namespace "{api.namespace}"'
@@ -284,8 +284,8 @@ async def case_a_service_accounts_token(api: Api) -> None:
 
 
 async def case_an_unknown_token(api: Api) -> None:
-    refused = (await api.as_bearer("nobody-knows-me").list("pods")).expect_error(401, "Unauthorized")
-    assert json.dumps(refused.body, sort_keys=True) == json.dumps(
+    rejected = (await api.as_bearer("nobody-knows-me").list("pods")).expect_error(401, "Unauthorized")
+    assert json.dumps(rejected.body, sort_keys=True) == json.dumps(
         {
             "kind": "Status",
             "apiVersion": "v1",

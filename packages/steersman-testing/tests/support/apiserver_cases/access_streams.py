@@ -1,4 +1,4 @@
-"""Who may stream to pods, and who may act as somebody else."""
+"""Authorization of streams and impersonation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ROLES = f"/apis/{_GROUP}/v1"
 _STREAMING_SUBRESOURCES = ("exec", "attach", "portforward")
 
 
-async def case_to_read_is_not_enough_to_stream(api: Api) -> None:
+async def case_streams_need_create(api: Api) -> None:
     await create_pod(api)
     rules = [policy_rule("get", f"pods/{s}") for s in (*_STREAMING_SUBRESOURCES, "log")]
     await grant_in_namespace(api, user_subject("jane"), *rules)
@@ -20,23 +20,23 @@ async def case_to_read_is_not_enough_to_stream(api: Api) -> None:
     await poll(lambda: jane.get("pods", "a", "log"), lambda r: r.code != 403)
     for subresource in _STREAMING_SUBRESOURCES:
         (await jane.get("pods", "a", subresource)).expect_error(403, "Forbidden", 'pods "a" is forbidden: ')
-        refused = await jane.call("POST", api.path("pods", "a", subresource))
-        refused.expect_error(403, "Forbidden", f'cannot create resource "pods/{subresource}" in API group ""')
+        rejected = await jane.call("POST", api.path("pods", "a", subresource))
+        rejected.expect_error(403, "Forbidden", f'cannot create resource "pods/{subresource}" in API group ""')
     stranger = api.as_user("kate")
     for subresource in (*_STREAMING_SUBRESOURCES, "proxy"):
-        refused = await stranger.get("pods", "a", subresource)
-        refused.expect_error(403, "Forbidden", f'cannot get resource "pods/{subresource}" in API group ""')
+        rejected = await stranger.get("pods", "a", subresource)
+        rejected.expect_error(403, "Forbidden", f'cannot get resource "pods/{subresource}" in API group ""')
 
 
-async def case_a_watch_is_asked_for_by_any_word(api: Api) -> None:
+async def case_watch_parameter_accepts_any_word(api: Api) -> None:
     await grant_in_namespace(api, user_subject("jane"), policy_rule("list", "configmaps"))
     jane = api.as_user("jane")
     for value in ("abc", "TRUE", ""):
-        refused = await jane.list("configmaps", watch=value)
-        refused.expect_error(403, "Forbidden", 'cannot watch resource "configmaps"')
+        rejected = await jane.list("configmaps", watch=value)
+        rejected.expect_error(403, "Forbidden", 'cannot watch resource "configmaps"')
     (await jane.list("configmaps", watch="False")).expect_success()
-    refused = await jane.call("GET", f"/api/v1/watch/namespaces/{api.namespace}/configmaps")
-    refused.expect_error(403, "Forbidden", 'cannot watch resource "configmaps"')
+    rejected = await jane.call("GET", f"/api/v1/watch/namespaces/{api.namespace}/configmaps")
+    rejected.expect_error(403, "Forbidden", 'cannot watch resource "configmaps"')
 
 
 async def _grant_impersonation(api: Api, *rules: Json) -> None:
@@ -49,12 +49,12 @@ async def _grant_impersonation(api: Api, *rules: Json) -> None:
     (await api.call("POST", f"{_ROLES}/clusterrolebindings", body)).expect_success()
 
 
-async def case_who_has_a_token_acts_as_others(api: Api) -> None:
+async def case_token_users_can_impersonate(api: Api) -> None:
     await create_service_account(api)
     token = (await request_token(api)).expect_success().body["status"]["token"]
     review = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-    refused = await api.as_bearer(token, ImpersonatedUser("jane")).call("POST", review, {})
-    refused.expect_error(403, "Forbidden")
+    rejected = await api.as_bearer(token, ImpersonatedUser("jane")).call("POST", review, {})
+    rejected.expect_error(403, "Forbidden")
     extras = policy_rule("impersonate", "userextras/k", "authentication.k8s.io", resourceNames=["v"])
     await _grant_impersonation(
         api,
@@ -89,7 +89,7 @@ async def case_who_has_a_token_acts_as_others(api: Api) -> None:
         (await api.as_bearer(token, acting).call("POST", review, {})).expect_error(403, "Forbidden", text)
 
 
-async def case_who_acts_as_another_may_what_that_one_may(api: Api) -> None:
+async def case_impersonated_user_is_authorized(api: Api) -> None:
     await create_service_account(api)
     (await api.create("configmaps", config_map("a"))).expect_success()
     token = (await request_token(api)).expect_success().body["status"]["token"]

@@ -1,4 +1,4 @@
-"""Raw requests to an API server, whichever it is, and what the cases say with them."""
+"""Requests to an API server, and example objects."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from steersman_testing.apiserver.kubectl.impersonation import ImpersonatedUser
 Json = dict[str, Any]
 GROUP = "cases.steersman.dev"
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
-"""Asks ``/api`` and ``/apis`` for one document with everything in it."""
+"""Accept header for aggregated discovery."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """An answer: HTTP status and JSON."""
+    """Response with HTTP status and JSON body."""
 
     code: int
     body: Json
@@ -41,35 +41,41 @@ class ApiResponse:
         return self.metadata["resourceVersion"]
 
     def expect_success(self) -> ApiResponse:
-        """Itself, if the request succeeded."""
+        """Return the response, which must be a success."""
         assert self.code < 300, self.body
         return self
 
     def expect_error(self, code: int, reason: str, text: str = "") -> ApiResponse:
-        """Itself, if the request was refused just so, with ``text`` in the message."""
+        """Return the response, which must be an error.
+
+        ``text`` must be in its message.
+        """
         assert (self.code, self.reason) == (code, reason), self.body
         assert text in self.message, self.message
         return self
 
     def causes(self) -> list[tuple[str, str]]:
-        """Field and reason of each cause."""
+        """Return field and reason of each cause."""
         found: list[Json] = self.body.get("details", {}).get("causes") or []
         return [(c.get("field", ""), c.get("reason", "")) for c in found]
 
 
 class Backend(Protocol):
-    """What a server offers besides answering an administrator."""
+    """Features of a server besides requests of an administrator."""
 
     def as_user(self, name: str, groups: tuple[str, ...]) -> Transport:
-        """The server as a user meets it, who is impersonated."""
+        """Return a transport that impersonates a user."""
         ...
 
     def as_bearer(self, token: str, impersonate: ImpersonatedUser | None = None) -> Transport:
-        """The server as who shows a bearer token meets it, and wants to act as somebody."""
+        """Return a transport with a bearer token.
+
+        It impersonates a user if one is given.
+        """
         ...
 
     async def serve_webhook(self, handler: WebhookHandler) -> Json:
-        """Serves a webhook until the case ends; gives its ``clientConfig``."""
+        """Serve a webhook until the case ends and return its ``clientConfig``."""
         ...
 
 
@@ -78,29 +84,29 @@ WebhookHandler = Callable[[Json], Awaitable[Json]]
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One server, and a namespace to work in."""
+    """A server with a namespace."""
 
     transport: Transport
     namespace: str
     backend: Backend | None = None
 
     def as_user(self, name: str, *groups: str) -> Api:
-        """The same, as the user ``name``."""
+        """Return the API as the user ``name``."""
         assert self.backend is not None
         return replace(self, transport=self.backend.as_user(name, groups))
 
     def as_bearer(self, token: str, impersonate: ImpersonatedUser | None = None) -> Api:
-        """The same, as who shows ``token``, and wants to be ``acting``."""
+        """Return the API with a bearer token."""
         assert self.backend is not None
         return replace(self, transport=self.backend.as_bearer(token, impersonate))
 
     async def serve_webhook(self, handler: WebhookHandler) -> Json:
-        """Serves a webhook, and gives its ``clientConfig``."""
+        """Serve a webhook and return its ``clientConfig``."""
         assert self.backend is not None
         return await self.backend.serve_webhook(handler)
 
     def path(self, plural: str, name: str = "", subresource: str = "") -> str:
-        """The path of a collection in the namespace, or of an object in it."""
+        """Return the path of a collection or an object in the namespace."""
         prefixes = {
             **dict.fromkeys(("daemonsets", "deployments", "replicasets", "statefulsets"), "/apis/apps/v1"),
             **dict.fromkeys(("cronjobs", "jobs"), "/apis/batch/v1"),
@@ -126,7 +132,7 @@ class Api:
         content_type: str = "application/json",
         accept: str = "application/json",
     ) -> ApiResponse:
-        """Sends a request; a ``body`` of bytes goes as it is."""
+        """Send a request. A body of bytes is sent unchanged."""
         encoded = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         request = HttpRequest(
             method=method,
@@ -184,7 +190,10 @@ class Api:
         return await self.call("PATCH", path, body, query, "application/apply-patch+yaml")
 
     async def events(self, plural: str, count: int, accept: str = "application/json", **query: str) -> list[Json]:
-        """The first ``count`` events of a watch; fewer, if it ends within 10 s."""
+        """Return the first ``count`` events of a watch.
+
+        There are fewer if the watch ends within 10 s.
+        """
         query = {"watch": "true", "timeoutSeconds": "10", **query}
         request = HttpRequest(method="GET", path=self.path(plural), query=query, timeout=30, accept=accept)
         found: list[Json] = []
@@ -197,7 +206,7 @@ class Api:
 
 
 def error_cases(*values_and_errors: tuple[Any, str]) -> tuple[tuple[Any, str], ...]:
-    """Mistakes of any type, each with what the server says of it."""
+    """Return invalid values of any type, each with its error message."""
     return values_and_errors
 
 
@@ -205,7 +214,7 @@ Case = Callable[[Api], Awaitable[None]]
 
 
 def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -> Json:
-    """A ConfigMap."""
+    """Return a ConfigMap."""
     result: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}}
     if data is not None:
         result["data"] = data
@@ -213,7 +222,7 @@ def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -
 
 
 def widget(name: str, spec: Json | None = None, **metadata: Any) -> Json:
-    """A custom resource with a status subresource."""
+    """Return a custom resource with a status subresource."""
     return {
         "apiVersion": f"{GROUP}/v1",
         "kind": "Widget",
@@ -223,12 +232,12 @@ def widget(name: str, spec: Json | None = None, **metadata: Any) -> Json:
 
 
 def gadget(name: str, **fields: Any) -> Json:
-    """A custom resource without subresources."""
+    """Return a custom resource without subresources."""
     return {"apiVersion": f"{GROUP}/v1", "kind": "Gadget", "metadata": {"name": name}, **fields}
 
 
 def deployment(name: str, **spec: Any) -> Json:
-    """A Deployment of one container."""
+    """Return a Deployment with one container."""
     labels = {"app": name}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "app", "image": "app:1"}]}}
     return {
@@ -282,7 +291,7 @@ _WIDGET_SPEC = {
 
 
 def definition(kind: str, properties: Json, subresources: Json) -> Json:
-    """A CustomResourceDefinition of one version."""
+    """Return a CustomResourceDefinition with one version."""
     plural = f"{kind.lower()}s"
     version = {
         "name": "v1",

@@ -8,32 +8,32 @@ from apiserver_cases.api import Api, ApiResponse, Json, config_map, deployment, 
 
 
 def fields_by_manager(response: ApiResponse) -> dict[tuple[str, str, str], Json]:
-    """Fields by manager, operation and subresource."""
+    """Return fields by manager, operation and subresource."""
     return {
         (e["manager"], e["operation"], e.get("subresource", "")): e["fieldsV1"]
         for e in response.expect_success().metadata.get("managedFields", [])
     }
 
 
-async def case_apply_creates(api: Api) -> None:
-    made = await api.apply("configmaps", config_map("a", {"k": "v"}, labels={"l": "1"}))
-    assert made.code == 201
-    assert fields_by_manager(made) == {
+async def case_apply_creates_missing_objects(api: Api) -> None:
+    created = await api.apply("configmaps", config_map("a", {"k": "v"}, labels={"l": "1"}))
+    assert created.code == 201
+    assert fields_by_manager(created) == {
         ("tester", "Apply", ""): {"f:data": {"f:k": {}}, "f:metadata": {"f:labels": {"f:l": {}}}}
     }
 
 
-async def case_applying_the_same_again_changes_nothing(api: Api) -> None:
+async def case_repeated_apply_changes_nothing(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a", {"k": "v"})), ("deployments", deployment("a"))):
-        made = await api.apply(plural, body)
+        created = await api.apply(plural, body)
         again = await api.apply(plural, body)
         assert again.code == 200
-        assert again.resource_version == made.resource_version
-    made = await api.apply("widgets", widget("a"))
-    assert (await api.apply("widgets", widget("a"))).resource_version == made.resource_version
+        assert again.resource_version == created.resource_version
+    created = await api.apply("widgets", widget("a"))
+    assert (await api.apply("widgets", widget("a"))).resource_version == created.resource_version
 
 
-async def case_what_is_no_longer_applied_is_removed(api: Api) -> None:
+async def case_unapplied_fields_are_removed(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1", "y": "1"}, labels={"l": "1"}))
     changed = (await api.apply("configmaps", config_map("a", {"y": "1"}))).expect_success()
     assert changed.body["data"] == {"y": "1"}
@@ -42,7 +42,7 @@ async def case_what_is_no_longer_applied_is_removed(api: Api) -> None:
     assert "data" not in emptied.body
 
 
-async def case_others_fields_are_left_alone(api: Api) -> None:
+async def case_fields_of_other_managers_are_kept(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1"}), "one")
     await api.apply("configmaps", config_map("a", {"y": "2"}), "two")
     changed = (await api.apply("configmaps", config_map("a"), "one")).expect_success()
@@ -55,42 +55,42 @@ async def case_a_shared_field_stays_until_its_last_owner_drops_it(api: Api) -> N
     assert set(fields_by_manager(shared)) == {("one", "Apply", ""), ("two", "Apply", "")}
     left = await api.apply("configmaps", config_map("a"), "one")
     assert left.body["data"] == {"x": "1"}
-    gone = await api.apply("configmaps", config_map("a"), "two")
-    assert "data" not in gone.body
+    deleted = await api.apply("configmaps", config_map("a"), "two")
+    assert "data" not in deleted.body
 
 
 async def case_conflicts_name_field_and_manager(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1"}), "one")
-    refused = await api.apply("configmaps", config_map("a", {"x": "2"}), "two")
-    refused.expect_error(409, "Conflict")
-    assert refused.message == 'Apply failed with 1 conflict: conflict with "one": .data.x'
-    assert refused.body["details"]["causes"] == [
+    rejected = await api.apply("configmaps", config_map("a", {"x": "2"}), "two")
+    rejected.expect_error(409, "Conflict")
+    assert rejected.message == 'Apply failed with 1 conflict: conflict with "one": .data.x'
+    assert rejected.body["details"]["causes"] == [
         {"reason": "FieldManagerConflict", "message": 'conflict with "one"', "field": ".data.x"}
     ]
 
 
 async def case_several_conflicts_are_listed(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1", "y": "1"}), "one")
-    refused = await api.apply("configmaps", config_map("a", {"x": "2", "y": "2"}), "two")
-    assert refused.message == 'Apply failed with 2 conflicts: conflicts with "one":\n- .data.x\n- .data.y'
+    rejected = await api.apply("configmaps", config_map("a", {"x": "2", "y": "2"}), "two")
+    assert rejected.message == 'Apply failed with 2 conflicts: conflicts with "one":\n- .data.x\n- .data.y'
 
 
 async def case_conflicts_with_updates_name_the_version(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"x": "1"}), fieldManager="editor")
-    refused = await api.apply("configmaps", config_map("a", {"x": "2"}))
-    assert refused.message == 'Apply failed with 1 conflict: conflict with "editor" using v1: .data.x'
+    rejected = await api.apply("configmaps", config_map("a", {"x": "2"}))
+    assert rejected.message == 'Apply failed with 1 conflict: conflict with "editor" using v1: .data.x'
 
 
 async def case_conflicts_in_lists_name_the_item(api: Api) -> None:
     await api.apply("deployments", deployment("a"), "one")
     body = deployment("a")
     body["spec"]["template"]["spec"]["containers"][0]["image"] = "app:2"
-    refused = await api.apply("deployments", body, "two")
+    rejected = await api.apply("deployments", body, "two")
     text = '.spec.template.spec.containers[name="app"].image'
-    assert refused.message == f'Apply failed with 1 conflict: conflict with "one": {text}'
+    assert rejected.message == f'Apply failed with 1 conflict: conflict with "one": {text}'
 
 
-async def case_force_takes_the_field_over(api: Api) -> None:
+async def case_force_takes_ownership(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1", "y": "1"}), "one")
     forced = await api.apply("configmaps", config_map("a", {"x": "2"}), "two", force=True)
     assert forced.expect_success().body["data"] == {"x": "2", "y": "1"}
@@ -98,7 +98,7 @@ async def case_force_takes_the_field_over(api: Api) -> None:
     assert fields_by_manager(forced)["two", "Apply", ""] == {"f:data": {"f:x": {}}}
 
 
-async def case_updates_take_fields_over(api: Api) -> None:
+async def case_updates_take_ownership(api: Api) -> None:
     await api.apply("configmaps", config_map("a", {"x": "1", "y": "1"}))
     changed = await api.merge("configmaps", "a", {"data": {"x": "2"}}, fieldManager="editor")
     assert fields_by_manager(changed) == {
@@ -107,16 +107,16 @@ async def case_updates_take_fields_over(api: Api) -> None:
     }
 
 
-async def case_creating_owns_everything_sent(api: Api) -> None:
-    made = await api.create("widgets", widget("a", {"size": 3}, labels={"l": "1"}), fieldManager="maker")
-    found = fields_by_manager(made)["maker", "Update", ""]
+async def case_create_owns_all_sent_fields(api: Api) -> None:
+    created = await api.create("widgets", widget("a", {"size": 3}, labels={"l": "1"}), fieldManager="maker")
+    found = fields_by_manager(created)["maker", "Update", ""]
     assert found["f:metadata"] == {"f:labels": {".": {}, "f:l": {}}}
     assert "f:size" in found["f:spec"]
 
 
 async def case_status_has_its_own_managers(api: Api) -> None:
-    made = await api.apply("widgets", widget("a"))
-    body: Json = {"apiVersion": made.body["apiVersion"], "kind": "Widget", "metadata": {"name": "a"}}
+    created = await api.apply("widgets", widget("a"))
+    body: Json = {"apiVersion": created.body["apiVersion"], "kind": "Widget", "metadata": {"name": "a"}}
     written = await api.apply("widgets", {**body, "status": {"ready": 1}}, subresource="status")
     assert written.expect_success().body["status"] == {"ready": 1}
     assert fields_by_manager(written)["tester", "Apply", "status"] == {"f:status": {"f:ready": {}}}
@@ -126,8 +126,8 @@ async def case_status_has_its_own_managers(api: Api) -> None:
 
 
 async def case_status_conditions_merge_by_type(api: Api) -> None:
-    made = await api.apply("widgets", widget("a"))
-    body: Json = {"apiVersion": made.body["apiVersion"], "kind": "Widget", "metadata": {"name": "a"}}
+    created = await api.apply("widgets", widget("a"))
+    body: Json = {"apiVersion": created.body["apiVersion"], "kind": "Widget", "metadata": {"name": "a"}}
 
     def conditions(*types: str) -> Json:
         return {**body, "status": {"conditions": [{"type": t, "status": "True"} for t in types]}}
@@ -139,59 +139,66 @@ async def case_status_conditions_merge_by_type(api: Api) -> None:
     assert [c["type"] for c in left.expect_success().body["status"]["conditions"]] == ["Healthy"]
 
 
-async def case_main_writes_do_not_own_status(api: Api) -> None:
-    made = await api.apply("widgets", {**widget("a"), "status": {"ready": 9}})
-    assert "status" not in made.expect_success().body
-    assert "f:status" not in fields_by_manager(made)["tester", "Apply", ""]
+async def case_writes_of_the_object_do_not_own_status(api: Api) -> None:
+    created = await api.apply("widgets", {**widget("a"), "status": {"ready": 9}})
+    assert "status" not in created.expect_success().body
+    assert "f:status" not in fields_by_manager(created)["tester", "Apply", ""]
 
 
-async def case_apply_to_the_status_of_nothing_is_not_found(api: Api) -> None:
-    refused = await api.apply("widgets", {**widget("none"), "status": {}}, subresource="status")
-    refused.expect_error(404, "NotFound", 'widgets.cases.steersman.dev "none" not found')
+async def case_apply_to_status_of_missing_object_is_not_found(api: Api) -> None:
+    rejected = await api.apply("widgets", {**widget("none"), "status": {}}, subresource="status")
+    rejected.expect_error(404, "NotFound", 'widgets.cases.steersman.dev "none" not found')
 
 
 async def case_apply_with_a_uid_does_not_create(api: Api) -> None:
-    refused = await api.apply("configmaps", config_map("a", uid="other"))
+    rejected = await api.apply("configmaps", config_map("a", uid="other"))
     text = "uid mismatch: the provided object specified uid other, and no existing object was found"
-    refused.expect_error(409, "Conflict", text)
+    rejected.expect_error(409, "Conflict", text)
 
 
 async def case_apply_with_another_uid_conflicts(api: Api) -> None:
     await api.apply("configmaps", config_map("a"))
-    refused = await api.apply("configmaps", config_map("a", {"x": "1"}, uid="other"))
-    refused.expect_error(422, "Invalid", 'metadata.uid: Invalid value: "other": field is immutable')
+    rejected = await api.apply("configmaps", config_map("a", {"x": "1"}, uid="other"))
+    rejected.expect_error(422, "Invalid", 'metadata.uid: Invalid value: "other": field is immutable')
 
 
-async def case_apply_with_a_uid_to_a_custom_resource(api: Api) -> None:
+async def case_apply_with_uid_to_custom_resource(api: Api) -> None:
     text = "uid mismatch: the provided object specified uid other, and no existing object was found"
     body = widget("a")
     claimed = {**body, "metadata": {**body["metadata"], "uid": "other"}}
     (await api.apply("widgets", claimed)).expect_error(409, "Conflict", text)
-    made = await api.apply("widgets", body)
-    refused = await api.apply("widgets", claimed)
-    refused.expect_error(422, "Invalid", 'metadata.uid: Invalid value: "other": field is immutable')
-    assert {cause["field"] for cause in refused.body["details"]["causes"]} == {"metadata.uid"}
-    claimed["metadata"]["uid"] = made.body["metadata"]["uid"]
-    assert (await api.apply("widgets", claimed)).expect_success().resource_version == made.resource_version
+    created = await api.apply("widgets", body)
+    rejected = await api.apply("widgets", claimed)
+    rejected.expect_error(422, "Invalid", 'metadata.uid: Invalid value: "other": field is immutable')
+    assert {cause["field"] for cause in rejected.body["details"]["causes"]} == {"metadata.uid"}
+    claimed["metadata"]["uid"] = created.body["metadata"]["uid"]
+    assert (await api.apply("widgets", claimed)).expect_success().resource_version == created.resource_version
 
 
-async def case_applying_the_status_of_a_custom_resource_takes_no_notice_of_the_uid(api: Api) -> None:
-    made = await api.apply("widgets", widget("a"))
-    body: Json = {"apiVersion": made.body["apiVersion"], "kind": "Widget", "metadata": {"name": "a", "uid": "other"}}
+async def case_custom_status_apply_ignores_uid(api: Api) -> None:
+    created = await api.apply("widgets", widget("a"))
+    body: Json = {
+        "apiVersion": created.body["apiVersion"],
+        "kind": "Widget",
+        "metadata": {"name": "a", "uid": "other"},
+    }
     written = await api.apply("widgets", {**body, "status": {"ready": 1}}, subresource="status")
     assert written.expect_success().body["status"] == {"ready": 1}
-    body["metadata"] = {"name": "a", "resourceVersion": made.resource_version}
-    refused = await api.apply("widgets", {**body, "status": {"ready": 2}}, subresource="status")
-    refused.expect_error(409, "Conflict", "the object has been modified")
+    body["metadata"] = {"name": "a", "resourceVersion": created.resource_version}
+    rejected = await api.apply("widgets", {**body, "status": {"ready": 2}}, subresource="status")
+    rejected.expect_error(409, "Conflict", "the object has been modified")
 
 
-async def case_apply_names_its_kind(api: Api) -> None:
-    for change, shown in (({"kind": "Secret"}, "/v1, Kind=Secret"), ({"apiVersion": "v2"}, "/v2, Kind=ConfigMap")):
-        refused = await api.apply("configmaps", {**config_map("a"), **change})
-        refused.expect_error(400, "BadRequest", f"invalid object type: {shown}")
+async def case_apply_requires_kind(api: Api) -> None:
+    for change, formatted in (
+        ({"kind": "Secret"}, "/v1, Kind=Secret"),
+        ({"apiVersion": "v2"}, "/v2, Kind=ConfigMap"),
+    ):
+        rejected = await api.apply("configmaps", {**config_map("a"), **change})
+        rejected.expect_error(400, "BadRequest", f"invalid object type: {formatted}")
 
 
-async def case_applied_configurations_must_fit_the_schema(api: Api) -> None:
+async def case_applied_configurations_must_match_schema(api: Api) -> None:
     prefix = "failed to create typed patch object (/a; cases.steersman.dev/v1, Kind=Widget): "
     for spec, text in (
         ({"size": 1, "odd": 1}, ".spec.odd: field not declared in schema"),
@@ -203,52 +210,52 @@ async def case_applied_configurations_must_fit_the_schema(api: Api) -> None:
             '.spec.parts: element 0: associative list with keys has an element that omits all key fields ["name"]',
         ),
     ):
-        refused = await api.apply("widgets", widget("a", spec))
-        refused.expect_error(500, "")
-        assert refused.message.startswith(prefix + text)
+        rejected = await api.apply("widgets", widget("a", spec))
+        rejected.expect_error(500, "")
+        assert rejected.message.startswith(prefix + text)
 
 
-async def case_a_null_is_declared_but_not_stored(api: Api) -> None:
-    made = await api.apply("widgets", widget("a", {"size": 1, "mode": None, "note": None}))
-    assert made.expect_success().body["spec"] == {
+async def case_applied_null_is_owned_but_not_stored(api: Api) -> None:
+    created = await api.apply("widgets", widget("a", {"size": 1, "mode": None, "note": None}))
+    assert created.expect_success().body["spec"] == {
         "size": 1,
         "mode": "safe",
         "note": None,
         "rollout": {"pace": "slow"},
     }
-    assert fields_by_manager(made)["tester", "Apply", ""] == {"f:spec": {"f:mode": {}, "f:note": {}, "f:size": {}}}
+    assert fields_by_manager(created)["tester", "Apply", ""] == {"f:spec": {"f:mode": {}, "f:note": {}, "f:size": {}}}
 
 
-async def case_what_the_server_fills_in_is_nobodys(api: Api) -> None:
+async def case_server_fields_have_no_manager(api: Api) -> None:
     body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a"}}
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    made = await api.create("persistentvolumeclaims", {**body, "spec": spec}, fieldManager="maker")
-    assert "f:metadata" not in fields_by_manager(made)["maker", "Update", ""]
+    created = await api.create("persistentvolumeclaims", {**body, "spec": spec}, fieldManager="maker")
+    assert "f:metadata" not in fields_by_manager(created)["maker", "Update", ""]
 
 
-async def case_a_dropped_part_of_a_defaulted_struct(api: Api) -> None:
+async def case_unapplied_part_of_defaulted_struct(api: Api) -> None:
     await api.apply("widgets", widget("a", {"size": 1, "rollout": {"pause": True}, "limits": {"a": 1}}))
     changed = await api.apply("widgets", widget("a", {"size": 1}))
     assert changed.expect_success().body["spec"] == {"size": 1, "mode": "safe", "rollout": {"pace": "slow"}}
 
 
 async def case_apply_with_an_old_version_conflicts(api: Api) -> None:
-    made = await api.apply("configmaps", config_map("a", {"x": "1"}))
+    created = await api.apply("configmaps", config_map("a", {"x": "1"}))
     await api.merge("configmaps", "a", {"data": {"y": "2"}})
-    refused = await api.apply("configmaps", config_map("a", {"x": "3"}, resourceVersion=made.resource_version))
-    refused.expect_error(409, "Conflict", "the object has been modified")
+    rejected = await api.apply("configmaps", config_map("a", {"x": "3"}, resourceVersion=created.resource_version))
+    rejected.expect_error(409, "Conflict", "the object has been modified")
 
 
 async def case_apply_needs_a_manager(api: Api) -> None:
     path = api.path("configmaps", "a")
-    refused = await api.call("PATCH", path, config_map("a"), {}, "application/apply-patch+yaml")
-    refused.expect_error(422, "Invalid", "fieldManager: Required value: is required for apply patch")
+    rejected = await api.call("PATCH", path, config_map("a"), {}, "application/apply-patch+yaml")
+    rejected.expect_error(422, "Invalid", "fieldManager: Required value: is required for apply patch")
 
 
 async def case_apply_refuses_managed_fields(api: Api) -> None:
-    made = await api.apply("configmaps", config_map("a", {"x": "1"}))
-    refused = await api.apply("configmaps", made.body)
-    refused.expect_error(400, "BadRequest", "metadata.managedFields must be nil")
+    created = await api.apply("configmaps", config_map("a", {"x": "1"}))
+    rejected = await api.apply("configmaps", created.body)
+    rejected.expect_error(400, "BadRequest", "metadata.managedFields must be nil")
 
 
 async def case_list_items_belong_to_their_manager(api: Api) -> None:
@@ -262,7 +269,7 @@ async def case_list_items_belong_to_their_manager(api: Api) -> None:
     assert [p["name"] for p in left.expect_success().body["spec"]["parts"]] == ["y", "z"]
 
 
-async def case_items_others_added_to_stay(api: Api) -> None:
+async def case_items_with_foreign_fields_stay(api: Api) -> None:
     item = {"name": "x"}
     await api.apply("widgets", widget("a", {"size": 1, "parts": [{**item, "weight": 5}]}), "one")
     await api.apply("widgets", widget("a", {"size": 1, "parts": [{**item, "colour": "red"}]}), "two")
@@ -270,7 +277,7 @@ async def case_items_others_added_to_stay(api: Api) -> None:
     assert left.expect_success().body["spec"]["parts"] == [{"name": "x", "weight": 1, "colour": "red"}]
 
 
-async def case_items_keep_the_order_applied(api: Api) -> None:
+async def case_items_keep_applied_order(api: Api) -> None:
     def parts(*names: str) -> Json:
         return widget("a", {"size": 1, "parts": [{"name": n} for n in names]})
 
@@ -287,10 +294,10 @@ async def case_sets_merge_by_value(api: Api) -> None:
     assert sorted(left.expect_success().body["spec"]["tags"]) == ["y", "z"]
 
 
-async def case_other_lists_are_one_value(api: Api) -> None:
+async def case_atomic_lists_are_replaced(api: Api) -> None:
     await api.apply("widgets", widget("a", {"size": 1, "steps": ["x", "y"]}), "one")
-    refused = await api.apply("widgets", widget("a", {"size": 1, "steps": ["z"]}), "two")
-    assert refused.causes() == [(".spec.steps", "FieldManagerConflict")]
+    rejected = await api.apply("widgets", widget("a", {"size": 1, "steps": ["z"]}), "two")
+    assert rejected.causes() == [(".spec.steps", "FieldManagerConflict")]
     forced = await api.apply("widgets", widget("a", {"size": 1, "steps": ["z"]}), "two", force=True)
     assert forced.expect_success().body["spec"]["steps"] == ["z"]
 
@@ -326,25 +333,25 @@ async def case_containers_ports_and_environment_merge(api: Api) -> None:
     assert [p["containerPort"] for p in found["ports"]] == [81]
 
 
-async def case_a_dropped_struct_takes_its_defaults_along(api: Api) -> None:
+async def case_unapplied_struct_loses_its_defaults(api: Api) -> None:
     body = deployment("a")
     container = body["spec"]["template"]["spec"]["containers"][0]
     container["readinessProbe"] = {"exec": {"command": ["true"]}}
-    made = await api.apply("deployments", body)
-    assert "readinessProbe" in made.expect_success().body["spec"]["template"]["spec"]["containers"][0]
+    created = await api.apply("deployments", body)
+    assert "readinessProbe" in created.expect_success().body["spec"]["template"]["spec"]["containers"][0]
     del container["readinessProbe"]
     changed = await api.apply("deployments", body)
     assert "readinessProbe" not in changed.expect_success().body["spec"]["template"]["spec"]["containers"][0]
 
 
-async def case_an_autoscalers_field_is_left_alone(api: Api) -> None:
+async def case_autoscaled_field_is_kept(api: Api) -> None:
     await api.apply("deployments", deployment("a"))
     await api.merge("deployments", "a", {"spec": {"replicas": 5}}, fieldManager="autoscaler")
     again = await api.apply("deployments", deployment("a"))
     assert again.expect_success().body["spec"]["replicas"] == 5
 
 
-async def case_unapplied_defaults_come_back(api: Api) -> None:
+async def case_unapplied_fields_return_to_defaults(api: Api) -> None:
     await api.apply("widgets", widget("a", {"size": 1, "mode": "fast"}))
     changed = await api.apply("widgets", widget("a", {"size": 1}))
     assert changed.expect_success().body["spec"]["mode"] == "safe"

@@ -1,4 +1,4 @@
-"""Users and webhooks, on the in-memory server and on a real one."""
+"""Users and webhooks on the in-memory server and on a real one."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from steersman_testing.apiserver.kubectl.impersonation import ImpersonatedUser
 
 HOST = "localhost"
 UNREACHABLE_URL = "https://127.0.0.1:1/review"
-"""A URL at which nobody listens."""
+"""URL without a listener."""
 _STORAGE_INITIALIZING = b"storage is (re)initializing"
 _WRITES = ("POST", "PUT", "PATCH")
 
 
 class InMemoryBackend:
-    """The in-memory server itself."""
+    """Backend of the in-memory server."""
 
     def __init__(self, server: InMemoryApiServer) -> None:
         self._server = server
@@ -53,8 +53,10 @@ class InMemoryBackend:
 
 
 class RetryWhileInitializing:
-    """A way to the real server that asks again while the storage of a kind is made anew: after a definition's schema
-    has changed, and for no more than moments."""
+    """Transport that retries while the server initializes a kind.
+
+    That takes a moment after the schema of a definition has changed.
+    """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -74,10 +76,10 @@ class RetryWhileInitializing:
 
 
 class ReadYourWrites:
-    """A way to the real server on which a write ends once the server's cache has heard of it.
+    """Transport whose writes wait for the cache of the server.
 
-    An update begins with the object as the cache has it. Where another is stored by then, the server begins anew with
-    that, and asks webhooks a second time.
+    An update starts from the cached object. If the stored object is newer, the server repeats the update and calls
+    webhooks a second time.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -92,7 +94,7 @@ class ReadYourWrites:
     async def _wait_for_cache(self, request: HttpRequest, written: Json) -> None:
         if version := written.get("resourceVersion"):
             path = f"{request.path}/{quote(written['name'], safe='')}" if request.method == "POST" else request.path
-            # It waits until the cache is not older.
+            # The read waits until the cache is not older.
             await self._transport.request(HttpRequest(method="GET", path=path, query={"resourceVersion": version}))
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
@@ -103,7 +105,10 @@ class ReadYourWrites:
 
 
 class RealBackend:
-    """Connections as other users, and HTTPS servers on loopback; all end with ``stack``."""
+    """Backend of the real server.
+
+    It opens connections as users, and HTTPS servers on loopback. ``stack`` closes them.
+    """
 
     def __init__(self, config: ClusterConfig, stack: AsyncExitStack) -> None:
         self._config = config
@@ -137,7 +142,7 @@ class RealBackend:
 
 
 async def _fail_to_connect(_: Json) -> Json:
-    raise ConnectionFailed("nobody listens")
+    raise ConnectionFailed("no listener")
 
 
 def _server_ssl_context(ca: CertificateAuthority) -> ssl.SSLContext:

@@ -1,4 +1,4 @@
-"""What of a body has a type whatever the kind is: metadata, version and kind, the options of a deletion."""
+"""Decoding of metadata, type metadata and DeleteOptions in all kinds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from apiserver_cases.api import GROUP, Api, ApiResponse, Json, config_map, deplo
 _APPLY = "application/apply-patch+yaml"
 _OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"}
 _NON_OBJECTS: tuple[Any, ...] = (0, [], False, "x")
-# By field: values that it cannot have, each with the type that is told.
+# Invalid values by field, each with the expected type.
 _TYPE_ERRORS: dict[str, tuple[tuple[Any, str], ...]] = {
     "generateName": error_cases((0, "string"), (False, "string"), ([], "string"), ({}, "string")),
     "uid": error_cases((0, "types.UID"), ({}, "types.UID")),
@@ -44,64 +44,66 @@ async def _apply(api: Api, plural: str, body: Json, name: str = "a", **query: st
     return await api.call("PATCH", api.path(plural, name), body, query, _APPLY)
 
 
-async def case_metadata_are_read_as_their_type(api: Api) -> None:
+async def case_wrong_metadata_types_are_rejected(api: Api) -> None:
     for plural, body in _bodies():
         for field, values in _TYPE_ERRORS.items():
-            for value, wanted in values:
-                refused = await api.create(plural, _with_metadata(body, field, value), dryRun="All")
-                refused.expect_error(400, "BadRequest", f"of type {wanted}")
-                assert f".{field}" in refused.message
+            for value, expected in values:
+                rejected = await api.create(plural, _with_metadata(body, field, value), dryRun="All")
+                rejected.expect_error(400, "BadRequest", f"of type {expected}")
+                assert f".{field}" in rejected.message
         for value in _NON_OBJECTS:
-            refused = await api.create(plural, {**body, "metadata": value}, dryRun="All")
-            refused.expect_error(400, "BadRequest", "of type v1.ObjectMeta")
-        refused = await api.create(plural, _with_metadata(body, "creationTimestamp", "x"), dryRun="All")
-        refused.expect_error(
+            rejected = await api.create(plural, {**body, "metadata": value}, dryRun="All")
+            rejected.expect_error(400, "BadRequest", "of type v1.ObjectMeta")
+        rejected = await api.create(plural, _with_metadata(body, "creationTimestamp", "x"), dryRun="All")
+        rejected.expect_error(
             400, "BadRequest", 'parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006"'
         )
 
 
-async def case_metadata_of_patches_are_read_as_their_type(api: Api) -> None:
+async def case_wrong_metadata_types_in_patches_are_rejected(api: Api) -> None:
     for plural, body in _bodies():
         (await api.create(plural, body)).expect_success()
         for field, values in _TYPE_ERRORS.items():
-            for value, wanted in values:
-                # Of a patch, empty objects say that nothing changes.
+            for value, expected in values:
+                # Empty objects in a patch change nothing.
                 if value != {}:
                     patch = {"metadata": {field: value}}
                     (await api.merge(plural, "a", patch, dryRun="All")).expect_error(
-                        422, "Invalid", f"of type {wanted}"
+                        422, "Invalid", f"of type {expected}"
                     )
 
 
-async def case_metadata_of_templates_are_read_as_their_type(api: Api) -> None:
+async def case_wrong_metadata_types_in_templates_are_rejected(api: Api) -> None:
     for field, values in _TYPE_ERRORS.items():
-        for value, wanted in values:
+        for value, expected in values:
             body = deployment("a")
             body["spec"]["template"]["metadata"][field] = value
-            text = f"of type {wanted}"
+            text = f"of type {expected}"
             (await api.create("deployments", body, dryRun="All")).expect_error(400, "BadRequest", text)
 
 
-async def case_metadata_have_unknown_fields_within(api: Api) -> None:
+async def case_unknown_metadata_fields(api: Api) -> None:
     for plural, body in _bodies():
-        odd = _with_metadata(body, "ownerReferences", [{**_OWNER, "odd": 1}])
-        refused = await api.create(plural, odd, fieldValidation="Strict", dryRun="All")
-        refused.expect_error(
+        malformed = _with_metadata(body, "ownerReferences", [{**_OWNER, "odd": 1}])
+        rejected = await api.create(plural, malformed, fieldValidation="Strict", dryRun="All")
+        rejected.expect_error(
             400, "BadRequest", 'strict decoding error: unknown field "metadata.ownerReferences[0].odd"'
         )
-        assert (await api.create(plural, odd, dryRun="All")).expect_success().metadata["ownerReferences"] == [_OWNER]
+        assert (await api.create(plural, malformed, dryRun="All")).expect_success().metadata["ownerReferences"] == [
+            _OWNER
+        ]
 
 
 async def case_nulls_within_metadata_are_empty(api: Api) -> None:
     for plural, body in _bodies():
-        made = await api.create(plural, _with_metadata(body, "labels", {"a": None}), dryRun="All")
-        assert made.expect_success().metadata["labels"] == {"a": ""}
+        created = await api.create(plural, _with_metadata(body, "labels", {"a": None}), dryRun="All")
+        assert created.expect_success().metadata["labels"] == {"a": ""}
         for field in ("finalizers", "ownerReferences"):
-            refused = await api.create(plural, _with_metadata(body, field, [None]), dryRun="All")
-            refused.expect_error(422, "Invalid", f"metadata.{field}")
+            rejected = await api.create(plural, _with_metadata(body, field, [None]), dryRun="All")
+            rejected.expect_error(422, "Invalid", f"metadata.{field}")
 
 
-async def case_applied_metadata_are_read_as_their_type(api: Api) -> None:
+async def case_wrong_applied_metadata_types_are_rejected(api: Api) -> None:
     wrong: tuple[tuple[str, Any], ...] = (
         ("generateName", 5),
         ("labels", {"a": 5}),
@@ -117,14 +119,14 @@ async def case_applied_metadata_are_read_as_their_type(api: Api) -> None:
     )
     for plural, body in _bodies():
         for field, value in wrong:
-            refused = await _apply(api, plural, _with_metadata(body, field, value))
-            refused.expect_error(500, "", "failed to create typed patch object (")
+            rejected = await _apply(api, plural, _with_metadata(body, field, value))
+            rejected.expect_error(500, "", "failed to create typed patch object (")
         for value in _NON_OBJECTS:
-            refused = await _apply(api, plural, {**body, "metadata": value})
-            refused.expect_error(500, "", ".metadata: expected map, got ")
+            rejected = await _apply(api, plural, {**body, "metadata": value})
+            rejected.expect_error(500, "", ".metadata: expected map, got ")
 
 
-async def case_nulls_of_applied_metadata_are_not_there(api: Api) -> None:
+async def case_applied_metadata_nulls_are_dropped(api: Api) -> None:
     for plural, body in _bodies():
         for field in (
             "generateName",
@@ -136,13 +138,13 @@ async def case_nulls_of_applied_metadata_are_not_there(api: Api) -> None:
             "uid",
         ):
             (await _apply(api, plural, _with_metadata(body, field, None))).expect_success()
-        made = await _apply(api, plural, _with_metadata(body, "labels", {"a": None}))
-        assert made.expect_success().metadata["labels"] == {"a": ""}
+        created = await _apply(api, plural, _with_metadata(body, "labels", {"a": None}))
+        assert created.expect_success().metadata["labels"] == {"a": ""}
 
 
-async def case_nobody_counts_the_generations_of_some_kinds(api: Api) -> None:
-    made = (await api.create("configmaps", config_map("a", generation=5))).expect_success()
-    assert made.metadata["generation"] == 5
+async def case_uncounted_generation_is_kept(api: Api) -> None:
+    created = (await api.create("configmaps", config_map("a", generation=5))).expect_success()
+    assert created.metadata["generation"] == 5
     changed = (
         await api.merge("configmaps", "a", {"metadata": {"generation": 7}, "data": {"k": "v"}})
     ).expect_success()
@@ -152,7 +154,7 @@ async def case_nobody_counts_the_generations_of_some_kinds(api: Api) -> None:
     ).expect_success()
 
 
-async def case_version_and_kind_are_texts(api: Api) -> None:
+async def case_type_meta_fields_are_strings(api: Api) -> None:
     for plural, body in _bodies():
         (await api.create(plural, body)).expect_success()
         for field in ("apiVersion", "kind"):
@@ -172,15 +174,15 @@ async def case_version_and_kind_are_texts(api: Api) -> None:
         )
 
 
-async def case_options_of_deletions_have_a_media_type(api: Api) -> None:
+async def case_delete_options_require_media_type(api: Api) -> None:
     path = api.path("configmaps", "no")
     for body in (b"null", b"{}", b"propagationPolicy: Foreground", b" "):
         (await api.call("DELETE", path, body, None, "application/yaml")).expect_error(404, "NotFound")
     (await api.call("DELETE", path, b"null")).expect_error(404, "NotFound")
     for body in (b"5", b"[]", b'"x"'):
         for content_type in ("application/json", "application/yaml"):
-            refused = await api.call("DELETE", path, body, None, content_type)
-            refused.expect_error(
+            rejected = await api.call("DELETE", path, body, None, content_type)
+            rejected.expect_error(
                 400, "BadRequest", "couldn't get version/kind; json parse error: json: cannot unmarshal "
             )
     (await api.call("DELETE", path, b"a: b")).expect_error(
@@ -189,7 +191,7 @@ async def case_options_of_deletions_have_a_media_type(api: Api) -> None:
     (await api.call("DELETE", path, b"{}", None, "text/plain")).expect_error(415, "UnsupportedMediaType")
 
 
-async def case_repeated_keys_of_yaml_are_refused_in_strict_mode(api: Api) -> None:
+async def case_duplicate_yaml_keys_are_rejected_in_strict_mode(api: Api) -> None:
     for plural, body in _bodies():
         text = f"apiVersion: {body['apiVersion']}\nkind: {body['kind']}\nmetadata:\n  name: a\n"
         for line, repeated in ((5, "  labels: {l: x, l: z}\n"), (5, f"kind: {body['kind']}\n")):
@@ -198,11 +200,11 @@ async def case_repeated_keys_of_yaml_are_refused_in_strict_mode(api: Api) -> Non
             query = {"dryRun": "All", "fieldManager": "tester"}
             strict = {**query, "fieldValidation": "Strict"}
             sent = (text + repeated).encode()
-            refused = await api.call("POST", api.path(plural), sent, strict, "application/yaml")
-            refused.expect_error(400, "BadRequest", f"strict decoding error: {said}")
+            rejected = await api.call("POST", api.path(plural), sent, strict, "application/yaml")
+            rejected.expect_error(400, "BadRequest", f"strict decoding error: {said}")
             (await api.call("POST", api.path(plural), sent, query, "application/yaml")).expect_success()
-            refused = await api.call("PATCH", api.path(plural, "a"), sent, strict, _APPLY)
-            refused.expect_error(
+            rejected = await api.call("PATCH", api.path(plural, "a"), sent, strict, _APPLY)
+            rejected.expect_error(
                 400, "BadRequest", f"error strict decoding YAML: error converting YAML to JSON: {said}"
             )
             (await api.call("PATCH", api.path(plural, "a"), sent, query, _APPLY)).expect_success()
@@ -225,51 +227,51 @@ _YAML_SCALARS: dict[str, Any] = {
 }
 
 
-async def case_words_and_numbers_of_yaml(api: Api) -> None:
+async def case_yaml_words_and_numbers(api: Api) -> None:
     lines = [f"    k{n}: {word}" for n, word in enumerate(_YAML_SCALARS)]
     head = [f"apiVersion: {GROUP}/v1", "kind: Widget", "metadata: {name: a}", "spec:", "  size: 1", "  free:"]
     text = "\n".join([*head, *lines, "    1: x", "    true: z", ""])
-    made = await api.call("POST", api.path("widgets"), text.encode(), {}, "application/yaml")
-    found: Json = made.expect_success().body["spec"]["free"]
-    told = {word: found.get(f"k{n}") for n, word in enumerate(_YAML_SCALARS)}
-    assert told == {word: word if value == "" else value for word, value in _YAML_SCALARS.items()}
+    created = await api.call("POST", api.path("widgets"), text.encode(), {}, "application/yaml")
+    found: Json = created.expect_success().body["spec"]["free"]
+    reported = {word: found.get(f"k{n}") for n, word in enumerate(_YAML_SCALARS)}
+    assert reported == {word: word if value == "" else value for word, value in _YAML_SCALARS.items()}
     assert (found["1"], found["true"]) == ("x", "z")
 
 
-async def case_a_patch_cannot_take_the_version_away(api: Api) -> None:
+async def case_patch_cannot_remove_api_version(api: Api) -> None:
     (await api.create("configmaps", config_map("a"))).expect_success()
     for patch in ({"apiVersion": None}, {"apiVersion": ""}, {"apiVersion": None, "kind": None}):
-        refused = await api.merge("configmaps", "a", patch)
-        refused.expect_error(400, "BadRequest", "was undeterminable: name must be provided")
+        rejected = await api.merge("configmaps", "a", patch)
+        rejected.expect_error(400, "BadRequest", "was undeterminable: name must be provided")
     (await api.merge("configmaps", "a", {"kind": None})).expect_success()
 
 
-async def case_applied_times_of_custom_resources_are_not_read(api: Api) -> None:
+async def case_applied_times_of_custom_resources_are_ignored(api: Api) -> None:
     for value in ("x", "", 5, True, "2020-01-01"):
         body = widget("a")
         body["metadata"]["creationTimestamp"] = value
         assert (await api.apply("widgets", body)).expect_success().metadata["creationTimestamp"] != value
 
 
-async def case_who_applies_a_time_of_deletion_owns_it(api: Api) -> None:
+async def case_applied_deletion_timestamp_is_owned(api: Api) -> None:
     for value in ("x", 5, None):
         body = widget("a")
         body["metadata"]["deletionTimestamp"] = value
-        made = (await api.apply("widgets", body)).expect_success()
-        assert "deletionTimestamp" not in made.metadata
-        (entry,) = made.metadata["managedFields"]
+        created = (await api.apply("widgets", body)).expect_success()
+        assert "deletionTimestamp" not in created.metadata
+        (entry,) = created.metadata["managedFields"]
         assert entry["fieldsV1"]["f:metadata"] == {"f:deletionTimestamp": {}}
         (await api.delete("widgets", "a")).expect_success()
 
 
 async def case_applied_times_are_scalars(api: Api) -> None:
     for name in ("creationTimestamp", "deletionTimestamp"):
-        for value, shown in (
+        for value, formatted in (
             ({}, "map[]"),
             ({"b": 1, "a": [None, True]}, "map[a:[<nil> true] b:1]"),
             (["x", 2], "[x 2]"),
         ):
             body = widget("a")
             body["metadata"][name] = value
-            refused = await api.apply("widgets", body)
-            refused.expect_error(500, "", f".metadata.{name}: expected any scalar, got &{{{shown}}}")
+            rejected = await api.apply("widgets", body)
+            rejected.expect_error(500, "", f".metadata.{name}: expected any scalar, got &{{{formatted}}}")

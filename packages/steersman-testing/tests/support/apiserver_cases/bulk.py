@@ -1,4 +1,4 @@
-"""Deletion of collections: preconditions, pages, and what a refusal half-way leaves."""
+"""Deletion of collections: preconditions, pages and partial failures."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ async def _names(api: Api, plural: str = "configmaps") -> list[str]:
     return [i["metadata"]["name"] for i in (await api.list(plural)).expect_success().body["items"]]
 
 
-async def case_preconditions_hold_for_each(api: Api) -> None:
-    made = await api.create("configmaps", config_map("a"))
+async def case_preconditions_apply_to_each_object(api: Api) -> None:
+    created = await api.create("configmaps", config_map("a"))
     for name in "bc":
         await api.create("configmaps", config_map(name))
-    refused = await _delete_collection(api, "configmaps", {"preconditions": {"uid": made.metadata["uid"]}})
-    refused.expect_error(409, "Conflict")
+    rejected = await _delete_collection(api, "configmaps", {"preconditions": {"uid": created.metadata["uid"]}})
+    rejected.expect_error(409, "Conflict")
     assert await _names(api) == ["b", "c"]
-    (await _delete_collection(api, "configmaps", {"preconditions": {"uid": made.metadata["uid"]}})).expect_error(
+    (await _delete_collection(api, "configmaps", {"preconditions": {"uid": created.metadata["uid"]}})).expect_error(
         409, "Conflict"
     )
     assert await _names(api) == ["b", "c"]
@@ -29,8 +29,8 @@ async def case_preconditions_hold_for_each(api: Api) -> None:
 
 async def case_a_version_as_precondition(api: Api) -> None:
     await api.create("configmaps", config_map("a", finalizers=["example.com/hold"]))
-    made = await api.create("configmaps", config_map("b"))
-    options = {"preconditions": {"resourceVersion": made.resource_version}}
+    created = await api.create("configmaps", config_map("b"))
+    options = {"preconditions": {"resourceVersion": created.resource_version}}
     (await _delete_collection(api, "configmaps", options)).expect_error(409, "Conflict")
     (await _delete_collection(api, "configmaps", options, fieldSelector="metadata.name=b")).expect_success()
     assert await _names(api) == ["a"]
@@ -53,17 +53,17 @@ def _deny_deletion_of_c(request: Json) -> Json:
     return deny_response() if before["metadata"].get("name") == "c" else allow_response()
 
 
-async def case_a_refusal_half_way_leaves_the_rest(api: Api) -> None:
+async def case_rejection_keeps_remaining_objects(api: Api) -> None:
     hook = WebhookStub(_deny_deletion_of_c)
     for name in "abcd":
         await api.create("configmaps", config_map(name))
     async with served_webhook(api, hook):
-        refused = await _delete_collection(api, "configmaps")
-    refused.expect_error(400, "", "denied the request: no")
+        rejected = await _delete_collection(api, "configmaps")
+    rejected.expect_error(400, "", "denied the request: no")
     assert await _names(api) == ["c", "d"]
 
 
-async def case_a_broken_precondition_comes_before_webhooks(api: Api) -> None:
+async def case_failed_precondition_precedes_webhooks(api: Api) -> None:
     hook = WebhookStub()
     await api.create("configmaps", config_map("a"))
     async with served_webhook(api, hook):
@@ -71,20 +71,20 @@ async def case_a_broken_precondition_comes_before_webhooks(api: Api) -> None:
             409, "Conflict"
         )
         for preconditions in ({"uid": "other"}, {"resourceVersion": "1"}, {"uid": ""}, {"resourceVersion": ""}):
-            refused = await api.delete("configmaps", "a", {"preconditions": preconditions})
-            refused.expect_error(409, "Conflict")
+            rejected = await api.delete("configmaps", "a", {"preconditions": preconditions})
+            rejected.expect_error(409, "Conflict")
     assert hook.operations == []
 
 
 async def case_a_page_of_a_collection(api: Api) -> None:
     for name in "abc":
         await api.create("configmaps", config_map(name))
-    gone = (await _delete_collection(api, "configmaps", limit="2")).expect_success()
-    assert [i["metadata"]["name"] for i in gone.body["items"]] == ["a", "b"]
+    deleted = (await _delete_collection(api, "configmaps", limit="2")).expect_success()
+    assert [i["metadata"]["name"] for i in deleted.body["items"]] == ["a", "b"]
     assert await _names(api) == ["c"]
 
 
-async def case_the_pages_of_a_collection_go_one_by_one(api: Api) -> None:
+async def case_pages_are_deleted_one_by_one(api: Api) -> None:
     for name in "abc":
         await api.create("widgets", widget(name))
     first = (await _delete_collection(api, "widgets", limit="2")).expect_success()
@@ -97,12 +97,12 @@ async def case_the_pages_of_a_collection_go_one_by_one(api: Api) -> None:
     (await _delete_collection(api, "widgets", limit="x")).expect_error(400, "BadRequest")
 
 
-async def case_the_answer_tells_what_was(api: Api) -> None:
+async def case_response_lists_deleted_objects(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"x": "1"}))
     await api.create("configmaps", config_map("b", finalizers=["example.com/hold"]))
-    gone = (await _delete_collection(api, "configmaps")).expect_success()
-    assert [i.get("data") for i in gone.body["items"]] == [{"x": "1"}, None]
-    assert "deletionTimestamp" not in gone.body["items"][1]["metadata"]
+    deleted = (await _delete_collection(api, "configmaps")).expect_success()
+    assert [i.get("data") for i in deleted.body["items"]] == [{"x": "1"}, None]
+    assert "deletionTimestamp" not in deleted.body["items"][1]["metadata"]
     again = (await _delete_collection(api, "configmaps", {"propagationPolicy": "Foreground"})).expect_success()
     assert "deletionTimestamp" in again.body["items"][0]["metadata"]
     (await api.merge("configmaps", "b", {"metadata": {"finalizers": None}})).expect_success()

@@ -1,4 +1,4 @@
-"""Custom resources of several versions."""
+"""Custom resources with several versions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _lamp(api: Api, version: str, **spec: Any) -> Json:
 
 @asynccontextmanager
 async def _served_lamps(api: Api, conversion: Json) -> AsyncGenerator[None]:
-    """Serves webapps of two versions in a group of their own, during the block."""
+    """Serve webapps with two versions in their own group during the block."""
     name = f"webapps.{_group(api)}"
     names = {"plural": "webapps", "kind": "WebApp"}
     spec = {"group": _group(api), "scope": "Namespaced", "names": names, "conversion": conversion}
@@ -53,10 +53,10 @@ def _webhook(config: Json) -> Json:
     return {"strategy": "Webhook", "webhook": {"clientConfig": config, "conversionReviewVersions": ["v1"]}}
 
 
-def _converted(obj: Json, wanted: str) -> Json:
+def _converted(obj: Json, expected: str) -> Json:
     spec = obj.get("spec", {})
     new = {"watts": int(spec["power"].removesuffix("W"))} if "power" in spec else {"power": f"{spec['watts']}W"}
-    return {**obj, "apiVersion": wanted, "spec": new}
+    return {**obj, "apiVersion": expected, "spec": new}
 
 
 async def _convert(review: Json) -> Json:
@@ -74,12 +74,12 @@ async def _fail_conversion(review: Json) -> Json:
 
 async def case_a_webhook_converts(api: Api) -> None:
     async with _served_lamps(api, _webhook(await api.serve_webhook(_convert))):
-        made = (await api.call("POST", _path(api, "v2"), _lamp(api, "v2", power="60W"))).expect_success()
-        assert (made.body["apiVersion"], made.body["spec"]) == (f"{_group(api)}/v2", {"power": "60W"})
-        assert made.metadata["generation"] == 1
+        created = (await api.call("POST", _path(api, "v2"), _lamp(api, "v2", power="60W"))).expect_success()
+        assert (created.body["apiVersion"], created.body["spec"]) == (f"{_group(api)}/v2", {"power": "60W"})
+        assert created.metadata["generation"] == 1
         read = (await api.call("GET", _path(api, "v1", "a"))).expect_success()
         assert (read.body["apiVersion"], read.body["spec"]) == (f"{_group(api)}/v1", {"watts": 60})
-        assert read.resource_version == made.resource_version
+        assert read.resource_version == created.resource_version
         patch = {"spec": {"watts": 40}}
         path = _path(api, "v1", "a")
         (await api.call("PATCH", path, patch, {}, "application/merge-patch+json")).expect_success()
@@ -90,19 +90,19 @@ async def case_a_webhook_converts(api: Api) -> None:
         (await api.call("GET", _path(api, "v1", "a"))).expect_error(404, "NotFound")
 
 
-async def case_a_webhook_refuses_to_convert(api: Api) -> None:
+async def case_webhook_rejects_conversion(api: Api) -> None:
     async with _served_lamps(api, _webhook(await api.serve_webhook(_fail_conversion))):
-        refused = await api.call("POST", _path(api, "v2"), _lamp(api, "v2", power="60W"))
-        assert refused.code == 500
+        rejected = await api.call("POST", _path(api, "v2"), _lamp(api, "v2", power="60W"))
+        assert rejected.code == 500
         text = f"conversion webhook for {_group(api)}/v2, Kind=WebApp failed: no webapps today"
-        assert refused.message == text
+        assert rejected.message == text
         (await api.call("POST", _path(api, "v1"), _lamp(api, "v1", watts=60))).expect_success()
         assert (await api.call("GET", _path(api, "v2", "a"))).code == 500
         (await api.call("GET", _path(api, "v1", "a"))).expect_success()
 
 
-async def case_versions_that_convert_to_nothing(api: Api) -> None:
-    """Without conversion only the version is another, and what its schema does not know is gone."""
+async def case_conversion_strategy_none(api: Api) -> None:
+    """Without a conversion, fields outside of the schema are pruned."""
     async with _served_lamps(api, {"strategy": "None"}):
         (await api.call("POST", _path(api, "v1"), _lamp(api, "v1", watts=60))).expect_success()
         read = (await api.call("GET", _path(api, "v2", "a"))).expect_success()

@@ -8,13 +8,15 @@ from apiserver_cases.api import Api, Json, config_map, deployment, widget
 
 
 async def case_create_sets_the_servers_metadata(api: Api) -> None:
-    made = (await api.create("configmaps", config_map("a", {"k": "v"}))).expect_success()
-    assert made.code == 201
-    assert made.metadata["namespace"] == api.namespace
-    assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", made.metadata["uid"])
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", made.metadata["creationTimestamp"])
-    assert int(made.resource_version) > 0
-    assert "generation" not in made.metadata
+    created = (await api.create("configmaps", config_map("a", {"k": "v"}))).expect_success()
+    assert created.code == 201
+    assert created.metadata["namespace"] == api.namespace
+    assert re.fullmatch(
+        r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", created.metadata["uid"]
+    )
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", created.metadata["creationTimestamp"])
+    assert int(created.resource_version) > 0
+    assert "generation" not in created.metadata
 
 
 async def case_generation_starts_at_one(api: Api) -> None:
@@ -22,12 +24,12 @@ async def case_generation_starts_at_one(api: Api) -> None:
         assert (await api.create(plural, body)).metadata["generation"] == 1
 
 
-async def case_users_cannot_set_what_the_server_sets(api: Api) -> None:
+async def case_server_fields_of_users_are_ignored(api: Api) -> None:
     body = widget("a", uid="mine", creationTimestamp="2001-01-01T00:00:00Z", generation=7, selfLink="x")
-    made = (await api.create("widgets", body)).expect_success()
-    assert made.metadata["uid"] != "mine"
-    assert not made.metadata["creationTimestamp"].startswith("2001")
-    assert made.metadata["generation"] == 1
+    created = (await api.create("widgets", body)).expect_success()
+    assert created.metadata["uid"] != "mine"
+    assert not created.metadata["creationTimestamp"].startswith("2001")
+    assert created.metadata["generation"] == 1
 
 
 async def case_names_are_generated(api: Api) -> None:
@@ -40,189 +42,191 @@ async def case_names_are_generated(api: Api) -> None:
 
 
 async def case_a_name_is_required(api: Api) -> None:
-    refused = await api.create("configmaps", config_map(""))
-    refused.expect_error(422, "Invalid", 'ConfigMap "" is invalid: metadata.name: Required value')
-    assert ("metadata.name", "FieldValueRequired") in refused.causes()
+    rejected = await api.create("configmaps", config_map(""))
+    rejected.expect_error(422, "Invalid", 'ConfigMap "" is invalid: metadata.name: Required value')
+    assert ("metadata.name", "FieldValueRequired") in rejected.causes()
 
 
-async def case_names_are_checked(api: Api) -> None:
-    refused = await api.create("configmaps", config_map("Not_Allowed"))
-    refused.expect_error(
+async def case_names_are_validated(api: Api) -> None:
+    rejected = await api.create("configmaps", config_map("Not_Allowed"))
+    rejected.expect_error(
         422, "Invalid", 'metadata.name: Invalid value: "Not_Allowed": a lowercase RFC 1123 subdomain'
     )
 
 
-async def case_labels_are_checked(api: Api) -> None:
-    refused = await api.create("configmaps", config_map("a", labels={"k": "-no-"}))
-    refused.expect_error(
+async def case_labels_are_validated(api: Api) -> None:
+    rejected = await api.create("configmaps", config_map("a", labels={"k": "-no-"}))
+    rejected.expect_error(
         422, "Invalid", 'metadata.labels: Invalid value: "-no-": a valid label must be an empty string'
     )
-    refused = await api.create("configmaps", config_map("a", labels={"k": "x" * 64}))
-    refused.expect_error(422, "Invalid", "must be no more than 63")
-    refused = await api.create("configmaps", config_map("a", labels={"a/b/c": "x"}))
-    refused.expect_error(422, "Invalid", "metadata.labels")
+    rejected = await api.create("configmaps", config_map("a", labels={"k": "x" * 64}))
+    rejected.expect_error(422, "Invalid", "must be no more than 63")
+    rejected = await api.create("configmaps", config_map("a", labels={"a/b/c": "x"}))
+    rejected.expect_error(422, "Invalid", "metadata.labels")
 
 
-async def case_owner_references_are_checked(api: Api) -> None:
+async def case_owner_references_are_validated(api: Api) -> None:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": ""}
-    refused = await api.create("configmaps", config_map("a", ownerReferences=[owner]))
-    refused.expect_error(422, "Invalid", 'metadata.ownerReferences.uid: Invalid value: "": must not be empty')
+    rejected = await api.create("configmaps", config_map("a", ownerReferences=[owner]))
+    rejected.expect_error(422, "Invalid", 'metadata.ownerReferences.uid: Invalid value: "": must not be empty')
     owners = [{**owner, "uid": u, "name": u, "controller": True} for u in ("u1", "u2")]
-    refused = await api.create("configmaps", config_map("a", ownerReferences=owners))
-    refused.expect_error(422, "Invalid", "Only one reference can have Controller set to true")
+    rejected = await api.create("configmaps", config_map("a", ownerReferences=owners))
+    rejected.expect_error(422, "Invalid", "Only one reference can have Controller set to true")
 
 
-async def case_creating_twice_is_refused(api: Api) -> None:
+async def case_creating_twice_is_rejected(api: Api) -> None:
     (await api.create("configmaps", config_map("a"))).expect_success()
-    refused = await api.create("configmaps", config_map("a"))
-    refused.expect_error(409, "AlreadyExists", 'configmaps "a" already exists')
-    assert refused.body["details"] == {"name": "a", "kind": "configmaps"}
+    rejected = await api.create("configmaps", config_map("a"))
+    rejected.expect_error(409, "AlreadyExists", 'configmaps "a" already exists')
+    assert rejected.body["details"] == {"name": "a", "kind": "configmaps"}
     (await api.create("deployments", deployment("a"))).expect_success()
-    refused = await api.create("deployments", deployment("a"))
-    refused.expect_error(409, "AlreadyExists", 'deployments.apps "a" already exists')
-    assert refused.body["details"] == {"name": "a", "group": "apps", "kind": "deployments"}
+    rejected = await api.create("deployments", deployment("a"))
+    rejected.expect_error(409, "AlreadyExists", 'deployments.apps "a" already exists')
+    assert rejected.body["details"] == {"name": "a", "group": "apps", "kind": "deployments"}
 
 
 async def case_a_version_cannot_be_set_on_creation(api: Api) -> None:
-    refused = await api.create("configmaps", config_map("a", resourceVersion="5"))
-    refused.expect_error(500, "", "resourceVersion should not be set on objects to be created")
+    rejected = await api.create("configmaps", config_map("a", resourceVersion="5"))
+    rejected.expect_error(500, "", "resourceVersion should not be set on objects to be created")
 
 
 async def case_the_namespace_must_exist(api: Api) -> None:
     path = "/api/v1/namespaces/nowhere-to-be-found/configmaps"
-    refused = await api.call("POST", path, config_map("a"))
-    refused.expect_error(404, "NotFound", 'namespaces "nowhere-to-be-found" not found')
-    assert refused.body["details"] == {"name": "nowhere-to-be-found", "kind": "namespaces"}
+    rejected = await api.call("POST", path, config_map("a"))
+    rejected.expect_error(404, "NotFound", 'namespaces "nowhere-to-be-found" not found')
+    assert rejected.body["details"] == {"name": "nowhere-to-be-found", "kind": "namespaces"}
 
 
-async def case_the_namespace_must_be_the_urls(api: Api) -> None:
-    refused = await api.create("configmaps", config_map("a", namespace="other"))
+async def case_body_namespace_must_match_url(api: Api) -> None:
+    rejected = await api.create("configmaps", config_map("a", namespace="other"))
     text = "the namespace of the provided object does not match the namespace sent on the request"
-    refused.expect_error(400, "BadRequest", text)
+    rejected.expect_error(400, "BadRequest", text)
 
 
-async def case_the_kind_must_be_the_urls(api: Api) -> None:
-    refused = await api.create("configmaps", {**config_map("a"), "kind": "Secret"})
+async def case_body_kind_must_match_url(api: Api) -> None:
+    rejected = await api.create("configmaps", {**config_map("a"), "kind": "Secret"})
     text = (
         'Secret in version "v1" cannot be handled as a ConfigMap: converting (v1.Secret) to (core.ConfigMap): '
         "unknown conversion"
     )
-    refused.expect_error(400, "BadRequest", text)
-    refused = await api.create("configmaps", {**config_map("a"), "apiVersion": "apps/v1"})
+    rejected.expect_error(400, "BadRequest", text)
+    rejected = await api.create("configmaps", {**config_map("a"), "apiVersion": "apps/v1"})
     text = (
         'ConfigMap in version "v1" cannot be handled as a ConfigMap: no kind "ConfigMap" is registered for version '
         '"apps/v1" in scheme'
     )
-    refused.expect_error(400, "BadRequest", text)
+    rejected.expect_error(400, "BadRequest", text)
 
 
-async def case_the_kind_of_a_custom_resource_must_be_the_urls(api: Api) -> None:
-    refused = await api.create("widgets", {**widget("a"), "kind": "Other"})
-    refused.expect_error(
+async def case_custom_kind_must_match_url(api: Api) -> None:
+    rejected = await api.create("widgets", {**widget("a"), "kind": "Other"})
+    rejected.expect_error(
         422, "Invalid", 'Other.cases.steersman.dev "a" is invalid: kind: Invalid value: "Other": must be'
     )
-    refused = await api.create("widgets", {**widget("a"), "apiVersion": "cases.steersman.dev/v2"})
+    rejected = await api.create("widgets", {**widget("a"), "apiVersion": "cases.steersman.dev/v2"})
     text = (
         "the API version in the data (cases.steersman.dev/v2) does not match the expected API version "
         "(cases.steersman.dev/v1)"
     )
-    refused.expect_error(400, "BadRequest", text)
+    rejected.expect_error(400, "BadRequest", text)
     body = widget("a")
     del body["kind"]
-    refused = await api.create("widgets", body)
-    refused.expect_error(400, "BadRequest", "unrecognized (must be of type Widget): Object 'Kind' is missing in '")
+    rejected = await api.create("widgets", body)
+    rejected.expect_error(400, "BadRequest", "unrecognized (must be of type Widget): Object 'Kind' is missing in '")
 
 
-async def case_built_in_kinds_need_not_be_named(api: Api) -> None:
+async def case_body_kind_of_built_in_kinds_is_optional(api: Api) -> None:
     (await api.create("configmaps", {"metadata": {"name": "a"}})).expect_success()
 
 
-async def case_what_is_not_there_is_not_found(api: Api) -> None:
+async def case_missing_objects_are_not_found(api: Api) -> None:
     for plural, named in (("configmaps", "configmaps"), ("deployments", "deployments.apps")):
-        for reply in (
+        for response in (
             await api.get(plural, "none"),
             await api.delete(plural, "none"),
             await api.merge(plural, "none", {"metadata": {"labels": {"a": "b"}}}),
         ):
-            reply.expect_error(404, "NotFound", f'{named} "none" not found')
-    refused = await api.put("configmaps", config_map("none"))
-    refused.expect_error(404, "NotFound", 'configmaps "none" not found')
+            response.expect_error(404, "NotFound", f'{named} "none" not found')
+    rejected = await api.put("configmaps", config_map("none"))
+    rejected.expect_error(404, "NotFound", 'configmaps "none" not found')
 
 
 async def case_unknown_resources_are_not_found(api: Api) -> None:
     group = "/apis/cases.steersman.dev"
     for path in ("/apis/nobody.example.com/v1/things", "/nothing", f"{group}/v1/unheardof", f"{group}/v2/widgets"):
-        reply = await api.call("GET", path)
-        assert (reply.code, reply.message) == (404, "404 page not found\n")
+        response = await api.call("GET", path)
+        assert (response.code, response.message) == (404, "404 page not found\n")
     for path in ("/api/v1/unheardof", "/apis/apps/v1/unheardof"):
-        reply = await api.call("GET", path)
-        reply.expect_error(404, "NotFound", "the server could not find the requested resource")
+        response = await api.call("GET", path)
+        response.expect_error(404, "NotFound", "the server could not find the requested resource")
 
 
-async def case_methods_must_fit(api: Api) -> None:
-    refused = await api.call("PUT", api.path("configmaps"), config_map("a"))
-    refused.expect_error(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
-    refused = await api.call("POST", api.path("configmaps", "a"), config_map("a"))
-    refused.expect_error(405, "MethodNotAllowed")
-    refused = await api.call("DELETE", api.path("widgets", "a", "status"))
+async def case_unsupported_methods_are_rejected(api: Api) -> None:
+    rejected = await api.call("PUT", api.path("configmaps"), config_map("a"))
+    rejected.expect_error(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    rejected = await api.call("POST", api.path("configmaps", "a"), config_map("a"))
+    rejected.expect_error(405, "MethodNotAllowed")
+    rejected = await api.call("DELETE", api.path("widgets", "a", "status"))
     text = 'delete is not supported on resources of kind "widgets.cases.steersman.dev"'
-    refused.expect_error(405, "MethodNotAllowed", text)
+    rejected.expect_error(405, "MethodNotAllowed", text)
 
 
 async def case_update_replaces(api: Api) -> None:
-    made = await api.create("configmaps", config_map("a", {"x": "1", "y": "1"}, labels={"l": "1"}))
+    created = await api.create("configmaps", config_map("a", {"x": "1", "y": "1"}, labels={"l": "1"}))
     changed = (await api.put("configmaps", config_map("a", {"x": "2"}))).expect_success()
     assert changed.code == 200
     assert changed.body["data"] == {"x": "2"}
     assert "labels" not in changed.metadata
-    assert changed.metadata["uid"] == made.metadata["uid"]
-    assert changed.metadata["creationTimestamp"] == made.metadata["creationTimestamp"]
-    assert int(changed.resource_version) > int(made.resource_version)
+    assert changed.metadata["uid"] == created.metadata["uid"]
+    assert changed.metadata["creationTimestamp"] == created.metadata["creationTimestamp"]
+    assert int(changed.resource_version) > int(created.resource_version)
 
 
 async def case_update_with_an_old_version_conflicts(api: Api) -> None:
-    made = await api.create("configmaps", config_map("a", {"x": "1"}))
-    (await api.put("configmaps", config_map("a", {"x": "2"}, resourceVersion=made.resource_version))).expect_success()
-    refused = await api.put("configmaps", config_map("a", {"x": "3"}, resourceVersion=made.resource_version))
-    refused.expect_error(
+    created = await api.create("configmaps", config_map("a", {"x": "1"}))
+    (
+        await api.put("configmaps", config_map("a", {"x": "2"}, resourceVersion=created.resource_version))
+    ).expect_success()
+    rejected = await api.put("configmaps", config_map("a", {"x": "3"}, resourceVersion=created.resource_version))
+    rejected.expect_error(
         409, "Conflict", 'Operation cannot be fulfilled on configmaps "a": the object has been modified'
     )
-    assert refused.body["details"] == {"name": "a", "kind": "configmaps"}
+    assert rejected.body["details"] == {"name": "a", "kind": "configmaps"}
 
 
 async def case_update_of_another_uid_conflicts(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"x": "1"}))
-    refused = await api.put("configmaps", config_map("a", {"x": "3"}, uid="other"))
-    refused.expect_error(409, "Conflict", "Precondition failed: UID in precondition: other, UID in object meta: ")
+    rejected = await api.put("configmaps", config_map("a", {"x": "3"}, uid="other"))
+    rejected.expect_error(409, "Conflict", "Precondition failed: UID in precondition: other, UID in object meta: ")
 
 
-async def case_update_of_another_name_is_refused(api: Api) -> None:
+async def case_update_of_another_name_is_rejected(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
-    refused = await api.call("PUT", api.path("configmaps", "a"), config_map("b"))
-    refused.expect_error(400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)")
+    rejected = await api.call("PUT", api.path("configmaps", "a"), config_map("b"))
+    rejected.expect_error(400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)")
 
 
 async def case_update_of_a_custom_resource_needs_a_version(api: Api) -> None:
     await api.create("widgets", widget("a"))
-    refused = await api.put("widgets", widget("a", {"size": 2}))
-    refused.expect_error(422, "Invalid", "metadata.resourceVersion: Invalid value: ")
-    assert "must be specified for an update" in refused.message
+    rejected = await api.put("widgets", widget("a", {"size": 2}))
+    rejected.expect_error(422, "Invalid", "metadata.resourceVersion: Invalid value: ")
+    assert "must be specified for an update" in rejected.message
 
 
 async def case_an_update_without_change_keeps_the_version(api: Api) -> None:
-    made = await api.create("configmaps", config_map("a", {"x": "1"}))
+    created = await api.create("configmaps", config_map("a", {"x": "1"}))
     same = (await api.put("configmaps", config_map("a", {"x": "1"}))).expect_success()
-    assert same.resource_version == made.resource_version
-    made = await api.create("deployments", deployment("a"))
-    same = (await api.put("deployments", made.body)).expect_success()
-    assert same.resource_version == made.resource_version
+    assert same.resource_version == created.resource_version
+    created = await api.create("deployments", deployment("a"))
+    same = (await api.put("deployments", created.body)).expect_success()
+    assert same.resource_version == created.resource_version
 
 
 async def case_generation_counts_changes_of_the_spec(api: Api) -> None:
-    made = await api.create("widgets", widget("a"))
+    created = await api.create("widgets", widget("a"))
     labelled = await api.merge("widgets", "a", {"metadata": {"labels": {"x": "y"}}})
     assert labelled.metadata["generation"] == 1
-    assert labelled.resource_version != made.resource_version
+    assert labelled.resource_version != created.resource_version
     resized = await api.merge("widgets", "a", {"spec": {"size": 2}})
     assert resized.metadata["generation"] == 2
     (await api.create("deployments", deployment("a"))).expect_success()
@@ -230,13 +234,13 @@ async def case_generation_counts_changes_of_the_spec(api: Api) -> None:
     assert scaled.metadata["generation"] == 2
 
 
-async def case_status_is_written_apart(api: Api) -> None:
-    made = (await api.create("widgets", {**widget("a"), "status": {"ready": 5}})).expect_success()
-    assert "status" not in made.body
-    body = {**made.body, "status": {"ready": 1}}
-    assert (await api.put("widgets", body)).expect_success().resource_version == made.resource_version
+async def case_status_is_written_separately(api: Api) -> None:
+    created = (await api.create("widgets", {**widget("a"), "status": {"ready": 5}})).expect_success()
+    assert "status" not in created.body
+    body = {**created.body, "status": {"ready": 1}}
+    assert (await api.put("widgets", body)).expect_success().resource_version == created.resource_version
     body["spec"] = {"size": 99}
-    body["metadata"] = {**made.metadata, "labels": {"x": "y"}}
+    body["metadata"] = {**created.metadata, "labels": {"x": "y"}}
     written = (await api.put("widgets", body, "status")).expect_success()
     assert written.body["status"] == {"ready": 1}
     assert written.body["spec"]["size"] == 1
@@ -245,9 +249,9 @@ async def case_status_is_written_apart(api: Api) -> None:
     assert (await api.get("widgets", "a", "status")).body == written.body
 
 
-async def case_status_of_built_in_kinds_is_written_apart(api: Api) -> None:
-    made = (await api.create("deployments", {**deployment("a"), "status": {"replicas": 5}})).expect_success()
-    assert made.body.get("status", {}) == {}
+async def case_status_of_built_in_kinds_is_written_separately(api: Api) -> None:
+    created = (await api.create("deployments", {**deployment("a"), "status": {"replicas": 5}})).expect_success()
+    assert created.body.get("status", {}) == {}
     changed = await api.merge("deployments", "a", {"spec": {"replicas": 2}, "status": {"replicas": 2}}, "status")
     assert changed.expect_success().body["spec"]["replicas"] == 1
     assert changed.body["status"]["replicas"] == 2
@@ -261,11 +265,11 @@ async def case_a_kind_without_status_subresource_has_no_such_path(api: Api) -> N
     assert (await api.get("configmaps", "a", "status")).code == 404
 
 
-async def case_options_are_checked(api: Api) -> None:
-    refused = await api.create("configmaps", config_map("a"), dryRun="x")
-    refused.expect_error(422, "Invalid", 'dryRun: Unsupported value: ["x"]: supported values: "All"')
-    refused = await api.create("configmaps", config_map("a"), fieldManager="x" * 129)
-    refused.expect_error(422, "Invalid", "fieldManager: Too long: may not be more than 128 bytes")
+async def case_write_options_are_validated(api: Api) -> None:
+    rejected = await api.create("configmaps", config_map("a"), dryRun="x")
+    rejected.expect_error(422, "Invalid", 'dryRun: Unsupported value: ["x"]: supported values: "All"')
+    rejected = await api.create("configmaps", config_map("a"), fieldManager="x" * 129)
+    rejected.expect_error(422, "Invalid", "fieldManager: Too long: may not be more than 128 bytes")
 
 
 async def case_put_creates_leases_and_roles(api: Api) -> None:
@@ -275,33 +279,33 @@ async def case_put_creates_leases_and_roles(api: Api) -> None:
     assert (await api.put("roles", role)).expect_success().metadata["uid"]
 
 
-async def case_finalizers_are_checked(api: Api) -> None:
-    refused = await api.create("configmaps", config_map("a", finalizers=["bad"]))
+async def case_finalizers_are_validated(api: Api) -> None:
+    rejected = await api.create("configmaps", config_map("a", finalizers=["bad"]))
     text = (
         'metadata.finalizers[0]: Invalid value: "bad": name is neither a standard finalizer name nor is it '
         "fully qualified"
     )
-    refused.expect_error(422, "Invalid", text)
-    refused = await api.create("widgets", widget("a", finalizers=["a b/c"]))
-    refused.expect_error(422, "Invalid", 'metadata.finalizers: Invalid value: "a b/c": prefix part a lowercase')
+    rejected.expect_error(422, "Invalid", text)
+    rejected = await api.create("widgets", widget("a", finalizers=["a b/c"]))
+    rejected.expect_error(422, "Invalid", 'metadata.finalizers: Invalid value: "a b/c": prefix part a lowercase')
 
 
-async def case_labels_are_text(api: Api) -> None:
+async def case_labels_are_strings(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a", labels={"a": 1})), ("widgets", widget("a", labels={"a": 1}))):
-        refused = await api.create(plural, body)
-        refused.expect_error(400, "BadRequest", "json: cannot unmarshal number into Go struct field ObjectMeta.")
+        rejected = await api.create(plural, body)
+        rejected.expect_error(400, "BadRequest", "json: cannot unmarshal number into Go struct field ObjectMeta.")
 
 
-async def case_keys_of_config_maps_are_checked(api: Api) -> None:
-    refused = await api.create("configmaps", config_map("a", {"a b": "x"}))
-    refused.expect_error(422, "Invalid", 'data[a b]: Invalid value: "a b": a valid config key must consist of')
+async def case_config_map_keys_are_validated(api: Api) -> None:
+    rejected = await api.create("configmaps", config_map("a", {"a b": "x"}))
+    rejected.expect_error(422, "Invalid", 'data[a b]: Invalid value: "a b": a valid config key must consist of')
 
 
 async def case_workloads_select_their_own_pods(api: Api) -> None:
     body = deployment("a", selector={"matchLabels": {"app": "other"}})
-    refused = await api.create("deployments", body)
-    refused.expect_error(422, "Invalid", "spec.template.metadata.labels: Invalid value: ")
-    assert "`selector` does not match template `labels`" in refused.message
+    rejected = await api.create("deployments", body)
+    rejected.expect_error(422, "Invalid", "spec.template.metadata.labels: Invalid value: ")
+    assert "`selector` does not match template `labels`" in rejected.message
 
 
 async def case_defaults_of_a_deployment(api: Api) -> None:
@@ -309,8 +313,8 @@ async def case_defaults_of_a_deployment(api: Api) -> None:
     pod = body["spec"]["template"]["spec"]
     pod["volumes"] = [{"name": "v", "configMap": {"name": "x"}}, {"name": "s", "secret": {"secretName": "x"}}]
     pod["containers"][0] |= {"ports": [{"containerPort": 80}], "readinessProbe": {"httpGet": {"port": 80}}}
-    made = (await api.create("deployments", body)).expect_success()
-    assert made.body["spec"] == {
+    created = (await api.create("deployments", body)).expect_success()
+    assert created.body["spec"] == {
         "replicas": 1,
         "selector": {"matchLabels": {"app": "a"}},
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"}},
@@ -365,9 +369,9 @@ async def case_defaults_of_a_stateful_set(api: Api) -> None:
             "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
         },
     }
-    made = (await api.create("statefulsets", body)).expect_success()
-    spec = made.body["spec"]
-    assert made.body["status"] == {"replicas": 0, "availableReplicas": 0}
+    created = (await api.create("statefulsets", body)).expect_success()
+    spec = created.body["spec"]
+    assert created.body["status"] == {"replicas": 0, "availableReplicas": 0}
     assert spec["podManagementPolicy"] == "OrderedReady"
     assert spec["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
     assert spec["persistentVolumeClaimRetentionPolicy"] == {"whenDeleted": "Retain", "whenScaled": "Retain"}
@@ -380,8 +384,8 @@ async def case_defaults_of_a_stateful_set(api: Api) -> None:
             "status": {"phase": "Pending"},
         }
     ]
-    refused = await api.merge("statefulsets", "a", {"spec": {"serviceName": "b"}})
-    refused.expect_error(
+    rejected = await api.merge("statefulsets", "a", {"spec": {"serviceName": "b"}})
+    rejected.expect_error(
         422, "Invalid", "spec: Forbidden: updates to statefulset spec for fields other than 'replicas',"
     )
 
@@ -389,9 +393,9 @@ async def case_defaults_of_a_stateful_set(api: Api) -> None:
 async def case_defaults_of_a_service(api: Api) -> None:
     spec = {"ports": [{"port": 80}], "selector": {"app": "a"}}
     body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"}, "spec": spec}
-    made = (await api.create("services", body)).expect_success()
-    address = made.body["spec"]["clusterIP"]
-    assert made.body["spec"] == {
+    created = (await api.create("services", body)).expect_success()
+    address = created.body["spec"]["clusterIP"]
+    assert created.body["spec"] == {
         "type": "ClusterIP",
         "clusterIP": address,
         "clusterIPs": [address],
@@ -405,40 +409,40 @@ async def case_defaults_of_a_service(api: Api) -> None:
     again = (await api.put("services", body)).expect_success()
     assert again.body["spec"]["clusterIP"] == address
     headless = {**body, "metadata": {"name": "b"}, "spec": {**spec, "clusterIP": "None"}}
-    made = (await api.create("services", headless)).expect_success()
-    assert (made.body["spec"]["clusterIP"], made.body["spec"]["clusterIPs"]) == ("None", ["None"])
+    created = (await api.create("services", headless)).expect_success()
+    assert (created.body["spec"]["clusterIP"], created.body["spec"]["clusterIPs"]) == ("None", ["None"])
 
 
 async def case_defaults_of_pods_and_claims(api: Api) -> None:
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
-    made = (
+    created = (
         await api.create("pods", {**body, "spec": {"containers": [{"name": "c", "image": "i"}]}})
     ).expect_success()
-    assert made.body["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
-    assert made.body["spec"]["containers"][0]["imagePullPolicy"] == "Always"
-    assert made.body["spec"]["enableServiceLinks"] is True
-    assert len(made.body["spec"]["tolerations"]) == 2
+    assert created.body["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
+    assert created.body["spec"]["containers"][0]["imagePullPolicy"] == "Always"
+    assert created.body["spec"]["enableServiceLinks"] is True
+    assert len(created.body["spec"]["tolerations"]) == 2
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     body = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "a"}, "spec": claim}
-    made = (await api.create("persistentvolumeclaims", body)).expect_success()
-    assert made.metadata["finalizers"] == ["kubernetes.io/pvc-protection"]
-    assert made.body["spec"]["volumeMode"] == "Filesystem"
-    assert made.body["status"] == {"phase": "Pending"}
-    refused = await api.merge("persistentvolumeclaims", "a", {"spec": {"accessModes": ["ReadWriteMany"]}})
-    refused.expect_error(
+    created = (await api.create("persistentvolumeclaims", body)).expect_success()
+    assert created.metadata["finalizers"] == ["kubernetes.io/pvc-protection"]
+    assert created.body["spec"]["volumeMode"] == "Filesystem"
+    assert created.body["status"] == {"phase": "Pending"}
+    rejected = await api.merge("persistentvolumeclaims", "a", {"spec": {"accessModes": ["ReadWriteMany"]}})
+    rejected.expect_error(
         422, "Invalid", "spec: Forbidden: spec is immutable after creation except resources.requests"
     )
     bound = (await api.merge("persistentvolumeclaims", "a", {"spec": {"volumeName": "v"}})).expect_success()
     assert bound.body["spec"]["volumeName"] == "v"
-    refused = await api.merge("persistentvolumeclaims", "a", {"spec": {"volumeName": "w"}})
-    refused.expect_error(
+    rejected = await api.merge("persistentvolumeclaims", "a", {"spec": {"volumeName": "w"}})
+    rejected.expect_error(
         422, "Invalid", "spec: Forbidden: spec is immutable after creation except resources.requests"
     )
 
 
-async def case_a_dry_run_keeps_nothing(api: Api) -> None:
-    made = (await api.create("configmaps", config_map("a", {"k": "v"}), dryRun="All")).expect_success()
-    assert made.metadata["uid"]
+async def case_dry_run_stores_nothing(api: Api) -> None:
+    created = (await api.create("configmaps", config_map("a", {"k": "v"}), dryRun="All")).expect_success()
+    assert created.metadata["uid"]
     (await api.get("configmaps", "a")).expect_error(404, "NotFound")
     await api.create("configmaps", config_map("a", {"k": "v"}))
     changed = (await api.put("configmaps", config_map("a", {"k": "w"}), dryRun="All")).expect_success()
@@ -448,27 +452,27 @@ async def case_a_dry_run_keeps_nothing(api: Api) -> None:
     (await api.get("configmaps", "a")).expect_success()
 
 
-async def case_secrets_turn_text_into_data(api: Api) -> None:
+async def case_string_data_is_encoded(api: Api) -> None:
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "stringData": {"k": "text"}}
-    made = (await api.create("secrets", body)).expect_success()
-    assert made.body["data"] == {"k": "dGV4dA=="}
-    assert made.body["type"] == "Opaque"
-    assert "stringData" not in made.body
+    created = (await api.create("secrets", body)).expect_success()
+    assert created.body["data"] == {"k": "dGV4dA=="}
+    assert created.body["type"] == "Opaque"
+    assert "stringData" not in created.body
 
 
-async def case_immutable_fields_are_kept(api: Api) -> None:
+async def case_immutable_fields_are_rejected(api: Api) -> None:
     (await api.create("configmaps", {**config_map("a", {"k": "v"}), "immutable": True})).expect_success()
-    refused = await api.merge("configmaps", "a", {"data": {"k": "w"}})
-    refused.expect_error(422, "Invalid", "data: Forbidden: field is immutable when `immutable` is set")
+    rejected = await api.merge("configmaps", "a", {"data": {"k": "w"}})
+    rejected.expect_error(422, "Invalid", "data: Forbidden: field is immutable when `immutable` is set")
     (await api.create("deployments", deployment("a"))).expect_success()
     labels = {"matchLabels": {"app": "a", "more": "x"}}
     template = {"metadata": {"labels": {"app": "a", "more": "x"}}}
-    refused = await api.merge("deployments", "a", {"spec": {"selector": labels, "template": template}})
-    refused.expect_error(422, "Invalid", "spec.selector: Invalid value: ")
-    assert "field is immutable" in refused.message
+    rejected = await api.merge("deployments", "a", {"spec": {"selector": labels, "template": template}})
+    rejected.expect_error(422, "Invalid", "spec.selector: Invalid value: ")
+    assert "field is immutable" in rejected.message
 
 
-async def case_versions_that_writes_name(api: Api) -> None:
+async def case_resource_versions_of_updates(api: Api) -> None:
     lease: Json = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}, "spec": {}}
     for plural, body, unconditional in (
         ("configmaps", config_map("a", {"x": "1"}), True),
@@ -486,14 +490,14 @@ async def case_versions_that_writes_name(api: Api) -> None:
         await api.merge(plural, "a", {"metadata": {"resourceVersion": None}})
 
 
-async def case_versions_that_creations_name(api: Api) -> None:
+async def case_resource_versions_of_creates(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a")), ("widgets", widget("a"))):
         for version, code in (("0", 201), ("00", 201), ("", 201), ("1", 500), ("x", 201), ("-1", 201)):
             meta = {"generateName": "a-", "resourceVersion": version}
             assert (await api.create(plural, {**body, "metadata": meta})).code == code
 
 
-async def case_metadata_has_types(api: Api) -> None:
+async def case_metadata_types_are_validated(api: Api) -> None:
     unfit: list[Json] = [{"resourceVersion": 5}, {"uid": True}, {"labels": {"a": 1}}, {"finalizers": "x"}]
     unfit.append({"labels": []})
     for plural, body in (("configmaps", config_map("a", {"x": "1"})), ("widgets", widget("a"))):

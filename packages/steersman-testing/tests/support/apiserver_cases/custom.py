@@ -28,18 +28,18 @@ async def case_unknown_fields_are_pruned(api: Api) -> None:
     assert spec["free"] == {"any": {"thing": 1}}
 
 
-async def case_unknown_fields_are_refused_in_strict_mode(api: Api) -> None:
-    refused = await api.create("widgets", widget("a", {"size": 1, "odd": 1}), fieldValidation="Strict")
+async def case_unknown_fields_are_rejected_in_strict_mode(api: Api) -> None:
+    rejected = await api.create("widgets", widget("a", {"size": 1, "odd": 1}), fieldValidation="Strict")
     prefix = 'Widget in version "v1" cannot be handled as a Widget: strict decoding error: '
-    assert refused.expect_error(400, "BadRequest").message == prefix + 'unknown field "spec.odd"'
+    assert rejected.expect_error(400, "BadRequest").message == prefix + 'unknown field "spec.odd"'
     body: dict[str, Any] = {**widget("a", {"size": 1, "parts": [{"name": "p", "odd": 1}]}), "odd": 1}
     body["metadata"] = {"name": "a", "odd": 1}
-    refused = await api.create("widgets", body, fieldValidation="Strict")
+    rejected = await api.create("widgets", body, fieldValidation="Strict")
     text = 'unknown field "metadata.odd", unknown field "odd", unknown field "spec.parts[0].odd"'
-    assert refused.expect_error(400, "BadRequest").message == prefix + text
+    assert rejected.expect_error(400, "BadRequest").message == prefix + text
 
 
-async def case_defaults_are_filled_in(api: Api) -> None:
+async def case_defaults_are_set(api: Api) -> None:
     spec = (
         (await api.create("widgets", widget("a", {"size": 1, "parts": [{"name": "p"}]})))
         .expect_success()
@@ -132,33 +132,33 @@ async def case_schemas_are_enforced(api: Api) -> None:
         ),
     ]
     for spec, field, reason, text in invalid:
-        refused = await api.create("widgets", widget("a", spec))
-        refused.expect_error(422, "Invalid")
-        assert (field, reason) in refused.causes(), refused.body
-        assert text in refused.message, refused.message
+        rejected = await api.create("widgets", widget("a", spec))
+        rejected.expect_error(422, "Invalid")
+        assert (field, reason) in rejected.causes(), rejected.body
+        assert text in rejected.message, rejected.message
 
 
-async def case_several_errors_are_told_together(api: Api) -> None:
-    refused = await api.create("widgets", widget("a", {"size": -1, "mode": "odd"}))
-    refused.expect_error(422, "Invalid", f'Widget.{GROUP} "a" is invalid: [')
-    assert {f for f, _ in refused.causes()} == {"spec.size", "spec.mode"}
-    details = refused.body["details"]
+async def case_all_errors_are_reported(api: Api) -> None:
+    rejected = await api.create("widgets", widget("a", {"size": -1, "mode": "odd"}))
+    rejected.expect_error(422, "Invalid", f'Widget.{GROUP} "a" is invalid: [')
+    assert {f for f, _ in rejected.causes()} == {"spec.size", "spec.mode"}
+    details = rejected.body["details"]
     assert (details["name"], details["group"], details["kind"]) == ("a", GROUP, "Widget")
 
 
-async def case_updates_are_checked(api: Api) -> None:
+async def case_updates_are_validated(api: Api) -> None:
     await api.create("widgets", widget("a"))
     (await api.merge("widgets", "a", {"spec": {"size": 101}})).expect_error(422, "Invalid")
     (await api.apply("widgets", widget("a", {"size": 101}), force=True)).expect_error(422, "Invalid")
 
 
-async def case_status_is_checked(api: Api) -> None:
+async def case_status_is_validated(api: Api) -> None:
     await api.create("widgets", widget("a"))
-    refused = await api.merge("widgets", "a", {"status": {"ready": "x"}}, "status")
+    rejected = await api.merge("widgets", "a", {"status": {"ready": "x"}}, "status")
     text = 'status.ready: Invalid value: "string": ready in body must be of type integer: "string"'
-    refused.expect_error(422, "Invalid", text)
-    refused = await api.merge("widgets", "a", {"status": {"conditions": [{"type": "a"}]}}, "status")
-    refused.expect_error(422, "Invalid", "status.conditions[0].status: Required value")
+    rejected.expect_error(422, "Invalid", text)
+    rejected = await api.merge("widgets", "a", {"status": {"conditions": [{"type": "a"}]}}, "status")
+    rejected.expect_error(422, "Invalid", "status.conditions[0].status: Required value")
 
 
 async def case_without_the_status_subresource_status_is_a_field(api: Api) -> None:
@@ -168,7 +168,7 @@ async def case_without_the_status_subresource_status_is_a_field(api: Api) -> Non
     assert changed.metadata["generation"] == 2
 
 
-async def case_maps_and_numbers_or_text(api: Api) -> None:
+async def case_maps_and_int_or_string(api: Api) -> None:
     spec = {"size": 1, "limits": {"cpu": 1, "memory": 2}, "port": "http"}
     made = (await api.create("widgets", widget("a", spec))).expect_success()
     assert made.body["spec"]["limits"] == {"cpu": 1, "memory": 2}
@@ -176,7 +176,7 @@ async def case_maps_and_numbers_or_text(api: Api) -> None:
     assert changed.expect_success().body["spec"]["port"] == 80
 
 
-async def case_definitions_tell_that_they_are_served(api: Api) -> None:
+async def case_definitions_report_established(api: Api) -> None:
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.{GROUP}"
     found = (await api.call("GET", path)).expect_success().body
     conditions = {c["type"]: c["status"] for c in found["status"]["conditions"]}
@@ -186,7 +186,7 @@ async def case_definitions_tell_that_they_are_served(api: Api) -> None:
     assert (names["singular"], names["listKind"]) == ("widget", "WidgetList")
 
 
-async def case_definitions_are_checked(api: Api) -> None:
+async def case_definitions_are_validated(api: Api) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     body: dict[str, Any] = {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -199,13 +199,13 @@ async def case_definitions_are_checked(api: Api) -> None:
             "versions": [{"name": "v1", "served": True, "storage": True, "schema": {}}],
         },
     }
-    refused = await api.call("POST", path, body)
-    refused.expect_error(
+    rejected = await api.call("POST", path, body)
+    rejected.expect_error(
         422, "Invalid", 'metadata.name: Invalid value: "wrong": must be spec.names.plural+"."+spec.group'
     )
 
 
-async def case_discovery_names_the_kinds(api: Api) -> None:
+async def case_discovery_lists_kinds(api: Api) -> None:
     found = (await api.call("GET", f"/apis/{GROUP}/v1")).expect_success().body
     entries = {r["name"]: r for r in found["resources"]}
     assert {"widgets", "widgets/status", "gadgets"} <= set(entries)
@@ -216,7 +216,7 @@ async def case_discovery_names_the_kinds(api: Api) -> None:
     assert {"apps", GROUP} <= {g["name"] for g in groups}
 
 
-async def case_discovery_in_one_document(api: Api) -> None:
+async def case_aggregated_discovery_lists_kinds(api: Api) -> None:
     (core,) = (await api.call("GET", "/api", accept=AGGREGATED)).expect_success().body["items"]
     listed = (await api.call("GET", "/apis", accept=AGGREGATED)).expect_success().body["items"]
     assert core["metadata"] == {}
@@ -233,8 +233,8 @@ async def case_discovery_in_one_document(api: Api) -> None:
     assert widget["singularResource"] == "widget"
     assert [s["subresource"] for s in widget["subresources"]] == ["status"]
     assert served["", "v1", "namespaces"]["scope"] == "Cluster"
-    for group, told in SHORT_NAMES.items():
-        for plural, _, names in (entry.partition("=") for entry in told.split()):
+    for group, reported in SHORT_NAMES.items():
+        for plural, _, names in (entry.partition("=") for entry in reported.split()):
             assert ",".join(served[group, "v1", plural].get("shortNames", [])) == names, plural
 
 

@@ -17,7 +17,7 @@ async def case_bodies_can_be_yaml(api: Api) -> None:
     assert made.expect_success().body["spec"]["size"] == 1
 
 
-async def case_yaml_that_json_cannot_hold_is_refused(api: Api) -> None:
+async def case_yaml_without_json_form_is_rejected(api: Api) -> None:
     for version, kind, plural in (("v1", "ConfigMap", "configmaps"), ("cases.steersman.dev/v1", "Widget", "widgets")):
         text = f"apiVersion: {version}\nkind: {kind}\nmetadata:\n  name: a\nnull: 1\n".encode()
         created = await api.call("POST", api.path(plural), text, None, "application/yaml")
@@ -27,26 +27,26 @@ async def case_yaml_that_json_cannot_hold_is_refused(api: Api) -> None:
         applied.expect_error(400, "BadRequest")
 
 
-async def case_bodies_of_unknown_types_are_refused(api: Api) -> None:
+async def case_unknown_media_types_are_rejected(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a")), ("widgets", widget("a"))):
-        refused = await api.call("POST", api.path(plural), body, None, "text/plain")
-        refused.expect_error(415, "UnsupportedMediaType")
+        rejected = await api.call("POST", api.path(plural), body, None, "text/plain")
+        rejected.expect_error(415, "UnsupportedMediaType")
 
 
-async def case_bodies_that_are_no_json_are_refused(api: Api) -> None:
+async def case_malformed_json_bodies_are_rejected(api: Api) -> None:
     for plural in ("configmaps", "widgets"):
         for text in (b"{", b"", b"[]", b'"a"'):
-            refused = await api.call("POST", api.path(plural), text)
-            assert (refused.code, refused.reason) == (400, "BadRequest"), text
+            rejected = await api.call("POST", api.path(plural), text)
+            assert (rejected.code, rejected.reason) == (400, "BadRequest"), text
 
 
-async def case_patches_that_are_no_json_are_refused(api: Api) -> None:
+async def case_malformed_json_patches_are_rejected(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     for content_type in ("application/merge-patch+json", "application/json-patch+json"):
-        refused = await api.call("PATCH", api.path("configmaps", "a"), b"{", None, content_type)
-        refused.expect_error(400, "BadRequest")
-    refused = await api.call("PATCH", api.path("configmaps", "a"), {}, None, "application/json-patch+json")
-    refused.expect_error(400, "BadRequest")
+        rejected = await api.call("PATCH", api.path("configmaps", "a"), b"{", None, content_type)
+        rejected.expect_error(400, "BadRequest")
+    rejected = await api.call("PATCH", api.path("configmaps", "a"), {}, None, "application/json-patch+json")
+    rejected.expect_error(400, "BadRequest")
 
 
 async def case_unknown_fields_of_built_in_kinds_are_dropped(api: Api) -> None:
@@ -58,42 +58,42 @@ async def case_unknown_fields_of_built_in_kinds_are_dropped(api: Api) -> None:
         assert "odd" not in json.dumps(made.body)
 
 
-async def case_unknown_fields_of_built_in_kinds_are_refused_in_strict_mode(api: Api) -> None:
+async def case_unknown_fields_of_built_in_kinds_are_rejected_in_strict_mode(api: Api) -> None:
     body = deployment("a")
     body["spec"]["odd"] = 1
     body["spec"]["template"]["spec"]["containers"][0]["odd"] = 1
-    refused = await api.create("deployments", {**body, "more": 1}, fieldValidation="Strict")
-    refused.expect_error(
+    rejected = await api.create("deployments", {**body, "more": 1}, fieldValidation="Strict")
+    rejected.expect_error(
         400, "BadRequest", 'Deployment in version "v1" cannot be handled as a Deployment: strict decoding'
     )
     for path in ("more", "spec.odd", "spec.template.spec.containers[0].odd"):
-        assert f'unknown field "{path}"' in refused.message
+        assert f'unknown field "{path}"' in rejected.message
 
 
 async def case_strict_mode_is_kept_on_updates(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a")), ("widgets", widget("a"))):
         made = (await api.create(plural, body)).expect_success()
-        refused = await api.put(plural, {**made.body, "odd": 1}, fieldValidation="Strict")
-        refused.expect_error(400, "BadRequest", 'strict decoding error: unknown field "odd"')
-        refused = await api.merge(plural, "a", {"odd": 1}, fieldValidation="Strict")
-        refused.expect_error(422, "Invalid", 'strict decoding error: unknown field "odd"')
+        rejected = await api.put(plural, {**made.body, "odd": 1}, fieldValidation="Strict")
+        rejected.expect_error(400, "BadRequest", 'strict decoding error: unknown field "odd"')
+        rejected = await api.merge(plural, "a", {"odd": 1}, fieldValidation="Strict")
+        rejected.expect_error(422, "Invalid", 'strict decoding error: unknown field "odd"')
 
 
-async def case_repeated_fields_are_refused_in_strict_mode(api: Api) -> None:
+async def case_duplicate_fields_are_rejected_in_strict_mode(api: Api) -> None:
     text = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"1","k":"2"}}'
     query = {"fieldValidation": "Strict"}
-    refused = await api.call("POST", api.path("configmaps"), text, query)
-    refused.expect_error(400, "BadRequest", 'strict decoding error: duplicate field "data.k"')
+    rejected = await api.call("POST", api.path("configmaps"), text, query)
+    rejected.expect_error(400, "BadRequest", 'strict decoding error: duplicate field "data.k"')
     made = await api.call("POST", api.path("configmaps"), text, {"fieldValidation": "Ignore"})
     assert made.expect_success().body["data"] == {"k": "2"}
 
 
-async def case_unknown_modes_of_validation_are_refused(api: Api) -> None:
-    refused = await api.create("configmaps", config_map("a"), fieldValidation="Odd")
-    refused.expect_error(422, "Invalid", 'fieldValidation: Unsupported value: "Odd": supported values: ')
+async def case_unknown_field_validation_is_rejected(api: Api) -> None:
+    rejected = await api.create("configmaps", config_map("a"), fieldValidation="Odd")
+    rejected.expect_error(422, "Invalid", 'fieldValidation: Unsupported value: "Odd": supported values: ')
 
 
-async def case_values_of_another_type_are_refused(api: Api) -> None:
+async def case_wrong_types_are_rejected(api: Api) -> None:
     wrong: list[tuple[str, Json, str]] = [
         ("configmaps", {**config_map("a"), "data": {"k": 1}}, "ConfigMap.data of type string"),
         ("configmaps", {**config_map("a"), "immutable": "yes"}, "ConfigMap.immutable of type bool"),
@@ -101,19 +101,19 @@ async def case_values_of_another_type_are_refused(api: Api) -> None:
         ("deployments", deployment("a", paused=1), "DeploymentSpec.spec.paused of type bool"),
     ]
     for plural, body, text in wrong:
-        refused = await api.create(plural, body)
-        refused.expect_error(400, "BadRequest", f"Go struct field {text}")
-        assert "json: cannot unmarshal " in refused.message
+        rejected = await api.create(plural, body)
+        rejected.expect_error(400, "BadRequest", f"Go struct field {text}")
+        assert "json: cannot unmarshal " in rejected.message
 
 
-async def case_values_of_another_type_are_refused_in_patches(api: Api) -> None:
+async def case_wrong_types_are_rejected_in_patches(api: Api) -> None:
     await api.create("deployments", deployment("a"))
-    refused = await api.merge("deployments", "a", {"spec": {"replicas": "3"}})
-    assert refused.code in (400, 422), refused.body
-    assert "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas" in refused.message
+    rejected = await api.merge("deployments", "a", {"spec": {"replicas": "3"}})
+    assert rejected.code in (400, 422), rejected.body
+    assert "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas" in rejected.message
 
 
-async def case_objects_where_lists_belong_are_refused(api: Api) -> None:
+async def case_objects_in_place_of_lists_are_rejected(api: Api) -> None:
     wrong: list[tuple[Json, str]] = [
         ({"selector": []}, "json: cannot unmarshal array into Go struct field DeploymentSpec.spec.selector of type"),
         (
@@ -135,42 +135,42 @@ async def case_metadata_of_custom_resources_has_types(api: Api) -> None:
     wrong: list[tuple[str, Any]] = [("annotations", {"a": 1}), ("finalizers", "x"), ("labels", [])]
     for field, value in wrong:
         body = widget("a", **{field: value})
-        refused = await api.create("widgets", body)
-        refused.expect_error(400, "BadRequest", f"ObjectMeta.{field} of type")
+        rejected = await api.create("widgets", body)
+        rejected.expect_error(400, "BadRequest", f"ObjectMeta.{field} of type")
 
 
 async def case_bodies_have_a_limit(api: Api) -> None:
-    refused = await api.create("configmaps", config_map("a", {"k": "x" * (3 * 1024 * 1024 + 1)}))
-    refused.expect_error(413, "RequestEntityTooLarge", "limit is 3145728")
+    rejected = await api.create("configmaps", config_map("a", {"k": "x" * (3 * 1024 * 1024 + 1)}))
+    rejected.expect_error(413, "RequestEntityTooLarge", "limit is 3145728")
 
 
-async def case_config_maps_hold_a_mebibyte(api: Api) -> None:
-    refused = await api.create("configmaps", config_map("a", {"k": "x" * (1024 * 1024 + 1)}))
-    refused.expect_error(422, "Invalid", "Too long: may not be more than 1048576 bytes")
+async def case_config_maps_hold_one_mebibyte(api: Api) -> None:
+    rejected = await api.create("configmaps", config_map("a", {"k": "x" * (1024 * 1024 + 1)}))
+    rejected.expect_error(422, "Invalid", "Too long: may not be more than 1048576 bytes")
 
 
 async def case_secrets_hold_base64(api: Api) -> None:
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"k": "not base64!"}}
-    refused = await api.create("secrets", body)
-    refused.expect_error(400, "BadRequest", "illegal base64 data at input byte 3")
+    rejected = await api.create("secrets", body)
+    rejected.expect_error(400, "BadRequest", "illegal base64 data at input byte 3")
 
 
-async def case_answers_can_be_yaml(api: Api) -> None:
+async def case_responses_can_be_yaml(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"k": "v"}))
-    got = await api.call("GET", api.path("configmaps", "a"), accept="application/yaml")
-    assert got.code == 200
-    assert "kind: ConfigMap\n" in got.message
+    actual = await api.call("GET", api.path("configmaps", "a"), accept="application/yaml")
+    assert actual.code == 200
+    assert "kind: ConfigMap\n" in actual.message
 
 
-async def case_answers_of_no_known_type_are_refused(api: Api) -> None:
+async def case_unknown_accept_types_are_rejected(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
-    got = await api.call("GET", api.path("configmaps", "a"), accept="text/html")
-    got.expect_error(406, "NotAcceptable")
+    actual = await api.call("GET", api.path("configmaps", "a"), accept="text/html")
+    actual.expect_error(406, "NotAcceptable")
 
 
-async def case_times_are_checked(api: Api) -> None:
+async def case_times_are_validated(api: Api) -> None:
     body: Json = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "a"}}
-    refused = await api.create("leases", {**body, "spec": {"renewTime": "yesterday"}})
-    refused.expect_error(400, "BadRequest", "cannot parse")
+    rejected = await api.create("leases", {**body, "spec": {"renewTime": "yesterday"}})
+    rejected.expect_error(400, "BadRequest", "cannot parse")
     made = await api.create("leases", {**body, "spec": {"renewTime": "2020-01-02T03:04:05.678901Z"}})
     assert made.expect_success().body["spec"]["renewTime"] == "2020-01-02T03:04:05.678901Z"

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: what is refused, what is filled in, and what their changes and removal do."""
+"""CustomResourceDefinitions: validation, defaults, updates and deletion."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ async def _expect_invalid(api: Api, body: Json, *texts: str) -> ApiResponse:
 
 
 async def _poll(call: Callable[[], Awaitable[ApiResponse]], condition: Callable[[ApiResponse], bool]) -> ApiResponse:
-    """The first answer that is ``done``: the real server takes changes of definitions up after a moment."""
+    """Return the first response that is ``done``.
+
+    The real server observes changes of definitions after a moment.
+    """
     async with asyncio.timeout(30):
         while not condition(reply := await call()):
             await asyncio.sleep(0.05)
@@ -52,7 +55,7 @@ async def _poll(call: Callable[[], Awaitable[ApiResponse]], condition: Callable[
 
 
 async def _create_and_wait(api: Api, body: Json) -> str:
-    """Creates a definition; the path of its objects in the namespace, once they are served."""
+    """Create a definition and return the path of its served objects."""
     (await api.call("POST", _PATH, body)).expect_success()
     spec = body["spec"]
     scope = f"namespaces/{api.namespace}/" if spec["scope"] == "Namespaced" else ""
@@ -79,7 +82,7 @@ async def case_one_version_is_stored(api: Api) -> None:
         await _expect_invalid(api, _definition(_group(api), versions=versions), "spec.versions: Invalid value: ")
 
 
-async def case_versions_have_names_of_their_own(api: Api) -> None:
+async def case_version_names_are_unique(api: Api) -> None:
     schema = {"openAPIV3Schema": _SCHEMA}
     versions = [{"name": "v1", "served": True, "storage": s, "schema": schema} for s in (True, False)]
     await _expect_invalid(api, _definition(_group(api), versions=versions), "must contain unique version names")
@@ -89,7 +92,7 @@ async def case_versions_have_names_of_their_own(api: Api) -> None:
     )
 
 
-async def case_names_of_definitions_are_checked(api: Api) -> None:
+async def case_definition_names_are_validated(api: Api) -> None:
     names = {"kind": "Thing", "plural": "Things"}
     await _expect_invalid(api, _definition(_group(api), names=names), 'spec.names.plural: Invalid value: "Things"')
     names = {"kind": "Thing", "plural": "things", "singular": "Thing"}
@@ -100,12 +103,12 @@ async def case_names_of_definitions_are_checked(api: Api) -> None:
     await _expect_invalid(api, _definition(_group(api), names=names), "kind and listKind may not be the same")
 
 
-async def case_scopes_are_two(api: Api) -> None:
+async def case_scope_is_cluster_or_namespaced(api: Api) -> None:
     text = 'spec.scope: Unsupported value: "Odd": supported values: "Cluster", "Namespaced"'
     await _expect_invalid(api, _definition(_group(api), scope="Odd"), text)
 
 
-async def case_schemas_are_structural(api: Api) -> None:
+async def case_schemas_must_be_structural(api: Api) -> None:
     place = "spec.validation.openAPIV3Schema.properties[spec].properties[x]"
     for schema, text in (
         ({}, f"{place}.type: Required value: must not be empty for specified object fields"),
@@ -124,7 +127,7 @@ async def case_schemas_are_structural(api: Api) -> None:
         await _expect_invalid(api, _definition(_group(api), versions=_schema(properties={"x": schema})), text)
 
 
-async def case_lists_by_key_are_checked(api: Api) -> None:
+async def case_map_lists_are_validated(api: Api) -> None:
     place = "spec.validation.openAPIV3Schema.properties[spec].properties[x]"
     item: Json = {"type": "object", "properties": {"name": {"type": "string"}}}
     by_name: Json = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
@@ -162,7 +165,7 @@ async def case_defaults_must_be_valid(api: Api) -> None:
         await _expect_invalid(api, _definition(_group(api), versions=_schema(properties={"x": schema})), text)
 
 
-async def case_metadata_is_restricted_in_names_alone(api: Api) -> None:
+async def case_schema_restricts_names_only(api: Api) -> None:
     def versions(properties: Json) -> list[Json]:
         schema = {"type": "object", "properties": {"metadata": {"type": "object", "properties": properties}}}
         return [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}]
@@ -173,16 +176,16 @@ async def case_metadata_is_restricted_in_names_alone(api: Api) -> None:
     path = await _create_and_wait(
         api, _definition(_group(api), versions=versions({"name": {"type": "string", "maxLength": 3}}))
     )
-    refused = await api.call("POST", path, _thing(_group(api), "long"))
-    refused.expect_error(422, "Invalid", "metadata.name: Too long: may not be more than 3 bytes")
+    rejected = await api.call("POST", path, _thing(_group(api), "long"))
+    rejected.expect_error(422, "Invalid", "metadata.name: Too long: may not be more than 3 bytes")
 
 
-async def case_the_older_way_to_keep_unknown_fields_is_gone(api: Api) -> None:
+async def case_preserve_unknown_fields_is_rejected(api: Api) -> None:
     text = "spec.preserveUnknownFields: Invalid value: true: cannot set to true, set x-kubernetes-preserve-unknown"
     await _expect_invalid(api, _definition(_group(api), preserveUnknownFields=True), text)
 
 
-async def case_a_definition_is_completed(api: Api) -> None:
+async def case_definition_is_defaulted(api: Api) -> None:
     await _create_and_wait(api, _definition(_group(api)))
     found = (await api.call("GET", f"{_PATH}/things.{_group(api)}")).expect_success().body
     assert found["spec"]["conversion"] == {"strategy": "None"}
@@ -196,7 +199,7 @@ async def case_a_definition_is_completed(api: Api) -> None:
     assert found["metadata"]["generation"] == 1
 
 
-async def case_names_that_are_taken_are_not_accepted(api: Api) -> None:
+async def case_conflicting_names_are_not_accepted(api: Api) -> None:
     await _create_and_wait(api, _definition(_group(api)))
     names = {"kind": "Thing", "plural": "others"}
     (await api.call("POST", _PATH, _definition(_group(api), names=names))).expect_success()
@@ -214,11 +217,11 @@ async def case_names_that_are_taken_are_not_accepted(api: Api) -> None:
     assert (await api.call("GET", path)).code == 404
 
 
-async def case_objects_without_namespaces_are_served(api: Api) -> None:
+async def case_cluster_scoped_kinds_are_served(api: Api) -> None:
     path = await _create_and_wait(api, _definition(_group(api), scope="Cluster"))
-    made = (await api.call("POST", path, _thing(_group(api)))).expect_success()
-    assert "namespace" not in made.metadata
-    assert (await api.call("GET", f"{path}/a")).expect_success().body == made.body
+    created = (await api.call("POST", path, _thing(_group(api)))).expect_success()
+    assert "namespace" not in created.metadata
+    assert (await api.call("GET", f"{path}/a")).expect_success().body == created.body
     nested = f"/apis/{_group(api)}/v1/namespaces/{api.namespace}/things"
     assert (await api.call("GET", nested)).code == 404
 
@@ -235,7 +238,7 @@ async def case_versions_that_are_not_served_are_not_found(api: Api) -> None:
     assert (await api.call("POST", path, body)).expect_success().body["apiVersion"] == f"{_group(api)}/v2"
 
 
-async def case_the_group_the_kind_and_the_scope_stay(api: Api) -> None:
+async def case_group_kind_and_scope_are_immutable(api: Api) -> None:
     await _create_and_wait(api, _definition(_group(api)))
     name = f"{_PATH}/things.{_group(api)}"
     for patch, field in (
@@ -244,12 +247,12 @@ async def case_the_group_the_kind_and_the_scope_stay(api: Api) -> None:
         ({"names": {"plural": "others"}}, "spec.names.plural"),
         ({"names": {"kind": "Other"}}, "spec.names.kind"),
     ):
-        refused = await api.call("PATCH", name, {"spec": patch}, None, "application/merge-patch+json")
-        assert field in {f for f, _ in refused.expect_error(422, "Invalid").causes()}
-        assert "field is immutable" in refused.message
+        rejected = await api.call("PATCH", name, {"spec": patch}, None, "application/merge-patch+json")
+        assert field in {f for f, _ in rejected.expect_error(422, "Invalid").causes()}
+        assert "field is immutable" in rejected.message
 
 
-async def case_a_changed_schema_is_used_from_then_on(api: Api) -> None:
+async def case_changed_schema_takes_effect(api: Api) -> None:
     group = _group(api)
     path = await _create_and_wait(api, _definition(group))
     (await api.call("POST", path, _thing(group, "old", x="long text"))).expect_success()
@@ -258,13 +261,13 @@ async def case_a_changed_schema_is_used_from_then_on(api: Api) -> None:
     changed = await api.call("PATCH", f"{_PATH}/things.{group}", patch, None, "application/merge-patch+json")
     assert changed.expect_success().metadata["generation"] == 2
     probe = _thing(group, "probe", x="long text")
-    refused = await _poll(lambda: api.call("POST", path, probe, {"dryRun": "All"}), lambda r: r.code != 201)
-    refused.expect_error(422, "Invalid", "spec.x: Too long: may not be more than 4 bytes")
+    rejected = await _poll(lambda: api.call("POST", path, probe, {"dryRun": "All"}), lambda r: r.code != 201)
+    rejected.expect_error(422, "Invalid", "spec.x: Too long: may not be more than 4 bytes")
     (await api.call("POST", path, _thing(group, "new"))).expect_success()
     assert (await api.call("GET", f"{path}/new")).body["spec"] == {"y": "d"}
 
 
-async def case_what_was_stored_is_read_by_the_present_schema(api: Api) -> None:
+async def case_stored_objects_are_read_by_current_schema(api: Api) -> None:
     group = _group(api)
     path = await _create_and_wait(api, _definition(group))
     (await api.call("POST", path, _thing(group, "old", x="text"))).expect_success()
@@ -277,7 +280,7 @@ async def case_what_was_stored_is_read_by_the_present_schema(api: Api) -> None:
     assert [i["spec"] for i in listed.body["items"]] == [{"y": "d"}]
 
 
-async def case_what_was_valid_before_may_stay(api: Api) -> None:
+async def case_unchanged_invalid_values_stay(api: Api) -> None:
     group = _group(api)
     path = await _create_and_wait(api, _definition(group))
     (await api.call("POST", path, _thing(group, "old", x="long text"))).expect_success()
@@ -288,43 +291,43 @@ async def case_what_was_valid_before_may_stay(api: Api) -> None:
     await _poll(lambda: api.call("POST", path, probe, {"dryRun": "All"}), lambda r: r.code == 422)
     kept = await api.call("PATCH", f"{path}/old", {"spec": {"y": "1"}}, None, "application/merge-patch+json")
     assert kept.expect_success().body["spec"] == {"x": "long text", "y": "1"}
-    refused = await api.call(
+    rejected = await api.call(
         "PATCH", f"{path}/old", {"spec": {"x": "other text"}}, None, "application/merge-patch+json"
     )
-    refused.expect_error(422, "Invalid", "spec.x: Too long: may not be more than 4 bytes")
+    rejected.expect_error(422, "Invalid", "spec.x: Too long: may not be more than 4 bytes")
 
 
-async def case_a_removed_definition_takes_its_objects_along(api: Api) -> None:
+async def case_deleted_definition_deletes_its_objects(api: Api) -> None:
     group = _group(api)
     path = await _create_and_wait(api, _definition(group))
     (await api.call("POST", path, _thing(group))).expect_success()
     (await api.call("DELETE", f"{_PATH}/things.{group}")).expect_success()
     await _poll(lambda: api.call("GET", f"{_PATH}/things.{group}"), lambda r: r.code == 404)
-    gone = await _poll(lambda: api.call("GET", path), lambda r: r.code == 404)
-    assert gone.message == "404 page not found\n"
+    deleted = await _poll(lambda: api.call("GET", path), lambda r: r.code == 404)
+    assert deleted.message == "404 page not found\n"
 
 
-async def case_a_definition_tells_that_it_is_being_removed(api: Api) -> None:
+async def case_deletion_is_reported(api: Api) -> None:
     group = _group(api)
     path = await _create_and_wait(api, _definition(group))
     held = _thing(group)
     held["metadata"]["finalizers"] = ["example.com/hold"]
     (await api.call("POST", path, held)).expect_success()
-    marked = (await api.call("DELETE", f"{_PATH}/things.{group}")).expect_success()
-    assert "customresourcecleanup.apiextensions.k8s.io" in marked.metadata["finalizers"]
+    deleting = (await api.call("DELETE", f"{_PATH}/things.{group}")).expect_success()
+    assert "customresourcecleanup.apiextensions.k8s.io" in deleting.metadata["finalizers"]
 
     def terminating(reply: ApiResponse) -> bool:
         return any(c["type"] == "Terminating" for c in reply.body["status"]["conditions"])
 
     await _poll(lambda: api.call("GET", f"{_PATH}/things.{group}"), terminating)
-    refused = await _poll(lambda: api.call("POST", path, _thing(group, "b")), lambda r: r.code != 201)
-    refused.expect_error(403, "Forbidden", "create not allowed while custom resource definition is terminating")
+    rejected = await _poll(lambda: api.call("POST", path, _thing(group, "b")), lambda r: r.code != 201)
+    rejected.expect_error(403, "Forbidden", "create not allowed while custom resource definition is terminating")
     released = {"metadata": {"finalizers": None}}
     await api.call("PATCH", f"{path}/a", released, None, "application/merge-patch+json")
     await _poll(lambda: api.call("GET", f"{_PATH}/things.{group}"), lambda r: r.code == 404)
 
 
-async def case_custom_resources_while_their_definition_goes(api: Api) -> None:
+async def case_custom_resources_during_deletion(api: Api) -> None:
     group = _group(api)
     path = await _create_and_wait(api, _definition(group))
     for name in "ab":
@@ -363,7 +366,7 @@ async def case_custom_resources_while_their_definition_goes(api: Api) -> None:
     await _poll(lambda: api.call("GET", f"{_PATH}/things.{group}"), lambda r: r.code == 404)
 
 
-async def case_stored_versions_are_remembered(api: Api) -> None:
+async def case_stored_versions_are_kept(api: Api) -> None:
     group = _group(api)
     schema = {"openAPIV3Schema": _SCHEMA}
     versions = [{"name": n, "served": True, "storage": n == "v1", "schema": schema} for n in ("v1", "v2")]
@@ -374,11 +377,11 @@ async def case_stored_versions_are_remembered(api: Api) -> None:
     (await api.call("PATCH", name, {"spec": {"versions": versions}}, None, content_type)).expect_success()
     found = (await api.call("GET", name)).expect_success().body
     assert found["status"]["storedVersions"] == ["v1", "v2"]
-    refused = await api.call("PATCH", name, {"spec": {"versions": versions[1:]}}, None, content_type)
-    refused.expect_error(422, "Invalid", 'status.storedVersions[0]: Invalid value: "v1": missing from spec.versions')
+    rejected = await api.call("PATCH", name, {"spec": {"versions": versions[1:]}}, None, content_type)
+    rejected.expect_error(422, "Invalid", 'status.storedVersions[0]: Invalid value: "v1": missing from spec.versions')
 
 
-async def case_a_definitions_status_is_written_apart(api: Api) -> None:
+async def case_status_is_written_separately(api: Api) -> None:
     group = _group(api)
     body = _definition(group)
     body["status"] = {"acceptedNames": {"kind": "X", "plural": "x"}, "conditions": [], "storedVersions": ["v9"]}
@@ -391,13 +394,13 @@ async def case_a_definitions_status_is_written_apart(api: Api) -> None:
 async def case_short_names_and_categories_are_discovered(api: Api) -> None:
     names = {"kind": "Thing", "plural": "things", "shortNames": ["th"], "categories": ["all"]}
     await _create_and_wait(api, _definition(_group(api), names=names))
-    # Objects are served, and told of, by two that hear of a definition each in their own time.
+    # Two components serve and discover objects. Each observes definitions on its own.
     found = await _poll(lambda: api.call("GET", f"/apis/{_group(api)}/v1"), lambda r: r.code == 200)
-    (told,) = found.body["resources"]
-    assert (told["shortNames"], told["categories"]) == (["th"], ["all"])
+    (reported,) = found.body["resources"]
+    assert (reported["shortNames"], reported["categories"]) == (["th"], ["all"])
 
 
-async def case_unknown_fields_of_a_definition_are_refused_in_strict_mode(api: Api) -> None:
+async def case_unknown_fields_of_a_definition_are_rejected_in_strict_mode(api: Api) -> None:
     body = _definition(_group(api), odd=1)
-    refused = await api.call("POST", _PATH, body, {"fieldValidation": "Strict"})
-    refused.expect_error(400, "BadRequest", 'strict decoding error: unknown field "spec.odd"')
+    rejected = await api.call("POST", _PATH, body, {"fieldValidation": "Strict"})
+    rejected.expect_error(400, "BadRequest", 'strict decoding error: unknown field "spec.odd"')

@@ -1,4 +1,4 @@
-"""Deletion: answers, preconditions, finalizers. What controllers do afterwards is not part of these cases."""
+"""Deletion: responses, preconditions and finalizers, without controllers."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ from typing import Any
 from apiserver_cases.api import Api, Json, config_map, deployment, widget
 
 
-async def case_delete_answers_with_a_status(api: Api) -> None:
-    made = await api.create("deployments", deployment("a"))
-    reply = (await api.delete("deployments", "a", {"propagationPolicy": "Background"})).expect_success()
-    assert reply.code == 200
-    assert (reply.body["kind"], reply.body["status"]) == ("Status", "Success")
-    assert reply.body["details"] == {
+async def case_delete_returns_status(api: Api) -> None:
+    created = await api.create("deployments", deployment("a"))
+    response = (await api.delete("deployments", "a", {"propagationPolicy": "Background"})).expect_success()
+    assert response.code == 200
+    assert (response.body["kind"], response.body["status"]) == ("Status", "Success")
+    assert response.body["details"] == {
         "name": "a",
         "group": "apps",
         "kind": "deployments",
-        "uid": made.metadata["uid"],
+        "uid": created.metadata["uid"],
     }
     (await api.get("deployments", "a")).expect_error(404, "NotFound")
 
 
 async def case_preconditions_must_hold(api: Api) -> None:
-    made = await api.create("configmaps", config_map("a"))
-    refused = await api.delete("configmaps", "a", {"preconditions": {"uid": "other"}})
-    refused.expect_error(409, "Conflict")
-    refused = await api.delete("configmaps", "a", {"preconditions": {"resourceVersion": "1"}})
-    refused.expect_error(409, "Conflict")
-    preconditions = {"uid": made.metadata["uid"], "resourceVersion": made.resource_version}
+    created = await api.create("configmaps", config_map("a"))
+    rejected = await api.delete("configmaps", "a", {"preconditions": {"uid": "other"}})
+    rejected.expect_error(409, "Conflict")
+    rejected = await api.delete("configmaps", "a", {"preconditions": {"resourceVersion": "1"}})
+    rejected.expect_error(409, "Conflict")
+    preconditions = {"uid": created.metadata["uid"], "resourceVersion": created.resource_version}
     (await api.delete("configmaps", "a", {"preconditions": preconditions})).expect_success()
 
 
 async def case_finalizers_hold_an_object(api: Api) -> None:
     await api.create("widgets", widget("a", finalizers=["example.com/hold"]))
-    marked = (await api.delete("widgets", "a")).expect_success()
-    assert marked.metadata["deletionTimestamp"]
-    assert marked.metadata["deletionGracePeriodSeconds"] == 0
-    assert marked.metadata["generation"] == 2
+    deleting = (await api.delete("widgets", "a")).expect_success()
+    assert deleting.metadata["deletionTimestamp"]
+    assert deleting.metadata["deletionGracePeriodSeconds"] == 0
+    assert deleting.metadata["generation"] == 2
     again = (await api.delete("widgets", "a")).expect_success()
-    assert again.resource_version == marked.resource_version
+    assert again.resource_version == deleting.resource_version
     released = (await api.merge("widgets", "a", {"metadata": {"finalizers": None}})).expect_success()
     assert "finalizers" not in released.metadata
     (await api.get("widgets", "a")).expect_error(404, "NotFound")
 
 
-async def case_apply_can_release_the_last_finalizer(api: Api) -> None:
+async def case_apply_can_remove_the_last_finalizer(api: Api) -> None:
     await api.apply("widgets", widget("a", finalizers=["example.com/hold"]))
     await api.delete("widgets", "a")
     (await api.apply("widgets", widget("a"))).expect_success()
@@ -55,16 +55,16 @@ async def case_no_finalizer_is_added_during_deletion(api: Api) -> None:
     await api.create("configmaps", config_map("a", finalizers=["example.com/hold"]))
     await api.delete("configmaps", "a")
     patch = {"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}}
-    refused = await api.merge("configmaps", "a", patch)
+    rejected = await api.merge("configmaps", "a", patch)
     text = (
         "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, "
         'found new finalizers []string{"example.com/more"}'
     )
-    refused.expect_error(422, "Invalid", text)
+    rejected.expect_error(422, "Invalid", text)
     (await api.merge("configmaps", "a", {"metadata": {"finalizers": None}})).expect_success()
 
 
-async def case_an_object_in_deletion_can_be_changed(api: Api) -> None:
+async def case_objects_can_change_during_deletion(api: Api) -> None:
     await api.create("widgets", widget("a", finalizers=["example.com/hold"]))
     await api.delete("widgets", "a")
     changed = (await api.merge("widgets", "a", {"spec": {"size": 7}})).expect_success()
@@ -73,7 +73,7 @@ async def case_an_object_in_deletion_can_be_changed(api: Api) -> None:
     (await api.merge("widgets", "a", {"metadata": {"finalizers": []}})).expect_success()
 
 
-async def case_the_deletion_mark_cannot_be_taken_back(api: Api) -> None:
+async def case_deletion_timestamp_cannot_be_removed(api: Api) -> None:
     await api.create("widgets", widget("a", finalizers=["example.com/hold"]))
     await api.delete("widgets", "a")
     (await api.merge("widgets", "a", {"metadata": {"deletionTimestamp": None}})).expect_success()
@@ -84,11 +84,11 @@ async def case_the_deletion_mark_cannot_be_taken_back(api: Api) -> None:
 async def case_propagation_policies_add_finalizers(api: Api) -> None:
     for policy, finalizer in (("Foreground", "foregroundDeletion"), ("Orphan", "orphan")):
         await api.create("configmaps", config_map(policy.lower(), finalizers=["example.com/hold"]))
-        marked = (await api.delete("configmaps", policy.lower(), {"propagationPolicy": policy})).expect_success()
-        assert finalizer in marked.metadata["finalizers"]
+        deleting = (await api.delete("configmaps", policy.lower(), {"propagationPolicy": policy})).expect_success()
+        assert finalizer in deleting.metadata["finalizers"]
 
 
-async def case_unknown_propagation_policies_are_refused(api: Api) -> None:
+async def case_unknown_propagation_policies_are_rejected(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     (await api.delete("configmaps", "a", {"propagationPolicy": "Odd"})).expect_error(422, "Invalid")
 
@@ -96,36 +96,36 @@ async def case_unknown_propagation_policies_are_refused(api: Api) -> None:
 async def case_a_collection_is_deleted_by_selector(api: Api) -> None:
     for name, label in (("a", "x"), ("b", "y"), ("c", "x")):
         await api.create("configmaps", config_map(name, labels={"l": label}))
-    reply = (await api.call("DELETE", api.path("configmaps"), None, {"labelSelector": "l=x"})).expect_success()
-    assert reply.body["kind"] == "ConfigMapList"
-    assert [i["metadata"]["name"] for i in reply.body["items"]] == ["a", "c"]
+    response = (await api.call("DELETE", api.path("configmaps"), None, {"labelSelector": "l=x"})).expect_success()
+    assert response.body["kind"] == "ConfigMapList"
+    assert [i["metadata"]["name"] for i in response.body["items"]] == ["a", "c"]
     left = await api.list("configmaps")
     assert [i["metadata"]["name"] for i in left.body["items"]] == ["b"]
 
 
 async def case_a_name_can_be_used_again(api: Api) -> None:
-    made = await api.create("configmaps", config_map("a"))
+    created = await api.create("configmaps", config_map("a"))
     await api.delete("configmaps", "a")
     again = (await api.create("configmaps", config_map("a"))).expect_success()
-    assert again.metadata["uid"] != made.metadata["uid"]
+    assert again.metadata["uid"] != created.metadata["uid"]
 
 
-async def case_the_first_namespaces_stay(api: Api) -> None:
-    refused = await api.call("DELETE", "/api/v1/namespaces/default")
-    refused.expect_error(403, "Forbidden", 'namespaces "default" is forbidden: this namespace may not be deleted')
+async def case_initial_namespaces_cannot_be_deleted(api: Api) -> None:
+    rejected = await api.call("DELETE", "/api/v1/namespaces/default")
+    rejected.expect_error(403, "Forbidden", 'namespaces "default" is forbidden: this namespace may not be deleted')
 
 
-async def case_nothing_is_created_in_a_namespace_in_deletion(api: Api) -> None:
+async def case_creates_in_terminating_namespaces_are_rejected(api: Api) -> None:
     (await api.create("configmaps", config_map("hold", finalizers=["example.com/hold"]))).expect_success()
-    marked = (await api.call("DELETE", f"/api/v1/namespaces/{api.namespace}")).expect_success()
-    assert marked.body["status"]["phase"] == "Terminating"
-    refused = await api.create("configmaps", config_map("a"))
+    deleting = (await api.call("DELETE", f"/api/v1/namespaces/{api.namespace}")).expect_success()
+    assert deleting.body["status"]["phase"] == "Terminating"
+    rejected = await api.create("configmaps", config_map("a"))
     text = (
         f'configmaps "a" is forbidden: unable to create new content in namespace {api.namespace} '
         "because it is being terminated"
     )
-    refused.expect_error(403, "Forbidden", text)
-    assert refused.causes() == [("metadata.namespace", "NamespaceTerminating")]
+    rejected.expect_error(403, "Forbidden", text)
+    assert rejected.causes() == [("metadata.namespace", "NamespaceTerminating")]
     (await api.merge("configmaps", "hold", {"metadata": {"finalizers": None}})).expect_success()
 
 
@@ -137,11 +137,11 @@ async def _pod(api: Api, name: str = "a", **spec: Any) -> None:
     (await api.create("pods", body)).expect_success()
 
 
-async def case_a_pod_on_a_node_is_given_time(api: Api) -> None:
+async def case_pod_on_node_has_grace_period(api: Api) -> None:
     await _pod(api, nodeName="one", terminationGracePeriodSeconds=20)
-    marked = (await api.delete("pods", "a")).expect_success()
-    assert marked.metadata["deletionGracePeriodSeconds"] == 20
-    assert marked.metadata["deletionTimestamp"] > marked.metadata["creationTimestamp"]
+    deleting = (await api.delete("pods", "a")).expect_success()
+    assert deleting.metadata["deletionGracePeriodSeconds"] == 20
+    assert deleting.metadata["deletionTimestamp"] > deleting.metadata["creationTimestamp"]
     shorter = (await api.delete("pods", "a", {"gracePeriodSeconds": 5})).expect_success()
     assert shorter.metadata["deletionGracePeriodSeconds"] == 5
     longer = (await api.delete("pods", "a", {"gracePeriodSeconds": 60})).expect_success()
@@ -150,32 +150,32 @@ async def case_a_pod_on_a_node_is_given_time(api: Api) -> None:
     (await api.get("pods", "a")).expect_error(404, "NotFound")
 
 
-async def case_a_pod_on_no_node_goes_at_once(api: Api) -> None:
+async def case_unscheduled_pod_is_deleted_immediately(api: Api) -> None:
     await _pod(api)
-    gone = (await api.delete("pods", "a")).expect_success()
-    assert gone.body["kind"] == "Pod"
+    deleted = (await api.delete("pods", "a")).expect_success()
+    assert deleted.body["kind"] == "Pod"
     (await api.get("pods", "a")).expect_error(404, "NotFound")
 
 
 async def case_a_grace_period_can_be_a_query(api: Api) -> None:
     await _pod(api, nodeName="one")
-    marked = (await api.delete("pods", "a", gracePeriodSeconds="7")).expect_success()
-    assert marked.metadata["deletionGracePeriodSeconds"] == 7
+    deleting = (await api.delete("pods", "a", gracePeriodSeconds="7")).expect_success()
+    assert deleting.metadata["deletionGracePeriodSeconds"] == 7
 
 
 async def case_a_grace_period_below_zero_means_one_second(api: Api) -> None:
     await _pod(api, nodeName="one")
-    marked = (await api.delete("pods", "a", {"gracePeriodSeconds": -1})).expect_success()
-    assert marked.metadata["deletionGracePeriodSeconds"] == 1
+    deleting = (await api.delete("pods", "a", {"gracePeriodSeconds": -1})).expect_success()
+    assert deleting.metadata["deletionGracePeriodSeconds"] == 1
 
 
-async def case_some_kinds_answer_with_what_they_were(api: Api) -> None:
+async def case_some_kinds_return_deleted_object(api: Api) -> None:
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s"}}
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}
     for plural, body in (("serviceaccounts", account), ("services", service)):
-        made = (await api.create(plural, body)).expect_success()
-        gone = (await api.delete(plural, "s")).expect_success()
-        assert (gone.body["kind"], gone.metadata["uid"]) == (body["kind"], made.metadata["uid"])
+        created = (await api.create(plural, body)).expect_success()
+        deleted = (await api.delete(plural, "s")).expect_success()
+        assert (deleted.body["kind"], deleted.metadata["uid"]) == (body["kind"], created.metadata["uid"])
     for plural, body in (("configmaps", config_map("a")), ("widgets", widget("a"))):
         (await api.create(plural, body)).expect_success()
         assert (await api.delete(plural, "a")).expect_success().body["kind"] == "Status"
@@ -183,15 +183,15 @@ async def case_some_kinds_answer_with_what_they_were(api: Api) -> None:
 
 async def case_a_propagation_can_be_a_query(api: Api) -> None:
     await api.create("configmaps", config_map("a", finalizers=["example.com/hold"]))
-    marked = (await api.delete("configmaps", "a", propagationPolicy="Foreground")).expect_success()
-    assert "foregroundDeletion" in marked.metadata["finalizers"]
+    deleting = (await api.delete("configmaps", "a", propagationPolicy="Foreground")).expect_success()
+    assert "foregroundDeletion" in deleting.metadata["finalizers"]
     (await api.merge("configmaps", "a", {"metadata": {"finalizers": None}})).expect_success()
 
 
-async def case_the_older_way_to_orphan(api: Api) -> None:
+async def case_orphan_dependents_is_deprecated(api: Api) -> None:
     await api.create("configmaps", config_map("a", finalizers=["example.com/hold"]))
-    marked = (await api.delete("configmaps", "a", {"orphanDependents": True})).expect_success()
-    assert "orphan" in marked.metadata["finalizers"]
+    deleting = (await api.delete("configmaps", "a", {"orphanDependents": True})).expect_success()
+    assert "orphan" in deleting.metadata["finalizers"]
     await api.create("configmaps", config_map("b"))
     both = {"orphanDependents": True, "propagationPolicy": "Background"}
     text = "orphanDependents and deletionPropagation cannot be both set"
@@ -201,50 +201,50 @@ async def case_the_older_way_to_orphan(api: Api) -> None:
 async def case_a_later_policy_replaces_an_earlier_one(api: Api) -> None:
     await api.create("configmaps", config_map("a", finalizers=["example.com/hold"]))
     await api.delete("configmaps", "a", {"propagationPolicy": "Orphan"})
-    marked = (await api.delete("configmaps", "a", {"propagationPolicy": "Foreground"})).expect_success()
-    assert sorted(marked.metadata["finalizers"]) == ["example.com/hold", "foregroundDeletion"]
+    deleting = (await api.delete("configmaps", "a", {"propagationPolicy": "Foreground"})).expect_success()
+    assert sorted(deleting.metadata["finalizers"]) == ["example.com/hold", "foregroundDeletion"]
     (await api.merge("configmaps", "a", {"metadata": {"finalizers": None}})).expect_success()
 
 
-async def case_options_of_a_deletion_are_checked(api: Api) -> None:
+async def case_delete_options_are_validated(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     text = 'dryRun: Unsupported value: ["x"]: supported values: "All"'
     (await api.delete("configmaps", "a", {"dryRun": ["x"]})).expect_error(422, "Invalid", text)
     (await api.delete("configmaps", "a", dryRun="x")).expect_error(422, "Invalid", text)
-    refused = await api.call("DELETE", api.path("configmaps", "a"), b"{")
-    refused.expect_error(400, "BadRequest")
+    rejected = await api.call("DELETE", api.path("configmaps", "a"), b"{")
+    rejected.expect_error(400, "BadRequest")
     (await api.get("configmaps", "a")).expect_success()
 
 
-async def case_a_deletion_can_be_tried(api: Api) -> None:
+async def case_delete_supports_dry_run(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     await api.create("widgets", widget("a", finalizers=["example.com/hold"]))
     assert (await api.delete("configmaps", "a", {"dryRun": ["All"]})).expect_success().body["status"] == "Success"
     (await api.get("configmaps", "a")).expect_success()
-    tried = (await api.delete("widgets", "a", {"dryRun": ["All"]})).expect_success()
-    assert tried.metadata["deletionTimestamp"]
+    dry_run = (await api.delete("widgets", "a", {"dryRun": ["All"]})).expect_success()
+    assert dry_run.metadata["deletionTimestamp"]
     assert "deletionTimestamp" not in (await api.get("widgets", "a")).metadata
 
 
-async def case_a_broken_precondition_is_told(api: Api) -> None:
-    made = await api.create("configmaps", config_map("a"))
-    uid = made.metadata["uid"]
-    refused = await api.delete("configmaps", "a", {"preconditions": {"uid": "other"}})
+async def case_failed_precondition_is_reported(api: Api) -> None:
+    created = await api.create("configmaps", config_map("a"))
+    uid = created.metadata["uid"]
+    rejected = await api.delete("configmaps", "a", {"preconditions": {"uid": "other"}})
     text = (
         f'Operation cannot be fulfilled on ConfigMap "a": the UID in the precondition (other) does not match the UID '
         f"in record ({uid}). The object might have been deleted and then recreated"
     )
-    assert refused.expect_error(409, "Conflict").message == text
-    refused = await api.delete("configmaps", "a", {"preconditions": {"resourceVersion": "1"}})
-    refused.expect_error(
-        409, "Conflict", f"the ResourceVersion in record ({made.resource_version}). The object might have been"
+    assert rejected.expect_error(409, "Conflict").message == text
+    rejected = await api.delete("configmaps", "a", {"preconditions": {"resourceVersion": "1"}})
+    rejected.expect_error(
+        409, "Conflict", f"the ResourceVersion in record ({created.resource_version}). The object might have been"
     )
 
 
-async def case_a_precondition_holds_for_what_is_being_deleted(api: Api) -> None:
-    made = await api.create("configmaps", config_map("a", finalizers=["example.com/hold"]))
+async def case_preconditions_apply_during_deletion(api: Api) -> None:
+    created = await api.create("configmaps", config_map("a", finalizers=["example.com/hold"]))
     await api.delete("configmaps", "a")
-    options = {"preconditions": {"uid": made.metadata["uid"], "resourceVersion": made.resource_version}}
+    options = {"preconditions": {"uid": created.metadata["uid"], "resourceVersion": created.resource_version}}
     (await api.delete("configmaps", "a", options)).expect_error(409, "Conflict")
     (await api.merge("configmaps", "a", {"metadata": {"finalizers": None}})).expect_success()
 
@@ -253,25 +253,25 @@ async def case_a_collection_is_deleted_by_field(api: Api) -> None:
     for name in ("a", "b"):
         await api.create("configmaps", config_map(name))
     query = {"fieldSelector": "metadata.name=a"}
-    gone = (await api.call("DELETE", api.path("configmaps"), None, query)).expect_success()
-    assert [i["metadata"]["name"] for i in gone.body["items"]] == ["a"]
+    deleted = (await api.call("DELETE", api.path("configmaps"), None, query)).expect_success()
+    assert [i["metadata"]["name"] for i in deleted.body["items"]] == ["a"]
     assert [i["metadata"]["name"] for i in (await api.list("configmaps")).body["items"]] == ["b"]
 
 
 async def case_an_empty_collection_is_deleted(api: Api) -> None:
     for plural, kind in (("configmaps", "ConfigMapList"), ("widgets", "WidgetList")):
-        gone = (await api.call("DELETE", api.path(plural))).expect_success()
-        assert (gone.body["kind"], gone.body["items"]) == (kind, [])
+        deleted = (await api.call("DELETE", api.path(plural))).expect_success()
+        assert (deleted.body["kind"], deleted.body["items"]) == (kind, [])
 
 
-async def case_a_collections_deletion_can_be_tried(api: Api) -> None:
+async def case_deletecollection_supports_dry_run(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     (await api.call("DELETE", api.path("configmaps"), None, {"dryRun": "All"})).expect_success()
     (await api.call("DELETE", api.path("configmaps"), {"dryRun": ["All"]})).expect_success()
     (await api.get("configmaps", "a")).expect_success()
 
 
-async def case_held_objects_of_a_collection_are_marked(api: Api) -> None:
+async def case_collection_objects_with_finalizers_are_marked(api: Api) -> None:
     await api.create("widgets", widget("a", finalizers=["example.com/hold"]))
     await api.create("widgets", widget("b"))
     (await api.call("DELETE", api.path("widgets"))).expect_success()
@@ -281,14 +281,14 @@ async def case_held_objects_of_a_collection_are_marked(api: Api) -> None:
     (await api.merge("widgets", "a", {"metadata": {"finalizers": None}})).expect_success()
 
 
-async def case_a_collections_selectors_are_checked(api: Api) -> None:
+async def case_deletecollection_validates_selectors(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     for query in ({"labelSelector": "=x"}, {"fieldSelector": "data.x=1"}):
         (await api.call("DELETE", api.path("configmaps"), None, query)).expect_error(400, "BadRequest")
     (await api.get("configmaps", "a")).expect_success()
 
 
-async def case_a_collections_policy_holds_for_each(api: Api) -> None:
+async def case_deletecollection_policy_applies_to_each_object(api: Api) -> None:
     await api.create("configmaps", config_map("a", finalizers=["example.com/hold"]))
     (await api.call("DELETE", api.path("configmaps"), {"propagationPolicy": "Orphan"})).expect_success()
     assert "orphan" in (await api.get("configmaps", "a")).metadata["finalizers"]
@@ -296,16 +296,16 @@ async def case_a_collections_policy_holds_for_each(api: Api) -> None:
 
 
 async def case_a_finalizer_removed_by_a_status_write_stays(api: Api) -> None:
-    made = await api.create("widgets", widget("a", finalizers=["example.com/hold"]))
-    body: Json = {**made.body, "metadata": {**made.metadata, "finalizers": []}, "status": {"ready": 1}}
+    created = await api.create("widgets", widget("a", finalizers=["example.com/hold"]))
+    body: Json = {**created.body, "metadata": {**created.metadata, "finalizers": []}, "status": {"ready": 1}}
     written = (await api.put("widgets", body, "status")).expect_success()
     assert written.metadata["finalizers"] == ["example.com/hold"]
 
 
-async def case_a_created_object_can_be_held_already(api: Api) -> None:
-    made = (await api.create("configmaps", config_map("a", finalizers=["foregroundDeletion"]))).expect_success()
-    assert made.metadata["finalizers"] == ["foregroundDeletion"]
-    assert "deletionTimestamp" not in made.metadata
+async def case_objects_can_be_created_with_finalizers(api: Api) -> None:
+    created = (await api.create("configmaps", config_map("a", finalizers=["foregroundDeletion"]))).expect_success()
+    assert created.metadata["finalizers"] == ["foregroundDeletion"]
+    assert "deletionTimestamp" not in created.metadata
 
 
 def _job(name: str) -> Json:
@@ -313,7 +313,7 @@ def _job(name: str) -> Json:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {"template": template}}
 
 
-async def case_jobs_leave_their_pods_unless_told(api: Api) -> None:
+async def case_jobs_orphan_their_pods_by_default(api: Api) -> None:
     for name in "abcd":
         (await api.create("jobs", _job(name))).expect_success()
     for _ in range(2):
@@ -344,10 +344,12 @@ async def case_events_have_no_dependents(api: Api) -> None:
     (await api.merge("events", "a", {"metadata": {"finalizers": None}})).expect_success()
 
 
-async def case_three_namespaces_stay(api: Api) -> None:
+async def case_three_namespaces_cannot_be_deleted(api: Api) -> None:
     for name in ("default", "kube-system", "kube-public"):
-        refused = await api.call("DELETE", f"/api/v1/namespaces/{name}", {"dryRun": ["All"]})
-        refused.expect_error(403, "Forbidden", f'namespaces "{name}" is forbidden: this namespace may not be deleted')
+        rejected = await api.call("DELETE", f"/api/v1/namespaces/{name}", {"dryRun": ["All"]})
+        rejected.expect_error(
+            403, "Forbidden", f'namespaces "{name}" is forbidden: this namespace may not be deleted'
+        )
         options = {"dryRun": ["All"], "preconditions": {"uid": "other"}}
         (await api.call("DELETE", f"/api/v1/namespaces/{name}", options)).expect_error(409, "Conflict")
     (await api.call("DELETE", "/api/v1/namespaces/kube-node-lease", {"dryRun": ["All"]})).expect_success()

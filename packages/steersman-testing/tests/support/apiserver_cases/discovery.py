@@ -1,4 +1,4 @@
-"""What a server tells about itself: groups, versions, resources, health."""
+"""Discovery: groups, versions, resources and health."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ async def case_groups_list_their_versions(api: Api) -> None:
     assert groups[GROUP]["preferredVersion"]["groupVersion"] == f"{GROUP}/v2"
 
 
-async def case_a_group_is_told_alone(api: Api) -> None:
+async def case_single_group(api: Api) -> None:
     for group in ("apps", GROUP):
         found = (await api.call("GET", f"/apis/{group}")).expect_success().body
         assert (found["kind"], found["name"]) == ("APIGroup", group)
     assert (await api.call("GET", "/apis/nobody.example.com")).code == 404
 
 
-async def case_resources_tell_kind_scope_and_verbs(api: Api) -> None:
+async def case_resources_have_kind_scope_and_verbs(api: Api) -> None:
     for path, name, kind, namespaced in (
         ("/api/v1", "configmaps", "ConfigMap", True),
         ("/api/v1", "nodes", "Node", False),
@@ -44,13 +44,13 @@ async def case_resources_tell_kind_scope_and_verbs(api: Api) -> None:
         assert (entry["kind"], entry["namespaced"], set(entry["verbs"])) == (kind, namespaced, _VERBS)
 
 
-async def case_namespaces_are_not_deleted_together_says_discovery(api: Api) -> None:
+async def case_namespaces_have_no_deletecollection(api: Api) -> None:
     found = (await api.call("GET", "/api/v1")).expect_success().body
     (entry,) = (r for r in found["resources"] if r["name"] == "namespaces")
     assert set(entry["verbs"]) == _VERBS - {"deletecollection"}
 
 
-async def case_subresources_tell_their_verbs(api: Api) -> None:
+async def case_subresources_have_verbs(api: Api) -> None:
     found = (await api.call("GET", "/apis/apps/v1")).expect_success().body
     entries = {r["name"]: r for r in found["resources"]}
     assert set(entries["deployments/status"]["verbs"]) == {"get", "patch", "update"}
@@ -58,7 +58,7 @@ async def case_subresources_tell_their_verbs(api: Api) -> None:
     assert (scale["group"], scale["version"], scale["kind"]) == ("autoscaling", "v1", "Scale")
 
 
-async def case_the_same_is_told_in_one_document(api: Api) -> None:
+async def case_aggregated_discovery(api: Api) -> None:
     (group,) = (
         g
         for g in (await api.call("GET", "/apis", accept=AGGREGATED)).expect_success().body["items"]
@@ -73,13 +73,13 @@ async def case_the_same_is_told_in_one_document(api: Api) -> None:
     assert together == {r["name"]: set(r["verbs"]) for r in apart}
 
 
-async def case_health_is_told(api: Api) -> None:
+async def case_health_endpoints(api: Api) -> None:
     for path in ("/healthz", "/livez", "/readyz"):
-        reply = await api.call("GET", path)
-        assert (reply.code, reply.message) == (200, "ok")
+        response = await api.call("GET", path)
+        assert (response.code, response.message) == (200, "ok")
 
 
-async def case_the_version_is_told(api: Api) -> None:
+async def case_version(api: Api) -> None:
     found = (await api.call("GET", "/version")).expect_success().body
     assert found["major"] == "1"
     assert found["gitVersion"].startswith(f"v1.{found['minor']}.")

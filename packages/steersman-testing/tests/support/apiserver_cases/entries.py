@@ -1,4 +1,4 @@
-"""Entries of ``managedFields`` that come about in odd ways: what is empty or scaled, new schemas and versions."""
+"""Special entries of ``managedFields``: empty values, scales, schema changes and versions."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def _role(name: str, **fields: object) -> Json:
 
 
 async def case_an_empty_list_of_rules_is_owned(api: Api) -> None:
-    made = await api.create("roles", _role("a", rules=[]), fieldManager="maker")
-    assert fields_by_manager(made) == {("maker", "Update", ""): {"f:rules": {}}}
-    assert made.body["rules"] is None
+    created = await api.create("roles", _role("a", rules=[]), fieldManager="maker")
+    assert fields_by_manager(created) == {("maker", "Update", ""): {"f:rules": {}}}
+    assert created.body["rules"] is None
     for name, fields in (("b", {"rules": None}), ("c", {})):
         assert fields_by_manager(await api.create("roles", _role(name, **fields), fieldManager="maker")) == {}
     again = await api.put("roles", _role("a", rules=[]), fieldManager="putter")
-    assert again.resource_version != made.resource_version
+    assert again.resource_version != created.resource_version
     assert fields_by_manager(again) == {("putter", "Update", ""): {"f:rules": {}}}
     assert (await api.put("roles", _role("a"), fieldManager="another")).resource_version == again.resource_version
     assert fields_by_manager(await api.merge("roles", "b", {"rules": []}, fieldManager="merger")) == {}
@@ -47,7 +47,7 @@ async def case_an_empty_list_of_endpoints_is_owned(api: Api) -> None:
     assert fields_by_manager(emptied)["three", "Update", ""] == {"f:endpoints": {}}
 
 
-async def case_webhooks_are_told_of_an_empty_list(api: Api) -> None:
+async def case_webhooks_receive_empty_lists(api: Api) -> None:
     hook = WebhookStub()
     async with served_webhook(api, hook):
         await api.create("roles", _role("a", rules=[]), fieldManager="maker")
@@ -57,13 +57,13 @@ async def case_webhooks_are_told_of_an_empty_list(api: Api) -> None:
 
 
 async def _scale_by(api: Api, plural: str, replicas: int, manager: str) -> ApiResponse:
-    """The object ``a`` after ``manager`` has set its scale."""
+    """Return the object ``a`` after ``manager`` has set its scale."""
     (await api.merge(plural, "a", {"spec": {"replicas": replicas}}, "scale", fieldManager=manager)).expect_success()
     return await api.get(plural, "a")
 
 
-async def case_a_scale_that_stays_takes_the_number_from_who_updated_it(api: Api) -> None:
-    made = await api.create("deployments", deployment("a", replicas=2), fieldManager="maker")
+async def case_unchanged_scale_takes_replicas_from_updater(api: Api) -> None:
+    created = await api.create("deployments", deployment("a", replicas=2), fieldManager="maker")
     split = await _scale_by(api, "deployments", 2, "scaler")
     entries = split.metadata["managedFields"]
     assert [(e["manager"], "subresource" in e, "time" in e) for e in entries] == [
@@ -71,16 +71,16 @@ async def case_a_scale_that_stays_takes_the_number_from_who_updated_it(api: Api)
         ("maker", False, True),
     ]
     assert entries[0]["fieldsV1"] == {"f:spec": {"f:replicas": {}}}
-    assert split.resource_version != made.resource_version
+    assert split.resource_version != created.resource_version
     again = await _scale_by(api, "deployments", 2, "scaler")
     assert len(again.metadata["managedFields"]) == 1
     assert again.resource_version != split.resource_version
     assert (await _scale_by(api, "deployments", 2, "scaler")).resource_version == again.resource_version
-    # The number is nobody's now.
+    # The replicas have no manager now.
     assert set(fields_by_manager(await _scale_by(api, "deployments", 3, "scaler"))) == {("maker", "Update", "")}
 
 
-async def case_two_entries_of_one_name_are_one_at_the_next_write(api: Api) -> None:
+async def case_duplicate_entries_merge_at_next_write(api: Api) -> None:
     await api.create("deployments", deployment("a", replicas=2), fieldManager="maker")
     split = await _scale_by(api, "deployments", 2, "scaler")
     written = await api.put("deployments", split.body | {"metadata": {"name": "a"}}, fieldManager="putter")
@@ -88,9 +88,9 @@ async def case_two_entries_of_one_name_are_one_at_the_next_write(api: Api) -> No
     assert written.resource_version != split.resource_version
 
 
-async def case_a_scale_that_stays_leaves_the_number_to_who_applied_it(api: Api) -> None:
-    made = await api.apply("deployments", deployment("a", replicas=2), "applier")
-    assert (await _scale_by(api, "deployments", 2, "scaler")).resource_version == made.resource_version
+async def case_unchanged_scale_leaves_replicas_to_applier(api: Api) -> None:
+    created = await api.apply("deployments", deployment("a", replicas=2), "applier")
+    assert (await _scale_by(api, "deployments", 2, "scaler")).resource_version == created.resource_version
     scaled = await _scale_by(api, "deployments", 3, "scaler")
     assert fields_by_manager(scaled)["scaler", "Update", "scale"] == {"f:spec": {"f:replicas": {}}}
     (entry,) = [e for e in scaled.metadata["managedFields"] if e["manager"] == "scaler"]
@@ -101,7 +101,7 @@ async def case_a_scale_that_stays_leaves_the_number_to_who_applied_it(api: Api) 
     assert set(fields_by_manager(await _scale_by(api, "deployments", 0, "third"))) == {("applier", "Apply", "")}
 
 
-async def case_the_scale_of_a_custom_resource_is_owned_so_too(api: Api) -> None:
+async def case_custom_scale_ownership(api: Api) -> None:
     scaled = {"apiVersion": "cases.steersman.dev/v1", "kind": "Scaled", "metadata": {"name": "a"}}
     await api.create("scaleds", {**scaled, "spec": {"replicas": 2}}, fieldManager="maker")
     split = await _scale_by(api, "scaleds", 2, "scaler")
@@ -117,7 +117,10 @@ _TEXTS: Json = {"items": {"type": "string"}, "type": "array"}
 
 
 def _list_schemas(*, atomic: bool) -> Json:
-    """A schema of a map, a set and a keyed list, each of them merged or replaced as a whole."""
+    """Return schemas of a map, a set and a keyed list.
+
+    They are atomic or not.
+    """
     marker = {"type": "string", "default": str(atomic)}
     types: tuple[Json, Json, Json] = ({}, {"x-kubernetes-list-type": "set"}, _KEYED)
     if atomic:
@@ -133,7 +136,10 @@ def _list_schemas(*, atomic: bool) -> Json:
 
 @asynccontextmanager
 async def _with_changed_schema(api: Api, *, atomic: bool) -> AsyncGenerator[Callable[..., Awaitable[ApiResponse]]]:
-    """How to apply to ``a``, to which two have applied, by a definition whose lists have become ``atomic`` or not."""
+    """Return a function that applies to ``a`` after a schema change.
+
+    Two managers have applied to it before.
+    """
     body = definition("Lister", {"spec": {"type": "object", "properties": _list_schemas(atomic=not atomic)}}, {})
     group = body["spec"]["group"] = f"{api.namespace}.dev"
     name = body["metadata"]["name"] = f"listers.{group}"
@@ -156,18 +162,18 @@ async def _with_changed_schema(api: Api, *, atomic: bool) -> AsyncGenerator[Call
     (await api.call("PATCH", f"{definitions}/{name}", patch, None, "application/merge-patch+json")).expect_success()
     probe = {"apiVersion": f"{group}/v1", "kind": "Lister", "metadata": {"name": "probe"}, "spec": {}}
     async with asyncio.timeout(30):
-        while (tried := await api.call("POST", path, probe, {"dryRun": "All"})).code != 201 or (
-            tried.body["spec"]["marker"] != str(atomic)
+        while (dry_run := await api.call("POST", path, probe, {"dryRun": "All"})).code != 201 or (
+            dry_run.body["spec"]["marker"] != str(atomic)
         ):
             await asyncio.sleep(0.02)
     yield apply
     (await api.call("DELETE", f"{definitions}/{name}")).expect_success()
 
 
-async def case_what_became_atomic_is_owned_as_a_whole(api: Api) -> None:
+async def case_new_atomic_values_are_owned_as_a_whole(api: Api) -> None:
     async with _with_changed_schema(api, atomic=True) as apply:
-        refused = await apply("three", {"tags": ["p"]})
-        assert {field for field, _ in refused.expect_error(409, "Conflict").causes()} == {".spec.tags"}
+        rejected = await apply("three", {"tags": ["p"]})
+        assert {field for field, _ in rejected.expect_error(409, "Conflict").causes()} == {".spec.tags"}
         left = (await apply("one", {})).expect_success()
         assert fields_by_manager(left) == {
             ("two", "Apply", ""): {"f:spec": {"f:parts": {}, "f:tags": {}, "f:texts": {}}},
@@ -178,7 +184,7 @@ async def case_what_became_atomic_is_owned_as_a_whole(api: Api) -> None:
         assert forced.body["spec"]["tags"] == ["r"]
 
 
-async def case_what_became_granular_stays_owned_as_a_whole(api: Api) -> None:
+async def case_new_granular_values_stay_owned_as_a_whole(api: Api) -> None:
     async with _with_changed_schema(api, atomic=False) as apply:
         added = (await apply("three", {"tags": ["r"], "texts": {"m": "3"}})).expect_success()
         assert fields_by_manager(added)["three", "Apply", ""] == {

@@ -1,4 +1,4 @@
-"""Events: one collection, which two groups read and write by names of their own."""
+"""Events: one collection with different field names in two groups."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def _merge(api: Api, name: str, patch: Json, manager: str = "tester") -> A
     return await api.call("PATCH", _path(api, name), patch, {"fieldManager": manager}, _MERGE)
 
 
-async def case_an_event_is_read_in_the_newer_group(api: Api) -> None:
+async def case_core_event_is_read_as_events_v1(api: Api) -> None:
     times = {"firstTimestamp": "2024-01-02T03:04:05Z", "lastTimestamp": "2024-01-02T03:04:06Z"}
     (
         await api.create("events", _core_event(api, count=1, source={"component": "s", "host": "h"}, **times))
@@ -55,7 +55,7 @@ async def case_an_event_is_read_in_the_newer_group(api: Api) -> None:
     assert listed["regarding"]["name"] == "c"
 
 
-async def case_an_event_of_the_newer_group_is_read_in_the_older(api: Api) -> None:
+async def case_events_v1_event_is_read_as_core(api: Api) -> None:
     (await api.call("POST", _path(api), _events_v1_event(api))).expect_success()
     read = (await api.get("events", "n")).expect_success().body
     assert (read["message"], read["reportingComponent"], read["source"]) == ("text", "example.dev/x", {})
@@ -65,7 +65,7 @@ async def case_an_event_of_the_newer_group_is_read_in_the_older(api: Api) -> Non
     (await api.call("GET", _path(api, "n"))).expect_error(404, "NotFound")
 
 
-async def case_each_group_selects_by_its_own_names(api: Api) -> None:
+async def case_each_group_has_its_field_selectors(api: Api) -> None:
     (await api.call("POST", _path(api), _events_v1_event(api))).expect_success()
     for older, newer in (
         ("involvedObject.name=c", "regarding.name=c"),
@@ -82,17 +82,17 @@ async def case_each_group_selects_by_its_own_names(api: Api) -> None:
 
 
 async def case_events_are_watched_in_each_group(api: Api) -> None:
-    made = (await api.create("events", _core_event(api))).expect_success()
+    created = (await api.create("events", _core_event(api))).expect_success()
     (await api.call("POST", _path(api), _events_v1_event(api))).expect_success()
     (await api.merge("events", "a", {"message": "x"})).expect_success()
     (await api.delete("events", "a")).expect_success()
-    seen = await api.events("events", 3, resourceVersion=made.resource_version)
+    seen = await api.events("events", 3, resourceVersion=created.resource_version)
     assert [(e["type"], e["object"]["message"]) for e in seen] == [
         ("ADDED", "text"),
         ("MODIFIED", "x"),
         ("DELETED", "x"),
     ]
-    query = {"watch": "true", "timeoutSeconds": "10", "resourceVersion": made.resource_version}
+    query = {"watch": "true", "timeoutSeconds": "10", "resourceVersion": created.resource_version}
     notes: list[str] = []
     async with api.transport.stream(HttpRequest(method="GET", path=_path(api), query=query, timeout=30)) as lines:
         async for line in lines:
@@ -102,7 +102,7 @@ async def case_events_are_watched_in_each_group(api: Api) -> None:
     assert notes == ["text", "x", "x"]
 
 
-async def case_the_newer_group_changes_the_series_alone(api: Api) -> None:
+async def case_events_v1_updates_series_only(api: Api) -> None:
     (await api.create("events", _core_event(api))).expect_success()
     (await api.call("POST", _path(api), _events_v1_event(api))).expect_success()
     for name in ("a", "n"):
@@ -114,10 +114,10 @@ async def case_the_newer_group_changes_the_series_alone(api: Api) -> None:
     assert (await api.merge("events", "n", {"message": "x"})).expect_success().body["message"] == "x"
 
 
-async def case_each_group_forgets_the_managers_of_the_other(api: Api) -> None:
-    made = await api.create("events", _core_event(api), fieldManager="one")
+async def case_each_group_drops_managers_of_the_other(api: Api) -> None:
+    created = await api.create("events", _core_event(api), fieldManager="one")
     changed = await _merge(api, "a", {"metadata": {"labels": {"k": "v"}}}, "two")
-    assert set(fields_by_manager(made)) == {("one", "Update", "")}
+    assert set(fields_by_manager(created)) == {("one", "Update", "")}
     assert set(fields_by_manager(changed)) == {("two", "Update", "")}
     config = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "a"}, "message": "x"}
     assert set(fields_by_manager(await api.apply("events", config, "three"))) == {("three", "Apply", "")}

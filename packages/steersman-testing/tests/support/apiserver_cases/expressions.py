@@ -1,4 +1,4 @@
-"""The functions and operators of CEL, as rules of custom resources have them."""
+"""Functions and operators of CEL in rules of custom resources."""
 
 from __future__ import annotations
 
@@ -68,20 +68,20 @@ _RULES = [*_TRUE_RULES, *_FALSE_RULES]
 CRD = _crd_with_rules("Formula", [{"rule": rule, "message": f"rule {n}"} for n, rule in enumerate(_RULES)])
 
 
-async def case_what_expressions_come_to(api: Api) -> None:
+async def case_expression_results(api: Api) -> None:
     spec = {"n": 3, "t": "abc", "set": ["a", "b"]}
     names = {"apiVersion": f"{CRD['spec']['group']}/v1", "kind": "Formula", "metadata": {"name": "a"}}
     path = f"/apis/{CRD['spec']['group']}/v1/namespaces/{api.namespace}/formulas"
-    refused = (await api.call("POST", path, {**names, "spec": spec})).expect_error(422, "Invalid")
-    told = [cause["message"] for cause in refused.body["details"]["causes"]]
-    assert told == [f"Invalid value: rule {n}" for n in range(len(_TRUE_RULES), len(_RULES))]
+    rejected = (await api.call("POST", path, {**names, "spec": spec})).expect_error(422, "Invalid")
+    reported = [cause["message"] for cause in rejected.body["details"]["causes"]]
+    assert reported == [f"Invalid value: rule {n}" for n in range(len(_TRUE_RULES), len(_RULES))]
 
 
-async def case_expressions_of_wrong_types(api: Api) -> None:
+async def case_expression_type_errors(api: Api) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     for rule, text in _INVALID_RULES.items():
-        refused = await api.call("POST", path, _crd_with_rules("Wrong", [{"rule": rule}]))
-        refused.expect_error(422, "Invalid", text)
-        assert refused.causes() == [
+        rejected = await api.call("POST", path, _crd_with_rules("Wrong", [{"rule": rule}]))
+        rejected.expect_error(422, "Invalid", text)
+        assert rejected.causes() == [
             ("spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule", "FieldValueInvalid")
         ]

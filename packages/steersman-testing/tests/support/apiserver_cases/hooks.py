@@ -1,4 +1,4 @@
-"""Webhooks for the cases about admission: what they were asked, and what they answer."""
+"""Webhooks for the cases about admission."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ PROBE_NAME = "is-it-served"
 
 
 def allow_response(**more: Any) -> Json:
-    """A response."""
+    """Return a response that allows the request."""
     return {"allowed": True, **more}
 
 
 def patch_response(*operations: Json, **more: Any) -> Json:
-    """A response with a JSON patch."""
+    """Return a response with a JSON patch."""
     return allow_response(
         patchType="JSONPatch", patch=base64.b64encode(json.dumps(operations).encode()).decode(), **more
     )
 
 
 def raw_patch_response(patch: Any) -> Json:
-    """A response with ``patch``, whatever it is, as a JSON patch."""
+    """Return a response with any value as a JSON patch."""
     return allow_response(patchType="JSONPatch", patch=base64.b64encode(json.dumps(patch).encode()).decode())
 
 
 def deny_response(message: str = "no", **status: Any) -> Json:
-    """A response."""
+    """Return a response that denies the request."""
     return {"allowed": False, "status": {"message": message, **status}}
 
 
 @dataclass(slots=True)
 class WebhookStub:
-    """A webhook: ``answer`` gives the response to a request, and ``requests`` are those that it was asked about.
+    """Webhook that responds with ``respond`` and records ``requests``.
 
-    With a ``gate``, no answer comes before that is open.
+    A ``gate`` delays the responses until it opens.
     """
 
     respond: Callable[[Json], Json] = lambda _: allow_response()
@@ -73,7 +73,7 @@ class WebhookStub:
 async def served_webhook(
     api: Api, hook: WebhookStub, *, mutating: bool = False, name: str = "a", **fields: Any
 ) -> AsyncGenerator[str]:
-    """Has ``hook`` asked about what happens in the namespace, during the block; gives its name."""
+    """Configure ``hook`` during the block and yield its name."""
     config = await api.serve_webhook(hook)
     async with installed_configuration(
         api, webhook_manifest(api, config, name, **fields), mutating=mutating, name=name
@@ -84,12 +84,18 @@ async def served_webhook(
 
 
 async def wait_until_served(api: Api, hook: WebhookStub) -> None:
-    """Returns once ``hook`` is asked: the real server reads its configurations some time after they are written."""
+    """Wait until the server calls ``hook``.
+
+    The real server loads configurations some time after they are written.
+    """
     await _wait_for_probe(api, hook, True)
 
 
 async def wait_until_removed(api: Api, hook: WebhookStub) -> None:
-    """Returns once ``hook`` is asked no more: what comes next would meet it otherwise."""
+    """Wait until the server no longer calls ``hook``.
+
+    Otherwise it could affect later cases.
+    """
     await _wait_for_probe(api, hook, False)
 
 
@@ -104,7 +110,7 @@ async def _wait_for_probe(api: Api, hook: WebhookStub, expected: bool) -> None:
 
 
 def webhook_manifest(api: Api, config: Json, name: str = "a", **fields: Any) -> Json:
-    """One webhook for all that happens in the namespace."""
+    """Return one webhook for all requests in the namespace."""
     return {
         "name": f"{name}.{api.namespace}.dev",
         "clientConfig": config,
@@ -120,7 +126,7 @@ def webhook_manifest(api: Api, config: Json, name: str = "a", **fields: Any) -> 
 async def installed_configuration(
     api: Api, *webhooks: Json, mutating: bool = False, name: str = "a"
 ) -> AsyncGenerator[str]:
-    """Keeps a configuration of ``webhooks`` during the block; gives the first one's name."""
+    """Install a configuration and yield the name of its first webhook."""
     plural = "mutatingwebhookconfigurations" if mutating else "validatingwebhookconfigurations"
     full_name = f"{name}-{api.namespace}"
     body: Json = {"metadata": {"name": full_name}, "webhooks": list(webhooks)}

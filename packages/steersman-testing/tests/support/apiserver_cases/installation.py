@@ -1,4 +1,4 @@
-"""The cases' definitions on a server that other tests use, too."""
+"""Definitions of the cases on a shared server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from steersman.client.transport import Transport
 
 
 async def install_crds(transport: Transport, crds: list[Json]) -> None:
-    """Creates definitions where they are missing, and waits until they are served and told of."""
+    """Create missing definitions and wait until they are served and discovered."""
     api, new = Api(transport, "default"), list[Json]()
     for crd in crds:
         response = await api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)
@@ -22,7 +22,7 @@ async def install_crds(transport: Transport, crds: list[Json]) -> None:
 
 
 async def make_namespace(transport: Transport, name: str, backend: Backend | None = None) -> Api:
-    """A new namespace, and raw requests in it."""
+    """Create a namespace and return its API."""
     api = Api(transport, name, backend)
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     (await api.call("POST", "/api/v1/namespaces", body)).expect_success()
@@ -32,14 +32,17 @@ async def make_namespace(transport: Transport, name: str, backend: Backend | Non
 async def _wait_until_served(api: Api, crd: Json) -> None:
     spec = crd["spec"]
     path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
-    # Established comes first: for some moments after it, requests are answered with 404 and 429 still.
+    # Requests may fail with 404 and 429 for a moment after the condition Established.
     async with asyncio.timeout(30):
         while (await api.call("GET", path)).code != 200:
             await asyncio.sleep(0.1)
 
 
 async def _wait_until_discovered(api: Api, crd: Json) -> None:
-    """Returns once all documents tell of it: each is written by somebody else, who hears of definitions by and by."""
+    """Wait until all discovery documents have the group.
+
+    Different components write them.
+    """
     group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]
     versions = [v["name"] for v in crd["spec"]["versions"] if v["served"]]
 

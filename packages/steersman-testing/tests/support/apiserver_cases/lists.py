@@ -1,4 +1,4 @@
-"""Lists: selectors, versions, pages."""
+"""Lists: selectors, versions and pages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def case_lists_are_sorted_by_name(api: Api) -> None:
     assert int(reply.resource_version) > 0
 
 
-async def case_items_of_custom_resources_name_their_kind(api: Api) -> None:
+async def case_custom_resource_items_have_kinds(api: Api) -> None:
     await api.create("widgets", widget("a"))
     await api.create("configmaps", config_map("a"))
     assert (await api.list("widgets")).body["items"][0]["kind"] == "Widget"
@@ -53,7 +53,7 @@ async def case_label_selectors(api: Api) -> None:
         assert item_names(await api.list("configmaps", labelSelector=selector)) == expected, selector
 
 
-async def case_malformed_label_selectors_are_refused(api: Api) -> None:
+async def case_malformed_label_selectors_are_rejected(api: Api) -> None:
     for selector in ("app in x", "=x", "a b", "app=-x-"):
         (await api.list("configmaps", labelSelector=selector)).expect_error(400, "BadRequest")
 
@@ -69,38 +69,38 @@ async def case_field_selectors(api: Api) -> None:
         assert item_names(await api.list("configmaps", fieldSelector=selector)) == expected, selector
 
 
-async def case_unknown_field_selectors_are_refused(api: Api) -> None:
-    refused = await api.list("widgets", fieldSelector="spec.size=1")
-    refused.expect_error(400, "BadRequest", "field label not supported: spec.size")
-    refused = await api.list("configmaps", fieldSelector="data.x=1")
+async def case_unknown_field_selectors_are_rejected(api: Api) -> None:
+    rejected = await api.list("widgets", fieldSelector="spec.size=1")
+    rejected.expect_error(400, "BadRequest", "field label not supported: spec.size")
+    rejected = await api.list("configmaps", fieldSelector="data.x=1")
     text = '"data.x" is not a known field selector: only "metadata.name", "metadata.namespace"'
-    refused.expect_error(400, "BadRequest", text)
-    refused = await api.list("configmaps", fieldSelector="a")
-    refused.expect_error(400, "BadRequest", "invalid selector: 'a'; can't understand 'a'")
+    rejected.expect_error(400, "BadRequest", text)
+    rejected = await api.list("configmaps", fieldSelector="a")
+    rejected.expect_error(400, "BadRequest", "invalid selector: 'a'; can't understand 'a'")
 
 
-async def case_malformed_parameters_are_refused(api: Api) -> None:
-    refused = await api.list("configmaps", limit="x")
-    refused.expect_error(400, "BadRequest", 'strconv.ParseInt: parsing "x": invalid syntax')
-    refused = await api.list("configmaps", resourceVersion="x")
+async def case_malformed_parameters_are_rejected(api: Api) -> None:
+    rejected = await api.list("configmaps", limit="x")
+    rejected.expect_error(400, "BadRequest", 'strconv.ParseInt: parsing "x": invalid syntax')
+    rejected = await api.list("configmaps", resourceVersion="x")
     text = 'invalid resource version: resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x"'
-    refused.expect_error(400, "BadRequest", text)
-    refused = await api.list("configmaps", resourceVersionMatch="Exact")
-    refused.expect_error(422, "Invalid", "resourceVersionMatch is forbidden unless resourceVersion is provided")
-    refused = await api.list("configmaps", resourceVersion="0", resourceVersionMatch="Exact")
-    refused.expect_error(422, "Invalid", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
-    refused = await api.list("configmaps", **{"continue": "abc"})
-    refused.expect_error(400, "BadRequest", "invalid continue token: continue key is not valid: ")
+    rejected.expect_error(400, "BadRequest", text)
+    rejected = await api.list("configmaps", resourceVersionMatch="Exact")
+    rejected.expect_error(422, "Invalid", "resourceVersionMatch is forbidden unless resourceVersion is provided")
+    rejected = await api.list("configmaps", resourceVersion="0", resourceVersionMatch="Exact")
+    rejected.expect_error(422, "Invalid", 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+    rejected = await api.list("configmaps", **{"continue": "abc"})
+    rejected.expect_error(400, "BadRequest", "invalid continue token: continue key is not valid: ")
 
 
-async def case_versions_to_come_are_not_waited_for(api: Api) -> None:
-    refused = await api.list("configmaps", resourceVersion="999999999")
-    refused.expect_error(504, "Timeout", "Timeout: Too large resource version: 999999999, current: ")
-    assert refused.causes() == [("", "ResourceVersionTooLarge")]
-    assert refused.body["details"]["retryAfterSeconds"] == 1
+async def case_future_versions_fail(api: Api) -> None:
+    rejected = await api.list("configmaps", resourceVersion="999999999")
+    rejected.expect_error(504, "Timeout", "Timeout: Too large resource version: 999999999, current: ")
+    assert rejected.causes() == [("", "ResourceVersionTooLarge")]
+    assert rejected.body["details"]["retryAfterSeconds"] == 1
 
 
-async def case_pages_show_one_moment(api: Api) -> None:
+async def case_pages_are_one_snapshot(api: Api) -> None:
     await _create_labeled(api)
     first = await api.list("configmaps", limit="2")
     assert item_names(first) == ["a", "b"]
@@ -120,7 +120,7 @@ async def case_lists_at_a_version(api: Api) -> None:
     exact = await api.list("configmaps", resourceVersion=then, resourceVersionMatch="Exact")
     assert item_names(exact) == ["a", "b", "c", "d"]
     assert exact.resource_version == then
-    # In this order: one that may be older can come from a cache that has not heard of the deletion yet.
+    # The order matters: a list with an older version may come from a cache without the deletion.
     for query in ({}, {"resourceVersion": then, "resourceVersionMatch": "NotOlderThan"}):
         assert item_names(await api.list("configmaps", **query)) == ["b", "c", "d"]
 

@@ -1,4 +1,4 @@
-"""Objects by their metadata alone: ``PartialObjectMetadata``."""
+"""Metadata of objects as ``PartialObjectMetadata``."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ def _is_partial(obj: Json) -> bool:
 
 async def case_one_object(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a", {"k": "v"}, labels={"l": "x"})), ("widgets", widget("a"))):
-        made = (await api.create(plural, body)).expect_success()
-        got = (await api.call("GET", api.path(plural, "a"), accept=PARTIAL_ACCEPT)).expect_success()
-        assert _is_partial(got.body)
-        assert got.metadata == made.metadata
+        created = (await api.create(plural, body)).expect_success()
+        actual = (await api.call("GET", api.path(plural, "a"), accept=PARTIAL_ACCEPT)).expect_success()
+        assert _is_partial(actual.body)
+        assert actual.metadata == created.metadata
 
 
 async def case_lists(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a", {"k": "v"})), ("widgets", widget("a"))):
         await api.create(plural, body)
-        got = (
+        actual = (
             await api.call("GET", api.path(plural), None, {"limit": "1"}, accept=PARTIAL_LIST_ACCEPT)
         ).expect_success()
-        assert (got.body["apiVersion"], got.body["kind"]) == ("meta.k8s.io/v1", "PartialObjectMetadataList")
-        assert int(got.resource_version) > 0
-        assert all(_is_partial(i) for i in got.body["items"])
-        assert got.body["items"][0]["metadata"]["name"] == "a"
+        assert (actual.body["apiVersion"], actual.body["kind"]) == ("meta.k8s.io/v1", "PartialObjectMetadataList")
+        assert int(actual.resource_version) > 0
+        assert all(_is_partial(i) for i in actual.body["items"])
+        assert actual.body["items"][0]["metadata"]["name"] == "a"
 
 
 async def case_watches(api: Api) -> None:
@@ -47,7 +47,7 @@ async def case_watches(api: Api) -> None:
     assert events[1]["object"]["metadata"]["generation"] == 2
 
 
-async def case_the_bookmark_after_the_beginning(api: Api) -> None:
+async def case_initial_events_bookmark(api: Api) -> None:
     await api.create("widgets", widget("a"))
     events = await api.events(
         "widgets",
@@ -63,9 +63,9 @@ async def case_the_bookmark_after_the_beginning(api: Api) -> None:
     assert bookmark["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
 
 
-async def case_writes_are_answered_by_it(api: Api) -> None:
-    made = await api.call("POST", api.path("configmaps"), config_map("a", {"k": "v"}), accept=PARTIAL_ACCEPT)
-    assert _is_partial(made.expect_success().body)
+async def case_writes_return_metadata(api: Api) -> None:
+    created = await api.call("POST", api.path("configmaps"), config_map("a", {"k": "v"}), accept=PARTIAL_ACCEPT)
+    assert _is_partial(created.expect_success().body)
     patch = {"metadata": {"labels": {"l": "x"}, "finalizers": ["example.com/hold"]}}
     content_type = "application/merge-patch+json"
     changed = await api.call("PATCH", api.path("configmaps", "a"), patch, None, content_type, PARTIAL_ACCEPT)
@@ -75,26 +75,26 @@ async def case_writes_are_answered_by_it(api: Api) -> None:
     assert _is_partial(held.body)
     await api.merge("configmaps", "a", {"metadata": {"finalizers": None}})
     await api.create("configmaps", config_map("b"))
-    gone = (await api.call("DELETE", api.path("configmaps", "b"), accept=PARTIAL_ACCEPT)).expect_success()
-    assert gone.body["kind"] == "Status"
+    deleted = (await api.call("DELETE", api.path("configmaps", "b"), accept=PARTIAL_ACCEPT)).expect_success()
+    assert deleted.body["kind"] == "Status"
 
 
 async def case_a_collection_is_deleted(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"k": "v"}, labels={"l": "x"}))
-    gone = await api.call(
+    deleted = await api.call(
         "DELETE", api.path("configmaps"), None, {"labelSelector": "l=x"}, accept=PARTIAL_LIST_ACCEPT
     )
-    assert gone.expect_success().body["kind"] == "PartialObjectMetadataList"
-    assert [i["metadata"]["name"] for i in gone.body["items"]] == ["a"]
+    assert deleted.expect_success().body["kind"] == "PartialObjectMetadataList"
+    assert [i["metadata"]["name"] for i in deleted.body["items"]] == ["a"]
 
 
-async def case_refusals_stay_whole(api: Api) -> None:
+async def case_errors_are_complete(api: Api) -> None:
     (await api.call("GET", api.path("configmaps", "a"), accept=PARTIAL_ACCEPT)).expect_error(
         404, "NotFound", "not found"
     )
 
 
-async def case_the_other_form_is_not_to_be_had(api: Api) -> None:
+async def case_other_form_is_not_acceptable(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     (await api.call("GET", api.path("configmaps"), accept=PARTIAL_ACCEPT)).expect_error(406, "NotAcceptable")
     (await api.call("GET", api.path("configmaps", "a"), accept=PARTIAL_LIST_ACCEPT)).expect_error(

@@ -1,4 +1,4 @@
-"""Names and the rest of the metadata: what is allowed, generated, dropped and refused."""
+"""Names and other metadata: validation, generation and pruning."""
 
 from __future__ import annotations
 
@@ -16,121 +16,123 @@ def _role(name: str, **metadata: str) -> Json:
     }
 
 
-async def case_generated_names_are_cut_to_fit(api: Api) -> None:
+async def case_generated_names_are_truncated(api: Api) -> None:
     body = config_map("", generateName="a" * 70)
-    made = (await api.create("configmaps", body)).expect_success()
-    assert re.fullmatch(r"a{58}[bcdfghjklmnpqrstvwxz2456789]{5}", made.metadata["name"])
-    assert made.metadata["generateName"] == "a" * 70
+    created = (await api.create("configmaps", body)).expect_success()
+    assert re.fullmatch(r"a{58}[bcdfghjklmnpqrstvwxz2456789]{5}", created.metadata["name"])
+    assert created.metadata["generateName"] == "a" * 70
 
 
-async def case_a_given_name_wins_over_a_generated_one(api: Api) -> None:
-    made = (await api.create("configmaps", config_map("given", generateName="other-"))).expect_success()
-    assert (made.metadata["name"], made.metadata["generateName"]) == ("given", "other-")
+async def case_name_overrides_generate_name(api: Api) -> None:
+    created = (await api.create("configmaps", config_map("given", generateName="other-"))).expect_success()
+    assert (created.metadata["name"], created.metadata["generateName"]) == ("given", "other-")
 
 
-async def case_the_prefix_of_a_generated_name_is_checked(api: Api) -> None:
-    refused = await api.create("configmaps", config_map("", generateName="Not_Allowed-"))
-    refused.expect_error(422, "Invalid", 'metadata.generateName: Invalid value: "Not_Allowed-": a lowercase RFC 1123')
-    assert [f for f, _ in refused.causes()] == ["metadata.generateName", "metadata.name"]
+async def case_generate_name_is_validated(api: Api) -> None:
+    rejected = await api.create("configmaps", config_map("", generateName="Not_Allowed-"))
+    rejected.expect_error(
+        422, "Invalid", 'metadata.generateName: Invalid value: "Not_Allowed-": a lowercase RFC 1123'
+    )
+    assert [f for f, _ in rejected.causes()] == ["metadata.generateName", "metadata.name"]
 
 
 async def case_names_of_namespaces_are_labels(api: Api) -> None:
     for name in ("a.b", "A", "-a", "x" * 64):
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        refused = await api.call("POST", "/api/v1/namespaces", body)
-        refused.expect_error(422, "Invalid", f'metadata.name: Invalid value: "{name}": ')
+        rejected = await api.call("POST", "/api/v1/namespaces", body)
+        rejected.expect_error(422, "Invalid", f'metadata.name: Invalid value: "{name}": ')
 
 
 async def case_names_of_services_are_labels(api: Api) -> None:
     for name in ("a.b", "A", "x" * 64):
         body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"ports": [{"port": 80}]}}
-        refused = await api.create("services", body)
-        refused.expect_error(422, "Invalid", f'metadata.name: Invalid value: "{name}": ')
+        rejected = await api.create("services", body)
+        rejected.expect_error(422, "Invalid", f'metadata.name: Invalid value: "{name}": ')
 
 
-async def case_names_of_roles_are_parts_of_a_path(api: Api) -> None:
+async def case_role_names_are_path_segments(api: Api) -> None:
     (await api.create("roles", _role("Reader: all"))).expect_success()
     for name, text in (("a/b", "may not contain '/'"), ("a%b", "may not contain '%'"), ("..", "may not be '..'")):
-        refused = await api.create("roles", _role(name))
-        refused.expect_error(422, "Invalid", f'metadata.name: Invalid value: "{name}": {text}')
+        rejected = await api.create("roles", _role(name))
+        rejected.expect_error(422, "Invalid", f'metadata.name: Invalid value: "{name}": {text}')
 
 
 async def case_names_have_253_characters_at_most(api: Api) -> None:
     (await api.create("configmaps", config_map("x" * 253))).expect_success()
-    refused = await api.create("configmaps", config_map("x" * 254))
-    refused.expect_error(422, "Invalid", "must be no more than 253")
+    rejected = await api.create("configmaps", config_map("x" * 254))
+    rejected.expect_error(422, "Invalid", "must be no more than 253")
 
 
 async def case_names_of_custom_resources_are_checked(api: Api) -> None:
     (await api.create("widgets", widget("a.b-c"))).expect_success()
-    refused = await api.create("widgets", widget("a_b"))
-    refused.expect_error(422, "Invalid", 'metadata.name: Invalid value: "a_b": a lowercase RFC 1123 subdomain')
+    rejected = await api.create("widgets", widget("a_b"))
+    rejected.expect_error(422, "Invalid", 'metadata.name: Invalid value: "a_b": a lowercase RFC 1123 subdomain')
 
 
-async def case_a_name_is_free_in_each_namespace(api: Api) -> None:
-    made = (await api.create("configmaps", config_map("a"))).expect_success()
+async def case_names_are_unique_within_namespaces(api: Api) -> None:
+    created = (await api.create("configmaps", config_map("a"))).expect_success()
     other = f"{api.namespace}-b"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other}}
     (await api.call("POST", "/api/v1/namespaces", body)).expect_success()
     again = (await api.call("POST", f"/api/v1/namespaces/{other}/configmaps", config_map("a"))).expect_success()
-    assert again.metadata["uid"] != made.metadata["uid"]
+    assert again.metadata["uid"] != created.metadata["uid"]
 
 
 async def case_keys_of_labels_have_a_prefix_and_a_name(api: Api) -> None:
     (await api.create("configmaps", config_map("a", labels={"example.com/Tier_1.x": "Web.1_a"}))).expect_success()
     for key in ("Example.com/a", "example.com/", "/a", "-a", "a-", "x" * 64, "a b"):
-        refused = await api.create("configmaps", config_map("b", labels={key: ""}))
-        refused.expect_error(422, "Invalid", f'metadata.labels: Invalid value: "{key}": ')
+        rejected = await api.create("configmaps", config_map("b", labels={key: ""}))
+        rejected.expect_error(422, "Invalid", f'metadata.labels: Invalid value: "{key}": ')
 
 
-async def case_keys_of_annotations_are_checked_and_values_are_free(api: Api) -> None:
+async def case_annotation_keys_are_validated(api: Api) -> None:
     value = "any text,\nüñí\u2026 {}"
-    made = (await api.create("configmaps", config_map("a", annotations={"Example.com/a": value}))).expect_success()
-    assert made.metadata["annotations"] == {"Example.com/a": value}
-    refused = await api.create("configmaps", config_map("b", annotations={"a b": ""}))
-    refused.expect_error(422, "Invalid", 'metadata.annotations: Invalid value: "a b": ')
+    created = (await api.create("configmaps", config_map("a", annotations={"Example.com/a": value}))).expect_success()
+    assert created.metadata["annotations"] == {"Example.com/a": value}
+    rejected = await api.create("configmaps", config_map("b", annotations={"a b": ""}))
+    rejected.expect_error(422, "Invalid", 'metadata.annotations: Invalid value: "a b": ')
 
 
 async def case_annotations_have_256_kib_at_most(api: Api) -> None:
     (await api.create("configmaps", config_map("a", annotations={"k": "x" * (256 * 1024 - 1)}))).expect_success()
-    refused = await api.create("configmaps", config_map("b", annotations={"k": "x" * 256 * 1024}))
-    refused.expect_error(422, "Invalid", "metadata.annotations: Too long: may not be more than 262144 bytes")
+    rejected = await api.create("configmaps", config_map("b", annotations={"k": "x" * 256 * 1024}))
+    rejected.expect_error(422, "Invalid", "metadata.annotations: Too long: may not be more than 262144 bytes")
 
 
-async def case_owner_references_are_complete(api: Api) -> None:
+async def case_owner_references_require_all_fields(api: Api) -> None:
     whole = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"}
     (await api.create("configmaps", config_map("a", ownerReferences=[whole]))).expect_success()
     for field, text in (("apiVersion", "version must not be empty"), ("kind", "must not be empty")):
         owner = {**whole, field: ""}
-        refused = await api.create("configmaps", config_map("b", ownerReferences=[owner]))
-        refused.expect_error(422, "Invalid", f'metadata.ownerReferences.{field}: Invalid value: "": {text}')
+        rejected = await api.create("configmaps", config_map("b", ownerReferences=[owner]))
+        rejected.expect_error(422, "Invalid", f'metadata.ownerReferences.{field}: Invalid value: "": {text}')
 
 
 async def case_events_own_nothing(api: Api) -> None:
     owner = {"apiVersion": "v1", "kind": "Event", "name": "o", "uid": "u"}
-    refused = await api.create("configmaps", config_map("a", ownerReferences=[owner]))
-    refused.expect_error(422, "Invalid", "is disallowed from being an owner")
+    rejected = await api.create("configmaps", config_map("a", ownerReferences=[owner]))
+    rejected.expect_error(422, "Invalid", "is disallowed from being an owner")
 
 
-async def case_an_owner_is_named_once(api: Api) -> None:
+async def case_duplicate_owner_references_are_dropped(api: Api) -> None:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"}
-    made = (await api.create("configmaps", config_map("a", ownerReferences=[owner, owner]))).expect_success()
-    assert made.metadata["ownerReferences"] == [owner]
+    created = (await api.create("configmaps", config_map("a", ownerReferences=[owner, owner]))).expect_success()
+    assert created.metadata["ownerReferences"] == [owner]
 
 
-async def case_empty_metadata_is_left_out(api: Api) -> None:
+async def case_empty_metadata_is_omitted(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a")), ("widgets", widget("a"))):
         body["metadata"] |= {"labels": {}, "annotations": {}, "finalizers": [], "ownerReferences": []}
-        made = (await api.create(plural, body)).expect_success()
-        assert not {"labels", "annotations", "finalizers", "ownerReferences"} & set(made.metadata)
+        created = (await api.create(plural, body)).expect_success()
+        assert not {"labels", "annotations", "finalizers", "ownerReferences"} & set(created.metadata)
 
 
-async def case_null_metadata_is_left_out(api: Api) -> None:
+async def case_null_metadata_is_omitted(api: Api) -> None:
     for plural, body in (("configmaps", config_map("a")), ("widgets", widget("a"))):
         body["metadata"] |= {"labels": None, "annotations": None, "finalizers": None, "creationTimestamp": None}
-        made = (await api.create(plural, body)).expect_success()
-        assert not {"labels", "annotations", "finalizers"} & set(made.metadata)
-        assert made.metadata["creationTimestamp"]
+        created = (await api.create(plural, body)).expect_success()
+        assert not {"labels", "annotations", "finalizers"} & set(created.metadata)
+        assert created.metadata["creationTimestamp"]
 
 
 async def case_unknown_metadata_is_dropped(api: Api) -> None:
@@ -138,37 +140,37 @@ async def case_unknown_metadata_is_dropped(api: Api) -> None:
         assert "odd" not in (await api.create(plural, body)).expect_success().metadata
 
 
-async def case_a_deletion_cannot_be_asked_for_by_a_write(api: Api) -> None:
+async def case_deletion_timestamp_cannot_be_written(api: Api) -> None:
     body = widget("a", deletionTimestamp="2001-01-01T00:00:00Z", deletionGracePeriodSeconds=5)
-    made = (await api.create("widgets", body)).expect_success()
-    assert not {"deletionTimestamp", "deletionGracePeriodSeconds"} & set(made.metadata)
-    refused = await api.merge("widgets", "a", {"metadata": {"deletionTimestamp": "2001-01-01T00:00:00Z"}})
+    created = (await api.create("widgets", body)).expect_success()
+    assert not {"deletionTimestamp", "deletionGracePeriodSeconds"} & set(created.metadata)
+    rejected = await api.merge("widgets", "a", {"metadata": {"deletionTimestamp": "2001-01-01T00:00:00Z"}})
     text = 'metadata.deletionTimestamp: Invalid value: "2001-01-01T00:00:00Z": field is immutable'
-    refused.expect_error(422, "Invalid", text)
+    rejected.expect_error(422, "Invalid", text)
 
 
-async def case_what_identifies_an_object_outlives_updates(api: Api) -> None:
-    made = (await api.create("widgets", widget("a"))).expect_success()
+async def case_identity_is_immutable(api: Api) -> None:
+    created = (await api.create("widgets", widget("a"))).expect_success()
     patch = {"metadata": {"creationTimestamp": "2001-01-01T00:00:00Z", "generation": 7, "selfLink": "x"}}
     changed = (await api.merge("widgets", "a", patch)).expect_success()
     for name in ("uid", "creationTimestamp", "generation", "name", "namespace"):
-        assert changed.metadata[name] == made.metadata[name]
+        assert changed.metadata[name] == created.metadata[name]
     assert "selfLink" not in changed.metadata
 
 
-async def case_objects_without_namespaces_drop_one(api: Api) -> None:
+async def case_cluster_scoped_objects_drop_namespace(api: Api) -> None:
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{api.namespace}-c", "namespace": "x"}}
-    made = (await api.call("POST", "/api/v1/namespaces", body)).expect_success()
-    assert "namespace" not in made.metadata
+    created = (await api.call("POST", "/api/v1/namespaces", body)).expect_success()
+    assert "namespace" not in created.metadata
 
 
-async def case_the_namespace_of_a_body_may_be_left_out(api: Api) -> None:
+async def case_body_namespace_is_optional(api: Api) -> None:
     assert (await api.create("widgets", widget("a"))).expect_success().metadata["namespace"] == api.namespace
-    made = await api.create("widgets", widget("b", namespace=api.namespace))
-    assert made.expect_success().metadata["namespace"] == api.namespace
+    created = await api.create("widgets", widget("b", namespace=api.namespace))
+    assert created.expect_success().metadata["namespace"] == api.namespace
 
 
-async def case_labels_and_annotations_change_without_a_generation(api: Api) -> None:
+async def case_metadata_changes_keep_generation(api: Api) -> None:
     await api.create("widgets", widget("a", labels={"a": "1"}))
     patch = {"metadata": {"labels": {"a": None, "b": "2"}, "annotations": {"c": "3"}}}
     changed = (await api.merge("widgets", "a", patch)).expect_success()

@@ -1,4 +1,4 @@
-"""Namespaces: phases, finalizers, and what their deletion forbids."""
+"""Namespaces: phases, finalizers, and restrictions during their deletion."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ async def _create(api: Api, name: str, **fields: Json) -> ApiResponse:
     return (await api.call("POST", "/api/v1/namespaces", _namespace(name, **fields))).expect_success()
 
 
-async def case_a_namespace_is_completed(api: Api) -> None:
+async def case_namespace_is_defaulted(api: Api) -> None:
     name = f"{api.namespace}-n"
-    made = await _create(api, name)
-    assert made.body["spec"] == {"finalizers": ["kubernetes"]}
-    assert made.body["status"] == {"phase": "Active"}
-    assert made.metadata["labels"] == {"kubernetes.io/metadata.name": name}
+    created = await _create(api, name)
+    assert created.body["spec"] == {"finalizers": ["kubernetes"]}
+    assert created.body["status"] == {"phase": "Active"}
+    assert created.metadata["labels"] == {"kubernetes.io/metadata.name": name}
 
 
-async def case_the_label_of_its_name_stays(api: Api) -> None:
+async def case_name_label_is_immutable(api: Api) -> None:
     path = f"/api/v1/namespaces/{api.namespace}"
     patch: Json = {"metadata": {"labels": {"kubernetes.io/metadata.name": None, "a": "b"}}}
     changed = (await api.call("PATCH", path, patch, None, "application/merge-patch+json")).expect_success()
@@ -30,16 +30,16 @@ async def case_the_label_of_its_name_stays(api: Api) -> None:
 
 async def case_a_namespace_in_deletion_is_terminating(api: Api) -> None:
     path = f"/api/v1/namespaces/{api.namespace}"
-    marked = (await api.call("DELETE", path)).expect_success()
-    assert marked.body["kind"] == "Namespace"
-    assert marked.body["status"]["phase"] == "Terminating"
-    assert marked.metadata["deletionTimestamp"]
+    deleting = (await api.call("DELETE", path)).expect_success()
+    assert deleting.body["kind"] == "Namespace"
+    assert deleting.body["status"]["phase"] == "Terminating"
+    assert deleting.metadata["deletionTimestamp"]
     found = (await api.call("GET", path)).expect_success()
     assert found.body["spec"] == {"finalizers": ["kubernetes"]}
     assert found.body["status"]["phase"] == "Terminating"
 
 
-async def case_finalizers_of_the_spec_go_by_finalize(api: Api) -> None:
+async def case_spec_finalizers_are_removed_by_finalize(api: Api) -> None:
     name = f"{api.namespace}-n"
     await _create(api, name)
     path = f"/api/v1/namespaces/{name}"
@@ -53,8 +53,8 @@ async def case_finalizers_of_the_spec_go_by_finalize(api: Api) -> None:
 
 async def case_finalize_needs_a_namespace(api: Api) -> None:
     body = _namespace("nowhere-to-be-found", spec={"finalizers": []})
-    refused = await api.call("PUT", "/api/v1/namespaces/nowhere-to-be-found/finalize", body)
-    refused.expect_error(404, "NotFound", 'namespaces "nowhere-to-be-found" not found')
+    rejected = await api.call("PUT", "/api/v1/namespaces/nowhere-to-be-found/finalize", body)
+    rejected.expect_error(404, "NotFound", 'namespaces "nowhere-to-be-found" not found')
 
 
 async def case_a_namespace_is_deleted_once(api: Api) -> None:
@@ -81,7 +81,7 @@ async def case_namespaces_are_selected_by_phase(api: Api) -> None:
     assert (await api.call("GET", "/api/v1/namespaces", None, query)).expect_success().body["items"] == []
 
 
-async def case_a_namespaces_status_is_written_apart(api: Api) -> None:
+async def case_status_is_written_separately(api: Api) -> None:
     path = f"/api/v1/namespaces/{api.namespace}"
     condition = {"type": "Odd", "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"}
     patch: Json = {"status": {"conditions": [condition]}}
@@ -91,12 +91,12 @@ async def case_a_namespaces_status_is_written_apart(api: Api) -> None:
     assert changed.body["status"]["phase"] == "Active"
 
 
-async def case_namespaces_are_not_deleted_together(api: Api) -> None:
-    refused = await api.call("DELETE", "/api/v1/namespaces")
-    refused.expect_error(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+async def case_deletecollection_is_rejected(api: Api) -> None:
+    rejected = await api.call("DELETE", "/api/v1/namespaces")
+    rejected.expect_error(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
-async def case_the_first_namespaces_are_there(api: Api) -> None:
+async def case_initial_namespaces_exist(api: Api) -> None:
     names = {
         i["metadata"]["name"] for i in (await api.call("GET", "/api/v1/namespaces")).expect_success().body["items"]
     }

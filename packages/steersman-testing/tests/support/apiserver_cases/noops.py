@@ -1,4 +1,4 @@
-"""Writes that change nothing, and those that only seem to: version, generation, events, managers and their times."""
+"""Writes without changes: version, generation, events and managers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BODIES: dict[str, Json] = {
 
 
 async def _put_spec_json(api: Api, created: ApiResponse, spec_json: str) -> ApiResponse:
-    """Puts a gadget whose spec is JSON of just this form."""
+    """Put a gadget whose spec is the given JSON."""
     body: Json = {**created.body, "spec": "<spec>"}
     return await api.call("PUT", api.path("gadgets", "a"), json.dumps(body).replace('"<spec>"', spec_json).encode())
 
@@ -35,7 +35,7 @@ async def case_true_is_not_one(api: Api) -> None:
     assert json.dumps(made.body["spec"]) == '{"x": true, "y": [false], "z": {"k": 0}}'
 
 
-async def case_patches_tell_true_from_one(api: Api) -> None:
+async def case_patches_distinguish_true_from_one(api: Api) -> None:
     made = await api.create("gadgets", gadget("a", spec={"x": 1}), fieldManager="one")
     merged = await api.merge("gadgets", "a", {"spec": {"x": True}}, fieldManager="two")
     patched = await api.json_patch("gadgets", "a", {"op": "replace", "path": "/spec/x", "value": 1})
@@ -117,8 +117,8 @@ async def case_numbers_of_a_built_in_kind(api: Api) -> None:
         (await api.call("PUT", api.path("deployments", "a"), body)).expect_error(400, "BadRequest")
         patch = f'{{"spec":{{"replicas":{number}}}}}'.encode()
         content_type = "application/merge-patch+json"
-        refused = await api.call("PATCH", api.path("deployments", "a"), patch, {}, content_type)
-        refused.expect_error(422, "Invalid")
+        rejected = await api.call("PATCH", api.path("deployments", "a"), patch, {}, content_type)
+        rejected.expect_error(422, "Invalid")
     assert (
         await api.strategic("deployments", "a", {"spec": {"replicas": 2.0}})
     ).expect_success().resource_version == made.resource_version
@@ -128,7 +128,7 @@ async def case_numbers_of_a_built_in_kind(api: Api) -> None:
     assert (await api.apply("deployments", applied, force=True)).expect_success().body["spec"]["replicas"] == 3
 
 
-async def case_what_is_empty_differs_from_what_is_not_there(api: Api) -> None:
+async def case_empty_values_differ_from_missing_ones(api: Api) -> None:
     made = await api.create("gadgets", gadget("a", spec={"x": 1}))
     for content, generation in (
         ('{"x":1,"y":null}', 2),
@@ -141,7 +141,7 @@ async def case_what_is_empty_differs_from_what_is_not_there(api: Api) -> None:
         assert made.metadata["generation"] == generation
 
 
-async def case_what_is_empty_is_left_out_of_built_in_kinds(api: Api) -> None:
+async def case_built_in_kinds_omit_empty_values(api: Api) -> None:
     body = deployment("a")
     pod: Json = body["spec"]["template"]["spec"]
     pod |= {"volumes": [], "nodeSelector": {}, "tolerations": [], "initContainers": [], "imagePullSecrets": []}
@@ -166,7 +166,7 @@ async def case_what_is_empty_is_left_out_of_built_in_kinds(api: Api) -> None:
     ).expect_success()
 
 
-async def case_no_way_of_writing_nothing_is_an_event(api: Api) -> None:
+async def case_unchanged_writes_send_no_events(api: Api) -> None:
     for plural, body in _BODIES.items():
         made = (await api.create(plural, body, fieldManager="one")).expect_success()
         (await api.put(plural, made.body, fieldManager="two")).expect_success()
@@ -186,7 +186,7 @@ async def case_no_way_of_writing_nothing_is_an_event(api: Api) -> None:
         assert event["object"]["metadata"]["resourceVersion"] == changed.resource_version
 
 
-async def case_a_status_write_of_nothing_is_no_event(api: Api) -> None:
+async def case_unchanged_status_writes_send_no_events(api: Api) -> None:
     await api.create("widgets", widget("a"))
     first = (await api.merge("widgets", "a", {"status": {"ready": 1}}, "status", fieldManager="one")).expect_success()
     again = (await api.merge("widgets", "a", {"status": {"ready": 1}}, "status", fieldManager="two")).expect_success()
@@ -195,7 +195,7 @@ async def case_a_status_write_of_nothing_is_no_event(api: Api) -> None:
     assert (await api.get("widgets", "a")).resource_version == first.resource_version
 
 
-async def case_applying_again_keeps_the_time(api: Api) -> None:
+async def case_repeated_apply_keeps_the_time(api: Api) -> None:
     for plural, body in (("widgets", widget("a")), ("configmaps", config_map("a", {"x": "1"}))):
         made = await api.apply(plural, body, "one")
         (await api.apply(plural, body, "one")).expect_success()
@@ -203,7 +203,7 @@ async def case_applying_again_keeps_the_time(api: Api) -> None:
         assert again.metadata["managedFields"] == made.metadata["managedFields"]
 
 
-async def case_a_second_manager_of_the_same_is_a_change(api: Api) -> None:
+async def case_second_manager_is_a_change(api: Api) -> None:
     for plural, body in _BODIES.items():
         nothing = {k: body[k] for k in ("apiVersion", "kind", "metadata")}
         made = await api.apply(plural, body, "one")
@@ -218,14 +218,14 @@ async def case_a_second_manager_of_the_same_is_a_change(api: Api) -> None:
         assert again.resource_version == left.resource_version
 
 
-async def case_a_manager_of_nothing_leaves_no_trace(api: Api) -> None:
+async def case_manager_without_fields_is_not_stored(api: Api) -> None:
     made = await api.apply("configmaps", config_map("a", {"x": "1"}), "one")
     nothing = await api.apply("configmaps", config_map("a"), "two")
     assert nothing.resource_version == made.resource_version
     assert nothing.metadata["managedFields"] == made.metadata["managedFields"]
 
 
-async def case_the_last_owner_goes(api: Api) -> None:
+async def case_last_owner_reference_is_removed(api: Api) -> None:
     owner = (await api.create("configmaps", config_map("owner"))).expect_success().metadata["uid"]
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner}
     for plural, body in (("configmaps", config_map("a", {"x": "1"})), ("widgets", widget("a"))):
@@ -234,17 +234,17 @@ async def case_the_last_owner_goes(api: Api) -> None:
         (await api.apply(plural, owned, "two")).expect_success()
         kept = await api.apply(plural, body, "one")
         assert kept.expect_success().metadata["ownerReferences"] == [reference]
-        gone = await api.apply(plural, body, "two")
-        assert "ownerReferences" not in gone.expect_success().metadata
+        deleted = await api.apply(plural, body, "two")
+        assert "ownerReferences" not in deleted.expect_success().metadata
         (await api.merge(plural, "a", {"metadata": {"ownerReferences": [reference]}})).expect_success()
-        gone = await api.merge(plural, "a", {"metadata": {"ownerReferences": []}})
-        assert "ownerReferences" not in gone.expect_success().metadata
+        deleted = await api.merge(plural, "a", {"metadata": {"ownerReferences": []}})
+        assert "ownerReferences" not in deleted.expect_success().metadata
 
 
 async def case_an_item_of_two_managers_stays_until_both_drop_it(api: Api) -> None:
     async def applied(manager: str, *parts: Json) -> list[Json]:
-        reply = await api.apply("widgets", widget("a", {"size": 1, "parts": list(parts)}), manager)
-        return reply.expect_success().body["spec"].get("parts", [])
+        response = await api.apply("widgets", widget("a", {"size": 1, "parts": list(parts)}), manager)
+        return response.expect_success().body["spec"].get("parts", [])
 
     await applied("one", {"name": "x", "weight": 2}, {"name": "y"})
     await applied("two", {"name": "x", "colour": "red"})
@@ -254,7 +254,7 @@ async def case_an_item_of_two_managers_stays_until_both_drop_it(api: Api) -> Non
     assert await applied("one") == []
 
 
-async def case_an_item_that_is_removed_by_an_update_is_nobodys(api: Api) -> None:
+async def case_item_removed_by_update_has_no_manager(api: Api) -> None:
     body = widget("a", {"size": 1, "parts": [{"name": "x"}, {"name": "y"}]})
     await api.apply("widgets", body, "one")
     await api.merge("widgets", "a", {"spec": {"parts": [{"name": "y"}]}}, fieldManager="two")
@@ -263,12 +263,12 @@ async def case_an_item_that_is_removed_by_an_update_is_nobodys(api: Api) -> None
     assert len((await api.apply("widgets", body, "one")).expect_success().body["spec"]["parts"]) == 2
 
 
-async def case_a_variable_that_is_removed_by_a_patch_comes_back(api: Api) -> None:
+async def case_variable_removed_by_patch_returns(api: Api) -> None:
     body, bare = deployment("a"), deployment("a")
     body["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "E", "value": "1"}]
 
-    def variables(reply: ApiResponse) -> list[Json]:
-        (container,) = reply.expect_success().body["spec"]["template"]["spec"]["containers"]
+    def variables(response: ApiResponse) -> list[Json]:
+        (container,) = response.expect_success().body["spec"]["template"]["spec"]["containers"]
         return container.get("env", [])
 
     await api.apply("deployments", body, "one")
@@ -297,13 +297,13 @@ async def case_numbers_too_large_for_an_integer_are_rounded(api: Api) -> None:
     )
 
 
-async def case_a_number_or_a_text_is_no_fraction(api: Api) -> None:
+async def case_int_or_string_rejects_fractions(api: Api) -> None:
     for port in (80.0, True, [80]):
         body = {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80, "targetPort": port}]}}
         (await api.create("services", body)).expect_error(400, "BadRequest")
 
 
-async def case_webhooks_are_told_numbers_without_an_empty_fraction(api: Api) -> None:
+async def case_webhooks_receive_numbers_without_empty_fractions(api: Api) -> None:
     hook = WebhookStub()
     async with served_webhook(api, hook, mutating=True):
         (await api.create("widgets", widget("a", {"size": 1.0, "free": {"x": 2.0}}))).expect_success()
@@ -318,7 +318,7 @@ async def case_numbers_of_a_schema_have_no_empty_fraction(api: Api) -> None:
     body["metadata"]["name"] = f"numbereds.{api.namespace}.dev"
     body["spec"]["group"] = f"{api.namespace}.dev"
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    tried = (await api.call("POST", path, body, {"dryRun": "All"})).expect_success()
-    found = tried.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    dry_run = (await api.call("POST", path, body, {"dryRun": "All"})).expect_success()
+    found = dry_run.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     assert json.dumps([found["default"], found["properties"]["x"]["default"]]) == '[{"x": 1}, 2]'
     assert json.dumps([found["properties"]["x"][n] for n in ("enum", "minimum")]) == "[[1, 2, 2.5], 1]"

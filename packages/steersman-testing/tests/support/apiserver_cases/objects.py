@@ -1,4 +1,4 @@
-"""Built-in kinds that operators keep beside workloads: services, claims, secrets, leases, events, roles, policies."""
+"""Built-in kinds besides workloads: services, PVCs, secrets, leases, events, roles."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def _expect_invalid(api: Api, plural: str, body: Json, text: str) -> None:
     (await api.create(plural, body)).expect_error(422, "Invalid", text)
 
 
-async def case_ports_of_a_service_are_checked(api: Api) -> None:
+async def case_service_ports_are_validated(api: Api) -> None:
     for ports, text in (
         ([], "spec.ports: Required value"),
         ([{"port": 0}], "spec.ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive"),
@@ -46,24 +46,24 @@ async def case_ports_of_a_service_are_checked(api: Api) -> None:
         await _expect_invalid(api, "services", _service(ports=ports), text)
 
 
-async def case_a_services_address_stays(api: Api) -> None:
-    made = (await api.create("services", _service())).expect_success()
-    refused = await api.merge("services", "a", {"spec": {"clusterIP": "10.0.0.77", "clusterIPs": ["10.0.0.77"]}})
-    refused.expect_error(422, "Invalid", "spec.clusterIPs[0]: Invalid value: ")
-    assert "may not change once set" in refused.message
+async def case_cluster_ip_is_immutable(api: Api) -> None:
+    created = (await api.create("services", _service())).expect_success()
+    rejected = await api.merge("services", "a", {"spec": {"clusterIP": "10.0.0.77", "clusterIPs": ["10.0.0.77"]}})
+    rejected.expect_error(422, "Invalid", "spec.clusterIPs[0]: Invalid value: ")
+    assert "may not change once set" in rejected.message
     kept = await api.merge("services", "a", {"spec": {"ports": [{"port": 81}]}})
-    assert kept.expect_success().body["spec"]["clusterIP"] == made.body["spec"]["clusterIP"]
+    assert kept.expect_success().body["spec"]["clusterIP"] == created.body["spec"]["clusterIP"]
 
 
 async def case_an_external_name_has_no_address(api: Api) -> None:
     spec: Json = {"type": "ExternalName", "externalName": "example.com", "ports": None}
-    made = (await api.create("services", _service(**spec))).expect_success()
-    assert made.body["spec"] == {"type": "ExternalName", "externalName": "example.com", "sessionAffinity": "None"}
+    created = (await api.create("services", _service(**spec))).expect_success()
+    assert created.body["spec"] == {"type": "ExternalName", "externalName": "example.com", "sessionAffinity": "None"}
 
 
 async def case_node_ports_are_allocated(api: Api) -> None:
-    made = (await api.create("services", _service(type="NodePort"))).expect_success()
-    spec: Json = made.body["spec"]
+    created = (await api.create("services", _service(type="NodePort"))).expect_success()
+    spec: Json = created.body["spec"]
     assert 30000 <= spec["ports"][0]["nodePort"] <= 32767
     assert spec["externalTrafficPolicy"] == "Cluster"
     await _expect_invalid(api, "services", _service("b", type="Odd"), 'spec.type: Unsupported value: "Odd"')
@@ -75,7 +75,7 @@ async def case_a_load_balancer_has_node_ports(api: Api) -> None:
     assert 30000 <= spec["ports"][0]["nodePort"] <= 32767
 
 
-async def case_claims_are_checked(api: Api) -> None:
+async def case_pvcs_are_validated(api: Api) -> None:
     await _expect_invalid(api, "persistentvolumeclaims", _claim(accessModes=[]), "spec.accessModes: Required value")
     text = 'spec.accessModes: Unsupported value: "Odd": supported values: '
     await _expect_invalid(api, "persistentvolumeclaims", _claim(accessModes=["Odd"]), text)
@@ -83,21 +83,21 @@ async def case_claims_are_checked(api: Api) -> None:
     await _expect_invalid(api, "persistentvolumeclaims", _claim(resources={}), text)
 
 
-async def case_a_claims_request_changes_only_once_bound(api: Api) -> None:
+async def case_pvc_requests_change_only_if_bound(api: Api) -> None:
     (await api.create("persistentvolumeclaims", _claim())).expect_success()
     patch = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
-    refused = await api.merge("persistentvolumeclaims", "a", patch)
+    rejected = await api.merge("persistentvolumeclaims", "a", patch)
     text = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-    refused.expect_error(422, "Invalid", f"spec: Forbidden: {text}")
+    rejected.expect_error(422, "Invalid", f"spec: Forbidden: {text}")
 
 
-async def case_secrets_have_a_type_that_stays(api: Api) -> None:
+async def case_secret_type_is_immutable(api: Api) -> None:
     (await api.create("secrets", _secret())).expect_success()
-    refused = await api.merge("secrets", "a", {"type": "example.com/other"})
-    refused.expect_error(422, "Invalid", 'type: Invalid value: "example.com/other": field is immutable')
+    rejected = await api.merge("secrets", "a", {"type": "example.com/other"})
+    rejected.expect_error(422, "Invalid", 'type: Invalid value: "example.com/other": field is immutable')
 
 
-async def case_secrets_of_known_types_have_keys(api: Api) -> None:
+async def case_known_secret_types_require_keys(api: Api) -> None:
     for kind, text in (
         ("kubernetes.io/tls", "data[tls.crt]: Required value"),
         ("kubernetes.io/basic-auth", "data[username]: Required value"),
@@ -108,12 +108,12 @@ async def case_secrets_of_known_types_have_keys(api: Api) -> None:
         await _expect_invalid(api, "secrets", _secret(type=kind), text)
 
 
-async def case_text_of_a_secret_wins_over_data(api: Api) -> None:
+async def case_string_data_overrides_data(api: Api) -> None:
     body = _secret(data={"a": "eA==", "b": "eQ=="}, stringData={"a": "z"})
     assert (await api.create("secrets", body)).expect_success().body["data"] == {"a": "eg==", "b": "eQ=="}
 
 
-async def case_immutable_secrets_stay_so(api: Api) -> None:
+async def case_immutable_secrets_stay_immutable(api: Api) -> None:
     (await api.create("secrets", _secret(data={"a": "eA=="}, immutable=True))).expect_success()
     for patch, text in (
         ({"data": {"a": "eQ=="}}, "data: Forbidden: field is immutable when `immutable` is set"),
@@ -130,7 +130,7 @@ async def case_data_of_a_config_map_is_text_or_binary(api: Api) -> None:
     (await api.create("configmaps", body)).expect_error(422, "Invalid", "duplicate of key present in")
 
 
-async def case_leases_are_checked(api: Api) -> None:
+async def case_leases_are_validated(api: Api) -> None:
     (
         await api.create("leases", _lease(holderIdentity="x", leaseDurationSeconds=15, leaseTransitions=0))
     ).expect_success()
@@ -141,17 +141,17 @@ async def case_leases_are_checked(api: Api) -> None:
         (await api.create("leases", {**_lease(**spec), "metadata": {"name": "b"}})).expect_error(422, "Invalid", text)
 
 
-async def case_a_lease_is_taken_by_its_version(api: Api) -> None:
-    made = (await api.create("leases", _lease(holderIdentity="one"))).expect_success()
-    first, second = ({**made.body, "spec": {"holderIdentity": holder}} for holder in ("two", "three"))
+async def case_lease_is_acquired_by_version(api: Api) -> None:
+    created = (await api.create("leases", _lease(holderIdentity="one"))).expect_success()
+    first, second = ({**created.body, "spec": {"holderIdentity": holder}} for holder in ("two", "three"))
     (await api.put("leases", first)).expect_success()
     (await api.put("leases", second)).expect_error(409, "Conflict", "the object has been modified")
     assert (await api.get("leases", "a")).body["spec"]["holderIdentity"] == "two"
 
 
 async def case_leases_have_no_generation(api: Api) -> None:
-    made = (await api.create("leases", _lease(holderIdentity="one"))).expect_success()
-    assert "generation" not in made.metadata
+    created = (await api.create("leases", _lease(holderIdentity="one"))).expect_success()
+    assert "generation" not in created.metadata
 
 
 def _event(api: Api, **fields: Any) -> Json:
@@ -170,19 +170,19 @@ def _event(api: Api, **fields: Any) -> Json:
     }
 
 
-async def case_events_are_kept(api: Api) -> None:
-    made = (await api.create("events", _event(api, count=1, source={"component": "x"}))).expect_success()
-    assert (made.body["reason"], made.body["count"], made.body["source"]) == ("Made", 1, {"component": "x"})
+async def case_events_are_stored(api: Api) -> None:
+    created = (await api.create("events", _event(api, count=1, source={"component": "x"}))).expect_success()
+    assert (created.body["reason"], created.body["count"], created.body["source"]) == ("Made", 1, {"component": "x"})
     counted = await api.merge("events", "a", {"count": 2})
     assert counted.expect_success().body["count"] == 2
 
 
-async def case_events_are_about_something_in_their_namespace(api: Api) -> None:
-    refused = await api.create("events", _event(api, involvedObject={"kind": "ConfigMap", "namespace": "other"}))
-    refused.expect_error(422, "Invalid", "involvedObject.namespace: Invalid value: ")
+async def case_event_namespace_must_match_object(api: Api) -> None:
+    rejected = await api.create("events", _event(api, involvedObject={"kind": "ConfigMap", "namespace": "other"}))
+    rejected.expect_error(422, "Invalid", "involvedObject.namespace: Invalid value: ")
 
 
-async def case_events_are_selected_by_what_they_are_about(api: Api) -> None:
+async def case_events_are_selected_by_involved_object(api: Api) -> None:
     (await api.create("events", _event(api))).expect_success()
     for selector, count in (
         ("involvedObject.name=c", 1),
@@ -193,21 +193,21 @@ async def case_events_are_selected_by_what_they_are_about(api: Api) -> None:
 
 
 async def case_events_are_selected_by_their_source(api: Api) -> None:
-    for name, told in (
+    for name, reported in (
         ("a", {"source": {"component": "x"}, "reportingComponent": "y"}),
         ("b", {"reportingComponent": "x", "reportingInstance": "z"}),
         ("c", {"source": {"host": "x"}}),
     ):
-        (await api.create("events", {**_event(api), **told, "metadata": {"name": name}})).expect_success()
+        (await api.create("events", {**_event(api), **reported, "metadata": {"name": name}})).expect_success()
     for selector, names in (("source=x", ["a", "b"]), ("source!=x", ["c"]), ("source=,reason=Made", ["c"])):
         found = (await api.list("events", fieldSelector=selector)).expect_success().body["items"]
         assert [e["metadata"]["name"] for e in found] == names
     newer = f"/apis/events.k8s.io/v1/namespaces/{api.namespace}/events"
-    refused = await api.call("GET", newer, None, {"fieldSelector": "source=x"})
-    refused.expect_error(400, "BadRequest", "field label not supported: source")
+    rejected = await api.call("GET", newer, None, {"fieldSelector": "source=x"})
+    rejected.expect_error(400, "BadRequest", "field label not supported: source")
 
 
-async def case_events_of_the_newer_group_are_checked(api: Api) -> None:
+async def case_events_v1_are_validated(api: Api) -> None:
     path = f"/apis/events.k8s.io/v1/namespaces/{api.namespace}/events"
     body: Json = {
         "apiVersion": "events.k8s.io/v1",
@@ -222,11 +222,11 @@ async def case_events_of_the_newer_group_are_checked(api: Api) -> None:
         "note": "text",
         "regarding": {"kind": "ConfigMap", "name": "c", "namespace": api.namespace},
     }
-    made = (await api.call("POST", path, body, {"dryRun": "All"})).expect_success()
-    assert (made.body["note"], made.body["eventTime"]) == ("text", "2020-01-01T00:00:00.000001Z")
+    created = (await api.call("POST", path, body, {"dryRun": "All"})).expect_success()
+    assert (created.body["note"], created.body["eventTime"]) == ("text", "2020-01-01T00:00:00.000001Z")
     for field in ("reportingController", "reportingInstance", "action", "reason"):
-        refused = await api.call("POST", path, {**body, field: ""}, {"dryRun": "All"})
-        assert refused.expect_error(422, "Invalid").message.startswith('Event "a" is invalid: ')
+        rejected = await api.call("POST", path, {**body, field: ""}, {"dryRun": "All"})
+        assert rejected.expect_error(422, "Invalid").message.startswith('Event "a" is invalid: ')
 
 
 async def case_events_of_both_groups_are_the_same(api: Api) -> None:
@@ -253,7 +253,7 @@ def _binding(role: str) -> Json:
     }
 
 
-async def case_rules_of_roles_are_checked(api: Api) -> None:
+async def case_role_rules_are_validated(api: Api) -> None:
     for rule, text in (
         (
             {"apiGroups": [""], "resources": ["pods"]},
@@ -266,15 +266,15 @@ async def case_rules_of_roles_are_checked(api: Api) -> None:
         await _expect_invalid(api, "roles", _role(rule), text)
 
 
-async def case_a_binding_keeps_its_role(api: Api) -> None:
-    made = (await api.create("rolebindings", _binding("one"))).expect_success()
-    assert made.body["subjects"] == [{"kind": "ServiceAccount", "name": "s"}]
-    refused = await api.merge("rolebindings", "a", {"roleRef": {"name": "two"}})
-    refused.expect_error(422, "Invalid", "roleRef: Invalid value: ")
-    assert refused.message.endswith("cannot change roleRef")
+async def case_role_ref_is_immutable(api: Api) -> None:
+    created = (await api.create("rolebindings", _binding("one"))).expect_success()
+    assert created.body["subjects"] == [{"kind": "ServiceAccount", "name": "s"}]
+    rejected = await api.merge("rolebindings", "a", {"roleRef": {"name": "two"}})
+    rejected.expect_error(422, "Invalid", "roleRef: Invalid value: ")
+    assert rejected.message.endswith("cannot change roleRef")
 
 
-async def case_bindings_are_checked(api: Api) -> None:
+async def case_bindings_are_validated(api: Api) -> None:
     body = _binding("one")
     body["subjects"] = [{"kind": "Odd", "name": "s"}]
     text = 'subjects[0].kind: Unsupported value: "Odd": supported values: "ServiceAccount", "User", "Group"'
@@ -282,12 +282,12 @@ async def case_bindings_are_checked(api: Api) -> None:
     await _expect_invalid(api, "rolebindings", _binding(""), "roleRef.name: Required value")
 
 
-async def case_budgets_say_one_of_two(api: Api) -> None:
+async def case_budgets_have_one_limit(api: Api) -> None:
     text = "Invalid value: {"
     await _expect_invalid(api, "poddisruptionbudgets", _budget(minAvailable=1, maxUnavailable=1), text)
-    made = (await api.create("poddisruptionbudgets", _budget(maxUnavailable="25%"))).expect_success()
-    assert made.body["spec"]["maxUnavailable"] == "25%"
-    assert made.body["status"] == {
+    created = (await api.create("poddisruptionbudgets", _budget(maxUnavailable="25%"))).expect_success()
+    assert created.body["spec"]["maxUnavailable"] == "25%"
+    assert created.body["status"] == {
         "disruptionsAllowed": 0,
         "currentHealthy": 0,
         "desiredHealthy": 0,
@@ -295,7 +295,7 @@ async def case_budgets_say_one_of_two(api: Api) -> None:
     }
 
 
-async def case_budgets_are_numbers_or_shares(api: Api) -> None:
+async def case_budgets_are_numbers_or_percentages(api: Api) -> None:
     text = 'spec.minAvailable: Invalid value: "few": a valid percent string must be a numeric string followed by'
     await _expect_invalid(api, "poddisruptionbudgets", _budget(minAvailable="few"), text)
     text = "spec.minAvailable: Invalid value: -1: must be greater than or equal to 0"
@@ -309,9 +309,9 @@ async def case_defaults_of_a_network_policy(api: Api) -> None:
         "metadata": {"name": "a"},
         "spec": {"podSelector": {}, "egress": [{"ports": [{"port": 53}]}]},
     }
-    made = (await api.create("networkpolicies", body)).expect_success()
-    assert made.body["spec"]["policyTypes"] == ["Ingress", "Egress"]
-    assert made.body["spec"]["egress"] == [{"ports": [{"port": 53, "protocol": "TCP"}]}]
+    created = (await api.create("networkpolicies", body)).expect_success()
+    assert created.body["spec"]["policyTypes"] == ["Ingress", "Egress"]
+    assert created.body["spec"]["egress"] == [{"ports": [{"port": 53, "protocol": "TCP"}]}]
 
 
 async def case_paths_of_an_ingress_have_a_type(api: Api) -> None:
@@ -335,9 +335,9 @@ async def case_defaults_of_an_autoscaler(api: Api) -> None:
         "metadata": {"name": "a"},
         "spec": {"scaleTargetRef": target, "maxReplicas": 3},
     }
-    made = (await api.create("horizontalpodautoscalers", body)).expect_success()
+    created = (await api.create("horizontalpodautoscalers", body)).expect_success()
     usage = {"type": "Utilization", "averageUtilization": 80}
-    assert made.body["spec"] == {
+    assert created.body["spec"] == {
         **body["spec"],
         "minReplicas": 1,
         "metrics": [{"type": "Resource", "resource": {"name": "cpu", "target": usage}}],
@@ -348,7 +348,7 @@ async def case_defaults_of_an_autoscaler(api: Api) -> None:
     await _expect_invalid(api, "horizontalpodautoscalers", body, text)
 
 
-async def case_the_addresses_of_a_slice_keep_their_family(api: Api) -> None:
+async def case_endpoint_slice_address_type_is_immutable(api: Api) -> None:
     body: Json = {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
@@ -357,13 +357,13 @@ async def case_the_addresses_of_a_slice_keep_their_family(api: Api) -> None:
         "endpoints": [{"addresses": ["10.1.2.3"]}],
         "ports": [{"port": 80}],
     }
-    made = (await api.create("endpointslices", body)).expect_success()
-    assert made.body["ports"] == [{"name": "", "port": 80, "protocol": "TCP"}]
-    refused = await api.merge("endpointslices", "a", {"addressType": "IPv6", "endpoints": []})
-    refused.expect_error(422, "Invalid", 'addressType: Invalid value: "IPv6": field is immutable')
+    created = (await api.create("endpointslices", body)).expect_success()
+    assert created.body["ports"] == [{"name": "", "port": 80, "protocol": "TCP"}]
+    rejected = await api.merge("endpointslices", "a", {"addressType": "IPv6", "endpoints": []})
+    rejected.expect_error(422, "Invalid", 'addressType: Invalid value: "IPv6": field is immutable')
 
 
-async def case_a_storage_class_keeps_what_it_does(api: Api) -> None:
+async def case_storage_class_is_immutable(api: Api) -> None:
     path = "/apis/storage.k8s.io/v1/storageclasses"
     body: Json = {
         "apiVersion": "storage.k8s.io/v1",
@@ -371,14 +371,14 @@ async def case_a_storage_class_keeps_what_it_does(api: Api) -> None:
         "metadata": {"name": api.namespace},
         "provisioner": "example.com/x",
     }
-    made = (await api.call("POST", path, body)).expect_success()
-    assert (made.body["reclaimPolicy"], made.body["volumeBindingMode"]) == ("Delete", "Immediate")
+    created = (await api.call("POST", path, body)).expect_success()
+    assert (created.body["reclaimPolicy"], created.body["volumeBindingMode"]) == ("Delete", "Immediate")
     patch = {"reclaimPolicy": "Retain"}
-    refused = await api.call("PATCH", f"{path}/{api.namespace}", patch, None, "application/merge-patch+json")
-    refused.expect_error(422, "Invalid", "reclaimPolicy: Invalid value: ")
+    rejected = await api.call("PATCH", f"{path}/{api.namespace}", patch, None, "application/merge-patch+json")
+    rejected.expect_error(422, "Invalid", "reclaimPolicy: Invalid value: ")
 
 
-async def case_a_priority_keeps_its_value(api: Api) -> None:
+async def case_priority_value_is_immutable(api: Api) -> None:
     path = "/apis/scheduling.k8s.io/v1/priorityclasses"
     body: Json = {
         "apiVersion": "scheduling.k8s.io/v1",
@@ -386,17 +386,17 @@ async def case_a_priority_keeps_its_value(api: Api) -> None:
         "metadata": {"name": api.namespace},
         "value": 5,
     }
-    made = (await api.call("POST", path, body)).expect_success()
-    assert made.body["preemptionPolicy"] == "PreemptLowerPriority"
+    created = (await api.call("POST", path, body)).expect_success()
+    assert created.body["preemptionPolicy"] == "PreemptLowerPriority"
     patch = {"value": 6}
-    refused = await api.call("PATCH", f"{path}/{api.namespace}", patch, None, "application/merge-patch+json")
-    refused.expect_error(422, "Invalid", "value: Forbidden: may not be changed in an update.")
+    rejected = await api.call("PATCH", f"{path}/{api.namespace}", patch, None, "application/merge-patch+json")
+    rejected.expect_error(422, "Invalid", "value: Forbidden: may not be changed in an update.")
 
 
-async def case_service_accounts_name_secrets(api: Api) -> None:
+async def case_service_accounts_reference_secrets(api: Api) -> None:
     body: Json = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s"}, "secrets": [{"name": "x"}]}
-    made = (await api.create("serviceaccounts", body)).expect_success()
-    assert made.body["secrets"] == [{"name": "x"}]
+    created = (await api.create("serviceaccounts", body)).expect_success()
+    assert created.body["secrets"] == [{"name": "x"}]
     added = await api.strategic("serviceaccounts", "s", {"secrets": [{"name": "y"}]})
     assert {s["name"] for s in added.expect_success().body["secrets"]} == {"x", "y"}
 
@@ -406,9 +406,9 @@ def _service_manifest(name: str, **spec: Any) -> Json:
     return {"metadata": {"name": name}, "spec": {"ports": [{"port": 80, **node_port}], **spec}}
 
 
-async def case_services_have_addresses_and_ports_of_their_own(api: Api) -> None:
-    made = (await api.create("services", _service_manifest("a", type="NodePort"))).expect_success().body["spec"]
-    port, address = made["ports"][0]["nodePort"], made["clusterIP"]
+async def case_service_addresses_and_ports_are_unique(api: Api) -> None:
+    created = (await api.create("services", _service_manifest("a", type="NodePort"))).expect_success().body["spec"]
+    port, address = created["ports"][0]["nodePort"], created["clusterIP"]
     for spec, text in (
         ({"type": "NodePort", "node_port": port}, "provided port is already allocated"),
         ({"type": "NodePort", "node_port": 3}, "The range of valid ports is 30000-32767"),
@@ -421,7 +421,7 @@ async def case_services_have_addresses_and_ports_of_their_own(api: Api) -> None:
     (await api.merge("services", "b", taken)).expect_error(422, "Invalid", "provided port is already allocated")
 
 
-async def case_addresses_of_services_are_of_a_range(api: Api) -> None:
+async def case_service_addresses_are_in_range(api: Api) -> None:
     mismatch = "the provided network does not match the current range"
     for address, text in (
         *(
@@ -432,11 +432,11 @@ async def case_addresses_of_services_are_of_a_range(api: Api) -> None:
         ("fd00::1", "IPv6 is not configured on this cluster"),
     ):
         (await api.create("services", _service_manifest("a", clusterIP=address))).expect_error(422, "Invalid", text)
-    made = (await api.create("services", _service_manifest("a"))).expect_success().body["spec"]
-    assert made["clusterIP"].startswith("10.0.0.")
+    created = (await api.create("services", _service_manifest("a"))).expect_success().body["spec"]
+    assert created["clusterIP"].startswith("10.0.0.")
 
 
-async def case_services_change_their_type(api: Api) -> None:
+async def case_service_type_can_change(api: Api) -> None:
     await api.create("services", _service_manifest("a"))
     for kind, has_port, has_address in (
         ("NodePort", True, True),

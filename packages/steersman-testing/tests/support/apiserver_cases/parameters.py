@@ -1,4 +1,4 @@
-"""Parameters of the query, and what of them makes no sense."""
+"""Query parameters and their validation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ async def _list(api: Api, **query: str) -> ApiResponse:
     return await api.call("GET", api.path("configmaps"), None, query)
 
 
-async def case_numbers_that_are_none(api: Api) -> None:
+async def case_malformed_numbers_are_rejected(api: Api) -> None:
     for value in _NON_NUMBERS:
         text = f'strconv.ParseInt: parsing "{value}": invalid syntax'
         (await _list(api, limit=value)).expect_error(400, "BadRequest", text)
@@ -28,20 +28,20 @@ async def case_numbers_that_are_none(api: Api) -> None:
     (await _list(api, limit="9999999999999999999")).expect_error(400, "BadRequest", "value out of range")
 
 
-async def case_numbers_below_nothing(api: Api) -> None:
+async def case_negative_limit_is_unlimited(api: Api) -> None:
     (await api.create("configmaps", config_map("a"))).expect_success()
     assert len((await _list(api, limit="-1")).expect_success().body["items"]) == 1
     (await _list(api, timeoutSeconds="-1")).expect_success()
     (await api.delete("configmaps", "no", None, gracePeriodSeconds="-1")).expect_error(404, "NotFound")
 
 
-async def case_numbers_of_a_watch(api: Api) -> None:
+async def case_watch_numbers_are_validated(api: Api) -> None:
     for query in ({"timeoutSeconds": "abc"}, {"timeoutSeconds": "1", "limit": "abc"}):
-        refused = await api.call("GET", api.path("configmaps"), None, {"watch": "true", **query})
-        refused.expect_error(400, "BadRequest", 'strconv.ParseInt: parsing "abc": invalid syntax')
+        rejected = await api.call("GET", api.path("configmaps"), None, {"watch": "true", **query})
+        rejected.expect_error(400, "BadRequest", 'strconv.ParseInt: parsing "abc": invalid syntax')
 
 
-async def case_what_is_not_false_is_true(api: Api) -> None:
+async def case_booleans_are_true_unless_false(api: Api) -> None:
     (await api.create("configmaps", config_map("a"))).expect_success()
     for value in ("abc", "True", ""):
         async with asyncio.timeout(20):
@@ -54,7 +54,7 @@ async def case_what_is_not_false_is_true(api: Api) -> None:
         assert (await _list(api, watch=value)).expect_success().body["kind"] == "ConfigMapList"
 
 
-async def case_forced_by_any_word(api: Api) -> None:
+async def case_force_accepts_any_word(api: Api) -> None:
     (await api.apply("configmaps", config_map("a", {"k": "v"}), "first")).expect_success()
     theirs = config_map("a", {"k": "w"})
     content_type = "application/apply-patch+yaml"
@@ -62,33 +62,33 @@ async def case_forced_by_any_word(api: Api) -> None:
         query = {"fieldManager": "second", "force": value, "dryRun": "All"}
         path = api.path("configmaps", "a")
         assert (await api.call("PATCH", path, theirs, query, content_type)).code == code
-        refused = await api.merge("configmaps", "a", {}, force=value)
-        refused.expect_error(422, "Invalid", "force: Forbidden: may not be specified for non-apply patch")
+        rejected = await api.merge("configmaps", "a", {}, force=value)
+        rejected.expect_error(422, "Invalid", "force: Forbidden: may not be specified for non-apply patch")
 
 
-async def case_dependents_are_orphaned_by_any_word(api: Api) -> None:
+async def case_orphan_dependents_accepts_any_word(api: Api) -> None:
     (await api.create("scaleds", scaled("a"))).expect_success()
-    marked = (await api.delete("scaleds", "a", None, orphanDependents="abc")).expect_success()
-    assert marked.metadata["finalizers"] == ["orphan"]
+    deleting = (await api.delete("scaleds", "a", None, orphanDependents="abc")).expect_success()
+    assert deleting.metadata["finalizers"] == ["orphan"]
 
 
-async def case_what_is_tried_is_all_or_an_error(api: Api) -> None:
+async def case_dry_run_must_be_all(api: Api) -> None:
     for value in ("all", "true", "", "All,All"):
         text = f'dryRun: Unsupported value: ["{value}"]: supported values: "All"'
         (await api.create("configmaps", config_map("a"), dryRun=value)).expect_error(422, "Invalid", text)
         (await api.delete("configmaps", "no", None, dryRun=value)).expect_error(422, "Invalid", text)
 
 
-async def case_parameters_that_a_request_does_not_have(api: Api) -> None:
+async def case_unknown_parameters_are_ignored(api: Api) -> None:
     (await api.create("configmaps", config_map("a"), force="abc")).expect_success()
     for query in ({"pretty": "abc"}, {"limit": "abc"}, {"resourceVersionMatch": "Odd"}):
         (await api.call("GET", api.path("configmaps", "a"), None, query)).expect_success()
     (await _list(api, allowWatchBookmarks="abc", pretty="abc")).expect_success()
-    refused = await _list(api, sendInitialEvents="false")
-    refused.expect_error(422, "Invalid", "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list")
+    rejected = await _list(api, sendInitialEvents="false")
+    rejected.expect_error(422, "Invalid", "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list")
 
 
-async def case_options_of_a_deletion_are_of_their_type(api: Api) -> None:
+async def case_delete_option_types_are_validated(api: Api) -> None:
     for options, text in error_cases(
         ({"gracePeriodSeconds": "x"}, "Go struct field DeleteOptions.gracePeriodSeconds of type int64"),
         ({"dryRun": "All"}, "Go struct field DeleteOptions.dryRun of type []string"),
@@ -108,14 +108,14 @@ async def case_options_of_a_deletion_are_of_their_type(api: Api) -> None:
     (await api.delete("configmaps", "no", named)).expect_error(404, "NotFound")
 
 
-async def case_the_body_of_a_deletion_outdoes_its_query(api: Api) -> None:
+async def case_delete_body_overrides_query(api: Api) -> None:
     (await api.create("configmaps", config_map("a"))).expect_success()
     query = {"gracePeriodSeconds": "abc", "dryRun": "Odd"}
     (await api.call("DELETE", api.path("configmaps", "a"), {"gracePeriodSeconds": 5}, query)).expect_success()
     (await api.get("configmaps", "a")).expect_error(404, "NotFound")
 
 
-async def case_a_body_must_name_the_object(api: Api) -> None:
+async def case_body_name_must_match_url(api: Api) -> None:
     (await api.create("configmaps", config_map("a"))).expect_success()
     nameless: Json = {"apiVersion": "v1", "kind": "ConfigMap"}
     text = "the name of the object (a based on URL) was undeterminable: name must be provided"
@@ -128,13 +128,13 @@ async def case_a_body_must_name_the_object(api: Api) -> None:
     applied.expect_error(400, "BadRequest", text.replace("(a ", "(ab "))
 
 
-async def case_a_version_must_be_a_number(api: Api) -> None:
+async def case_resource_version_must_be_a_number(api: Api) -> None:
     (await api.create("configmaps", config_map("a"))).expect_success()
-    refused = await api.put("configmaps", config_map("a", resourceVersion="x"))
-    refused.expect_error(500, "", 'strconv.ParseUint: parsing "x": invalid syntax')
+    rejected = await api.put("configmaps", config_map("a", resourceVersion="x"))
+    rejected.expect_error(500, "", 'strconv.ParseUint: parsing "x": invalid syntax')
 
 
-async def case_versions_that_are_none(api: Api) -> None:
+async def case_malformed_versions_are_rejected(api: Api) -> None:
     (await api.create("configmaps", config_map("a"))).expect_success()
     invalid, large = "invalid syntax", "value out of range"
     for version, text in (
@@ -154,11 +154,11 @@ async def case_versions_that_are_none(api: Api) -> None:
     (await _list(api, limit="9" * 5000)).expect_error(400, "BadRequest", "value out of range")
 
 
-async def case_continue_tokens_that_are_none(api: Api) -> None:
+async def case_malformed_continue_tokens_are_rejected(api: Api) -> None:
     for token in ("é", "²", "abc"):
         (await _list(api, **{"continue": token})).expect_error(400, "BadRequest", "continue key is not valid: ")
 
 
 async def case_a_watch_does_not_continue(api: Api) -> None:
-    refused = await _list(api, watch="true", timeoutSeconds="1", **{"continue": "abc"})
-    refused.expect_error(422, "Invalid", "resourceVersionMatch is forbidden when continue is provided")
+    rejected = await _list(api, watch="true", timeoutSeconds="1", **{"continue": "abc"})
+    rejected.expect_error(422, "Invalid", "resourceVersionMatch is forbidden when continue is provided")

@@ -18,74 +18,74 @@ async def case_merge_patch_replaces_lists(api: Api) -> None:
 
 
 async def case_a_patch_that_changes_nothing_keeps_the_version(api: Api) -> None:
-    made = await api.create("configmaps", config_map("a", {"x": "1"}))
+    created = await api.create("configmaps", config_map("a", {"x": "1"}))
     assert (
         await api.merge("configmaps", "a", {"data": {"x": "1"}})
-    ).expect_success().resource_version == made.resource_version
+    ).expect_success().resource_version == created.resource_version
 
 
 async def case_a_patch_with_an_old_version_conflicts(api: Api) -> None:
-    made = await api.create("configmaps", config_map("a", {"x": "1"}))
+    created = await api.create("configmaps", config_map("a", {"x": "1"}))
     await api.merge("configmaps", "a", {"data": {"x": "2"}})
-    patch = {"metadata": {"resourceVersion": made.resource_version}, "data": {"x": "3"}}
-    refused = await api.merge("configmaps", "a", patch)
-    refused.expect_error(409, "Conflict", "the object has been modified")
+    patch = {"metadata": {"resourceVersion": created.resource_version}, "data": {"x": "3"}}
+    rejected = await api.merge("configmaps", "a", patch)
+    rejected.expect_error(409, "Conflict", "the object has been modified")
 
 
 async def case_a_patch_with_another_uid_conflicts(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"x": "1"}))
-    refused = await api.merge("configmaps", "a", {"metadata": {"uid": "other"}, "data": {"x": "3"}})
+    rejected = await api.merge("configmaps", "a", {"metadata": {"uid": "other"}, "data": {"x": "3"}})
     text = 'ConfigMap "a" is invalid: metadata.uid: Invalid value: "other": field is immutable'
-    assert refused.expect_error(422, "Invalid").message == text
+    assert rejected.expect_error(422, "Invalid").message == text
 
 
-async def case_a_status_patch_of_a_custom_resource_takes_no_notice_of_the_uid(api: Api) -> None:
-    made = await api.create("widgets", widget("a"))
+async def case_custom_status_patch_ignores_uid(api: Api) -> None:
+    created = await api.create("widgets", widget("a"))
     changed = await api.merge("widgets", "a", {"metadata": {"uid": "other"}, "status": {"ready": 1}}, "status")
     assert changed.expect_success().body["status"] == {"ready": 1}
-    assert changed.metadata["uid"] == made.metadata["uid"]
-    refused = await api.merge("widgets", "a", {"metadata": {"resourceVersion": made.resource_version}}, "status")
-    refused.expect_error(409, "Conflict", "the object has been modified")
+    assert changed.metadata["uid"] == created.metadata["uid"]
+    rejected = await api.merge("widgets", "a", {"metadata": {"resourceVersion": created.resource_version}}, "status")
+    rejected.expect_error(409, "Conflict", "the object has been modified")
     await api.create("deployments", deployment("a"))
     patch = {"metadata": {"uid": "other"}, "status": {"replicas": 1}}
     (await api.merge("deployments", "a", patch, "status")).expect_error(422, "Invalid", "metadata.uid")
 
 
 async def case_a_json_patch_can_test_the_uid(api: Api) -> None:
-    made = await api.create("widgets", widget("a"))
+    created = await api.create("widgets", widget("a"))
     size = {"op": "replace", "path": "/spec/size", "value": 2}
-    refused = await api.json_patch("widgets", "a", {"op": "test", "path": "/metadata/uid", "value": "x"}, size)
-    refused.expect_error(422, "Invalid")
+    rejected = await api.json_patch("widgets", "a", {"op": "test", "path": "/metadata/uid", "value": "x"}, size)
+    rejected.expect_error(422, "Invalid")
     (
         await api.json_patch(
-            "widgets", "a", {"op": "test", "path": "/metadata/uid", "value": made.metadata["uid"]}, size
+            "widgets", "a", {"op": "test", "path": "/metadata/uid", "value": created.metadata["uid"]}, size
         )
     ).expect_success()
 
 
 async def case_a_patch_cannot_change_the_kind(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
-    refused = await api.merge("configmaps", "a", {"kind": "Secret"})
-    refused.expect_error(422, "Invalid", ' "" is invalid: patch: Invalid value: ')
-    assert "converting (v1.Secret) to (core.ConfigMap): unknown conversion" in refused.message
+    rejected = await api.merge("configmaps", "a", {"kind": "Secret"})
+    rejected.expect_error(422, "Invalid", ' "" is invalid: patch: Invalid value: ')
+    assert "converting (v1.Secret) to (core.ConfigMap): unknown conversion" in rejected.message
     await api.create("widgets", widget("a"))
-    refused = await api.merge("widgets", "a", {"kind": "Other"})
-    refused.expect_error(422, "Invalid", 'kind: Invalid value: "Other": must be Widget')
+    rejected = await api.merge("widgets", "a", {"kind": "Other"})
+    rejected.expect_error(422, "Invalid", 'kind: Invalid value: "Other": must be Widget')
 
 
 async def case_strict_patches_refuse_unknown_fields(api: Api) -> None:
     await api.create("widgets", widget("a"))
-    refused = await api.merge("widgets", "a", {"spec": {"odd": 1}}, fieldValidation="Strict")
-    refused.expect_error(422, "Invalid", 'strict decoding error: unknown field "spec.odd"')
-    assert refused.causes() == [("patch", "FieldValueInvalid")]
-    refused = await api.merge("widgets", "a", {"metadata": {"odd": 1}}, fieldValidation="Strict")
-    refused.expect_error(422, "Invalid", 'strict decoding error: unknown field "metadata.odd"')
+    rejected = await api.merge("widgets", "a", {"spec": {"odd": 1}}, fieldValidation="Strict")
+    rejected.expect_error(422, "Invalid", 'strict decoding error: unknown field "spec.odd"')
+    assert rejected.causes() == [("patch", "FieldValueInvalid")]
+    rejected = await api.merge("widgets", "a", {"metadata": {"odd": 1}}, fieldValidation="Strict")
+    rejected.expect_error(422, "Invalid", 'strict decoding error: unknown field "metadata.odd"')
 
 
 async def case_a_patch_cannot_rename(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
-    refused = await api.merge("configmaps", "a", {"metadata": {"name": "b"}})
-    refused.expect_error(400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)")
+    rejected = await api.merge("configmaps", "a", {"metadata": {"name": "b"}})
+    rejected.expect_error(400, "BadRequest", "the name of the object (b) does not match the name on the URL (a)")
 
 
 async def case_json_patch_operations(api: Api) -> None:
@@ -117,15 +117,15 @@ async def case_json_patch_of_lists(api: Api) -> None:
     assert changed.expect_success().body["spec"]["steps"] == ["b", "c", "d"]
 
 
-async def case_json_patch_that_does_not_fit_is_refused(api: Api) -> None:
+async def case_inapplicable_json_patch_is_rejected(api: Api) -> None:
     await api.create("configmaps", config_map("a", {"x": "1"}))
     for operation in (
         {"op": "test", "path": "/data/x", "value": "2"},
         {"op": "remove", "path": "/data/none"},
         {"op": "replace", "path": "/none/x", "value": "1"},
     ):
-        refused = await api.json_patch("configmaps", "a", operation)
-        refused.expect_error(422, "Invalid", "the server rejected our request due to an error in our request")
+        rejected = await api.json_patch("configmaps", "a", operation)
+        rejected.expect_error(422, "Invalid", "the server rejected our request due to an error in our request")
 
 
 async def case_strategic_merge_patch_merges_lists_by_key(api: Api) -> None:
@@ -162,24 +162,24 @@ async def case_strategic_merge_patch_orders_lists(api: Api) -> None:
     ):
         changed = (await api.strategic("deployments", "a", patch)).expect_success()
         assert [i["name"] for i in changed.body["spec"]["template"]["spec"]["containers"]] == expected
-    refused = await api.strategic("deployments", "a", _containers_patch(["b"], c))
+    rejected = await api.strategic("deployments", "a", _containers_patch(["b"], c))
     text = "The order in patch list:\n[map[image:c:1 name:c]]\n doesn't match $setElementOrder list:\n[map[name:b]]\n"
-    assert (refused.code, refused.message) == (500, text)
+    assert (rejected.code, rejected.message) == (500, text)
 
 
 async def case_strategic_merge_patch_is_for_built_in_kinds(api: Api) -> None:
     await api.create("widgets", widget("a"))
-    refused = await api.strategic("widgets", "a", {"spec": {"size": 2}})
-    refused.expect_error(415, "UnsupportedMediaType", "accepted media types include: application/json-patch+json")
+    rejected = await api.strategic("widgets", "a", {"spec": {"size": 2}})
+    rejected.expect_error(415, "UnsupportedMediaType", "accepted media types include: application/json-patch+json")
 
 
-async def case_unknown_patch_types_are_refused(api: Api) -> None:
+async def case_unknown_patch_types_are_rejected(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
-    refused = await api.call("PATCH", api.path("configmaps", "a"), {}, {}, "application/json")
-    refused.expect_error(415, "UnsupportedMediaType")
+    rejected = await api.call("PATCH", api.path("configmaps", "a"), {}, {}, "application/json")
+    rejected.expect_error(415, "UnsupportedMediaType")
 
 
-async def case_json_patches_are_read_as_their_type(api: Api) -> None:
+async def case_wrong_json_patch_types_are_rejected(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     for operation, text in error_cases(
         ({"op": "add", "path": 5, "value": 1}, "number into Go struct field jsonPatchOp.path of type string"),
@@ -187,11 +187,11 @@ async def case_json_patches_are_read_as_their_type(api: Api) -> None:
         ({"op": [], "path": "/data"}, "array into Go struct field jsonPatchOp.op of type string"),
         (5, "number into Go value of type handlers.jsonPatchOp"),
     ):
-        refused = await api.json_patch("configmaps", "a", operation)
-        refused.expect_error(400, "BadRequest", f"error decoding patch: json: cannot unmarshal {text}")
+        rejected = await api.json_patch("configmaps", "a", operation)
+        rejected.expect_error(400, "BadRequest", f"error decoding patch: json: cannot unmarshal {text}")
 
 
-async def case_json_patches_that_find_nothing(api: Api) -> None:
+async def case_json_patches_of_missing_paths(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     for operation in (
         {"op": "remove", "path": "/metadata/name/x"},

@@ -1,4 +1,4 @@
-"""Reading at versions, and pages: get and list with ``resourceVersion``, its match, ``limit`` and ``continue``."""
+"""Get and list with ``resourceVersion``, ``limit`` and ``continue``."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ async def _create_three(api: Api) -> None:
         (await api.create("configmaps", config_map(name, labels={"l": name}))).expect_success()
 
 
-async def case_a_get_at_any_version_is_the_newest_that_is_known(api: Api) -> None:
-    made = await api.create("configmaps", config_map("a", {"k": "v"}))
-    # In this order: at "0" a server may answer from a cache that has not heard of the object yet.
-    for version in (made.resource_version, "0"):
-        got = await api.call("GET", api.path("configmaps", "a"), None, {"resourceVersion": version})
-        assert got.expect_success().body == made.body
+async def case_get_at_any_version_succeeds(api: Api) -> None:
+    created = await api.create("configmaps", config_map("a", {"k": "v"}))
+    # The order matters: at "0" a server may respond from a cache without the object.
+    for version in (created.resource_version, "0"):
+        actual = await api.call("GET", api.path("configmaps", "a"), None, {"resourceVersion": version})
+        assert actual.expect_success().body == created.body
 
 
-async def case_a_get_waits_for_no_version_to_come(api: Api) -> None:
+async def case_get_at_future_version_fails(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
-    refused = await api.call("GET", api.path("configmaps", "a"), None, {"resourceVersion": "999999999"})
-    refused.expect_error(504, "Timeout", "Too large resource version: 999999999, current: ")
+    rejected = await api.call("GET", api.path("configmaps", "a"), None, {"resourceVersion": "999999999"})
+    rejected.expect_error(504, "Timeout", "Too large resource version: 999999999, current: ")
 
 
-async def case_a_get_at_a_version_that_is_no_number_is_refused(api: Api) -> None:
+async def case_get_at_malformed_version_is_rejected(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
-    refused = await api.call("GET", api.path("configmaps", "a"), None, {"resourceVersion": "x"})
-    assert refused.code >= 400
-    assert 'Invalid value: "x"' in refused.message
+    rejected = await api.call("GET", api.path("configmaps", "a"), None, {"resourceVersion": "x"})
+    assert rejected.code >= 400
+    assert 'Invalid value: "x"' in rejected.message
 
 
-async def case_a_list_has_items_when_there_are_none(api: Api) -> None:
+async def case_empty_list_has_items(api: Api) -> None:
     for plural in ("configmaps", "widgets"):
         assert (await api.list(plural)).expect_success().body["items"] == []
 
 
-async def case_a_namespace_that_is_not_there_is_empty(api: Api) -> None:
+async def case_missing_namespace_is_empty(api: Api) -> None:
     reply = await api.call("GET", "/api/v1/namespaces/nowhere-to-be-found/configmaps")
     assert _item_names(reply) == []
 
 
-async def case_lists_tell_a_version_at_least_that_of_the_last_write(api: Api) -> None:
-    made = await api.create("configmaps", config_map("a"))
-    assert int((await api.list("configmaps")).resource_version) >= int(made.resource_version)
+async def case_list_version_includes_last_write(api: Api) -> None:
+    created = await api.create("configmaps", config_map("a"))
+    assert int((await api.list("configmaps")).resource_version) >= int(created.resource_version)
 
 
 async def case_lists_without_a_version_see_every_write(api: Api) -> None:
@@ -59,9 +59,9 @@ async def case_lists_without_a_version_see_every_write(api: Api) -> None:
 
 
 async def case_lists_not_older_than_the_last_write_see_it(api: Api) -> None:
-    made = await api.create("configmaps", config_map("a"))
+    created = await api.create("configmaps", config_map("a"))
     for query in ({}, {"resourceVersionMatch": "NotOlderThan"}):
-        assert _item_names(await api.list("configmaps", resourceVersion=made.resource_version, **query)) == ["a"]
+        assert _item_names(await api.list("configmaps", resourceVersion=created.resource_version, **query)) == ["a"]
 
 
 async def case_lists_at_any_version(api: Api) -> None:
@@ -89,9 +89,9 @@ async def case_lists_at_an_exact_version_are_selected(api: Api) -> None:
     assert _item_names(await api.list("configmaps", labelSelector="l=a")) == []
 
 
-async def case_unknown_matches_are_refused(api: Api) -> None:
-    refused = await api.list("configmaps", resourceVersion="1", resourceVersionMatch="Odd")
-    refused.expect_error(422, "Invalid", 'resourceVersionMatch: Unsupported value: "Odd": supported values: "')
+async def case_unknown_matches_are_rejected(api: Api) -> None:
+    rejected = await api.list("configmaps", resourceVersion="1", resourceVersionMatch="Odd")
+    rejected.expect_error(422, "Invalid", 'resourceVersionMatch: Unsupported value: "Odd": supported values: "')
 
 
 async def case_pages_of_one(api: Api) -> None:
@@ -108,7 +108,7 @@ async def case_pages_of_one(api: Api) -> None:
     assert "remainingItemCount" not in page.metadata
 
 
-async def case_a_page_that_holds_all_has_no_next(api: Api) -> None:
+async def case_complete_page_has_no_continue(api: Api) -> None:
     await _create_three(api)
     for limit in ("3", "4", "0"):
         page = (await api.list("configmaps", limit=limit)).expect_success()
@@ -116,7 +116,7 @@ async def case_a_page_that_holds_all_has_no_next(api: Api) -> None:
         assert not {"continue", "remainingItemCount"} & set(page.metadata)
 
 
-async def case_selected_pages_do_not_count_what_is_left(api: Api) -> None:
+async def case_selected_pages_have_no_remaining_count(api: Api) -> None:
     await _create_three(api)
     page = (await api.list("configmaps", limit="1", labelSelector="l in (a,c)")).expect_success()
     assert _item_names(page) == ["a"]
@@ -147,20 +147,20 @@ async def case_pages_across_namespaces(api: Api) -> None:
     first = (await api.call("GET", "/api/v1/configmaps", None, query)).expect_success()
     rest = await api.call("GET", "/api/v1/configmaps", None, {**query, "continue": first.metadata["continue"]})
     found = [item["metadata"]["namespace"] for page in (first, rest) for item in page.expect_success().body["items"]]
-    # Keys are compared as text, "namespace/name": the hyphen comes before the slash.
+    # Keys are compared as text, "namespace/name": the hyphen precedes the slash.
     assert found == [other, api.namespace]
 
 
-async def case_a_continued_list_names_no_version(api: Api) -> None:
+async def case_continued_list_rejects_resource_version(api: Api) -> None:
     await _create_three(api)
     page = await api.list("configmaps", limit="1")
     token = page.metadata["continue"]
-    refused = await api.list("configmaps", resourceVersion=page.resource_version, **{"continue": token})
-    refused.expect_error(400, "BadRequest", "specifying resource version is not allowed when using continue")
-    refused = await api.list(
+    rejected = await api.list("configmaps", resourceVersion=page.resource_version, **{"continue": token})
+    rejected.expect_error(400, "BadRequest", "specifying resource version is not allowed when using continue")
+    rejected = await api.list(
         "configmaps", resourceVersion=page.resource_version, resourceVersionMatch="Exact", **{"continue": token}
     )
-    refused.expect_error(422, "Invalid", "resourceVersionMatch is forbidden when continue is provided")
+    rejected.expect_error(422, "Invalid", "resourceVersionMatch is forbidden when continue is provided")
 
 
 async def case_a_first_page_at_an_exact_version(api: Api) -> None:
@@ -192,8 +192,8 @@ async def case_field_selectors_of_pods_and_secrets(api: Api) -> None:
     assert _item_names(await api.list("pods", fieldSelector="status.phase!=Running")) == ["b"]
     assert _item_names(await api.list("pods", fieldSelector="status.phase=Running,spec.nodeName=two")) == []
     assert _item_names(await api.list("pods", fieldSelector="spec.restartPolicy=Always")) == ["a", "b"]
-    refused = await api.list("pods", fieldSelector="spec.odd=1")
-    refused.expect_error(400, "BadRequest", "field label not supported: spec.odd")
+    rejected = await api.list("pods", fieldSelector="spec.odd=1")
+    rejected.expect_error(400, "BadRequest", "field label not supported: spec.odd")
     for name, kind in (("a", "Opaque"), ("b", "example.com/key")):
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": kind}
         (await api.create("secrets", body)).expect_success()
@@ -206,8 +206,8 @@ async def case_fields_of_a_definition_can_be_selected_by(api: Api) -> None:
         (await api.create("samples", {**body, "spec": {"colour": colour, "size": size}})).expect_success()
     assert _item_names(await api.list("samples", fieldSelector="spec.colour=red")) == ["a"]
     assert _item_names(await api.list("samples", fieldSelector="spec.size!=1")) == ["b"]
-    refused = await api.list("samples", fieldSelector="spec.note=x")
-    refused.expect_error(400, "BadRequest", "field label not supported: spec.note")
+    rejected = await api.list("samples", fieldSelector="spec.note=x")
+    rejected.expect_error(400, "BadRequest", "field label not supported: spec.note")
 
 
 async def case_a_list_of_a_namespaced_path_needs_a_namespaced_kind(api: Api) -> None:
@@ -217,7 +217,7 @@ async def case_a_list_of_a_namespaced_path_needs_a_namespaced_kind(api: Api) -> 
     assert reply.code == 404
 
 
-async def case_versions_of_selected_lists_are_the_servers(api: Api) -> None:
+async def case_empty_selection_has_server_version(api: Api) -> None:
     await _create_three(api)
     last = await api.create("configmaps", config_map("d"))
     assert int((await api.list("configmaps", labelSelector="l=a")).resource_version) >= int(last.resource_version)

@@ -1,4 +1,4 @@
-"""Questions that are posted and not stored: who holds a token, and who may do what."""
+"""Reviews: authentication of tokens, and access."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ async def _create_service_account(api: Api, name: str = "s") -> ApiResponse:
 
 async def _request_token(api: Api, name: str = "s", **spec: Any) -> str:
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-    reply = await api.call("POST", api.path("serviceaccounts", name, "token"), body)
-    return reply.expect_success().body["status"]["token"]
+    response = await api.call("POST", api.path("serviceaccounts", name, "token"), body)
+    return response.expect_success().body["status"]["token"]
 
 
 async def _review_token(api: Api, token: str, **spec: Any) -> Json:
@@ -28,7 +28,10 @@ async def _review_token(api: Api, token: str, **spec: Any) -> Json:
 
 
 async def _wait_until_token_invalid(api: Api, token: str) -> None:
-    """Returns once nobody is known by ``token``: the real server watches accounts, and remembers tokens for 10 s."""
+    """Wait until ``token`` is invalid.
+
+    The real server watches accounts and caches tokens for 10 s.
+    """
     async with asyncio.timeout(30):
         while "authenticated" in await _review_token(api, token):
             await asyncio.sleep(0.1)
@@ -40,16 +43,16 @@ async def _review_access(api: Api, **spec: Any) -> ApiResponse:
 
 
 async def _wait_for_access(api: Api, allowed: bool, **spec: Any) -> ApiResponse:
-    """The answer, once the authorizer has heard of the roles: the real one watches them."""
+    """Return the response after the authorizer has observed the roles."""
     async with asyncio.timeout(30):
-        while (reply := (await _review_access(api, **spec)).expect_success()).body["status"][
+        while (response := (await _review_access(api, **spec)).expect_success()).body["status"][
             "allowed"
         ] is not allowed:
             await asyncio.sleep(0.05)
-    return reply
+    return response
 
 
-async def case_a_token_is_for_its_audiences(api: Api) -> None:
+async def case_token_requires_its_audience(api: Api) -> None:
     await _create_service_account(api)
     token = await _request_token(api, audiences=["x", "y"])
     status = await _review_token(api, token, audiences=["y", "z"])
@@ -59,7 +62,7 @@ async def case_a_token_is_for_its_audiences(api: Api) -> None:
     assert "error" in status
 
 
-async def case_a_token_dies_with_its_account(api: Api) -> None:
+async def case_token_expires_with_its_account(api: Api) -> None:
     await _create_service_account(api)
     token = await _request_token(api)
     (await api.delete("serviceaccounts", "s")).expect_success()
@@ -68,11 +71,11 @@ async def case_a_token_dies_with_its_account(api: Api) -> None:
     await _wait_until_token_invalid(api, token)
 
 
-async def case_a_holder_is_told_with_uid_and_groups(api: Api) -> None:
-    made = await _create_service_account(api)
+async def case_user_info_has_uid_and_groups(api: Api) -> None:
+    created = await _create_service_account(api)
     user = (await _review_token(api, await _request_token(api)))["user"]
     assert user["username"] == f"system:serviceaccount:{api.namespace}:s"
-    assert user["uid"] == made.metadata["uid"]
+    assert user["uid"] == created.metadata["uid"]
     assert user["groups"] == [
         "system:serviceaccounts",
         f"system:serviceaccounts:{api.namespace}",
@@ -80,27 +83,27 @@ async def case_a_holder_is_told_with_uid_and_groups(api: Api) -> None:
     ]
 
 
-async def case_reviews_of_nothing_are_refused(api: Api) -> None:
+async def case_empty_reviews_are_rejected(api: Api) -> None:
     body: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {}}
-    refused = await api.call("POST", f"{_AUTHENTICATION}/tokenreviews", body)
-    refused.expect_error(400, "BadRequest", "token is required for TokenReview in authentication")
-    refused = await _review_access(api, user="u")
+    rejected = await api.call("POST", f"{_AUTHENTICATION}/tokenreviews", body)
+    rejected.expect_error(400, "BadRequest", "token is required for TokenReview in authentication")
+    rejected = await _review_access(api, user="u")
     text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-    refused.expect_error(422, "Invalid", text)
-    refused = await _review_access(api, nonResourceAttributes={"path": "/", "verb": "get"})
-    refused.expect_error(422, "Invalid", "at least one of user or group must be specified")
+    rejected.expect_error(422, "Invalid", text)
+    rejected = await _review_access(api, nonResourceAttributes={"path": "/", "verb": "get"})
+    rejected.expect_error(422, "Invalid", "at least one of user or group must be specified")
 
 
-async def case_reviews_are_not_read(api: Api) -> None:
+async def case_reviews_cannot_be_read(api: Api) -> None:
     for path in (f"{_AUTHENTICATION}/tokenreviews", f"{_AUTHORIZATION}/subjectaccessreviews"):
         (await api.call("GET", path)).expect_error(405, "MethodNotAllowed")
 
 
-async def case_a_stranger_may_do_nothing(api: Api) -> None:
+async def case_unknown_users_are_denied(api: Api) -> None:
     about = {"namespace": api.namespace, "verb": "get", "resource": "configmaps"}
-    reply = (await _review_access(api, user="stranger", resourceAttributes=about)).expect_success()
-    assert reply.code == 201
-    assert reply.body["status"]["allowed"] is False
+    response = (await _review_access(api, user="stranger", resourceAttributes=about)).expect_success()
+    assert response.code == 201
+    assert response.body["status"]["allowed"] is False
 
 
 async def case_a_role_allows_what_it_says(api: Api) -> None:
@@ -119,28 +122,28 @@ async def case_a_role_allows_what_it_says(api: Api) -> None:
         ({"verb": "list"}, False),
         ({"namespace": "x"}, False),
     ):
-        reply = await _wait_for_access(api, allowed, user="jane", resourceAttributes={**about, **change})
-        assert reply.body["status"]["allowed"] is allowed
+        response = await _wait_for_access(api, allowed, user="jane", resourceAttributes={**about, **change})
+        assert response.body["status"]["allowed"] is allowed
 
 
-async def case_one_may_ask_for_oneself(api: Api) -> None:
+async def case_self_subject_access_review(api: Api) -> None:
     about = {"namespace": api.namespace, "verb": "create", "resource": "pods"}
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": about},
     }
-    reply = (await api.call("POST", f"{_AUTHORIZATION}/selfsubjectaccessreviews", body)).expect_success()
-    assert reply.body["status"]["allowed"] is True
+    response = (await api.call("POST", f"{_AUTHORIZATION}/selfsubjectaccessreviews", body)).expect_success()
+    assert response.body["status"]["allowed"] is True
 
 
-async def case_one_may_ask_who_one_is(api: Api) -> None:
+async def case_self_subject_review(api: Api) -> None:
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-    reply = (await api.call("POST", f"{_AUTHENTICATION}/selfsubjectreviews", body)).expect_success()
-    assert "system:masters" in reply.body["status"]["userInfo"]["groups"]
+    response = (await api.call("POST", f"{_AUTHENTICATION}/selfsubjectreviews", body)).expect_success()
+    assert "system:masters" in response.body["status"]["userInfo"]["groups"]
 
 
-async def case_local_reviews_are_of_their_namespace(api: Api) -> None:
+async def case_local_review_must_match_namespace(api: Api) -> None:
     about = {"namespace": "other", "verb": "get", "resource": "pods"}
     body = {
         "apiVersion": "authorization.k8s.io/v1",

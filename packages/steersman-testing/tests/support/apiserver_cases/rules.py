@@ -124,7 +124,7 @@ def _expect_invalid(response: ApiResponse, text: str, *causes: tuple[str, str]) 
         assert response.causes() == list(causes)
 
 
-async def case_what_keeps_the_rules_is_accepted(api: Api) -> None:
+async def case_valid_objects_are_accepted(api: Api) -> None:
     for spec in (
         {},
         {"ratio": 1},
@@ -136,7 +136,7 @@ async def case_what_keeps_the_rules_is_accepted(api: Api) -> None:
         (await api.create("ruleds", _body("a", spec), dryRun="All")).expect_success()
 
 
-async def case_what_breaks_a_rule_is_refused(api: Api) -> None:
+async def case_violations_are_rejected(api: Api) -> None:
     broken: list[tuple[Json, str]] = [
         ({"min": 11}, "spec: Invalid value: min must not exceed max"),
         ({"secret": "x"}, "spec: Invalid value: failed rule: !has(self.secret) || self.secret != 'x'"),
@@ -166,17 +166,17 @@ async def case_what_breaks_a_rule_is_refused(api: Api) -> None:
 
 
 async def case_rules_of_the_whole_object_see_its_name(api: Api) -> None:
-    refused = await api.create("ruleds", _body("abcdefghi", {}))
-    _expect_invalid(refused, "<nil>: Invalid value: name too long", ("<nil>", "FieldValueInvalid"))
+    rejected = await api.create("ruleds", _body("abcdefghi", {}))
+    _expect_invalid(rejected, "<nil>: Invalid value: name too long", ("<nil>", "FieldValueInvalid"))
 
 
 async def case_rules_wait_for_a_valid_object(api: Api) -> None:
-    refused = await api.create("ruleds", _body("a", {"min": "x", "max": 1}))
-    assert refused.causes() == [("spec.min", "FieldValueTypeInvalid"), ("<nil>", "FieldValueInvalid")]
-    assert "some validation rules were not checked because the object was invalid" in refused.message
+    rejected = await api.create("ruleds", _body("a", {"min": "x", "max": 1}))
+    assert rejected.causes() == [("spec.min", "FieldValueTypeInvalid"), ("<nil>", "FieldValueInvalid")]
+    assert "some validation rules were not checked because the object was invalid" in rejected.message
 
 
-async def case_transitions_are_checked(api: Api) -> None:
+async def case_transition_rules_are_evaluated(api: Api) -> None:
     spec = {"kind": "k", "once": "o", "parts": [{"name": "p", "weight": 5}]}
     (await api.create("ruleds", _body("a", spec))).expect_success()
     broken: list[tuple[Json, str]] = [
@@ -191,7 +191,7 @@ async def case_transitions_are_checked(api: Api) -> None:
         (await api.merge("ruleds", "a", {"spec": patch})).expect_success()
 
 
-async def case_status_is_judged_with_the_whole_object(api: Api) -> None:
+async def case_status_write_evaluates_all_rules(api: Api) -> None:
     (await api.create("ruleds", _body("a", {}))).expect_success()
     (await api.merge("ruleds", "a", {"status": {"n": 4}}, "status")).expect_success()
     _expect_invalid(await api.merge("ruleds", "a", {"status": {"n": 3}}, "status"), "status: Invalid value: n grows")
@@ -200,7 +200,7 @@ async def case_status_is_judged_with_the_whole_object(api: Api) -> None:
     )
 
 
-async def case_rules_that_are_no_cel_are_refused(api: Api) -> None:
+async def case_malformed_rules_are_rejected(api: Api) -> None:
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     place = "spec.validation.openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule"
     for rule, text in (
@@ -208,17 +208,17 @@ async def case_rules_that_are_no_cel_are_refused(api: Api) -> None:
         ("nobody(self)", "undeclared reference to 'nobody' (in container '')"),
     ):
         body = definition("Faulty", {"spec": _with_rules({"type": "object"}, _rule(rule))}, {})
-        refused = await api.call("POST", path, body)
-        refused.expect_error(422, "Invalid", f"{place}: Invalid value: ")
-        assert "compilation failed: ERROR: <input>:1:" in refused.message
-        assert text in refused.message
+        rejected = await api.call("POST", path, body)
+        rejected.expect_error(422, "Invalid", f"{place}: Invalid value: ")
+        assert "compilation failed: ERROR: <input>:1:" in rejected.message
+        assert text in rejected.message
 
 
-async def case_objects_within_lists_and_maps(api: Api) -> None:
+async def case_embedded_objects_in_lists_and_maps(api: Api) -> None:
     pod: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
     fine = {"objects": [pod], "named": {"p": pod}}
     (await api.create("ruleds", _body("a", fine))).expect_success()
-    refused = await api.create("ruleds", _body("b", {"objects": [{**pod, "kind": "Node"}]}))
-    _expect_invalid(refused, "spec.objects: Invalid value: pods alone")
-    refused = await api.create("ruleds", _body("b", {"named": {"q": pod}}))
-    _expect_invalid(refused, "spec.named: Invalid value: each by its name")
+    rejected = await api.create("ruleds", _body("b", {"objects": [{**pod, "kind": "Node"}]}))
+    _expect_invalid(rejected, "spec.objects: Invalid value: pods alone")
+    rejected = await api.create("ruleds", _body("b", {"named": {"q": pod}}))
+    _expect_invalid(rejected, "spec.named: Invalid value: each by its name")

@@ -93,7 +93,7 @@ CRD["spec"]["versions"][0]["selectableFields"] = [{"jsonPath": ".spec.colour"}, 
 
 
 def sample(name: str, **spec: Any) -> Json:
-    """A custom resource of many fields, all of them optional."""
+    """Return a custom resource with many optional fields."""
     return {"apiVersion": f"{GROUP}/v1", "kind": "Sample", "metadata": {"name": name}, "spec": spec}
 
 
@@ -132,7 +132,7 @@ async def case_items_are_counted(api: Api) -> None:
     await _expect_invalid(api, "spec.some in body should have at least 1 items", some=[])
 
 
-async def case_formats_are_checked(api: Api) -> None:
+async def case_formats_are_validated(api: Api) -> None:
     await _accepted_spec(api, date="2020-02-29", moment="2020-02-29T01:02:03Z", address="10.1.2.3", bytes="dGV4dA==")
     await _accepted_spec(api, link="https://example.com/x", unknown="whatever")
     for field, value in (("date", "2020-02-30"), ("moment", "yesterday"), ("address", "10.1.2"), ("bytes", "?")):
@@ -148,41 +148,41 @@ async def case_integers_have_a_size(api: Api) -> None:
     await _expect_invalid(api, "spec.small", small=2**31)
 
 
-async def case_one_of_fits_one_alternative(api: Api) -> None:
+async def case_one_of_requires_one_alternative(api: Api) -> None:
     await _accepted_spec(api, either={"a": "x"})
     for value in ({}, {"a": "x", "b": "y"}):
         await _expect_invalid(api, '"spec.either" must validate one and only one schema (oneOf)', either=value)
 
 
-async def case_any_of_fits_an_alternative(api: Api) -> None:
+async def case_any_of_requires_an_alternative(api: Api) -> None:
     await _accepted_spec(api, any={"a": "x", "b": "y"})
     await _expect_invalid(api, '"spec.any" must validate at least one schema (anyOf)', any={})
 
 
-async def case_all_of_fits_every_part(api: Api) -> None:
+async def case_all_of_requires_every_part(api: Api) -> None:
     await _accepted_spec(api, all=3)
     await _expect_invalid(api, "spec.all in body should be greater than or equal to 2", all=1)
     await _expect_invalid(api, "spec.all in body should be less than or equal to 4", all=5)
 
 
-async def case_not_fits_not(api: Api) -> None:
+async def case_not_rejects_matches(api: Api) -> None:
     await _accepted_spec(api, none="good")
     await _expect_invalid(api, '"spec.none" must not validate the schema (not)', none="bad")
 
 
-async def case_numbers_or_text_have_a_pattern(api: Api) -> None:
+async def case_int_or_string_has_a_pattern(api: Api) -> None:
     assert (await _accepted_spec(api, share=5))["share"] == 5
     assert (await _accepted_spec(api, share="5%"))["share"] == "5%"
     await _expect_invalid(api, "spec.share in body should match '^[0-9]+%$'", share="five")
     await _expect_invalid(api, "spec.share in body must be of type integer,string", share=1.5)
 
 
-async def case_null_is_no_value_where_it_is_not_allowed(api: Api) -> None:
+async def case_null_is_rejected_unless_nullable(api: Api) -> None:
     await _expect_invalid(api, "spec.some[0]: Invalid value: ", some=[None])
     await _expect_invalid(api, "spec.few in body should have at least 1 properties", few={"a": None})
 
 
-async def case_unknown_fields_below_a_free_object_are_kept(api: Api) -> None:
+async def case_unknown_fields_of_free_form_objects_are_kept(api: Api) -> None:
     tree = {"free": {"x": 1}, "known": {"x": 1, "odd": 2}}
     assert (await _accepted_spec(api, tree=tree))["tree"] == {"free": {"x": 1}, "known": {"x": 1}}
 
@@ -194,7 +194,7 @@ async def case_embedded_objects_have_a_kind(api: Api) -> None:
     await _expect_invalid(api, "spec.object.apiVersion: Required value", object={"kind": "Pod"})
 
 
-async def case_defaults_are_filled_in_at_every_depth(api: Api) -> None:
+async def case_defaults_are_set_at_every_depth(api: Api) -> None:
     spec = await _accepted_spec(api, named={"x": {}}, keyed=[{"port": 1}], deep={"must": "m"})
     assert spec["named"] == {"x": {"on": False}}
     assert spec["keyed"] == [{"port": 1, "protocol": "TCP"}]
@@ -208,12 +208,12 @@ async def case_null_is_kept_where_it_is_allowed(api: Api) -> None:
     assert "nothing" not in await _accepted_spec(api)
 
 
-async def case_required_fields_are_missed_at_every_depth(api: Api) -> None:
+async def case_required_fields_are_validated_at_every_depth(api: Api) -> None:
     await _expect_invalid(api, "spec.deep.must: Required value", deep={})
     await _expect_invalid(api, "spec.keyed[0].port: Required value", keyed=[{"name": "x"}])
 
 
-async def case_keys_with_defaults_tell_items_apart(api: Api) -> None:
+async def case_keys_with_defaults_identify_items(api: Api) -> None:
     await _accepted_spec(api, keyed=[{"port": 1}, {"port": 1, "protocol": "UDP"}])
     await _expect_invalid(
         api, "spec.keyed[1]: Duplicate value: ", keyed=[{"port": 1}, {"port": 1, "protocol": "TCP"}]
@@ -227,13 +227,13 @@ async def case_sets_hold_a_value_once(api: Api) -> None:
 
 async def case_atomic_objects_are_replaced_by_apply(api: Api) -> None:
     (await api.apply("samples", sample("a", whole={"a": "1"}), "one")).expect_success()
-    refused = await api.apply("samples", sample("a", whole={"b": "2"}), "two")
-    assert refused.expect_error(409, "Conflict").causes() == [(".spec.whole", "FieldManagerConflict")]
+    rejected = await api.apply("samples", sample("a", whole={"b": "2"}), "two")
+    assert rejected.expect_error(409, "Conflict").causes() == [(".spec.whole", "FieldManagerConflict")]
     forced = await api.apply("samples", sample("a", whole={"b": "2"}), "two", force=True)
     assert forced.expect_success().body["spec"]["whole"] == {"b": "2"}
 
 
-async def case_wrong_types_are_named(api: Api) -> None:
+async def case_wrong_types_are_reported(api: Api) -> None:
     wrong: list[tuple[str, Any, str, str]] = [
         ("size", "1", "integer", "string"),
         ("size", 1.5, "integer", "number"),
@@ -243,14 +243,14 @@ async def case_wrong_types_are_named(api: Api) -> None:
         ("below", True, "number", "boolean"),
         ("colour", 5, "string", "integer"),
     ]
-    for field, value, wanted, found in wrong:
-        text = f'spec.{field}: Invalid value: "{found}": spec.{field} in body must be of type {wanted}: "{found}"'
+    for field, value, expected, found in wrong:
+        text = f'spec.{field}: Invalid value: "{found}": spec.{field} in body must be of type {expected}: "{found}"'
         await _expect_invalid(api, text, **{field: value})
 
 
-async def case_errors_of_one_object_are_told_in_order(api: Api) -> None:
-    refused = await api.create("samples", sample("a", size="x", level=9, even=3, deep={}))
-    fields = [f for f, _ in refused.expect_error(422, "Invalid").causes() if f != "<nil>"]
+async def case_errors_are_ordered(api: Api) -> None:
+    rejected = await api.create("samples", sample("a", size="x", level=9, even=3, deep={}))
+    fields = [f for f, _ in rejected.expect_error(422, "Invalid").causes() if f != "<nil>"]
     assert sorted(fields) == ["spec.deep.must", "spec.even", "spec.level", "spec.size"]
 
 
@@ -263,7 +263,7 @@ async def case_apply_by_keys_with_defaults(api: Api) -> None:
     ]
 
 
-async def case_a_spec_of_another_type_is_refused(api: Api) -> None:
+async def case_spec_of_wrong_type_is_rejected(api: Api) -> None:
     body = {**sample("a"), "spec": "text"}
     text = 'spec: Invalid value: "string": spec in body must be of type object: "string"'
     (await api.create("samples", body)).expect_error(422, "Invalid", text)

@@ -1,4 +1,4 @@
-"""One case on one server, and what it said there."""
+"""Runs one case on one server and records its exchanges."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ _namespace_numbers = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """What came of a case: what was said, and what was not as the case expects it (None: all was)."""
+    """Result of a case: its exchanges, and the failed expectation or None."""
 
     transcript: Transcript
     failure: BaseException | None
 
     @property
     def exchanges(self) -> Sequence[Exchange]:
-        """What was said, masked for comparison."""
+        """Exchanges, masked for comparison."""
         return self.transcript.exchanges()
 
 
 def new_namespace() -> str:
-    """The name of a namespace that no other case has used, in this process or another."""
+    """Return the name of a namespace that no other case uses."""
     return f"case-{os.getpid()}-{next(_namespace_numbers)}"
 
 
 class _RecordingBackend:
-    """A backend whose transports write down what goes through them, too."""
+    """Backend whose transports record their exchanges."""
 
     def __init__(self, backend: Backend, transcript: Transcript) -> None:
         self._backend = backend
@@ -64,7 +64,10 @@ def _recording_api(transport: Transport, namespace: str, backend: Backend, trans
 
 
 def run_in_memory(case: Case, crds: Sequence[Json], namespace: str) -> CaseResult:
-    """Runs ``case`` in memory, in virtual time, on a server of its own; as with envtest, no controllers run."""
+    """Run ``case`` in memory and in virtual time.
+
+    No controllers run, as in envtest.
+    """
     transcript = Transcript()
 
     async def run() -> None:
@@ -81,7 +84,10 @@ def run_in_memory(case: Case, crds: Sequence[Json], namespace: str) -> CaseResul
 
 
 async def run_on_real_server(environment: Envtest, transport: Transport, case: Case, namespace: str) -> CaseResult:
-    """Runs ``case`` in a new namespace of the real server, as the administrator whose way to it ``transport`` is."""
+    """Run ``case`` in a new namespace of the real server.
+
+    ``transport`` belongs to the administrator.
+    """
     transcript = Transcript()
     failure: BaseException | None = None
     try:

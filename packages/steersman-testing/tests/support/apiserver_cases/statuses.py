@@ -1,4 +1,4 @@
-"""What a write to ``…/status`` does to an object's metadata, kind by kind: labels, annotations, owners."""
+"""Effects of status writes on metadata, by kind."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def _object(api_version: str, kind: str, name: str, spec: Json) -> Json:
 
 
 async def _check_status_writes(api: Api, path: str, body: Json, preserved: str = "", served: str = "") -> None:
-    """Changes the metadata of ``body`` at ``path`` by each way of writing its status; all but ``kept`` changes.
+    """Write metadata by each kind of status write. All but ``kept`` changes.
 
-    Controllers write the status of a definition as well: they are done once ``served`` is there.
+    Controllers write the status of a definition as well. They are done once ``served`` exists.
     """
     created = (await api.call("POST", path, body)).expect_success()
     if served:
@@ -150,7 +150,7 @@ async def case_of_an_ingress(api: Api) -> None:
     await _check_namespaced(api, "ingresses", _object("networking.k8s.io/v1", "Ingress", "a", spec))
 
 
-async def case_managers_are_written_with_it(api: Api) -> None:
+async def case_managers_cannot_be_cleared(api: Api) -> None:
     for plural, body in (("deployments", deployment("a")), ("widgets", widget("a"))):
         await api.apply(plural, body, "one")
         await api.merge(plural, "a", {"status": {"observedGeneration": 1, "ready": 1}}, "status", fieldManager="two")
@@ -160,7 +160,7 @@ async def case_managers_are_written_with_it(api: Api) -> None:
         assert changed.expect_success().metadata["generation"] == 1
 
 
-async def case_the_last_finalizer(api: Api) -> None:
+async def case_last_finalizer_can_be_removed(api: Api) -> None:
     for plural, body, held_by_it in (("deployments", deployment("a"), True), ("widgets", widget("a"), False)):
         held = {**body, "metadata": {"name": "a", "finalizers": ["example.com/hold"]}}
         (await api.create(plural, held)).expect_success()
@@ -172,7 +172,7 @@ async def case_the_last_finalizer(api: Api) -> None:
         await api.merge(plural, "a", {"metadata": {"finalizers": None}})
 
 
-async def case_metadata_is_checked_there_too(api: Api) -> None:
+async def case_metadata_is_validated(api: Api) -> None:
     for plural, body, taken in (("deployments", deployment("a"), 422), ("widgets", widget("a"), 200)):
         (await api.create(plural, body)).expect_success()
         for meta, code in (
@@ -181,7 +181,7 @@ async def case_metadata_is_checked_there_too(api: Api) -> None:
             ({"ownerReferences": [{"name": "x"}]}, taken),
             ({"uid": "other"}, taken),
             ({"deletionTimestamp": "2020-01-01T00:00:00Z"}, taken),
-            # A Deployment's status takes no labels.
+            # The status of a Deployment ignores labels.
             ({"labels": {"a b": "c"}}, 200),
             ({"labels": {"a": 1}}, 422),
             ({"name": "other"}, 400),

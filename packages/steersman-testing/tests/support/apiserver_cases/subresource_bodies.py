@@ -1,4 +1,4 @@
-"""What is sent to subresources: read as its type, compared with the URL, validated."""
+"""Bodies of subresources: decoding, comparison with the URL, validation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ async def _put_scale(api: Api, plural: str, body: Any, **query: str) -> ApiRespo
     return await api.call("PUT", api.path(plural, "a", "scale"), body, query)
 
 
-async def case_a_scale_is_read_as_its_type(api: Api) -> None:
+async def case_wrong_scale_types_are_rejected(api: Api) -> None:
     (await api.create("deployments", deployment("a", replicas=2))).expect_success()
     for body, text in error_cases(
         (None, "the object provided is unrecognized (must be of type Scale)"),
@@ -45,7 +45,7 @@ async def case_a_scale_is_read_as_its_type(api: Api) -> None:
     assert (await api.get("deployments", "a", "scale")).expect_success().body["spec"] == {"replicas": 2}
 
 
-async def case_a_custom_scale_is_read_as_its_type(api: Api) -> None:
+async def case_wrong_custom_scale_types_are_rejected(api: Api) -> None:
     (await api.create("scaleds", scaled("a", replicas=2))).expect_success()
     text = 'no kind is registered for the type v1.Scale in scheme "pkg/runtime/scheme.go:111"'
     bodies: list[Any] = [None, [], {**_scale(), "kind": "Odd"}, _scale(spec={"replicas": "3"}), _scale(spec="x")]
@@ -56,18 +56,18 @@ async def case_a_custom_scale_is_read_as_its_type(api: Api) -> None:
     )
 
 
-async def case_a_scale_need_not_name_its_kind(api: Api) -> None:
-    for plural, made in (("deployments", deployment("a", replicas=2)), ("scaleds", scaled("a", replicas=2))):
-        (await api.create(plural, made)).expect_success()
+async def case_scale_kind_is_optional(api: Api) -> None:
+    for plural, created in (("deployments", deployment("a", replicas=2)), ("scaleds", scaled("a", replicas=2))):
+        (await api.create(plural, created)).expect_success()
         changed = await _put_scale(
             api, plural, {"metadata": {"name": "a"}, "spec": {"replicas": 3, "odd": 1}, "more": 1}
         )
         assert changed.expect_success().body["spec"] == {"replicas": 3}
 
 
-async def case_a_scale_belongs_to_its_url(api: Api) -> None:
+async def case_scale_must_match_url(api: Api) -> None:
     for plural, body in (("deployments", deployment("a", replicas=2)), ("scaleds", scaled("a", replicas=2))):
-        made = (await api.create(plural, body)).expect_success()
+        created = (await api.create(plural, body)).expect_success()
         for meta, text in (
             ({"name": "b"}, "the name of the object (b) does not match the name on the URL (a)"),
             ({}, f"the name of the object (a based on URL) {_NAMELESS}"),
@@ -77,12 +77,12 @@ async def case_a_scale_belongs_to_its_url(api: Api) -> None:
             ),
         ):
             (await _put_scale(api, plural, {**_scale(), "metadata": meta})).expect_error(400, "BadRequest", text)
-        text = f"Precondition failed: UID in precondition: other, UID in object meta: {made.metadata['uid']}"
+        text = f"Precondition failed: UID in precondition: other, UID in object meta: {created.metadata['uid']}"
         foreign = await _put_scale(api, plural, {**_scale(), "metadata": {"name": "a", "uid": "other"}})
         foreign.expect_error(409, "Conflict", text)
-        odd = await _put_scale(api, plural, {**_scale(), "metadata": {"name": "a", "resourceVersion": "x"}})
-        odd.expect_error(500, "", 'strconv.ParseUint: parsing "x": invalid syntax')
-        own = {"name": "a", "uid": made.metadata["uid"], "resourceVersion": made.resource_version}
+        malformed = await _put_scale(api, plural, {**_scale(), "metadata": {"name": "a", "resourceVersion": "x"}})
+        malformed.expect_error(500, "", 'strconv.ParseUint: parsing "x": invalid syntax')
+        own = {"name": "a", "uid": created.metadata["uid"], "resourceVersion": created.resource_version}
         (await _put_scale(api, plural, {**_scale(spec={"replicas": 3}), "metadata": own})).expect_success()
         missing = await api.call("PUT", api.path(plural, "no", "scale"), _scale("other"))
         missing.expect_error(
@@ -92,7 +92,7 @@ async def case_a_scale_belongs_to_its_url(api: Api) -> None:
         missing.expect_error(404, "NotFound", '"no" not found')
 
 
-async def case_a_patched_scale_is_checked(api: Api) -> None:
+async def case_patched_scale_is_validated(api: Api) -> None:
     for plural, body in (("deployments", deployment("a", replicas=2)), ("scaleds", scaled("a", replicas=2))):
         (await api.create(plural, body)).expect_success()
         for patch, text in error_cases(
@@ -117,7 +117,7 @@ async def case_a_patched_scale_is_checked(api: Api) -> None:
     }
 
 
-async def case_a_scale_without_a_number_is_of_none(api: Api) -> None:
+async def case_scale_without_replicas_is_zero(api: Api) -> None:
     for plural, body in (("deployments", deployment("a", replicas=2)), ("scaleds", scaled("a", replicas=2))):
         (await api.create(plural, body)).expect_success()
         for scale in (_scale(), _scale(spec=None), _scale(spec={}), _scale(spec={"replicas": None})):
@@ -132,12 +132,12 @@ async def case_a_scale_without_a_number_is_of_none(api: Api) -> None:
         )
 
 
-async def case_a_patch_must_number_what_has_none(api: Api) -> None:
+async def case_patch_must_set_missing_replicas(api: Api) -> None:
     (await api.create("scaleds", scaled("a", size=1))).expect_success()
     patches: list[Json] = [{"metadata": {"labels": {"a": "b"}}}, {"spec": {}}]
     for patch in patches:
-        refused = await api.merge("scaleds", "a", patch, "scale")
-        refused.expect_error(400, "BadRequest", 'the spec replicas field ".spec.replicas" cannot be empty')
+        rejected = await api.merge("scaleds", "a", patch, "scale")
+        rejected.expect_error(400, "BadRequest", 'the spec replicas field ".spec.replicas" cannot be empty')
     (await _put_scale(api, "scaleds", _scale())).expect_success()
     assert (await api.get("scaleds", "a")).body["spec"] == {"replicas": 0, "size": 1}
 
@@ -154,7 +154,7 @@ async def _evict(api: Api, body: Any, **query: str) -> ApiResponse:
     return await api.call("POST", api.path("pods", "a", "eviction"), body, query)
 
 
-async def case_an_eviction_is_read_as_its_type(api: Api) -> None:
+async def case_wrong_eviction_types_are_rejected(api: Api) -> None:
     await create_pod(api)
     options = "Go struct field DeleteOptions.deleteOptions"
     for body, text in error_cases(
@@ -180,7 +180,7 @@ async def case_an_eviction_is_read_as_its_type(api: Api) -> None:
     assert (await _evict(api, loose)).code == 201
 
 
-async def case_the_options_of_an_eviction_are_checked(api: Api) -> None:
+async def case_eviction_options_are_validated(api: Api) -> None:
     await create_pod(api)
     for options, text in error_cases(
         ({"dryRun": ["None"]}, 'dryRun: Unsupported value: ["None"]: supported values: "All"'),
@@ -193,7 +193,7 @@ async def case_the_options_of_an_eviction_are_checked(api: Api) -> None:
     assert (await api.get("pods", "a")).metadata["finalizers"] == ["foregroundDeletion"]
 
 
-async def case_an_eviction_is_tried_by_its_body(api: Api) -> None:
+async def case_eviction_body_requests_dry_run(api: Api) -> None:
     await create_pod(api)
     await create_budget(api, disruptionsAllowed=1, currentHealthy=2, desiredHealthy=1, expectedPods=2)
     assert (await _evict(api, _eviction({"dryRun": ["All"]}))).code == 201
@@ -201,12 +201,12 @@ async def case_an_eviction_is_tried_by_its_body(api: Api) -> None:
     assert (await api.get("poddisruptionbudgets", "a")).body["status"]["disruptionsAllowed"] == 1
 
 
-async def case_an_eviction_that_fails_has_used_the_budget(api: Api) -> None:
+async def case_failed_eviction_uses_budget(api: Api) -> None:
     await create_pod(api)
     await create_budget(api, disruptionsAllowed=1, currentHealthy=2, desiredHealthy=1, expectedPods=2)
     (await _evict(api, _eviction({"preconditions": {"uid": "other"}}))).expect_error(409, "Conflict")
-    refused = (await _evict(api, _eviction())).expect_error(429, "TooManyRequests")
-    (cause,) = refused.body["details"]["causes"]
+    rejected = (await _evict(api, _eviction())).expect_error(429, "TooManyRequests")
+    (cause,) = rejected.body["details"]["causes"]
     assert cause["message"] == "The disruption budget a does not allow evicting pods currently"
 
 
@@ -216,7 +216,7 @@ async def case_an_eviction_that_fails_has_used_the_budget(api: Api) -> None:
 async def case_finalize_is_an_update(api: Api) -> None:
     name = f"{api.namespace}-n"
     body: Json = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    made = (await api.call("POST", "/api/v1/namespaces", body)).expect_success()
+    created = (await api.call("POST", "/api/v1/namespaces", body)).expect_success()
     whole = {**body, "spec": {"finalizers": ["kubernetes"]}}
 
     async def put(sent: Any, **query: str) -> ApiResponse:
@@ -241,16 +241,21 @@ async def case_finalize_is_an_update(api: Api) -> None:
     foreign.expect_error(409, "Conflict", "Precondition failed: UID in precondition: other")
     old = await put({**whole, "metadata": {"name": name, "resourceVersion": "1"}})
     old.expect_error(409, "Conflict", "the object has been modified")
-    odd = await put({**whole, "spec": {"finalizers": ["odd"]}})
-    assert odd.expect_error(422, "Invalid", "neither a standard finalizer name").causes() == [
+    malformed = await put({**whole, "spec": {"finalizers": ["odd"]}})
+    assert malformed.expect_error(422, "Invalid", "neither a standard finalizer name").causes() == [
         ("spec.finalizers[0]", "FieldValueInvalid")
     ]
-    meta = {"name": name, "uid": made.metadata["uid"], "resourceVersion": made.resource_version, "labels": {"a": "b"}}
+    meta = {
+        "name": name,
+        "uid": created.metadata["uid"],
+        "resourceVersion": created.resource_version,
+        "labels": {"a": "b"},
+    }
     changed = await put({**whole, "metadata": meta, "status": {"phase": "Terminating"}}, fieldManager="me")
     assert changed.expect_success().metadata["labels"] == {"a": "b", "kubernetes.io/metadata.name": name}
     assert changed.body["status"] == {"phase": "Active"}
-    tried = await put({**body, "spec": {"finalizers": ["a.com/b", "kubernetes"]}}, dryRun="All")
-    assert tried.expect_success().body["spec"] == {"finalizers": ["a.com/b", "kubernetes"]}
+    dry_run = await put({**body, "spec": {"finalizers": ["a.com/b", "kubernetes"]}}, dryRun="All")
+    assert dry_run.expect_success().body["spec"] == {"finalizers": ["a.com/b", "kubernetes"]}
     (await api.call("PATCH", f"/api/v1/namespaces/{name}/finalize", {}, None, _MERGE)).expect_error(
         405, "MethodNotAllowed"
     )
@@ -259,40 +264,40 @@ async def case_finalize_is_an_update(api: Api) -> None:
 # Tokens
 
 
-async def case_a_token_request_is_read_as_its_type(api: Api) -> None:
+async def case_wrong_token_request_types_are_rejected(api: Api) -> None:
     await create_service_account(api)
     path = api.path("serviceaccounts", "s", "token")
-    asked: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
+    called: Json = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
     for body, text in error_cases(
         (None, "the object provided is unrecognized (must be of type TokenRequest)"),
-        ({**asked, "kind": "Odd"}, 'no kind "Odd" is registered for version "authentication.k8s.io/v1"'),
-        ({**asked, "spec": "x"}, "Go struct field TokenRequest.spec of type v1.TokenRequestSpec"),
-        ({**asked, "spec": {"audiences": "x"}}, "Go struct field TokenRequestSpec.spec.audiences of type []string"),
-        ({**asked, "spec": {"expirationSeconds": "x"}}, "TokenRequestSpec.spec.expirationSeconds of type int64"),
-        ({**asked, "metadata": {"namespace": "x"}}, "the namespace of the provided object does not match"),
+        ({**called, "kind": "Odd"}, 'no kind "Odd" is registered for version "authentication.k8s.io/v1"'),
+        ({**called, "spec": "x"}, "Go struct field TokenRequest.spec of type v1.TokenRequestSpec"),
+        ({**called, "spec": {"audiences": "x"}}, "Go struct field TokenRequestSpec.spec.audiences of type []string"),
+        ({**called, "spec": {"expirationSeconds": "x"}}, "TokenRequestSpec.spec.expirationSeconds of type int64"),
+        ({**called, "metadata": {"namespace": "x"}}, "the namespace of the provided object does not match"),
     ):
         (await api.call("POST", path, body)).expect_error(400, "BadRequest", text)
     for more in ({}, {"spec": {"odd": 1}}, {"metadata": {"name": "s", "labels": {"a": "b"}}}):
-        (await api.call("POST", path, {**asked, **more})).expect_success()
-    other = await api.call("POST", path, {**asked, "metadata": {"name": "other"}})
+        (await api.call("POST", path, {**called, **more})).expect_success()
+    other = await api.call("POST", path, {**called, "metadata": {"name": "other"}})
     other.expect_error(422, "Invalid", "must match the service account name if specified")
 
 
-async def case_tokens_live_for_ten_minutes_at_least(api: Api) -> None:
+async def case_tokens_are_valid_for_ten_minutes_at_least(api: Api) -> None:
     await create_service_account(api)
     for seconds in (-1, 0, 599):
-        refused = await request_token(api, expirationSeconds=seconds)
-        refused.expect_error(
+        rejected = await request_token(api, expirationSeconds=seconds)
+        rejected.expect_error(
             422, "Invalid", f"Invalid value: {seconds}: may not specify a duration less than 10 minutes"
         )
-    refused = await request_token(api, expirationSeconds=2**32 + 1)
-    refused.expect_error(422, "Invalid", "may not specify a duration larger than 2^32 seconds")
+    rejected = await request_token(api, expirationSeconds=2**32 + 1)
+    rejected.expect_error(422, "Invalid", "may not specify a duration larger than 2^32 seconds")
     assert (await request_token(api, expirationSeconds=None)).expect_success().body["spec"][
         "expirationSeconds"
     ] == 3600
 
 
-async def case_what_a_token_can_be_bound_to(api: Api) -> None:
+async def case_bindable_objects_of_tokens(api: Api) -> None:
     await create_service_account(api)
     await create_pod(api)
     (await api.create("secrets", {"metadata": {"name": "k"}})).expect_success()
@@ -315,31 +320,31 @@ async def case_what_a_token_can_be_bound_to(api: Api) -> None:
     assert (await request_token(api, boundObjectRef=secret)).expect_success().body["spec"]["boundObjectRef"] == secret
 
 
-async def case_a_bound_token_tells_its_pod_and_dies_with_it(api: Api) -> None:
+async def case_bound_token_expires_with_its_pod(api: Api) -> None:
     await create_service_account(api)
     spec = {"serviceAccountName": "s", "nodeName": "nowhere", "containers": [{"name": "m", "image": "m"}]}
     for name in ("a", "b"):
         body = {"metadata": {"name": name}, "spec": {**spec, "serviceAccount": "s"}}
-        made = (await api.create("pods", body)).expect_success()
+        created = (await api.create("pods", body)).expect_success()
         given = await request_token(api, boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": name})
         token = given.expect_success().body["status"]["token"]
         if name == "a":
             extra: Json = (await review_token(api, {"token": token}))["user"]["extra"]
             assert extra["authentication.kubernetes.io/pod-name"] == ["a"]
-            assert extra["authentication.kubernetes.io/pod-uid"] == [made.metadata["uid"]]
+            assert extra["authentication.kubernetes.io/pod-uid"] == [created.metadata["uid"]]
             assert extra["authentication.kubernetes.io/node-name"] == ["nowhere"]
         else:
             (await api.delete("pods", name, {"gracePeriodSeconds": 0})).expect_success()
             await wait_until_token_invalid(api, token, "service account token has been invalidated")
 
 
-async def case_a_token_does_not_outlive_its_secret(api: Api) -> None:
+async def case_bound_token_expires_with_its_secret(api: Api) -> None:
     await create_service_account(api)
-    made = (await api.create("secrets", {"metadata": {"name": "k"}})).expect_success()
+    created = (await api.create("secrets", {"metadata": {"name": "k"}})).expect_success()
     given = await request_token(api, boundObjectRef={"kind": "Secret", "apiVersion": "v1", "name": "k"})
     (await api.delete("secrets", "k")).expect_success()
     again = (await api.create("secrets", {"metadata": {"name": "k"}})).expect_success()
-    claim = f"service account secret ref claim ({made.metadata['uid']})"
+    claim = f"service account secret ref claim ({created.metadata['uid']})"
     text = f"secret UID ({again.metadata['uid']}) does not match {claim}"
     await wait_until_token_invalid(api, given.expect_success().body["status"]["token"], text)
 
@@ -347,7 +352,7 @@ async def case_a_token_does_not_outlive_its_secret(api: Api) -> None:
 # Logs
 
 
-async def case_the_options_of_a_log_are_checked(api: Api) -> None:
+async def case_log_options_are_validated(api: Api) -> None:
     await create_pod(api)
     path = api.path("pods", "a", "log")
     for query, text in (
@@ -369,12 +374,12 @@ async def case_a_pod_without_a_node_has_no_log(api: Api) -> None:
     init, main, side = ({"name": n, "image": "m"} for n in ("init", "main", "side"))
     spec = {"containers": [main, side], "initContainers": [init]}
     (await api.create("pods", {"metadata": {"name": "b"}, "spec": spec})).expect_success()
-    refused = await api.get("pods", "b", "log")
-    refused.expect_error(400, "BadRequest", "choose one of: [init main side]")
+    rejected = await api.get("pods", "b", "log")
+    rejected.expect_error(400, "BadRequest", "choose one of: [init main side]")
     assert (await api.call("GET", api.path("pods", "b", "log"), None, {"container": "init"})).code == 204
 
 
-async def case_custom_kinds_are_scaled_by_put_and_patch_alone(api: Api) -> None:
+async def case_custom_scale_allows_put_and_patch_only(api: Api) -> None:
     (await api.create("scaleds", scaled("a", replicas=1))).expect_success()
-    refused = await api.call("POST", api.path("scaleds", "a", "scale"), _scale())
-    refused.expect_error(405, "MethodNotAllowed", f'create is not supported on resources of kind "scaleds.{GROUP}"')
+    rejected = await api.call("POST", api.path("scaleds", "a", "scale"), _scale())
+    rejected.expect_error(405, "MethodNotAllowed", f'create is not supported on resources of kind "scaleds.{GROUP}"')

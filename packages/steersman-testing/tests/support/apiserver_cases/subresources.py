@@ -1,4 +1,4 @@
-"""Scale, eviction, tokens, logs, and the reviews."""
+"""Scale, eviction, tokens, logs and reviews."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ CRD = definition(
 
 
 def scaled(name: str, **spec: int) -> Json:
-    """A custom resource with a scale subresource."""
+    """Return a custom resource with a scale subresource."""
     return {"apiVersion": f"{GROUP}/v1", "kind": "Scaled", "metadata": {"name": name}, "spec": spec}
 
 
 def fields_by_manager(response: ApiResponse) -> dict[tuple[str, str], Json]:
-    """Which fields each manager owns, by its name and subresource."""
+    """Return the fields of each manager by name and subresource."""
     return {(m["manager"], m.get("subresource", "")): m["fieldsV1"] for m in response.metadata["managedFields"]}
 
 
@@ -50,13 +50,13 @@ async def case_scale_of_a_built_in_kind(api: Api) -> None:
     }
     selector = {"matchLabels": {"app": "a"}, "matchExpressions": expressions}
     made = await api.create("deployments", deployment("a", replicas=2, selector=selector, template=template))
-    got = (await api.get("deployments", "a", "scale")).expect_success().body
-    assert (got["apiVersion"], got["kind"]) == ("autoscaling/v1", "Scale")
-    assert got["metadata"] == {
+    actual = (await api.get("deployments", "a", "scale")).expect_success().body
+    assert (actual["apiVersion"], actual["kind"]) == ("autoscaling/v1", "Scale")
+    assert actual["metadata"] == {
         n: made.metadata[n] for n in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     }
-    assert got["spec"] == {"replicas": 2}
-    assert got["status"] == {"replicas": 0, "selector": "app=a,app,!gone,z in (p,q)"}
+    assert actual["spec"] == {"replicas": 2}
+    assert actual["status"] == {"replicas": 0, "selector": "app=a,app,!gone,z in (p,q)"}
 
 
 async def case_scale_is_set(api: Api) -> None:
@@ -75,7 +75,7 @@ async def case_scale_is_set(api: Api) -> None:
         assert (await api.put(plural, scale, "scale")).expect_success().body["spec"] == {"replicas": 3}
 
 
-async def case_scale_owns_no_field_that_nobody_owned(api: Api) -> None:
+async def case_scale_keeps_unowned_replicas_unowned(api: Api) -> None:
     body = deployment("a")
     (await api.apply("deployments", body)).expect_success()
     await api.merge("deployments", "a", {"spec": {"replicas": 5}}, "scale", fieldManager="scaler")
@@ -93,36 +93,36 @@ async def case_scale_has_preconditions(api: Api) -> None:
         (await api.put(plural, old, "scale")).expect_error(409, "Conflict", text)
 
 
-async def case_scale_is_checked(api: Api) -> None:
+async def case_scale_is_validated(api: Api) -> None:
     await api.create("deployments", deployment("a", replicas=2))
-    refused = await api.merge("deployments", "a", {"spec": {"replicas": -1}}, "scale")
-    refused.expect_error(
+    rejected = await api.merge("deployments", "a", {"spec": {"replicas": -1}}, "scale")
+    rejected.expect_error(
         422, "Invalid", 'Scale.autoscaling "a" is invalid: spec.replicas: Invalid value: -1: must be'
     )
     await api.create("scaleds", scaled("a", replicas=2))
-    refused = await api.merge("scaleds", "a", {"spec": {"replicas": -1}}, "scale")
+    rejected = await api.merge("scaleds", "a", {"spec": {"replicas": -1}}, "scale")
     text = f'Scaled.{GROUP} "a" is invalid: .spec.replicas: Invalid value: -1: should be a non-negative integer'
-    refused.expect_error(422, "Invalid", text)
+    rejected.expect_error(422, "Invalid", text)
 
 
-async def case_scale_can_be_tried(api: Api) -> None:
+async def case_scale_supports_dry_run(api: Api) -> None:
     await api.create("deployments", deployment("a", replicas=2))
-    tried = await api.merge("deployments", "a", {"spec": {"replicas": 9}}, "scale", dryRun="All")
-    assert tried.expect_success().body["spec"] == {"replicas": 9}
+    dry_run = await api.merge("deployments", "a", {"spec": {"replicas": 9}}, "scale", dryRun="All")
+    assert dry_run.expect_success().body["spec"] == {"replicas": 9}
     assert (await api.get("deployments", "a", "scale")).body["spec"] == {"replicas": 2}
 
 
-async def case_a_custom_scale_says_what_the_status_says(api: Api) -> None:
+async def case_custom_scale_shows_status(api: Api) -> None:
     await api.create("scaleds", scaled("a", replicas=2))
     await api.merge("scaleds", "a", {"status": {"replicas": 1, "selector": "app=a"}}, "status")
-    got = (await api.get("scaleds", "a", "scale")).expect_success().body
-    assert got["status"] == {"replicas": 1, "selector": "app=a"}
+    actual = (await api.get("scaleds", "a", "scale")).expect_success().body
+    assert actual["status"] == {"replicas": 1, "selector": "app=a"}
 
 
 async def case_a_custom_scale_needs_its_field(api: Api) -> None:
     await api.create("scaleds", scaled("a", size=1))
-    refused = await api.get("scaleds", "a", "scale")
-    refused.expect_error(500, "InternalError", 'the spec replicas field ".spec.replicas" does not exist')
+    rejected = await api.get("scaleds", "a", "scale")
+    rejected.expect_error(500, "InternalError", 'the spec replicas field ".spec.replicas" does not exist')
     set_now = (await api.merge("scaleds", "a", {"spec": {"replicas": 3}}, "scale")).expect_success()
     assert set_now.body["spec"] == {"replicas": 3}
 
@@ -140,7 +140,7 @@ async def case_kinds_without_scale(api: Api) -> None:
 
 
 async def create_pod(api: Api, name: str = "a", *, phase: str = "Running", ready: bool = True) -> ApiResponse:
-    """A pod of the application ``a`` that somebody runs."""
+    """Create a running pod of the application ``a``."""
     await api.create(
         "serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     )
@@ -153,7 +153,7 @@ async def create_pod(api: Api, name: str = "a", *, phase: str = "Running", ready
 
 
 async def create_budget(api: Api, name: str = "a", **status: int) -> None:
-    """A PodDisruptionBudget for the application ``a``, as its controller would have left it."""
+    """Create a PodDisruptionBudget for the application ``a`` with a status."""
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}
     body: Json = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": spec}
     (await api.create("poddisruptionbudgets", body)).expect_success()
@@ -164,7 +164,7 @@ async def create_budget(api: Api, name: str = "a", **status: int) -> None:
 
 
 async def evict_pod(api: Api, name: str = "a", options: Json | None = None, **query: str) -> ApiResponse:
-    """Evicts a pod."""
+    """Evict a pod."""
     body: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
     if options is not None:
         body["deleteOptions"] = options
@@ -180,7 +180,7 @@ async def case_a_pod_is_evicted(api: Api) -> None:
     (await evict_pod(api)).expect_error(404, "NotFound", 'pods "a" not found')
 
 
-async def case_an_eviction_can_be_tried(api: Api) -> None:
+async def case_eviction_supports_dry_run(api: Api) -> None:
     await create_pod(api)
     assert (await evict_pod(api, dryRun="All")).code == 201
     (await api.get("pods", "a")).expect_success()
@@ -188,23 +188,23 @@ async def case_an_eviction_can_be_tried(api: Api) -> None:
 
 async def case_an_eviction_has_preconditions(api: Api) -> None:
     await create_pod(api)
-    refused = await evict_pod(api, options={"preconditions": {"uid": "other"}})
-    refused.expect_error(409, "Conflict", "the UID in the precondition (other) does not match the UID in record")
+    rejected = await evict_pod(api, options={"preconditions": {"uid": "other"}})
+    rejected.expect_error(409, "Conflict", "the UID in the precondition (other) does not match the UID in record")
 
 
-async def case_an_eviction_names_its_pod(api: Api) -> None:
+async def case_eviction_name_must_match_pod(api: Api) -> None:
     await create_pod(api)
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "b"}}
-    refused = await api.call("POST", api.path("pods", "a", "eviction"), body)
-    refused.expect_error(400, "BadRequest", "name in URL does not match name in Eviction object")
+    rejected = await api.call("POST", api.path("pods", "a", "eviction"), body)
+    rejected.expect_error(400, "BadRequest", "name in URL does not match name in Eviction object")
 
 
-async def case_a_budget_refuses_an_eviction(api: Api) -> None:
+async def case_budget_rejects_eviction(api: Api) -> None:
     await create_pod(api)
     await create_budget(api, disruptionsAllowed=0, currentHealthy=1, desiredHealthy=1, expectedPods=1)
-    refused = await evict_pod(api)
-    refused.expect_error(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
-    (cause,) = refused.body["details"]["causes"]
+    rejected = await evict_pod(api)
+    rejected.expect_error(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
+    (cause,) = rejected.body["details"]["causes"]
     assert cause == {
         "reason": "DisruptionBudget",
         "message": "The disruption budget a needs 1 healthy pods and has 1 currently",
@@ -212,7 +212,7 @@ async def case_a_budget_refuses_an_eviction(api: Api) -> None:
     (await api.get("pods", "a")).expect_success()
 
 
-async def case_a_budget_is_used_up(api: Api) -> None:
+async def case_budget_is_exhausted(api: Api) -> None:
     await create_pod(api, "a")
     await create_pod(api, "b")
     await create_budget(api, disruptionsAllowed=1, currentHealthy=2, desiredHealthy=1, expectedPods=2)
@@ -223,52 +223,52 @@ async def case_a_budget_is_used_up(api: Api) -> None:
     (await evict_pod(api, "b")).expect_error(429, "TooManyRequests")
 
 
-async def case_pods_that_do_not_run_need_no_budget(api: Api) -> None:
+async def case_pods_that_are_not_running_need_no_budget(api: Api) -> None:
     await create_pod(api, phase="Failed")
     await create_budget(api, disruptionsAllowed=0, currentHealthy=0, desiredHealthy=1, expectedPods=1)
     assert (await evict_pod(api)).code == 201
 
 
-async def case_pods_that_are_not_ready_cost_no_budget_while_enough_are(api: Api) -> None:
+async def case_unready_pods_are_free_while_enough_are_ready(api: Api) -> None:
     await create_pod(api, ready=False)
     await create_budget(api, disruptionsAllowed=0, currentHealthy=1, desiredHealthy=1, expectedPods=2)
     assert (await evict_pod(api)).code == 201
 
 
-async def case_two_budgets_are_one_too_many(api: Api) -> None:
+async def case_two_budgets_for_a_pod_are_rejected(api: Api) -> None:
     await create_pod(api)
     await create_budget(api, "a", disruptionsAllowed=1, currentHealthy=2, desiredHealthy=1, expectedPods=2)
     await create_budget(api, "b", disruptionsAllowed=1, currentHealthy=2, desiredHealthy=1, expectedPods=2)
-    refused = await evict_pod(api)
+    rejected = await evict_pod(api)
     text = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-    assert (refused.code, refused.message) == (500, text)
+    assert (rejected.code, rejected.message) == (500, text)
 
 
 # Tokens, logs, reviews
 
 
 async def create_service_account(api: Api) -> ApiResponse:
-    """A service account."""
+    """Create a service account."""
     return (
         await api.create("serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "s"}})
     ).expect_success()
 
 
 async def request_token(api: Api, name: str = "s", **spec: Any) -> ApiResponse:
-    """Asks for a token."""
+    """Request a token."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
     return await api.call("POST", api.path("serviceaccounts", name, "token"), body)
 
 
 async def post_review(api: Api, group: str, plural: str, kind: str, spec: Json) -> Json:
-    """The status of a review."""
+    """Return the status of a review."""
     body: Json = {"apiVersion": f"{group}/v1", "kind": kind, "spec": spec}
     response = await api.call("POST", f"/apis/{group}/v1/{plural}", body)
     assert response.code == 201
     return response.body["status"]
 
 
-async def case_a_token_is_given_out(api: Api) -> None:
+async def case_token_is_issued(api: Api) -> None:
     made = await create_service_account(api)
     given = await request_token(api, expirationSeconds=600, audiences=["x"])
     assert given.code == 201
@@ -279,17 +279,17 @@ async def case_a_token_is_given_out(api: Api) -> None:
     assert (await request_token(api)).body["spec"]["expirationSeconds"] == 3600
 
 
-async def case_token_requests_are_checked(api: Api) -> None:
+async def case_token_requests_are_validated(api: Api) -> None:
     await create_service_account(api)
-    refused = await request_token(api, expirationSeconds=10)
-    refused.expect_error(
+    rejected = await request_token(api, expirationSeconds=10)
+    rejected.expect_error(
         422, "Invalid", "spec.expirationSeconds: Invalid value: 10: may not specify a duration less than"
     )
     (await request_token(api, "other")).expect_error(404, "NotFound", 'serviceaccounts "other" not found')
     (await api.get("serviceaccounts", "s", "token")).expect_error(405, "MethodNotAllowed")
 
 
-async def case_a_token_tells_who_holds_it(api: Api) -> None:
+async def case_token_identifies_its_user(api: Api) -> None:
     await create_service_account(api)
     token = (await request_token(api)).body["status"]["token"]
     status = await post_review(api, "authentication.k8s.io", "tokenreviews", "TokenReview", {"token": token})
@@ -298,29 +298,29 @@ async def case_a_token_tells_who_holds_it(api: Api) -> None:
     assert f"system:serviceaccounts:{api.namespace}" in status["user"]["groups"]
 
 
-async def case_unknown_tokens_are_nobodys(api: Api) -> None:
+async def case_unknown_tokens_are_rejected(api: Api) -> None:
     status = await post_review(api, "authentication.k8s.io", "tokenreviews", "TokenReview", {"token": "x"})
     assert status == {"user": {}, "error": "invalid bearer token"}
 
 
-async def case_what_an_administrator_may_do(api: Api) -> None:
+async def case_administrator_is_allowed_everything(api: Api) -> None:
     spec = {"user": "root", "groups": ["system:masters"], "nonResourceAttributes": {"path": "/x", "verb": "get"}}
     status = await post_review(api, "authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview", spec)
     assert status["allowed"] is True
 
 
-async def case_logs_of_whom_there_is_not(api: Api) -> None:
+async def case_logs_of_missing_containers_are_rejected(api: Api) -> None:
     (await api.get("pods", "a", "log")).expect_error(404, "NotFound", 'pods "a" not found')
     await create_pod(api)
-    refused = await api.call("GET", api.path("pods", "a", "log"), None, {"container": "other"})
-    refused.expect_error(400, "BadRequest", "container other is not valid for pod a")
+    rejected = await api.call("GET", api.path("pods", "a", "log"), None, {"container": "other"})
+    rejected.expect_error(400, "BadRequest", "container other is not valid for pod a")
 
 
 async def case_collections_of_all_namespaces_are_not_deleted(api: Api) -> None:
     (await api.call("DELETE", "/api/v1/configmaps")).expect_error(405, "MethodNotAllowed")
 
 
-async def case_subresources_are_told_by_discovery(api: Api) -> None:
+async def case_discovery_lists_subresources(api: Api) -> None:
     found = (await api.call("GET", f"/apis/{GROUP}/v1")).expect_success().body
     scale = next(r for r in found["resources"] if r["name"] == "scaleds/scale")
     assert (scale["group"], scale["version"], scale["kind"]) == ("autoscaling", "v1", "Scale")

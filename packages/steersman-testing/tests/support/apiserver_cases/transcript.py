@@ -1,7 +1,7 @@
-"""What was asked of a server and what it answered, in a form in which two servers can be compared.
+"""Transcripts of requests and responses that can be compared between servers.
 
-What each server chooses for itself (UIDs, versions, times, generated names, addresses, tokens) is replaced by a name
-that tells whether it is the same as before: ``<uid 1>``, ``<version 3>``. Everything else stays word for word.
+Values that a server chooses are masked: UIDs, versions, times, generated names, addresses and tokens. A mask such as
+``<uid 1>`` or ``<version 3>`` shows which values are equal. Everything else stays verbatim.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from steersman.client import HttpRequest
 from steersman.client.transport import HttpResponse, Transport
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
-# Most texts have none, and nothing to be masked but audiences and suffixes.
+# Most texts have nothing to mask but audiences and suffixes.
 _DIGIT = re.compile(r"\d")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 _ADDRESS = re.compile(r"\b10\.\d+\.\d+\.\d+\b")
-# Where the webhooks of a case listen.
+# Address of the webhooks of a case.
 _PORT = re.compile(r"(?<=https://localhost:)\d+")
-# Refusals tell versions: "too old resource version: 3 (7)", "\u2026 match the ResourceVersion in record (8)".
+# Errors have versions: "too old resource version: 3 (7)", "… match the ResourceVersion in record (8)".
 _QUOTED_VERSION = re.compile(
     r"(resource ?version: |current: |\bin record \(|precondition \(|version: <number> \()\d+", re.IGNORECASE
 )
 _REVIEW_PATHS = ("reviews", "/token")
 _SECRETS = {"token", "continue"}
-# In memory, a webhook needs no certificate.
+# Webhooks in memory have no certificate.
 _IGNORED_FIELDS = {"caBundle", "f:caBundle", "serverAddressByClientCIDRs", "storageVersionHash"}
 _AUDIENCE = re.compile(r"https://(kubernetes\.default\.svc|127\.0\.0\.1:\d+/)(?=\"|$)")
 _SUFFIX = "[bcdfghjklmnpqrstvwxz2456789]{5}"
-# What of a generated name's prefix is kept.
+# Part of the prefix of a generated name that is kept.
 _MAX_PREFIX = 58
 
 
 @dataclass(slots=True)
 class Masks:
-    """Names for what one server chose; the same choice has the same name for as long as this lives."""
+    """Masks for the values of one server. Equal values have the same mask."""
 
     _uids: dict[str, str] = field(default_factory=dict[str, str])
     _versions: dict[str, str] = field(default_factory=dict[str, str])
     _prefixes: set[str] = field(default_factory=set[str])
 
     def mask(self, value: Any) -> Any:
-        """``value``, JSON, with names in place of choices."""
+        """Return a masked JSON value."""
         if isinstance(value, dict):
             return self._mask_object(cast("Json", value))
         if isinstance(value, list):
@@ -55,7 +55,7 @@ class Masks:
         return self.mask_text(value) if isinstance(value, str) else value
 
     def mask_text(self, text: str) -> str:
-        """A text with names in place of the choices that it quotes."""
+        """Return a text with masked values."""
         if numbered := _DIGIT.search(text) is not None:
             text = _TIME.sub("<time>", text)
             text = _UID.sub(lambda found: self._uids.setdefault(found[0], f"<uid {len(self._uids) + 1}>"), text)
@@ -70,7 +70,7 @@ class Masks:
     def _mask_object(self, value: Json) -> Json:
         if isinstance(prefix := value.get("generateName"), str) and prefix:
             self._prefixes.add(prefix)
-        # Who owns an owner reference is told under a key that has its UID.
+        # The managed fields of an ownerReference have a key with its UID.
         return {
             self.mask_text(key) if key.startswith("k:") else key: self._mask_field(key, value[key], value)
             for key in sorted(value.keys() - _IGNORED_FIELDS)
@@ -78,7 +78,7 @@ class Masks:
 
     def _mask_field(self, key: str, value: Any, parent: Json) -> Any:
         if key == "resourceVersion" and isinstance(value, str):
-            # A list and a bookmark tell the server's version, which other objects move.
+            # A list and a bookmark have the version of the server, which other objects change.
             if "name" not in parent and "uid" not in parent:
                 return "<version>"
             return self._versions.setdefault(value, f"<version {len(self._versions) + 1}>")
@@ -98,7 +98,7 @@ class Masks:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request and its answer, masked; ``code`` is 0 where a watch was opened."""
+    """One masked request and its response. ``code`` is 0 if a watch was opened."""
 
     request: str
     code: int
@@ -113,18 +113,18 @@ class _RawExchange:
     response: bytes
 
     def repeats_request_of(self, other: _RawExchange) -> bool:
-        """Whether this is ``other``, asked again until the answer changes."""
+        """Return True if this request repeats ``other``."""
         return self.code != 0 and _is_polled(self.request) and self.user == other.user and _same(self, other)
 
 
 class Transcript:
-    """What one server was asked in a case, by whom, and what it answered."""
+    """Requests of one case, their users and their responses."""
 
     def __init__(self) -> None:
         self._raw: list[_RawExchange] = []
 
     def record(self, transport: Transport, user: str = "") -> RecordingTransport:
-        """``transport``, with what goes through it written down; ``who`` is whose it is."""
+        """Return a transport that records the exchanges of a user."""
         return RecordingTransport(
             transport, lambda request, code, answer: self._append(_RawExchange(user, request, code, answer))
         )
@@ -135,13 +135,16 @@ class Transcript:
         self._raw.append(raw)
 
     def exchanges(self) -> list[Exchange]:
-        """All, in order, masked. A request that is repeated until its answer changes counts once."""
+        """Return all exchanges in order, masked. A polled request counts once."""
         masks = Masks()
         return [_exchange(raw, masks) for raw in self._raw]
 
 
 class RecordingTransport:
-    """A transport that tells what goes through it: request, HTTP status (0: a line of a watch) and answer."""
+    """Transport that reports each request, HTTP status and response.
+
+    The status is 0 for a line of a watch.
+    """
 
     def __init__(self, transport: Transport, record: Callable[[HttpRequest, int, bytes], None]) -> None:
         self._transport = transport
@@ -166,11 +169,11 @@ class RecordingTransport:
             yield line
 
     async def close(self) -> None:
-        """Leaves the connection to who opened it."""
+        """Do nothing. The owner closes the connection."""
 
 
 def _is_polled(request: HttpRequest) -> bool:
-    """Whether it changes nothing, so that a case may ask it until a server has heard of something."""
+    """Return True if a case may poll the request, which changes nothing."""
     return request.method == "GET" or "dryRun" in request.query or request.path.endswith("reviews")
 
 
@@ -187,7 +190,7 @@ def _exchange(raw: _RawExchange, masks: Masks) -> Exchange:
     request_key = json.dumps([raw.user, request.method, path, query, body, request.accept], sort_keys=True)
     response = _parsed(raw.response)
     if request.method == "POST" and request.path.endswith(_REVIEW_PATHS) and isinstance(response, dict):
-        # Nobody reads who owns the fields of a question.
+        # Managed fields of reviews are not compared.
         cast("Json", response).get("metadata", {}).pop("managedFields", None)
     return Exchange(request_key, raw.code, masks.mask(response))
 
@@ -200,12 +203,13 @@ def _parsed(body: bytes) -> Any:
 
 
 def difference(left: Sequence[Exchange], right: Sequence[Exchange], *, wording: bool = False) -> str:
-    """Where two transcripts part first, for people; empty where they do not.
+    """Return the first difference between two transcripts.
 
-    Answers must have the same code and the same content; refusals the same code and reason.
+    Responses must have the same code and content. Errors must have the same code and reason. Empty without
+    differences.
 
     Args:
-        wording: whether refusals must say the same, too, word for word.
+        wording: whether errors must have the same message as well.
     """
     for left_exchange, right_exchange in zip(left, right, strict=False):
         if left_exchange.request != right_exchange.request:
@@ -228,7 +232,7 @@ def difference(left: Sequence[Exchange], right: Sequence[Exchange], *, wording: 
 
 
 def outcome_difference(left: Sequence[Exchange], right: Sequence[Exchange]) -> str:
-    """As ``difference``, for the codes alone, and the reasons that both tell."""
+    """Return the first difference of codes and common reasons."""
     for left_exchange, right_exchange in zip(left, right, strict=False):
         reasons: list[str] = [
             _comparable_response(e)["reason"] for e in (left_exchange, right_exchange) if e.code >= 400
@@ -240,7 +244,7 @@ def outcome_difference(left: Sequence[Exchange], right: Sequence[Exchange]) -> s
 
 
 def _comparable_response(exchange: Exchange) -> Any:
-    """Of a refusal, its reason."""
+    """Return the reason of an error, or the response."""
     if exchange.code < 400:
         return exchange.response
     response = exchange.response
@@ -260,7 +264,7 @@ def _differences(ours: Any, theirs: Any, path: str) -> list[str]:
         if len(before) == len(after):
             pairs = enumerate(zip(before, after, strict=True))
             return [line for i, (a, b) in pairs for line in _differences(a, b, f"{path}[{i}]")]
-    # In Python True == 1, in JSON not.
+    # In Python True == 1, but not in JSON.
     alike = ours == theirs and isinstance(ours, bool) == isinstance(theirs, bool)
     return [] if alike else [f"    {path or '.'}: {_short(ours)} != {_short(theirs)}"]
 

@@ -1,4 +1,4 @@
-"""Waiting for what the real server does some time after it was asked."""
+"""Waiting for delayed effects on the real server."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from apiserver_cases.api import Api, Json
 
 
 async def wait_until_served(api: Api, path: str) -> None:
-    """Returns once a GET of ``path`` succeeds: definitions are served some time after they are written."""
+    """Wait until a GET of ``path`` succeeds.
+
+    Definitions are served some time after they are written.
+    """
     async with asyncio.timeout(30):
         while (await api.call("GET", path)).code != 200:
             await asyncio.sleep(0.1)
 
 
 async def create_and_wait(api: Api, crd: Json) -> str:
-    """Creates a definition; the path of its objects in the namespace, when they are served."""
+    """Create a definition and return the path of its served objects."""
     (await api.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", crd)).expect_success()
     group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]
     await wait_until_served(api, f"/apis/{group}/v1/{plural}")

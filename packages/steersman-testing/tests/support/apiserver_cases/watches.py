@@ -1,4 +1,4 @@
-"""Watches: events, selection, versions, bookmarks."""
+"""Watches: events, selectors, versions and bookmarks."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ async def _version(api: Api) -> str:
 
 async def case_changes_come_in_order(api: Api) -> None:
     since = await _version(api)
-    made = await api.create("configmaps", config_map("a", {"x": "1"}))
+    created = await api.create("configmaps", config_map("a", {"x": "1"}))
     changed = await api.merge("configmaps", "a", {"data": {"x": "2"}})
     await api.delete("configmaps", "a")
     events = await api.events("configmaps", 3, resourceVersion=since)
     assert event_types_and_names(events) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
     versions = [int(e["object"]["metadata"]["resourceVersion"]) for e in events]
-    assert versions[:2] == [int(made.resource_version), int(changed.resource_version)]
+    assert versions[:2] == [int(created.resource_version), int(changed.resource_version)]
     assert versions[2] > versions[1]
     assert events[2]["object"]["data"] == {"x": "2"}
     assert events[0]["object"]["kind"] == "ConfigMap"
 
 
-async def case_a_watch_without_version_begins_with_what_is_there(api: Api) -> None:
+async def case_watch_without_version_sends_current_objects(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     await api.create("configmaps", config_map("b"))
     for query in ({}, {"resourceVersion": "0"}):
@@ -67,7 +67,7 @@ async def case_a_watch_is_of_one_namespace(api: Api) -> None:
     assert event_types_and_names(events) == [("ADDED", "a")]
 
 
-async def case_a_watch_list_ends_its_beginning_with_a_bookmark(api: Api) -> None:
+async def case_watch_list_ends_initial_events_with_bookmark(api: Api) -> None:
     await api.create("widgets", widget("a"))
     events = await api.events(
         "widgets",
@@ -87,7 +87,7 @@ async def case_send_initial_events_needs_a_match(api: Api) -> None:
     request.expect_error(422, "Invalid", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
 
 
-async def case_the_watch_ends_in_time(api: Api) -> None:
+async def case_watch_ends_after_timeout(api: Api) -> None:
     since = await _version(api)
     assert await api.events("configmaps", 1, resourceVersion=since, timeoutSeconds="1") == []
 
@@ -101,42 +101,42 @@ async def case_finalized_objects_are_reported_as_deleted(api: Api) -> None:
     assert event_types_and_names(events) == [("ADDED", "a"), ("MODIFIED", "a"), ("DELETED", "a")]
 
 
-async def case_writes_that_change_nothing_are_not_reported(api: Api) -> None:
-    made = await api.create("configmaps", config_map("a", {"x": "1"}))
+async def case_unchanged_writes_are_not_reported(api: Api) -> None:
+    created = await api.create("configmaps", config_map("a", {"x": "1"}))
     await api.put("configmaps", config_map("a", {"x": "1"}))
     await api.create("configmaps", config_map("b"))
-    events = await api.events("configmaps", 1, resourceVersion=made.resource_version)
+    events = await api.events("configmaps", 1, resourceVersion=created.resource_version)
     assert event_types_and_names(events) == [("ADDED", "b")]
 
 
-async def case_a_watch_from_a_version_to_come_waits(api: Api) -> None:
+async def case_watch_from_future_version_waits(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     assert await api.events("configmaps", 1, resourceVersion="999999999", timeoutSeconds="1") == []
 
 
 async def case_a_version_of_a_watch_is_a_number(api: Api) -> None:
     query = {"watch": "true", "resourceVersion": "x"}
-    refused = await api.call("GET", api.path("configmaps"), None, query)
+    rejected = await api.call("GET", api.path("configmaps"), None, query)
     text = 'resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax'
-    assert refused.expect_error(500, "").message == text
+    assert rejected.expect_error(500, "").message == text
 
 
-async def case_selectors_of_a_watch_are_checked(api: Api) -> None:
+async def case_watch_selectors_are_validated(api: Api) -> None:
     for query in ({"labelSelector": "=x"}, {"fieldSelector": "data.x=1"}):
-        refused = await api.call("GET", api.path("configmaps"), None, {"watch": "true", **query})
-        refused.expect_error(400, "BadRequest")
+        rejected = await api.call("GET", api.path("configmaps"), None, {"watch": "true", **query})
+        rejected.expect_error(400, "BadRequest")
 
 
-async def case_a_watch_of_what_is_not_served_is_refused(api: Api) -> None:
-    reply = await api.call("GET", api.path("widgets").replace("widgets", "odds"), None, {"watch": "true"})
-    assert reply.code == 404
+async def case_watch_of_unserved_kind_is_rejected(api: Api) -> None:
+    response = await api.call("GET", api.path("widgets").replace("widgets", "odds"), None, {"watch": "true"})
+    assert response.code == 404
 
 
-async def case_a_match_without_initial_events_is_refused(api: Api) -> None:
+async def case_a_match_without_initial_events_is_rejected(api: Api) -> None:
     query = {"watch": "true", "resourceVersion": "1", "resourceVersionMatch": "NotOlderThan"}
-    refused = await api.call("GET", api.path("configmaps"), None, query)
+    rejected = await api.call("GET", api.path("configmaps"), None, query)
     text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-    refused.expect_error(422, "Invalid", text)
+    rejected.expect_error(422, "Invalid", text)
 
 
 async def case_a_watch_list_begins_with_the_selected_objects_in_order(api: Api) -> None:
@@ -147,7 +147,7 @@ async def case_a_watch_list_begins_with_the_selected_objects_in_order(api: Api) 
     assert event_types_and_names(events) == [("ADDED", "a"), ("ADDED", "c"), ("BOOKMARK", "")]
 
 
-async def case_a_watch_list_of_nothing_is_a_bookmark(api: Api) -> None:
+async def case_empty_watch_list_is_a_bookmark(api: Api) -> None:
     query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
     (event,) = await api.events("configmaps", 1, **query)
     assert event["type"] == "BOOKMARK"
@@ -155,47 +155,47 @@ async def case_a_watch_list_of_nothing_is_a_bookmark(api: Api) -> None:
     assert int(event["object"]["metadata"]["resourceVersion"]) > 0
 
 
-async def case_a_watch_list_goes_on_after_its_bookmark(api: Api) -> None:
+async def case_watch_list_continues_after_bookmark(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
     begun = await api.events("configmaps", 2, **query)
     since = begun[1]["object"]["metadata"]["resourceVersion"]
-    made = await api.create("configmaps", config_map("b"))
+    created = await api.create("configmaps", config_map("b"))
     (event,) = await api.events("configmaps", 1, resourceVersion=since)
-    assert (event["type"], event["object"]["metadata"]["resourceVersion"]) == ("ADDED", made.resource_version)
+    assert (event["type"], event["object"]["metadata"]["resourceVersion"]) == ("ADDED", created.resource_version)
 
 
 async def case_a_watch_list_not_older_than_a_write_begins_with_it(api: Api) -> None:
-    made = await api.create("configmaps", config_map("a"))
+    created = await api.create("configmaps", config_map("a"))
     query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
-    events = await api.events("configmaps", 2, resourceVersion=made.resource_version, **query)
+    events = await api.events("configmaps", 2, resourceVersion=created.resource_version, **query)
     assert event_types_and_names(events) == [("ADDED", "a"), ("BOOKMARK", "")]
-    assert int(events[1]["object"]["metadata"]["resourceVersion"]) >= int(made.resource_version)
+    assert int(events[1]["object"]["metadata"]["resourceVersion"]) >= int(created.resource_version)
 
 
-async def case_no_bookmark_comes_to_who_did_not_ask(api: Api) -> None:
+async def case_bookmarks_are_sent_on_request_only(api: Api) -> None:
     await api.create("configmaps", config_map("a"))
     query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "timeoutSeconds": "2"}
     assert event_types_and_names(await api.events("configmaps", 2, **query)) == [("ADDED", "a")]
 
 
 async def case_initial_events_can_be_declined(api: Api) -> None:
-    made = await api.create("configmaps", config_map("a"))
+    created = await api.create("configmaps", config_map("a"))
     await api.create("configmaps", config_map("b"))
     query = {"sendInitialEvents": "false", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
     assert event_types_and_names(
-        await api.events("configmaps", 1, resourceVersion=made.resource_version, **query)
+        await api.events("configmaps", 1, resourceVersion=created.resource_version, **query)
     ) == [("ADDED", "b")]
 
 
 async def case_a_status_write_is_an_event(api: Api) -> None:
-    made = await api.create("widgets", widget("a"))
+    created = await api.create("widgets", widget("a"))
     await api.merge("widgets", "a", {"status": {"ready": 1}}, "status")
-    (event,) = await api.events("widgets", 1, resourceVersion=made.resource_version)
+    (event,) = await api.events("widgets", 1, resourceVersion=created.resource_version)
     assert (event["type"], event["object"]["status"]) == ("MODIFIED", {"ready": 1})
 
 
-async def case_dry_runs_are_no_events(api: Api) -> None:
+async def case_dry_runs_send_no_events(api: Api) -> None:
     since = await _version(api)
     await api.create("configmaps", config_map("a"), dryRun="All")
     await api.create("configmaps", config_map("b"))
@@ -220,12 +220,14 @@ async def case_objects_enter_and_leave_a_selection_by_fields(api: Api) -> None:
         "serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
     )
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
-    made = (
+    created = (
         await api.create("pods", {**body, "spec": {"containers": [{"name": "c", "image": "i:1"}]}})
     ).expect_success()
     for phase in ("Running", "Succeeded"):
         (await api.merge("pods", "a", {"status": {"phase": phase}}, "status")).expect_success()
-    events = await api.events("pods", 2, resourceVersion=made.resource_version, fieldSelector="status.phase=Running")
+    events = await api.events(
+        "pods", 2, resourceVersion=created.resource_version, fieldSelector="status.phase=Running"
+    )
     assert event_types_and_names(events) == [("ADDED", "a"), ("DELETED", "a")]
 
 
@@ -239,7 +241,7 @@ async def case_a_watch_across_namespaces(api: Api) -> None:
     assert (event["type"], event["object"]["metadata"]["namespace"]) == ("ADDED", api.namespace)
 
 
-async def case_an_object_of_the_same_name_is_a_new_one(api: Api) -> None:
+async def case_recreated_object_is_added(api: Api) -> None:
     since = await _version(api)
     first = await api.create("configmaps", config_map("a"))
     await api.delete("configmaps", "a")
@@ -250,7 +252,7 @@ async def case_an_object_of_the_same_name_is_a_new_one(api: Api) -> None:
     assert uids == [first.metadata["uid"], first.metadata["uid"], second.metadata["uid"]]
 
 
-async def case_events_after_a_pages_version(api: Api) -> None:
+async def case_watch_resumes_from_page_version(api: Api) -> None:
     for name in ("a", "b"):
         await api.create("configmaps", config_map(name))
     page = await api.list("configmaps", limit="1")
@@ -259,10 +261,10 @@ async def case_events_after_a_pages_version(api: Api) -> None:
     assert event_types_and_names(events) == [("MODIFIED", "b")]
 
 
-async def case_one_objects_path_is_read_and_not_watched(api: Api) -> None:
-    made = await api.create("configmaps", config_map("a"))
-    got = await api.call("GET", api.path("configmaps", "a"), None, {"watch": "true"})
-    assert got.expect_success().body == made.body
+async def case_watch_on_object_path_is_a_get(api: Api) -> None:
+    created = await api.create("configmaps", config_map("a"))
+    actual = await api.call("GET", api.path("configmaps", "a"), None, {"watch": "true"})
+    assert actual.expect_success().body == created.body
 
 
 async def case_deletion_events_carry_the_last_state(api: Api) -> None:

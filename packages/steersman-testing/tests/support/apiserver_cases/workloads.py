@@ -1,4 +1,4 @@
-"""Built-in kinds that run pods: defaults, refusals, and what cannot change."""
+"""Kinds that run pods: defaults, validation and immutable fields."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def case_mounts_name_a_volume(api: Api) -> None:
     await _expect_invalid(api, "deployments", deployment("a", template=template), text)
 
 
-async def case_the_claims_of_a_stateful_set_are_volumes(api: Api) -> None:
+async def case_volume_claim_templates_are_volumes(api: Api) -> None:
     containers = [{"name": "c", "image": "i", "volumeMounts": [{"name": "data", "mountPath": "/v"}]}]
     claim: Json = {
         "metadata": {"name": "data"},
@@ -108,22 +108,22 @@ async def case_workloads_restart_their_pods_always(api: Api) -> None:
         await _expect_invalid(api, plural, _workload(kind, template=_template(restartPolicy="Never")), text)
 
 
-async def case_recreation_does_not_roll(api: Api) -> None:
+async def case_recreate_rejects_rolling_update(api: Api) -> None:
     body = deployment("a", strategy={"type": "Recreate", "rollingUpdate": {"maxSurge": 1}})
     await _expect_invalid(
         api, "deployments", body, "spec.strategy.rollingUpdate: Forbidden: may not be specified when"
     )
-    made = (await api.create("deployments", deployment("a", strategy={"type": "Recreate"}))).expect_success()
-    assert made.body["spec"]["strategy"] == {"type": "Recreate"}
+    created = (await api.create("deployments", deployment("a", strategy={"type": "Recreate"}))).expect_success()
+    assert created.body["spec"]["strategy"] == {"type": "Recreate"}
 
 
 async def case_defaults_of_a_daemon_set(api: Api) -> None:
-    made = (await api.create("daemonsets", _workload("DaemonSet"))).expect_success()
-    spec: Json = made.body["spec"]
+    created = (await api.create("daemonsets", _workload("DaemonSet"))).expect_success()
+    spec: Json = created.body["spec"]
     assert spec["revisionHistoryLimit"] == 10
     assert spec["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
-    assert made.metadata["annotations"] == {"deprecated.daemonset.template.generation": "1"}
-    assert made.body["status"] == {
+    assert created.metadata["annotations"] == {"deprecated.daemonset.template.generation": "1"}
+    assert created.body["status"] == {
         "currentNumberScheduled": 0,
         "numberMisscheduled": 0,
         "desiredNumberScheduled": 0,
@@ -132,21 +132,21 @@ async def case_defaults_of_a_daemon_set(api: Api) -> None:
 
 
 async def case_defaults_of_a_replica_set(api: Api) -> None:
-    made = (await api.create("replicasets", _workload("ReplicaSet"))).expect_success()
-    assert (made.body["spec"]["replicas"], made.body["status"]) == (1, {"replicas": 0})
+    created = (await api.create("replicasets", _workload("ReplicaSet"))).expect_success()
+    assert (created.body["spec"]["replicas"], created.body["status"]) == (1, {"replicas": 0})
 
 
-async def case_selectors_of_workloads_stay(api: Api) -> None:
+async def case_selectors_are_immutable(api: Api) -> None:
     labels = {"app": "a", "more": "x"}
     patch = {"spec": {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}}}}
     for plural, kind in (("deployments", "Deployment"), ("replicasets", "ReplicaSet"), ("daemonsets", "DaemonSet")):
         (await api.create(plural, _workload(kind))).expect_success()
-        refused = await api.merge(plural, "a", patch)
-        refused.expect_error(422, "Invalid", "spec.selector: Invalid value: ")
-        assert refused.message.endswith("field is immutable")
+        rejected = await api.merge(plural, "a", patch)
+        rejected.expect_error(422, "Invalid", "spec.selector: Invalid value: ")
+        assert rejected.message.endswith("field is immutable")
 
 
-async def case_a_stateful_set_changes_in_few_fields(api: Api) -> None:
+async def case_stateful_set_spec_is_mostly_immutable(api: Api) -> None:
     (await api.create("statefulsets", _workload("StatefulSet", serviceName="a"))).expect_success()
     for spec in (
         {"replicas": 2},
@@ -155,15 +155,15 @@ async def case_a_stateful_set_changes_in_few_fields(api: Api) -> None:
     ):
         (await api.merge("statefulsets", "a", {"spec": spec})).expect_success()
     for spec in ({"serviceName": "b"}, {"podManagementPolicy": "Parallel"}):
-        refused = await api.merge("statefulsets", "a", {"spec": spec})
-        refused.expect_error(422, "Invalid", "spec: Forbidden: updates to statefulset spec for fields other than")
+        rejected = await api.merge("statefulsets", "a", {"spec": spec})
+        rejected.expect_error(422, "Invalid", "spec: Forbidden: updates to statefulset spec for fields other than")
 
 
 async def case_defaults_of_a_job(api: Api) -> None:
-    made = (await api.create("jobs", _job())).expect_success()
-    spec, uid = made.body["spec"], made.metadata["uid"]
-    told = {n: spec[n] for n in ("parallelism", "completions", "backoffLimit", "completionMode", "suspend")}
-    assert told == {
+    created = (await api.create("jobs", _job())).expect_success()
+    spec, uid = created.body["spec"], created.metadata["uid"]
+    reported = {n: spec[n] for n in ("parallelism", "completions", "backoffLimit", "completionMode", "suspend")}
+    assert reported == {
         "parallelism": 1,
         "completions": 1,
         "backoffLimit": 6,
@@ -185,14 +185,14 @@ async def case_jobs_do_not_restart_their_pods_always(api: Api) -> None:
     await _expect_invalid(api, "jobs", _job(template=template), text)
 
 
-async def case_a_job_keeps_its_template(api: Api) -> None:
-    made = (await api.create("jobs", _job())).expect_success()
+async def case_job_template_is_immutable(api: Api) -> None:
+    created = (await api.create("jobs", _job())).expect_success()
     patch = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "i:2"}]
-    refused = await api.json_patch("jobs", "a", *patch)
-    refused.expect_error(422, "Invalid", "spec.template: Invalid value: ")
-    assert refused.message.endswith("field is immutable")
+    rejected = await api.json_patch("jobs", "a", *patch)
+    rejected.expect_error(422, "Invalid", "spec.template: Invalid value: ")
+    assert rejected.message.endswith("field is immutable")
     changed = await api.merge("jobs", "a", {"spec": {"parallelism": 3}})
-    assert changed.expect_success().metadata["generation"] == made.metadata["generation"] + 1
+    assert changed.expect_success().metadata["generation"] == created.metadata["generation"] + 1
 
 
 async def case_defaults_of_a_cron_job(api: Api) -> None:
@@ -202,9 +202,9 @@ async def case_defaults_of_a_cron_job(api: Api) -> None:
         "metadata": {"name": "a"},
         "spec": {"schedule": "*/5 * * * *", "jobTemplate": {"spec": {"template": _job()["spec"]["template"]}}},
     }
-    made = (await api.create("cronjobs", body)).expect_success()
-    told = {n: v for n, v in made.body["spec"].items() if n not in ("schedule", "jobTemplate")}
-    assert told == {
+    created = (await api.create("cronjobs", body)).expect_success()
+    reported = {n: v for n, v in created.body["spec"].items() if n not in ("schedule", "jobTemplate")}
+    assert reported == {
         "concurrencyPolicy": "Allow",
         "suspend": False,
         "successfulJobsHistoryLimit": 3,
@@ -217,14 +217,14 @@ async def case_defaults_of_a_cron_job(api: Api) -> None:
     )
 
 
-async def case_a_pods_spec_changes_in_its_images_alone(api: Api) -> None:
+async def case_pod_spec_is_immutable_except_images(api: Api) -> None:
     (await _pod(api)).expect_success()
     patch = [{"op": "replace", "path": "/spec/containers/0/image", "value": "i:2"}]
     changed = (await api.json_patch("pods", "a", *patch)).expect_success()
     assert changed.body["spec"]["containers"][0]["image"] == "i:2"
     for spec in ({"hostname": "x"}, {"restartPolicy": "Never"}):
-        refused = await api.merge("pods", "a", {"spec": spec})
-        refused.expect_error(422, "Invalid", "spec: Forbidden: pod updates may not change fields other than ")
+        rejected = await api.merge("pods", "a", {"spec": spec})
+        rejected.expect_error(422, "Invalid", "spec: Forbidden: pod updates may not change fields other than ")
 
 
 async def case_quality_of_service_follows_from_resources(api: Api) -> None:
@@ -239,10 +239,10 @@ async def case_quality_of_service_follows_from_resources(api: Api) -> None:
     ):
         spec = {"containers": [{"name": "c", "image": "i:1", "resources": resources}]}
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
-        made = (await api.create("pods", body)).expect_success()
-        assert made.body["status"]["qosClass"] == expected
+        created = (await api.create("pods", body)).expect_success()
+        assert created.body["status"]["qosClass"] == expected
         if name == "d":
-            assert made.body["spec"]["containers"][0]["resources"]["requests"] == whole
+            assert created.body["spec"]["containers"][0]["resources"]["requests"] == whole
 
 
 async def case_requests_do_not_exceed_limits(api: Api) -> None:
@@ -257,27 +257,27 @@ async def case_requests_do_not_exceed_limits(api: Api) -> None:
     await _expect_invalid(api, "deployments", deployment("a", template=template), text)
 
 
-async def case_quantities_are_checked(api: Api) -> None:
+async def case_quantities_are_validated(api: Api) -> None:
     template = {
         "metadata": {"labels": {"app": "a"}},
         "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "much"}}}]},
     }
-    refused = await api.create("deployments", deployment("a", template=template))
-    refused.expect_error(400, "BadRequest", "quantities must match the regular expression")
+    rejected = await api.create("deployments", deployment("a", template=template))
+    rejected.expect_error(400, "BadRequest", "quantities must match the regular expression")
 
 
-async def case_quantities_are_written_in_one_form(api: Api) -> None:
+async def case_quantities_have_a_canonical_form(api: Api) -> None:
     resources = {"requests": {"cpu": "1000m", "memory": "1024Mi"}}
     template = {
         "metadata": {"labels": {"app": "a"}},
         "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]},
     }
-    made = (await api.create("deployments", deployment("a", template=template))).expect_success()
-    shown = made.body["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
-    assert shown == {"cpu": "1", "memory": "1Gi"}
+    created = (await api.create("deployments", deployment("a", template=template))).expect_success()
+    formatted = created.body["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
+    assert formatted == {"cpu": "1", "memory": "1Gi"}
 
 
-async def case_short_quantities_are_kept_as_they_are_written(api: Api) -> None:
+async def case_short_quantities_are_kept_verbatim(api: Api) -> None:
     for written, listed, single in (
         ("1.500", "1.500", "1.500"),
         ("0.500", "500m", "500m"),
@@ -306,20 +306,23 @@ async def case_quantities_may_be_numbers(api: Api) -> None:
         assert await _stored_quantity(api, written) == (kept, kept), written
 
 
-async def case_quantities_have_a_unit_that_there_is(api: Api) -> None:
+async def case_unknown_units_are_rejected(api: Api) -> None:
     for written in ("1K", "2e", "5m5", "1Ki2"):
-        refused = await api.create("resourcequotas", {"metadata": {"name": "a"}, "spec": {"hard": {"cpu": written}}})
-        refused.expect_error(400, "BadRequest", "unable to parse quantity's suffix")
+        rejected = await api.create("resourcequotas", {"metadata": {"name": "a"}, "spec": {"hard": {"cpu": written}}})
+        rejected.expect_error(400, "BadRequest", "unable to parse quantity's suffix")
 
 
 async def _stored_quantity(api: Api, written: str) -> tuple[str, str]:
-    """What becomes of a quantity, in JSON, in a list of resources and where it stands for itself."""
+    """Return the stored form of a quantity.
+
+    It depends on whether the quantity is in a resource list.
+    """
     quota: Json = {"metadata": {"name": "a"}, "spec": {"hard": {"cpu": _PLACE}}}
     volumes = [{"name": "v", "emptyDir": {"sizeLimit": _PLACE}}]
     pod = {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i"}], "volumes": volumes}}
     found: list[Json] = []
     for plural, body in (("resourcequotas", quota), ("pods", pod)):
         encoded = json.dumps(body).replace(json.dumps(_PLACE), written).encode()
-        made = await api.call("POST", api.path(plural), encoded, {"dryRun": "All"})
-        found.append(made.expect_success().body["spec"])
+        created = await api.call("POST", api.path(plural), encoded, {"dryRun": "All"})
+        found.append(created.expect_success().body["spec"])
     return found[0]["hard"]["cpu"], found[1]["volumes"][0]["emptyDir"]["sizeLimit"]

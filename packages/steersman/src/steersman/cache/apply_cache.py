@@ -1,4 +1,7 @@
-"""A record of the last applied configuration of each object, so that an unchanged apply is skipped."""
+"""Remembers the last applied configuration of each object.
+
+An unchanged apply is then skipped without comparing every field.
+"""
 
 from __future__ import annotations
 
@@ -30,13 +33,19 @@ class ApplyCache:
             self._entries.popitem(last=False)
 
     def is_current(self, body: bytes, obj: Object) -> bool:
-        """Return True if ``body`` was applied last, and the object has not changed since."""
+        """Return True if applying ``body`` again would change nothing.
+
+        ``body`` was the last apply, and the object has not changed since.
+        """
         entry = self._entries.get((type(obj).api_resource, obj.key))
         return entry is not None and entry == (hash(body), _declared_state(obj))
 
 
 def _declared_state(obj: Object) -> tuple[Any, ...]:
-    """Return the metadata that changes with every declarable field, but not with the status."""
+    """Return the metadata that changes with every declared field.
+
+    It does not change with the status.
+    """
     meta = obj.metadata
     # Kinds without a generation are compared by resourceVersion, which changes with the status as well.
     version = meta.generation or meta.resource_version

@@ -1,10 +1,10 @@
-"""The informers of a manager, one for each kind, shared by its controllers."""
+"""The informers of a manager, shared by its controllers."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -25,8 +25,12 @@ _DEFAULTS = InformerOptions()
 _MAX_CONCURRENT_CATCH_UPS = 32
 
 
+class _ExistingInformer(Protocol):
+    def __call__(self, kind: type[T], /) -> Informer[T] | None: ...
+
+
 class Cache:
-    """Creates and runs informers, and passes them the responses to our own writes.
+    """Creates and runs informers, and stores responses to our writes.
 
     The cache is the ``observer`` of each client that writes: ``Client(transport, observer=cache)``. A read of an
     object that we have written then never returns less than the last response.
@@ -44,7 +48,10 @@ class Cache:
         self._options: dict[type[Object], InformerOptions] = {}
         self._informers: dict[type[Object], Informer[Any]] = {}
         # A write concerns each informer of the resource, whatever type (typed, metadata only, …) it caches.
-        self._informers_by_written_kind: dict[type[Object], tuple[Informer[Any], ...]] = {}
+        self._sinks_by_written_kind: dict[type[Object], tuple[tuple[InformerSink[Any], ...], bool]] = {}
+        # The method of the dict: it is on the path of every read.
+        self.existing_informer: _ExistingInformer = self._informers.get
+        """Returns the informer of a kind, or None if the kind is not cached."""
         self._tasks: list[asyncio.Task[Any]] = []
         self._started = False
 
@@ -61,7 +68,9 @@ class Cache:
         self._options[kind] = options
 
     def informer(self, kind: type[T]) -> Informer[T]:
-        """Return the informer of ``kind``; the first call creates it, and starts it if the cache runs.
+        """Return the informer of ``kind``, and create it if needed.
+
+        If the cache runs, a new informer is started.
 
         Raises:
             ConfigurationError: the kind's ``InformerOptions`` do not fit it, or it would cache all Secrets.
@@ -70,17 +79,13 @@ class Cache:
         if informer is None:
             scopes = scopes_of(kind, self._options.get(kind, _DEFAULTS), self._namespaces)
             informer = self._informers[kind] = Informer(self._client, kind, runtime=self._runtime, scopes=scopes)
-            self._informers_by_written_kind.clear()
+            self._sinks_by_written_kind.clear()
             if self._started:
                 self._start_informer(informer)
         return informer
 
-    def existing_informer(self, kind: type[T]) -> Informer[T] | None:
-        """Return the informer of ``kind``, or None if the kind is not cached."""
-        return self._informers.get(kind)
-
     def has_transform(self, kind: type[Object]) -> bool:
-        """Return True if a transform changes objects of ``kind`` before they are stored."""
+        """Return True if the informer of ``kind`` has a transform."""
         informer = self._informers.get(kind)
         return informer is not None and any(sink.scope.selection.transform is not None for sink in informer.sinks)
 
@@ -91,7 +96,7 @@ class Cache:
 
     @property
     def has_synced(self) -> bool:
-        """True if the cache runs and every informer has completed its first lists."""
+        """True if all first lists are complete and the cache runs."""
         return self._started and all(i.has_synced for i in self._informers.values())
 
     def start(self) -> None:
@@ -123,7 +128,7 @@ class Cache:
             raise CacheNotSynced(f"not synced after {timeout:g} s: {unsynced}") from None
 
     async def catch_up(self, timeout: float = 30.0) -> None:
-        """Wait until every informer is at least as new as the server was at the call.
+        """Wait until every informer has reached the server's current state.
 
         The watches of a standby may lag behind the last writes of the previous leader. A new leader therefore calls
         this method before it acts. If no watch lags, it costs one metadata list for each kind and namespace.
@@ -162,7 +167,7 @@ class Cache:
         self._started = False
 
     async def resolve(self, kind: type[Object], key: ObjectKey | None = None) -> None:
-        """Read the objects whose last write has an unknown outcome, and store the result.
+        """Read objects whose last write has an unknown outcome.
 
         Args:
             kind: a cached kind. See ``Informer.is_uncertain``.
@@ -195,7 +200,7 @@ class Cache:
         for sink in self._sinks_for(kind, key):
             converted = obj if sink.kind is kind else self._convert(sink.kind, kind, raw)
             if converted is not None:
-                sink.on_write_succeeded(converted, len(raw), parse_content)
+                sink.on_write_succeeded(key, converted, len(raw), parse_content)
             else:
                 sink.mark_uncertain(key)
                 sink.on_write_finished(key)
@@ -216,21 +221,20 @@ class Cache:
         for sink in self._sinks_for(kind, key):
             sink.on_write_finished(key)
 
-    def _sinks_for(self, kind: type[Object], key: ObjectKey) -> list[InformerSink[Any]]:
-        informers = self._informers_by_written_kind.get(kind)
-        if informers is None:
+    def _sinks_for(self, kind: type[Object], key: ObjectKey) -> tuple[InformerSink[Any], ...]:
+        found = self._sinks_by_written_kind.get(kind)
+        if found is None:
             resource = _group_resource(kind)
-            informers = tuple(i for i in self._informers.values() if _group_resource(i.kind) == resource)
-            self._informers_by_written_kind[kind] = informers
-        # A loop, as this is on the path of every write, and nearly every resource has one informer.
-        sinks: list[InformerSink[Any]] = []
-        for informer in informers:
-            if (sink := informer.sink_for(key)) is not None:
-                sinks.append(sink)  # noqa: PERF401
-        return sinks
+            sinks = tuple(sink for sink in self._sinks() if _group_resource(sink.kind) == resource)
+            found = self._sinks_by_written_kind[kind] = sinks, any(sink.scope.namespace for sink in sinks)
+        sinks, is_namespaced = found
+        return tuple([s for s in sinks if s.scope.namespace in ("", key.namespace)]) if is_namespaced else sinks
 
     def _convert(self, cached_kind: type[Object], kind: type[Object], raw: bytes) -> Object | None:
-        """Decode a response of type ``kind`` as ``cached_kind``; None if it has not all the fields."""
+        """Decode a response of type ``kind`` as ``cached_kind``.
+
+        Return None if it does not contain all fields.
+        """
         metadata_only = issubclass(cached_kind, ObjectMetadata)
         if not metadata_only and (
             issubclass(kind, ObjectMetadata) or cached_kind.api_resource.version != kind.api_resource.version

@@ -1,4 +1,4 @@
-"""The client of reconcilers: reads come from the cache, writes go to the API server."""
+"""The client of reconcilers: cached reads, direct writes."""
 
 from __future__ import annotations
 
@@ -66,19 +66,22 @@ class CachedClient:
 
     async def get_or_none(self, kind: type[T], key: ObjectKey) -> T | None:
         """Return the object ``key``, or None if it does not exist."""
-        try:
-            return await self.get(kind, key)
-        except NotFound:
-            return None
+        # Not by means of get(): an exception costs more than the lookup, and reconcilers expect absent objects.
+        informer = self._cache.existing_informer(kind)
+        if informer is None:
+            return await self._get_live_or_none(kind, key)
+        if not informer.progress.has_synced or informer.is_uncertain(key):
+            await self._make_current(informer, key)
+        return informer.store.get(key)
 
     async def get_uncached_if_transformed(self, kind: type[T], key: ObjectKey) -> T | None:
-        """Return the whole object ``key`` or None; read it uncached if the cache has a transform for ``kind``."""
+        """Return the untransformed object ``key``, or None.
+
+        It is read from the API server if the cache has a transform for ``kind``.
+        """
         if not self._cache.has_transform(kind):
             return await self.get_or_none(kind, key)
-        try:
-            return await self.live.get(kind, key)
-        except NotFound:
-            return None
+        return await self._get_live_or_none(kind, key)
 
     async def list(
         self,
@@ -141,7 +144,9 @@ class CachedClient:
         self, config: UnstructuredT, *, owner: Object | None = None, uid: str = "", force: bool = True
     ) -> UnstructuredT: ...
     async def apply(self, config: Any, *, owner: Object | None = None, uid: str = "", force: bool = True) -> Any:
-        """Apply ``config`` as ``Client.apply`` does; skip the request if it certainly would not change the object.
+        """Apply ``config``, unless it certainly would not change the object.
+
+        See ``Client.apply``.
 
         If the object is cached, the request carries its UID, and ``uid`` need not be given. If the object is deleted
         before the request arrives, which a change of leaders may delay, the server responds with Conflict instead of
@@ -162,7 +167,10 @@ class CachedClient:
         return current
 
     async def apply_status(self, obj: T, status: Status, *, resource_version: str = "") -> T:
-        """Apply ``status`` as ``Client.apply_status`` does; skip the request if it would not change the object."""
+        """Apply ``status``, unless it certainly would not change the object.
+
+        See ``Client.apply_status``.
+        """
         kind, key = type(obj), obj.key
         document = status_document(obj, status, resource_version)
         current = await self._cached_object(kind, key)
@@ -190,8 +198,14 @@ class CachedClient:
         """Delete the object ``key``: see ``Client.delete``."""
         return await self.live.delete(kind, key, uid=uid, resource_version=resource_version, propagation=propagation)
 
+    async def _get_live_or_none(self, kind: type[T], key: ObjectKey) -> T | None:
+        try:
+            return await self.live.get(kind, key)
+        except NotFound:
+            return None
+
     async def _make_current(self, informer: Informer[T], key: ObjectKey | None = None) -> None:
-        """Wait for the first list, and read objects whose last write has an unknown outcome."""
+        """Wait for the first list, and resolve uncertain objects."""
         if not informer.has_synced:
             # A new informer: every object would appear to be absent.
             await self._cache.wait_for_sync(_SYNC_TIMEOUT_SECONDS, kind=informer.kind)
@@ -199,7 +213,10 @@ class CachedClient:
             await self._cache.resolve(informer.kind, key)
 
     async def _cached_object(self, kind: type[T], key: ObjectKey) -> T | None:
-        """Return the cached object ``key``; None if it is absent or its state is unknown."""
+        """Return the cached object ``key``.
+
+        Return None if it is absent or its state is unknown.
+        """
         informer = self._cache.existing_informer(kind)
         if informer is None:
             return None

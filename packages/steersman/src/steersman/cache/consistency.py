@@ -1,4 +1,7 @@
-"""How a new leader's cache comes to what the former one has done last."""
+"""Brings a new leader's cache up to date.
+
+The watches of a standby may lag behind the last writes of the previous leader.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +13,20 @@ from steersman.cache.sink import InformerSink
 from steersman.client import Client
 from steersman.meta import ObjectKey, ObjectMeta, metadata_only
 
-# The watch is given this long before what is late is read object by object.
+# Time for the watch to deliver missing events, before outdated objects are read one by one.
 _WATCH_GRACE_SECONDS = 0.5
 
 
 async def catch_up(sink: InformerSink[Any], client: Client) -> None:
-    """Returns when ``part``, which has synced, is at least as new as the server is now.
+    """Wait until ``sink`` has reached the server's current state.
 
-    A consistent list of metadata says what there is. Mostly all of it is in the store already. What is older there is
-    awaited for a moment, since the watch is about to bring it, and then read.
+    The sink must have synced.
+
+    A consistent list of metadata shows which objects are outdated in the store; usually none. The watch is about to
+    deliver their events, so the function waits for them half a second, and then reads the rest.
 
     Raises:
-        ApiError, ConnectionFailed: the server could not be asked.
+        ApiError, ConnectionFailed: a request failed.
     """
     listed, version = await _list_metadata(sink, client)
     outdated = _outdated_keys(sink, listed, version)
@@ -59,7 +64,10 @@ def _outdated_keys(sink: InformerSink[Any], listed: dict[ObjectKey, ObjectMeta],
 
 
 def _is_outdated(sink: InformerSink[Any], key: ObjectKey, meta: ObjectMeta | None, version: str) -> bool:
-    """Whether the store knows less of ``key`` than a list at ``version``, which has it as ``meta`` or not at all."""
+    """Return True if the store is older than a list.
+
+    The list is at ``version`` and contains ``key`` as ``meta`` (None: does not contain it).
+    """
     if sink.has_observed(version):
         return False
     cached = sink.store.get(key)

@@ -1,4 +1,4 @@
-"""An informer: one kind's store, kept current by a reflector for each scope."""
+"""Informers: a store of one kind, kept current by reflectors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _RESYNC_BATCH = 100
 
 
 class Informer(Generic[T]):
-    """The store of one kind, and a sink with its reflector for each scope.
+    """The store of one kind, and a sink for each scope.
 
     Args:
         scopes: namespaces and selectors to watch. They must not overlap.
@@ -55,7 +55,6 @@ class Informer(Generic[T]):
             )
             for scope in scopes
         )
-        self._sinks_by_namespace = {sink.scope.namespace: sink for sink in self.sinks}
         metrics.register_informer(self)
 
     @property
@@ -72,12 +71,11 @@ class Informer(Generic[T]):
         """Wait until the first list of each scope is in the store."""
         await self.progress.wait_for_sync()
 
-    def sink_for(self, key: ObjectKey) -> InformerSink[T] | None:
-        """Return the sink whose scope includes ``key``, or None if its namespace is not watched."""
-        return self._sinks_by_namespace.get(key.namespace) or self._sinks_by_namespace.get("")
-
     def is_uncertain(self, key: ObjectKey | None = None) -> bool:
-        """Return True if a write of ``key`` (None: of any object) was sent and its outcome is unknown."""
+        """Return True if a write of ``key`` has an unknown outcome.
+
+        None stands for any object. Such an object must be read from the server: see ``Cache.resolve``.
+        """
         for sink in self.sinks:
             keys = sink.uncertain_keys
             if keys and (key is None or key in keys):
@@ -89,7 +87,10 @@ class Informer(Generic[T]):
         self.store.subscribe(subscriber)
 
     async def resync(self, period: float) -> None:
-        """Notify subscribers of every object each ``period`` seconds, plus or minus 10 %, until cancelled."""
+        """Notify subscribers of every object each ``period`` seconds.
+
+        The period varies by 10 %. The coroutine runs until cancelled.
+        """
         while True:
             await self._runtime.clock.sleep(period * (0.9 + 0.2 * self._runtime.random.random()))
             for count, cached in enumerate(self.store):
@@ -104,7 +105,10 @@ class Informer(Generic[T]):
         return len(self.store), self.store.size_bytes
 
     def staleness(self) -> float | None:
-        """Return seconds since the last response, of the scope that is silent longest; None before the first."""
+        """Return seconds since the last response; None before the first.
+
+        With several scopes, the one that is silent longest counts.
+        """
         event_times = [r.last_event_at for r in self.reflectors if r.last_event_at is not None]
         try:
             return self._runtime.clock.monotonic() - min(event_times) if event_times else None

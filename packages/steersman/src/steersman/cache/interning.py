@@ -1,11 +1,11 @@
-"""Equal parts of objects are held once.
+"""Interns equal parts of cached objects.
 
-The pods of a deployment differ in their names, addresses and times; containers, probes, tolerations, labels and most
-strings are the same in all. Objects are deeply immutable, so such parts can be shared: fifty thousand pods then cost
-a fraction of what they cost apart.
+The pods of a Deployment differ in names, addresses and times; containers, probes, tolerations, labels and most
+strings are the same. Objects are deeply immutable, so equal parts can be shared. Fifty thousand pods then need a
+fraction of the memory.
 
-Parts are found from below: strings, and small structures without times (which would never be equal). What nobody
-holds any more is let go a little at a time, so that there is never a pause.
+Interning works bottom-up: strings, and small structures without times, which are hardly ever equal. Unused parts are
+evicted a few at a time, so there is never a pause.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from steersman.meta.frozen import FrozenStruct
 
 T = TypeVar("T", bound=Object)
 
-# Deeper structures are rarely equal as a whole; their parts are shared instead.
+# Deeper structures are rarely equal as a whole; their parts are interned instead.
 _MAX_DEPTH = 2
-# For each new part so many former ones are looked at, whether anybody still holds them.
+# Known parts that are checked for eviction with each new part.
 _EVICTION_CHECKS = 2
 _EVICTION_MIN_SIZE = 1000
 
-# Times are hardly ever equal, and the others can be equal without being the same.
+# Times are hardly ever equal, and values of the other types can be equal without being the same.
 _NEVER_INTERNED = (datetime, Quantity, Any, dict)
 _InternFunction = Callable[["Interner", Any], Any]
 
 
 class Interner:
-    """The parts of one kind's objects."""
+    """The interned parts of one kind's objects."""
 
     def __init__(self) -> None:
         self._interned: dict[Any, Any] = {}
@@ -47,10 +47,11 @@ class Interner:
         return len(self._interned)
 
     def intern(self, obj: T, previous: T | None = None) -> T:
-        """``obj`` itself, whose parts are now those of equal objects. Nobody else may have seen it before.
+        """Replace the parts of ``obj``, in place, by equal interned ones.
 
         Args:
-            former: the object as it was, if it is known: most changes leave most of it as it is.
+            obj: a new object that no other code has a reference to.
+            previous: the object before the change, if known: most changes leave most parts equal.
         """
         for name, function in zip(obj.__struct_fields__, _field_functions(type(obj)), strict=True):
             value = getattr(obj, name)
@@ -63,7 +64,7 @@ class Interner:
         return obj
 
     def intern_fields(self, struct: FrozenStruct) -> FrozenStruct:
-        """Shares the parts of ``struct``, which itself is not."""
+        """Intern the fields of ``struct``, but not ``struct`` itself."""
         functions = _field_functions(type(struct))
         for index, value in enumerate(astuple(struct)):
             if value and (function := functions[index]) is not None:
@@ -73,7 +74,7 @@ class Interner:
         return struct
 
     def intern_value(self, value: Any) -> Any:
-        """The part that equals ``value``, which may be ``value``."""
+        """Return the interned equal of ``value``, or ``value`` itself."""
         found = self._interned.get(value)
         if found is None:
             return self._add(value, value)
@@ -81,17 +82,17 @@ class Interner:
         return found if type(found) is type(value) else value
 
     def intern_tuple(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """As ``part``, for the items as well."""
+        """Intern a tuple and its items."""
         return self.intern_value(tuple([self.intern_value(value) for value in values]))
 
     def intern_each_fields(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        """As ``descend``, for each item."""
+        """Intern the fields of each item."""
         for value in values:
             self.intern_fields(value)
         return values
 
     def intern_map(self, values: FrozenDict[str, str]) -> FrozenDict[str, str]:
-        """As ``part``, for keys and values as well."""
+        """Intern a map, its keys and its values."""
         found = self._interned.get(values)
         if found is not None:
             return found
@@ -99,7 +100,7 @@ class Interner:
         return intern(FrozenDict({intern(k): intern(v) for k, v in values.items()}))
 
     def intern_quantities(self, values: FrozenDict[str, Quantity]) -> FrozenDict[str, Quantity]:
-        """As ``map``; quantities are told apart by their text, since 1024Mi equals 1Gi."""
+        """Intern a map of quantities. They are compared by text, since 1024Mi equals 1Gi."""
         key = tuple([item for name, value in values.items() for item in (name, str(value))])
         found = self._interned.get(key)
         return self._add(key, values) if found is None else found
@@ -111,7 +112,7 @@ class Interner:
         return value
 
     def _evict(self) -> None:
-        """Looks at the next few parts; those that only we hold are forgotten."""
+        """Check the next few parts, and drop those that no object uses."""
         queue = self._eviction_queue
         if len(queue) < _EVICTION_MIN_SIZE:
             return
@@ -119,7 +120,7 @@ class Interner:
             self._eviction_index = (self._eviction_index - 1) % len(queue)
             key = queue[self._eviction_index]
             value = self._interned[key]
-            # A part that is its own key is there twice more.
+            # A part that is its own key has two more references.
             if sys.getrefcount(value) <= (_UNUSED_REFCOUNT if value is key else _UNUSED_REFCOUNT - 2):
                 last = queue.pop()
                 if self._eviction_index < len(queue):
@@ -128,7 +129,7 @@ class Interner:
 
 
 def _measure_unused_refcount() -> int:
-    """How often a part is referred to that nobody but its table holds, as ``_let_go`` counts."""
+    """Return the reference count that ``_evict`` reads for an unused part."""
     table = {(new := object()): new}
     queue = [new]
     del new
@@ -149,7 +150,10 @@ _MAP_FUNCTIONS: dict[Any, _InternFunction] = {
 
 @cache
 def _field_functions(kind: type[FrozenStruct]) -> tuple[_InternFunction | None, ...]:
-    """What to do with each field of ``kind``; None where there is nothing to share."""
+    """Return the intern function of each field of ``kind``.
+
+    None stands for a field that is not interned.
+    """
     hints = get_type_hints(kind)
     return tuple(_function_for(hints[name]) for name in kind.__struct_fields__)
 
@@ -172,7 +176,7 @@ def _function_for(hint: Any) -> _InternFunction | None:
 
 
 def _union_members(hint: Any) -> tuple[Any, ...]:
-    """The alternatives of a union, or the type alone, without what annotates it."""
+    """Return the members of a union, or the type alone, without annotations."""
     if hasattr(hint, "__metadata__"):
         return _union_members(hint.__origin__)
     arguments = get_args(hint)
@@ -189,7 +193,10 @@ def _is_text_map(hint: Any) -> bool:
 
 @cache
 def _contains_untyped(kind: type) -> bool:
-    """Whether something of open form is anywhere in ``kind``, where 1 and True would pass for equal."""
+    """Return True if ``kind`` contains an untyped value.
+
+    In such a value 1 and True would be equal.
+    """
     if not _is_struct(kind):
         return False
     members = [option for hint in get_type_hints(kind).values() for option in _union_members(hint)]
@@ -207,7 +214,10 @@ def _is_struct(hint: Any) -> bool:
 
 @cache
 def _depth(kind: type[FrozenStruct]) -> int:
-    """How many structures are nested in ``kind``; many where it must not or need not be shared as a whole."""
+    """Return the nesting depth of ``kind``.
+
+    It is 99 if the kind must not be interned as a whole.
+    """
     deepest = 0
     for hint in get_type_hints(kind).values():
         for option in _union_members(hint):

@@ -1,4 +1,4 @@
-"""What a cache holds, how old it is, and what it had to put right."""
+"""Metrics of the cache: size, staleness and corrections."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ __all__ = [
 
 write_throughs = Counter(
     "steersman_cache_write_through",
-    "Answers to own writes that were in the cache before its watch told of them.",
+    "Responses to own writes that were stored before their watch events arrived.",
     ["kind"],
     registry=framework_registry,
 )
 stale_events_dropped = Counter(
     "steersman_cache_stale_events_dropped",
-    "Events and list items that were ignored, since something newer was known.",
+    "Watch events and list items that were dropped because the cache had a newer state.",
     ["kind"],
     registry=framework_registry,
 )
 resource_version_regressions = Counter(
     "steersman_cache_resource_version_regressions",
-    "Times that the API server was found to have gone back in time.",
+    "Times that the API server returned a lower resourceVersion than before.",
     ["kind"],
     registry=framework_registry,
 )
 
 
 class InformerMetricsSource(Protocol):
-    """What is asked of an informer."""
+    """The part of an informer that the metrics read."""
 
     @property
     def name(self) -> str: ...
 
     def usage(self) -> tuple[int, int]:
-        """How many objects, and how many bytes of JSON they are."""
+        """Return the number of objects and their size in bytes of JSON."""
         ...
 
     def staleness(self) -> float | None:
-        """Seconds since the server was last heard of; None before that."""
+        """Return seconds since the last response; None before the first."""
         ...
 
 
@@ -60,11 +60,11 @@ _informers: WeakSet[InformerMetricsSource] = WeakSet()
 
 
 def _families() -> Iterable[Metric]:
-    """Asks the informers when somebody asks for the metrics, so that events cost nothing."""
+    """Read the informers at each scrape, so that events cost nothing."""
     from prometheus_client.core import GaugeMetricFamily
 
-    objects = GaugeMetricFamily("steersman_cache_objects", "Objects held.", labels=["kind"])
-    size = GaugeMetricFamily("steersman_cache_bytes", "Bytes of JSON of the objects held.", labels=["kind"])
+    objects = GaugeMetricFamily("steersman_cache_objects", "Objects in the cache.", labels=["kind"])
+    size = GaugeMetricFamily("steersman_cache_bytes", "Bytes of JSON of the objects in the cache.", labels=["kind"])
     stale = GaugeMetricFamily(
         "steersman_cache_staleness_seconds", "Seconds since the last event or bookmark.", labels=["kind"]
     )
@@ -89,5 +89,5 @@ register_collector(_families)
 
 
 def register_informer(informer: InformerMetricsSource) -> None:
-    """Shows ``informer`` in the metrics for as long as it lives."""
+    """Export ``informer`` in the metrics until it is garbage-collected."""
     _informers.add(informer)

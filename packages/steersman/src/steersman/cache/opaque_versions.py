@@ -1,9 +1,10 @@
-"""The overlay for servers whose resource versions are no numbers, so that nobody can tell which of two is newer.
+"""Write-through for servers whose resourceVersions are not numbers and cannot be ordered.
 
-etcd's always are; an aggregated API server may do as it likes. Then only equality helps. What the answer to our own
-write says is *held* in the store against whatever else is told of the object, until the watch tells that very
-version; what it told while the write was on its way is remembered, since by then the watch may be past it. A hold
-that is not released in time was a mistake, and ends with a new list.
+Versions from etcd are always numbers; an aggregated API server may use others. Only equality can be tested then. The
+response to our own write is an *unconfirmed write*: it stays in the store against every event of the object, until
+the watch delivers that very version. The versions that arrive while the write is in flight are recorded, since the
+watch may have passed the write's version before the response arrives. An unconfirmed write that is not confirmed in
+time was a mistake and ends with a new list.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from msgspec import Struct
 from steersman.cache.write_through import WriteThrough
 from steersman.meta import Object, ObjectKey
 
-# How long an answer stands against the watch.
 _UNCONFIRMED_TIMEOUT_SECONDS = 60.0
 
 
 class UnconfirmedWrite(Struct, frozen=True):
-    """An answer that stands against the watch: its version, and when it came, by our own count and by the clock."""
+    """A response that the watch has not confirmed.
+
+    It consists of the version, and the tick and the time of its arrival.
+    """
 
     version: str
     tick: int
@@ -26,7 +29,7 @@ class UnconfirmedWrite(Struct, frozen=True):
 
 
 class OpaqueVersions(WriteThrough):
-    """Versions that can only be told apart."""
+    """Write-through for versions that can only be compared for equality."""
 
     unconfirmed_writes: dict[ObjectKey, UnconfirmedWrite]
 
@@ -39,17 +42,20 @@ class OpaqueVersions(WriteThrough):
             return False
         writes = self.in_flight.get(key)
         if writes is not None and (version in writes.observed_versions or _has_version(writes.cached, version)):
-            return False  # The watch has told of it, and perhaps of what came after.
+            return False  # The watch has delivered this version, and perhaps later ones.
         self._add_unconfirmed_write(key, version)
         return True
 
     def is_ambiguous(self, key: ObjectKey) -> bool:
-        """Whether an answer of ``key`` has no order, since another, or a list, was on its way at the same time."""
+        """Return True if a response of ``key`` has no order.
+
+        That is so if another write or a list was in flight at the same time.
+        """
         writes = self.in_flight.get(key)
         return writes is not None and (writes.overlapping or self.list_tick > writes.tick)
 
     def expire(self) -> bool:
-        """Drops what was held for too long. True: there was such; only a list can tell what is true."""
+        """Drop unconfirmed writes older than 60 seconds. Return True if there were any: a new list is needed."""
         if not self.unconfirmed_writes:
             return False
         cutoff = self.clock.monotonic() - _UNCONFIRMED_TIMEOUT_SECONDS
@@ -82,7 +88,7 @@ class OpaqueVersions(WriteThrough):
         if unconfirmed is None:
             return cached is not None
         if unconfirmed.version == version:
-            # What left the selection by our own write is told of under the version of that write.
+            # The DELETED event of an object that left the selection has the version of our write.
             del self.unconfirmed_writes[key]
             return cached is not None
         return False

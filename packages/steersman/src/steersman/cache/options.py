@@ -1,4 +1,4 @@
-"""What an informer holds: which namespaces, which objects of them, in which form."""
+"""Options of informers: namespaces, selectors and transforms."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from steersman.errors import ConfigurationError
 from steersman.meta import Object
 
 Transform = Callable[[Any], Any]
-"""Gives the object to store for one that was read: smaller, never of another name, UID or resource version."""
+"""Returns a smaller object to store. Name, UID and resourceVersion must stay the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which objects of a namespace are held, and in what form.
+    """Selects the objects of a namespace to cache, and transforms them.
 
     Attributes:
-        label_selector: such as ``app.kubernetes.io/managed-by=me``; empty: all. Source: "Labels and Selectors".
-        field_selector: such as ``status.phase!=Succeeded``; empty: all. Source: "Field Selectors".
-        transform: gives what is stored for what was read, so that a cache of large objects keeps only the parts
-            that its controllers look at: ``lambda pod: replace(pod, spec=None)``. An object on which it fails is
-            held whole, and that is logged.
+        label_selector: such as ``app.kubernetes.io/managed-by=me``. Defaults to all objects. Source: "Labels and
+            Selectors".
+        field_selector: such as ``status.phase!=Succeeded``. Defaults to all objects. Source: "Field Selectors".
+        transform: drops fields that no controller reads, for caches of large objects: ``lambda pod: replace(pod,
+            spec=None)``. If it raises an exception, the whole object is stored and the error is logged.
     """
 
     label_selector: str = ""
@@ -31,21 +31,22 @@ class Selection:
 
     @property
     def has_selector(self) -> bool:
-        """Whether it leaves out any object."""
+        """True if a selector is set."""
         return bool(self.label_selector or self.field_selector)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InformerOptions(Selection):
-    """What the informer of one kind holds.
+    """Options of the informer of one kind.
 
     Attributes:
-        namespaces: only these; ``()`` is all of them; None: those of the cache. Nothing for a cluster-scoped kind.
-        by_namespace: other selections for some of the namespaces. Alone, it also says which these are.
-        all_secrets: an informer of whole Secrets that selects none of them is refused without this: it would hold
-            every password of the cluster in memory, and needs the right to read them.
-        resync: seconds after which subscribers are told of every object again, 10 % more or less; 0: never.
-            A level-triggered controller needs it only for what no event tells, and is better off with a timer then.
+        namespaces: the namespaces to watch; ``()`` for all. Defaults to those of the cache. Ignored for a
+            cluster-scoped kind.
+        by_namespace: other selections for some of the namespaces. Without ``namespaces``, only these are watched.
+        all_secrets: allows an informer of Secrets without a selector. It would keep every password of the cluster
+            in memory, and needs RBAC permission to read them.
+        resync: seconds between two notifications of subscribers about every object, plus or minus 10 %. Defaults to
+            0: never. A level-triggered controller that depends on external state should use a ``Ticker`` instead.
 
     Example:
         ``InformerOptions(label_selector="app.kubernetes.io/managed-by=me", namespaces=("blue", "green"))``
@@ -59,17 +60,19 @@ class InformerOptions(Selection):
 
 @dataclass(frozen=True, slots=True)
 class WatchScope:
-    """What one reflector lists and watches: ``selection`` of ``namespace`` (empty: of all)."""
+    """The scope of one reflector: ``selection`` in ``namespace`` (empty: in all namespaces)."""
 
     namespace: str = ""
     selection: Selection = Selection()
 
 
 def scopes_of(kind: type[Object], options: InformerOptions, namespaces: tuple[str, ...]) -> tuple[WatchScope, ...]:
-    """What the reflectors of ``kind`` watch; ``namespaces`` are the cache's own.
+    """Return the scopes of the reflectors of ``kind``.
+
+    ``namespaces`` are those of the cache.
 
     Raises:
-        ConfigurationError: ``options`` contradict themselves, or would hold Secrets that nobody asked for.
+        ConfigurationError: ``options`` contradict themselves, or would cache all Secrets.
     """
     name = kind.api_resource.kind
     if not kind.api_resource.namespaced:
@@ -80,8 +83,8 @@ def scopes_of(kind: type[Object], options: InformerOptions, namespaces: tuple[st
         )
     if _includes_secret_data(kind) and not options.all_secrets and not all(s.selection.has_selector for s in scopes):
         raise ConfigurationError(
-            "an informer of all Secrets was asked for: narrow it by InformerOptions(label_selector=…), hold their "
-            "metadata alone by metadata_only(Secret), or say InformerOptions(all_secrets=True)"
+            "informer of Secret would cache all Secrets: set InformerOptions(label_selector=…), cache "
+            "metadata_only(Secret), or set InformerOptions(all_secrets=True)"
         )
     return scopes
 
@@ -91,15 +94,15 @@ def _select_namespaces(name: str, options: InformerOptions, namespaces: tuple[st
     if chosen is None:
         chosen = tuple(options.by_namespace) or namespaces
     if "" in chosen:
-        raise ConfigurationError(f"informer of {name}: a namespace has no name; () stands for all namespaces")
+        raise ConfigurationError(f"informer of {name}: a namespace is empty; use () for all namespaces")
     unwatched = sorted(set(options.by_namespace) - set(chosen))
     if unwatched:
-        raise ConfigurationError(f"informer of {name}: by_namespace names {unwatched}, which are not watched")
+        raise ConfigurationError(f"informer of {name}: by_namespace contains {unwatched}, missing in namespaces")
     return tuple(dict.fromkeys(chosen)) or ("",)
 
 
 def _includes_secret_data(kind: type[Object]) -> bool:
-    # A kind whose type has no data holds metadata alone.
+    # A type without data is metadata only.
     resource = kind.api_resource
     return (resource.group, resource.kind) == ("", "Secret") and bool(
         {"data", "content"} & set(kind.__struct_fields__)

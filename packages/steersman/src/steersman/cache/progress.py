@@ -6,16 +6,20 @@ import asyncio
 
 
 class Progress:
-    """Collects what the sinks of one informer report, and wakes the tasks that wait for it.
+    """Collects reports of an informer's sinks and wakes waiting tasks.
 
     Args:
         sinks: number of sinks. The informer has synced when each has completed its first list.
+
+    Attributes:
+        has_synced: True once each sink has completed its first list.
+        waiters: the tasks that wait for a list or a watch event.
     """
 
     def __init__(self, sinks: int) -> None:
         self._unsynced = sinks
         self._synced = asyncio.Event()
-        self._waiters: list[asyncio.Future[None]] = []
+        self.waiters: list[asyncio.Future[None]] = []
         self.has_synced = False
 
     def first_list_completed(self) -> None:
@@ -26,9 +30,9 @@ class Progress:
             self._synced.set()
 
     def notify(self) -> None:
-        """Wake the tasks in ``wait``: a list or a watch event was processed."""
-        if self._waiters:
-            waiters, self._waiters = self._waiters, []
+        """Wake waiting tasks: a list or watch event was processed."""
+        if self.waiters:
+            waiters, self.waiters = self.waiters, []
             for future in waiters:
                 if not future.done():
                     future.set_result(None)
@@ -36,7 +40,7 @@ class Progress:
     async def wait(self) -> None:
         """Wait for the next list or watch event."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(future)
+        self.waiters.append(future)
         await future
 
     async def wait_for_sync(self) -> None:

@@ -1,30 +1,32 @@
-"""Keeps a sink in step with the API server: list, then watch, for ever.
+"""Keeps a sink current by list and watch.
 
-The states, and how each is left:
+It recovers from every error.
 
-    LISTING   everything that exists is read: as the beginning of the watch where the server streams lists (KEP-3157),
-              page by page where it does not. A list is always a consistent one, true at the moment it was asked for.
-              done → WATCHING
-              older than what is known already: the server went back in time → LISTING, and what it says then counts
-              streaming is refused, or does not end → LISTING by pages from now on
-              a page expired → BACKING_OFF, then LISTING in one piece
+The states and their transitions::
+
+    LISTING   reads all objects: as the initial events of the watch if the server supports streaming lists (KEP-3157),
+              page by page otherwise. Lists are consistent: they show the state at the time of the request.
+              complete → WATCHING
+              older than a known version (resourceVersion regression) → LISTING, and that list replaces everything
+              streaming is rejected, or does not end → LISTING by pages from now on
+              a page expired → BACKING_OFF, then LISTING in one page
               any other error → BACKING_OFF, then LISTING
-    WATCHING  changes are handed over one by one, from the version that was reached.
-              the server ends the stream (it does so every few minutes) → WATCHING
-              nothing comes, not even a bookmark → CHECKING
-              an event from before the version that was reached → BACKING_OFF, then LISTING
-              refused (410 Expired, since the version was compacted, above all) → BACKING_OFF, then LISTING
-              "Too large resource version": this server is behind → BACKING_OFF, then WATCHING; after some such
-              answers in a row → LISTING
-              connection lost, ended at once, 401, 403, 429, 503 → BACKING_OFF, then WATCHING from where it was
-    CHECKING  the server is asked for its present version, since it lets a watch from the future wait for ever.
-              it is no older than the version that was reached → WATCHING from there, on a new connection
-              it is older → BACKING_OFF, then LISTING
-              versions that cannot be compared → LISTING
+    WATCHING  passes on changes one by one, from the version that was reached.
+              the server ends the stream, as it does every few minutes → WATCHING
+              no event arrives, not even a bookmark → CHECKING
+              an event with a lower version than before → BACKING_OFF, then LISTING
+              rejected, most often with 410 Expired after compaction → BACKING_OFF, then LISTING
+              "Too large resource version", as this server lags → BACKING_OFF, then WATCHING; after several such
+              responses in a row → LISTING
+              connection lost, stream ended immediately, 401, 403, 429, 503 → BACKING_OFF, then WATCHING
+    CHECKING  requests the current version, since the server lets a watch from a future version wait without end.
+              no lower than the version that was reached → WATCHING from there, on a new connection
+              lower → BACKING_OFF, then LISTING
+              versions cannot be compared → LISTING
               any error → as in WATCHING
-    BACKING_OFF  waits, longer after each failure in a row, with jitter, or as long as the server asked.
+    BACKING_OFF  waits with jitter, longer after each failure in a row, or as long as the server requests.
 
-It ends only by cancellation. An object that does not fit its type is reported and skipped; the rest goes on.
+The reflector ends only by cancellation. Objects that do not fit their type are logged and skipped.
 
 Source: "Kubernetes API Concepts", section "Efficient detection of changes".
 """
@@ -69,15 +71,15 @@ _INITIAL_BACKOFF_SECONDS = 0.8
 _MAX_BACKOFF_SECONDS = 30.0
 # Doublings of the first delay while connections are refused: pauses of up to six seconds.
 _MAX_DOUBLINGS_WHILE_UNREACHABLE = 3
-# A server, or a proxy, that ends watches sooner than this without an event is failing; as client-go sees it.
+# A server or proxy that ends a watch sooner than this, without an event, is failing. client-go has the same limit.
 _MIN_WATCH_SECONDS = 1.0
 _PAGE_SIZE = 500
-# Bookmarks come once a minute, the first of a quiet kind after two: one more that fails to come is a sign.
+# Bookmarks arrive once a minute, the first of a quiet kind after two minutes.
 WATCH_IDLE_TIMEOUT_SECONDS = 150.0
 _LIST_IDLE_TIMEOUT_SECONDS = 60.0
-# Answers of "Too large resource version" in a row until this server is believed rather than waited for.
+# Responses "Too large resource version" in a row until the reflector lists instead of waiting for the server.
 _MAX_TOO_LARGE_VERSION_ERRORS = 5
-# How many unreadable objects of a list are named in the log; the metric counts all.
+# Undecodable objects of a list that are logged by name; the metric counts all.
 _MAX_LOGGED_DECODE_ERRORS = 5
 _DEFAULT_SCOPE = WatchScope()
 
@@ -85,7 +87,7 @@ log = get_logger("cache")
 
 
 class ReflectorState(Enum):
-    """See the module's text."""
+    """The state of a reflector: see the module's docstring."""
 
     LISTING = "listing"
     WATCHING = "watching"
@@ -94,42 +96,45 @@ class ReflectorState(Enum):
 
 
 class ResourceVersionRegression(SteersmanError):
-    """The server speaks of a time before one that it told of earlier, as after etcd was restored from a backup."""
+    """The server returned a lower resourceVersion than before.
+
+    This happens after a restore of etcd from a backup.
+    """
 
 
 class Sink(Protocol[T_contra]):
-    """Where a reflector puts what it learns."""
+    """Receives lists and watch events from a reflector. The methods follow the events of kube-rs' watcher."""
 
     def init(self, *, replace_all: bool) -> None:
-        """The objects of a list follow. ``whole``: they count even where something newer is held."""
+        """A list begins. ``replace_all``: its objects replace newer ones as well."""
         ...
 
     def init_apply(self, obj: T_contra, size: int) -> None:
-        """``obj``, of ``size`` bytes of JSON, belongs to the list."""
+        """``obj``, of ``size`` bytes of JSON, is an item of the list."""
         ...
 
     def decode_failed(self, key: ObjectKey) -> None:
-        """``key`` exists, and does not fit its type."""
+        """``key`` exists, but does not fit its type."""
         ...
 
     def init_done(self, version: str) -> bool:
-        """The list was complete, at ``version``. False: that was over when it was asked for; list again, whole."""
+        """The list is complete at ``version``. Return False on a regression: list again with ``replace_all``."""
         ...
 
     def apply(self, obj: T_contra, size: int) -> None:
-        """``obj`` is new or changed. Raises WentBack."""
+        """``obj`` was created or changed. Raises ResourceVersionRegression."""
         ...
 
     def delete(self, key: ObjectKey, uid: str, version: str) -> None:
-        """The object ``uid`` is gone, or left the selection, at ``version``. Raises WentBack."""
+        """``uid`` was deleted or left the selection at ``version``. Raises ResourceVersionRegression."""
         ...
 
     def bookmark(self, version: str) -> None:
-        """The watch has come to ``version``, without an object to hand over. Raises WentBack."""
+        """The watch has reached ``version`` without an object. Raises ResourceVersionRegression."""
         ...
 
     def skip_decode(self, raw: bytes | msgspec.Raw) -> bool:
-        """Whether the object whose JSON ``raw`` is need not be read."""
+        """Return True if the JSON ``raw`` need not be decoded."""
         ...
 
 
@@ -137,13 +142,19 @@ class Reflector(Generic[T]):
     """Lists and watches one kind in one scope.
 
     Args:
-        semaphore: taken by who lists or opens a watch, until that is done; shared by the reflectors of a kind.
+        client: sends the requests.
+        kind: the kind.
+        sink: receives lists and events.
+        runtime: clock, randomness and tasks.
+        scope: the namespace and the selectors.
+        watch_errors: logs interruptions; shared by the reflectors of a kind.
+        semaphore: limits concurrent lists and watch requests; shared by the reflectors of a kind.
 
     Attributes:
-        state: where it is.
-        resource_version: up to where it has come; empty: it lists.
-        last_error: why it is backing off, or did so last; None when it goes well.
-        heard: when it last heard from the server, by the clock's ``monotonic``; None before that.
+        state: the current state.
+        resource_version: the version that was reached; empty while listing.
+        last_error: the error of the last back-off; None once the watch has recovered.
+        last_event_at: time of the last event, by the clock's ``monotonic``; None before the first.
     """
 
     def __init__(
@@ -182,22 +193,25 @@ class Reflector(Generic[T]):
         self.last_event_at: float | None = None
 
     async def run(self) -> None:
-        """Runs until cancelled."""
+        """List and watch until cancelled."""
         while True:
             try:
                 await self._list_or_watch()
             except Exception as error:
-                # Whatever it is: a reflector that ended would leave its controllers with a past that looks present.
+                # Any error: after the end of a reflector the cache would be outdated without notice.
                 await self._back_off(error)
 
     def relist(self) -> None:
-        """Asks for a new list, at once."""
+        """Interrupt the watch and list again."""
         self._relist_requested = True
         if self._watch_timeout is not None:
             self._watch_timeout.reschedule(asyncio.get_running_loop().time())
 
     async def _list_or_watch(self) -> None:
-        """Takes its turn, and gives it to the next once the rest is only waiting for news."""
+        """Run one list or watch.
+
+        The semaphore is released as soon as the watch only waits for events.
+        """
         await self._semaphore.acquire()
         self._holds_semaphore = True
         if self._relist_requested:
@@ -251,7 +265,7 @@ class Reflector(Generic[T]):
                 objects=self._decode_error_count - _MAX_LOGGED_DECODE_ERRORS,
             )
         if not self._sink.init_done(version):
-            self._on_regression(f"a list is of version {version or 'nothing'}, and newer ones were known before")
+            self._on_regression(f"a list has version {version or '(none)'}, and newer versions were known before")
             return
         self._replace_all = False
         self._page_size = _PAGE_SIZE
@@ -316,11 +330,11 @@ class Reflector(Generic[T]):
     def _on_watch_open(self) -> None:
         self._release_semaphore()
         if self.last_error is not None:
-            # A quiet watch may have nothing to say for minutes; that it lasts is enough.
+            # A quiet kind may have no event for minutes. A watch that stays open has recovered.
             self._recovery_timer = asyncio.get_running_loop().call_later(_MIN_WATCH_SECONDS, self._reset_backoff)
 
     def _handle_event(self, event: WatchEvent[T]) -> bool:
-        """Hands ``event`` over; False: the stream has to end."""
+        """Pass ``event`` to the sink. Return False if the stream must be closed."""
         now = self.last_event_at = self._runtime.clock.monotonic()
         if now >= self._next_timeout_reset:
             self._reset_watch_timeout(now)
@@ -338,15 +352,15 @@ class Reflector(Generic[T]):
         return not self._relist_requested
 
     def _reset_watch_timeout(self, now: float) -> None:
-        """Waits for the next event for as long as is reasonable from ``now`` on."""
+        """Restart the idle timeout at ``now``."""
         idle_timeout = WATCH_IDLE_TIMEOUT_SECONDS if self.resource_version else _LIST_IDLE_TIMEOUT_SECONDS
-        # To set a timer for each event would cost more than the event; so it is set a little too early.
+        # A timer for each event would cost more than the event itself: reset it at most ten times per timeout.
         self._next_timeout_reset = now + idle_timeout / 10
         if self._watch_timeout is not None:
             self._watch_timeout.reschedule(asyncio.get_running_loop().time() + idle_timeout)
 
     def _handle_initial_event(self, event: WatchEvent[T]) -> bool:
-        """Hands over what existed when the stream began."""
+        """Pass on an object that existed when the stream began. Return False if the stream must be closed."""
         if event.object is not None:
             self._sink.init_apply(event.object, event.size)
         elif event.initial_events_end:
@@ -372,12 +386,12 @@ class Reflector(Generic[T]):
             self._disable_watch_list(None)
             return
         shared_metrics.watch_restarts.labels(self._name, "Silent").inc()
-        # A kind on which nothing happens may be silent with good reason, so this is not worth a line in the log.
+        # Normal for a kind without changes, so not logged at a higher level.
         log.debug("watch idle timeout", kind=self._name, seconds=WATCH_IDLE_TIMEOUT_SECONDS)
         self.state = ReflectorState.CHECKING
         observed = parse_resource_version(self.resource_version)
         if observed is None:
-            # Nobody can tell whether such a version is old, so that the list has to.
+            # Versions that cannot be compared: only a list shows whether the watch is outdated.
             self.resource_version = ""
             return
         async with aclosing(self._pages(1, lambda key, error: None)) as pages:
@@ -385,14 +399,14 @@ class Reflector(Generic[T]):
                 current = parse_resource_version(page.resource_version)
                 if current is not None and current < observed:
                     raise ResourceVersionRegression(
-                        f"the server is at version {current}, and the watch had come to {observed}"
+                        f"the server is at version {current}, and the watch had reached {observed}"
                     )
                 return
 
     # Recoveries
 
     def _reset_backoff(self) -> None:
-        # Not after a list: where lists succeed and watches fail, the pauses must grow all the same.
+        # Not called after a list: if lists succeed and watches fail, the delays must grow.
         self._failures = 0
         self._too_large_version_errors = 0
         self.last_error = None
@@ -424,23 +438,26 @@ class Reflector(Generic[T]):
         )
         if isinstance(error, ApiError) and error.retry_after:
             delay = max(delay, error.retry_after)
-        # A server that is not there is not burdened by a try, and dearly missed once it is back.
+        # A retry costs an unreachable server nothing, and the watch should resume soon after its return.
         unreachable = isinstance(error, ConnectionFailed) and not error.sent
         self._failures = min(self._failures + 1, _MAX_DOUBLINGS_WHILE_UNREACHABLE if unreachable else 16)
         self._watch_errors.interrupted(self, error, delay)
         await self._runtime.clock.sleep(delay)
 
     def _can_resume(self, error: Exception) -> bool:
-        """Whether the watch can go on from where it was."""
+        """Return True if the watch can continue from its version."""
         if _is_too_large_version(error):
             self._too_large_version_errors += 1
             return self._too_large_version_errors < _MAX_TOO_LARGE_VERSION_ERRORS
         if isinstance(error, ApiError):
-            # Whatever else the server holds against this version, a list mends it.
+            # After any other error about this version, a list is the remedy.
             return isinstance(error, TooManyRequests | ServiceUnavailable | Unauthorized | Forbidden)
         return not isinstance(error, ResourceVersionRegression)
 
 
 def _is_too_large_version(error: Exception) -> bool:
-    """Whether a server that is behind was asked for a version that it has not heard of yet."""
+    """Return True if the server does not know the version yet.
+
+    A lagging API server responds so.
+    """
     return isinstance(error, ApiError) and any(c.reason == "ResourceVersionTooLarge" for c in error.causes)

@@ -1,10 +1,12 @@
-"""Resource versions as numbers."""
+"""Parsing of resourceVersions."""
 
 from __future__ import annotations
 
 
 def parse_resource_version(version: str) -> int | None:
-    """``version`` as a number, by which versions of one kind can be ordered; None where it is none.
+    """Return ``version`` as a number, or None if it is not one.
+
+    Numbers order the versions of one kind.
 
     Source: KEP-5504, "Comparable Resource Version": a decimal number of any length, without leading zeros.
     """

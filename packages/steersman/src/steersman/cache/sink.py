@@ -1,4 +1,4 @@
-"""What one reflector, and our own writes, bring into an informer: the objects of one scope."""
+"""Applies lists, watch events and our own writes to the store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,19 @@ log = get_logger("cache")
 
 
 class InformerSink(Generic[T]):
-    """The objects of one scope, in the store of their informer. ``overlay`` says what of all news is news."""
+    """Updates the store for one namespace and selector.
+
+    Args:
+        store: the store of the informer, shared by its sinks.
+        progress: receives completed lists and processed watch events.
+        client: lists and watches.
+        kind: the cached kind.
+        scope: the namespace and the selectors.
+
+    Attributes:
+        write_through: decides which updates are newer than the store.
+        uncertain_keys: objects whose last write has an unknown outcome; the value is the tick of that write.
+    """
 
     def __init__(
         self,
@@ -73,7 +85,7 @@ class InformerSink(Generic[T]):
         self._has_opaque_versions = False
 
     def has_observed(self, version: str) -> bool:
-        """Whether the watch has told everything up to ``version``."""
+        """Return True if the watch has delivered all events up to ``version``."""
         number = parse_resource_version(version)
         return (
             isinstance(self.write_through, ComparableVersions)
@@ -86,7 +98,7 @@ class InformerSink(Generic[T]):
         namespace = self.scope.namespace
         return self.store.by_index("namespace", namespace) if namespace else self.store
 
-    # Lists. See ``Sink``.
+    # Lists: implements ``Sink``.
 
     def init(self, *, replace_all: bool) -> None:
         self._listing = True
@@ -103,10 +115,12 @@ class InformerSink(Generic[T]):
         self._listed_keys.add(key)
         cached = self.store.get(key)
         if self._replace_all or self._is_newer_event(obj, key, cached):
-            self.store.put(self._transformed(obj), size, key, is_initial_list=True)
+            if self._transform is not None:
+                obj = self._transformed(obj)
+            self.store.put(obj, size, key, is_initial_list=True)
 
     def decode_failed(self, key: ObjectKey) -> None:
-        # It exists: what was held of it before is the best that is known.
+        # The object exists. Its last decoded state stays in the store.
         if self._listing:
             self._listed_keys.add(key)
 
@@ -134,7 +148,7 @@ class InformerSink(Generic[T]):
         self.progress.notify()
         return True
 
-    # The watch. See ``Sink``.
+    # Watch events: implements ``Sink``.
 
     def apply(self, obj: T, size: int) -> None:
         meta = obj.metadata
@@ -142,8 +156,11 @@ class InformerSink(Generic[T]):
         key = ObjectKey(meta.namespace, meta.name)
         cached = self.store.get(key)
         if self._is_newer_event(obj, key, cached):
-            self.store.put(self._transformed(obj), size, key)
-        self._on_watch_event()
+            if self._transform is not None:
+                obj = self._transformed(obj)
+            self.store.put(obj, size, key)
+        if self._has_opaque_versions or self.progress.waiters:
+            self._on_watch_event()
 
     def delete(self, key: ObjectKey, uid: str, version: str) -> None:
         self._advance(version)
@@ -154,7 +171,7 @@ class InformerSink(Generic[T]):
     def bookmark(self, version: str) -> None:
         skipped_version, self._skipped_version = self._skipped_version, ""
         if skipped_version and skipped_version != version:
-            # An annotation of that name came before the version. The event went by unread.
+            # The pattern matched an annotation before the resourceVersion: a foreign event was skipped.
             self.reflector.relist()
             return
         self._advance(version)
@@ -164,9 +181,7 @@ class InformerSink(Generic[T]):
 
     def skip_decode(self, raw: bytes | msgspec.Raw) -> bool:
         write_through = self.write_through
-        if self._listing or not (
-            isinstance(write_through, ComparableVersions) and write_through.has_unconfirmed_writes
-        ):
+        if self._listing or not write_through.unconfirmed_versions:
             return False
         found = _RESOURCE_VERSION_PATTERN.search(memoryview(raw))
         version = found[1].decode() if found is not None else ""
@@ -175,37 +190,47 @@ class InformerSink(Generic[T]):
         self._skipped_version = version
         return True
 
-    # Our own writes. See ``WriteObserver``.
+    # Outcomes of our own writes: called by the cache.
 
     def on_write_started(self, key: ObjectKey) -> None:
         """A write of ``key`` is about to be sent."""
         self.write_through.on_write_started(key, self.store.get(key))
 
     def on_write_finished(self, key: ObjectKey) -> None:
-        """It was refused, or its outcome is known."""
+        """The write was rejected, or its outcome is known."""
         self.write_through.on_write_finished(key)
 
-    def on_write_succeeded(self, obj: T, size: int, content: Callable[[], Mapping[str, Any]]) -> None:
-        """It was answered by ``obj``, of ``size`` bytes of JSON; ``content`` gives the wire form."""
-        key, version = obj.key, obj.metadata.resource_version
+    def on_write_succeeded(self, key: ObjectKey, obj: T, size: int, content: Callable[[], Mapping[str, Any]]) -> None:
+        """Store the response ``obj`` to a write of ``key``.
+
+        Args:
+            key: the key of ``obj``.
+            obj: the response.
+            size: its bytes of JSON.
+            content: returns the decoded JSON, for field selectors.
+        """
         cached = self.store.get(key)
-        if isinstance(self.write_through, OpaqueVersions) and self.write_through.is_ambiguous(key):
+        if (
+            self._has_opaque_versions
+            and isinstance(self.write_through, OpaqueVersions)
+            and self.write_through.is_ambiguous(key)
+        ):
             self.mark_uncertain(key, until_list=True)
         elif self._is_newer_response(obj, key, cached):
             self._write_throughs.inc()
             if self.matches_selector(obj, content):
                 self.store.put(self._transformed(obj), size, key, from_own_write=True)
             else:
-                self.write_through.left_selection(key, version)
+                self.write_through.left_selection(key, obj.metadata.resource_version)
                 self.store.remove(key)
-        self.on_write_finished(key)
+        self.write_through.on_write_finished(key)
 
     def on_deleted(self, key: ObjectKey, uid: str) -> None:
-        """It was answered by: the object ``uid`` (empty: not said) is gone for good."""
+        """The response says that the object ``uid`` (empty: unknown) no longer exists."""
         cached = self.store.get(key)
         write_through = self.write_through
-        # Of an object that was held, or whose end was seen, nothing older can come. If it never was, others that bore
-        # the name before it may still be told of.
+        # No older event of a cached or observed object can arrive. If the object was never cached, events of earlier
+        # objects of the same name may still arrive.
         certain = write_through.observed_delete(key, uid) or (cached is not None and cached.metadata.uid == uid)
         if isinstance(write_through, OpaqueVersions):
             certain = certain and not self._listing and key not in write_through.unconfirmed_writes
@@ -221,10 +246,14 @@ class InformerSink(Generic[T]):
         self.on_write_finished(key)
 
     def mark_uncertain(self, key: ObjectKey, *, until_list: bool = False) -> None:
-        """Nobody knows what became of ``key``: it has to be read before it is believed.
+        """Record that the state of ``key`` is unknown.
+
+        The next cached read reads it from the server.
 
         Args:
-            until_list: one read does not settle it, since older news may still come that nobody can tell from newer.
+            key: the object.
+            until_list: keep the mark until the next list. One read is not enough if older events may still arrive
+                and their versions cannot be compared.
         """
         self.write_through.ticks += 1
         self.uncertain_keys[key] = self.write_through.ticks
@@ -233,7 +262,7 @@ class InformerSink(Generic[T]):
             self.reflector.relist()
 
     def matches_selector(self, obj: Object, content: Callable[[], Mapping[str, Any]]) -> bool:
-        """Whether ``obj`` is of the informer's selection."""
+        """Return True if the selectors of the scope match ``obj``."""
         if not self._matches_labels(obj.metadata.labels):
             return False
         if not self._field_selector:
@@ -245,13 +274,13 @@ class InformerSink(Generic[T]):
             )
         return matches_fields(self._field_selector, content())
 
-    # Reads that settle a doubt
+    # Reads of uncertain objects
 
     async def resolve(self, key: ObjectKey) -> None:
-        """Reads ``key`` from the server, and brings the store to that.
+        """Read ``key`` from the server and update the store.
 
         Raises:
-            ApiError, ConnectionFailed: it could not be read; the doubt stays.
+            ApiError, ConnectionFailed: the object could not be read; it stays uncertain.
         """
         tick = self.write_through.ticks
         selection = self.scope.selection
@@ -260,7 +289,7 @@ class InformerSink(Generic[T]):
         undecodable: list[ObjectKey] = []
         self.on_write_started(key)
         try:
-            # A list of one, since the server then also says whether it belongs to the selection, and as of when.
+            # A list of one object: it applies the selectors, and its version says when the object was absent.
             found = await self._client.list(
                 self.kind,
                 namespace=key.namespace,
@@ -286,7 +315,7 @@ class InformerSink(Generic[T]):
             self.uncertain_keys.pop(key, None)
 
     async def resolve_all(self, keys: Iterable[ObjectKey]) -> None:
-        """``settle`` for each of ``keys``, some at a time."""
+        """Call ``resolve`` for each of ``keys``, 16 at a time."""
         semaphore = asyncio.Semaphore(_MAX_CONCURRENT_READS)
 
         async def resolve(key: ObjectKey) -> None:
@@ -311,10 +340,11 @@ class InformerSink(Generic[T]):
             self.store.remove(key)
             self.mark_uncertain(key, until_list=True)
 
-    # Inside
-
     def _is_missing(self, cached: T, version: str) -> bool:
-        """Whether ``held`` is gone, given that a list at ``version`` is complete without it."""
+        """Return True if ``cached`` was deleted.
+
+        A complete list at ``version`` does not contain it.
+        """
         if self._replace_all:
             return not self.write_through.is_own_write(cached.metadata.resource_version)
         return self.write_through.missing_from_list(cached, version)
@@ -342,7 +372,7 @@ class InformerSink(Generic[T]):
         except ValueError:
             advanced = self._use_opaque_versions().advance(version)
         if not advanced:
-            raise ResourceVersionRegression(f"the watch told of version {version}, which it had passed")
+            raise ResourceVersionRegression(f"a watch event has version {version}, which the watch had passed")
 
     def _use_opaque_versions(self) -> OpaqueVersions:
         opaque = OpaqueVersions(self.write_through.clock, has_selector=self.write_through.has_selector)
@@ -352,13 +382,12 @@ class InformerSink(Generic[T]):
         return opaque
 
     def _on_watch_event(self) -> None:
-        """Something came from the watch."""
         if (
             self._has_opaque_versions
             and isinstance(self.write_through, OpaqueVersions)
             and self.write_through.expire()
         ):
-            # A version never came: it was no news, or the watch was told before we asked. A list will tell.
+            # The event of an own write never arrived. A list reads the current state.
             self.reflector.relist()
         self.progress.notify()
 
@@ -368,7 +397,7 @@ class InformerSink(Generic[T]):
         try:
             return self._transform(obj)
         except Exception:
-            # To leave it out, or to end the watch, would take it for absent, or cost all others their news.
+            # Without the object it would appear to be absent; without the watch no event would arrive.
             log.exception(
                 "transform failed: the object is cached untransformed",
                 kind=self.kind.api_resource.kind,

@@ -1,4 +1,4 @@
-"""The objects of one kind by key and by index, and the events for subscribers."""
+"""Objects of one kind by key and index, and their events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ log = get_logger("cache")
 
 
 class InformerEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """A change of one object: created (``old`` is None), deleted (``new`` is None) or updated.
+    """A change of one object.
+
+    ``old`` is None if the object was created, ``new`` is None if it was deleted.
 
     Attributes:
         old: the object before the change.
@@ -108,7 +110,7 @@ class _Index(Generic[T]):
 
 
 class IndexedStore(Generic[T]):
-    """Holds the latest known object of each key, and notifies subscribers of every change.
+    """Holds the latest known objects, and notifies subscribers of changes.
 
     Objects are immutable, so reads copy nothing.
 
@@ -127,6 +129,7 @@ class IndexedStore(Generic[T]):
         self._interner = Interner()
         self._subscribers: list[Subscriber[T]] = []
         self.size_bytes = 0
+        # The method of the dict: it is on the path of every read and event.
         self.get: Callable[[ObjectKey], T | None] = self._objects.get
         """Return the object of a key, or None."""
 
@@ -164,7 +167,9 @@ class IndexedStore(Generic[T]):
         return tuple([objects[key] for key in index.keys.get(value, ())])
 
     def subscribe(self, subscriber: Subscriber[T]) -> None:
-        """Call ``subscriber`` for each change, in order, on the event loop; for stored objects immediately.
+        """Call ``subscriber`` for each change, in order, on the event loop.
+
+        It is called for the stored objects immediately.
 
         Our own writes are reported when the response arrives, and not again when their watch event arrives.
         """
@@ -181,7 +186,9 @@ class IndexedStore(Generic[T]):
         is_initial_list: bool = False,
         from_own_write: bool = False,
     ) -> T | None:
-        """Store ``obj``, notify subscribers if it differs, and return the object that it replaces.
+        """Store ``obj``, and return the object that it replaces.
+
+        Subscribers are notified if the two differ.
 
         Args:
             obj: the object.
@@ -214,7 +221,10 @@ class IndexedStore(Generic[T]):
         return previous
 
     def remove(self, key: ObjectKey) -> T | None:
-        """Remove the object ``key``, notify subscribers, and return it; None if the store does not have it."""
+        """Remove and return the object ``key``; None if it is absent.
+
+        Subscribers are notified.
+        """
         previous = self._objects.pop(key, None)
         if previous is not None:
             self.size_bytes -= self._sizes.pop(key, 0)

@@ -1,4 +1,4 @@
-"""Interruptions of a kind's watches, told once each and not at every try."""
+"""Logs interruptions of watches, once each instead of every retry."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from steersman.errors import SteersmanError
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Clock
 
-# An interruption that lasts is worth a reminder.
+# Time between two log lines of an interruption that lasts.
 _REMINDER_INTERVAL_SECONDS = 300.0
 
 log = get_logger("cache")
 
 
 class WatchErrorLogger:
-    """One line when the first watch of a kind is interrupted, one when all go on; a reminder in between."""
+    """Logs the first interruption of a kind's watches, and the recovery.
+
+    In between, it logs a reminder every 5 minutes.
+    """
 
     def __init__(self, kind: str, clock: Clock) -> None:
         self._kind = kind
@@ -23,7 +26,7 @@ class WatchErrorLogger:
         self._last_logged = 0.0
 
     def interrupted(self, watcher: object, error: Exception, delay: float) -> None:
-        """``who`` was interrupted by ``error``, perhaps again, and goes on in ``delay`` seconds."""
+        """``error`` interrupted ``watcher``, which retries in ``delay`` seconds."""
         now = self._clock.monotonic()
         first = not self._interrupted
         if first:
@@ -42,7 +45,7 @@ class WatchErrorLogger:
         )
 
     def recovered(self, watcher: object) -> None:
-        """``who`` goes on."""
+        """``watcher`` was resumed."""
         if watcher not in self._interrupted:
             return
         self._interrupted.discard(watcher)

@@ -1,17 +1,18 @@
-"""What is known of objects beyond what the watch has told: decides which news is news.
+"""Tracks our own writes until the watch catches up.
 
-An informer hears of one object from several sides: its watch, its lists, the answers to our own writes, reads that
-settle a doubt. They come in any order. An overlay admits only what is newer than what is held, so that a cached read
-never goes back in time and never shows less than the last write that the server acknowledged to us:
+It also rejects updates older than what the store already has.
 
-- Resource versions of a kind are compared as numbers. Kubernetes 1.35 promises that they can be (KEP-5504), and of
-  all servers on etcd it was always true. Where a server's are no numbers, see ``opaque``.
-- A watch that has come to version P has told all changes up to P. An answer to a write that is no newer than P is
-  therefore no news, whatever the store holds: the object may have been deleted since.
-- A list at version L says nothing of what is newer than L: the answer to a write that came while the list was on
-  its way stays.
-- A *floor* keeps older events from bringing back an object that our own write moved out of the informer's selection.
-- A *tombstone* is the UID of an object that we deleted: it never comes back, whichever list or event says so.
+An informer receives the state of one object from its watch, from its lists, from responses to our own writes, and
+from reads of uncertain objects, in any order. ``WriteThrough`` accepts only what is newer than the stored object. A
+cached read is therefore monotonic, and never returns less than the last response to one of our writes:
+
+- The resourceVersions of a kind are compared as numbers. Kubernetes 1.35 guarantees this order (KEP-5504); every
+  server on etcd has always had it. For other servers see ``opaque_versions``.
+- A watch that has reached version P has delivered all changes up to P. A response no newer than P is rejected,
+  whatever the store contains: the object may have been deleted since.
+- A list at version L does not show changes after L. The response to a write that arrived during the list stays.
+- A *minimum version* rejects older events of an object that our own write moved out of the informer's selection.
+- A *tombstone* is the UID of an object that we deleted. No list and no event stores that object again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from msgspec import Struct
 from steersman.meta import Object, ObjectKey
 from steersman.observability.runtime import Clock
 
-# A watch that is silent for longer than 150 seconds is begun anew, so nothing that it still tells is older than this.
+# A watch without events is restarted after 150 seconds, so no event that it delivers is older than this.
 _TOMBSTONE_TTL_SECONDS = 900.0
 _MAX_TOMBSTONES = 20_000
 
@@ -32,13 +33,15 @@ _EMPTY: frozenset[str] = frozenset()
 
 
 class _InFlightWrites(Struct):
-    """A key to which writes are on their way.
+    """The writes of one key that have no response yet.
 
     Attributes:
-        tick: when the first of them was sent, by our own count.
-        overlapping: whether there were two at once.
-        held: what was held when the first of them was sent.
-        versions, deleted: what the watch told of it since.
+        tick: the logical time at which the first of them was sent.
+        count: number of writes without a response.
+        overlapping: True if two of them were in flight at the same time.
+        cached: the stored object when the first of them was sent.
+        observed_versions: versions of the key that lists and watch events delivered since then.
+        deleted_uids: UIDs that DELETED events of the key named since then.
     """
 
     tick: int
@@ -50,12 +53,18 @@ class _InFlightWrites(Struct):
 
 
 class WriteThrough(ABC):
-    """What both kinds of versions have in common: tombstones, and the writes that are on their way.
+    """Decides which updates are newer than the store. The base class tracks tombstones and writes in flight.
 
-    ``held`` always is what the store has under the key, or None.
+    ``cached`` is always the stored object of the key, or None. ``ticks`` is a logical clock: it advances with each
+    list, tombstone, unconfirmed write and uncertain object.
 
     Args:
-        selective: the informer leaves out objects, so that a DELETED event may only mean that one left.
+        clock: the clock for the age of tombstones.
+        has_selector: True if a DELETED event may only mean that the object left the selection.
+
+    Attributes:
+        unconfirmed_versions: versions of our own writes whose watch events have not arrived. Empty if versions
+            cannot be compared.
     """
 
     def __init__(self, clock: Clock, *, has_selector: bool) -> None:
@@ -64,7 +73,8 @@ class WriteThrough(ABC):
         self.in_flight: dict[ObjectKey, _InFlightWrites] = {}
         self.ticks = 0
         self.list_tick = 0
-        # UID → when, by our own count and by the clock; the oldest first.
+        self.unconfirmed_versions: set[str] = set()
+        # UID → tick and time, the oldest first.
         self._tombstones: dict[str, tuple[int, float]] = {}
 
     # Our own writes
@@ -79,7 +89,7 @@ class WriteThrough(ABC):
             writes.count += 1
 
     def on_write_finished(self, key: ObjectKey) -> None:
-        """It was answered, or never will be."""
+        """The write of ``key`` has a response, or failed."""
         writes = self.in_flight.get(key)
         if writes is not None:
             writes.count -= 1
@@ -87,15 +97,18 @@ class WriteThrough(ABC):
                 del self.in_flight[key]
 
     def observed_delete(self, key: ObjectKey, uid: str) -> bool:
-        """Whether the watch told of the end of ``uid`` while a write of ``key`` was on its way."""
+        """Return True if a DELETED event of ``uid`` arrived meanwhile.
+
+        Meanwhile means: while a write of ``key`` was in flight.
+        """
         writes = self.in_flight.get(key)
         return writes is not None and uid in writes.deleted_uids
 
     def was_deleted_by(self, key: ObjectKey, cached: Object | None, uid: str) -> bool:
-        """Whether ``held`` is gone too, given that a deletion of ``key`` that is still in flight removed ``uid``.
+        """Return True if our deletion of ``uid`` includes ``cached``.
 
-        Two objects of one name never live at once: what was held when the deletion was sent, and still is, is either
-        that object or one before it. What came since may be one after it.
+        Two objects of one name never exist at the same time. If ``cached`` was stored before the deletion was sent,
+        it is the deleted object or an earlier one. Otherwise it may be a later one.
         """
         if cached is None:
             return False
@@ -105,9 +118,9 @@ class WriteThrough(ABC):
         return writes is not None and writes.cached is not None and writes.cached.metadata.uid == cached.metadata.uid
 
     def add_tombstone(self, key: ObjectKey, uid: str) -> None:
-        """The server told us that the object ``uid`` is gone for good."""
+        """Record that the object ``uid`` no longer exists."""
         if self.observed_delete(key, uid) and not self.has_selector:
-            return  # The watch was faster than the answer.
+            return  # The watch event arrived before the response.
         self.ticks += 1
         now = self.clock.monotonic()
         self._tombstones[uid] = (self.ticks, now)
@@ -119,87 +132,101 @@ class WriteThrough(ABC):
 
     @property
     def tombstone_count(self) -> int:
-        """How many deleted objects may still be told of."""
+        """The number of tombstones."""
         return len(self._tombstones)
 
     @abstractmethod
     def is_newer_response(self, key: ObjectKey, uid: str, version: str, cached: Object | None) -> bool:
-        """Whether the answer to our own write is newer than all that is known."""
+        """Return True if a response is newer than everything known."""
 
     @abstractmethod
     def left_selection(self, key: ObjectKey, version: str) -> None:
-        """The object is not of the informer's selection, or not at all, at ``version``: nothing older counts."""
+        """Reject updates older than ``version``.
+
+        At that version the object is absent or outside the selection.
+        """
 
     # The watch
 
     @abstractmethod
     def is_newer_event(self, key: ObjectKey, uid: str, version: str, cached: Object | None) -> bool:
-        """Whether an object that a watch or a list told of is newer than all that is known."""
+        """Return True if an event is newer than everything known.
+
+        List items count as events.
+        """
 
     @abstractmethod
     def is_newer_delete(self, key: ObjectKey, uid: str, version: str, cached: Object | None) -> bool:
-        """Whether a DELETED event ends what is held."""
+        """Return True if a DELETED event removes ``cached``."""
 
     @abstractmethod
     def advance(self, version: str) -> bool:
-        """The watch has come to ``version``. False: that is before where it was, which no healthy server says."""
+        """The watch has reached ``version``. Return False if that is a resourceVersion regression."""
 
     @abstractmethod
     def is_own_write(self, version: str) -> bool:
-        """Whether ``version`` is that of an own write that is in the store already."""
+        """Return True if ``version`` is a stored own write."""
 
     # Lists
 
     def begin_list(self) -> None:
-        """A consistent list is about to be asked for."""
+        """A consistent list is about to be requested."""
         self.ticks += 1
         self.list_tick = self.ticks
 
     @abstractmethod
     def is_regression(self, version: str) -> bool:
-        """Whether a list at ``version`` shows a past that was over when it was asked for."""
+        """Return True if a list at ``version`` is a regression.
+
+        It is older than what was known when the list was requested.
+        """
 
     @abstractmethod
     def missing_from_list(self, cached: Object, version: str) -> bool:
-        """Whether ``held`` is gone, given that a list at ``version`` is complete without it."""
+        """Return True if ``cached`` was deleted.
+
+        A complete list at ``version`` does not contain it.
+        """
 
     def end_list(self, version: str) -> None:
-        """The list at ``version`` is in the store."""
+        """A complete list at ``version`` is in the store."""
         self._tombstones = {u: t for u, t in self._tombstones.items() if t[0] > self.list_tick}
 
     def clear(self) -> None:
-        """Forgets everything: the server itself went back in time."""
+        """Clear all state after a resourceVersion regression."""
         self._tombstones.clear()
         self.in_flight.clear()
 
     def has_tombstone(self, uid: str) -> bool:
-        """Whether we deleted the object ``uid``."""
+        """Return True if we deleted the object ``uid``."""
         return uid in self._tombstones
 
     def record_event(self, key: ObjectKey, version: str) -> None:
-        """The watch, or a list, told of ``key``."""
+        """A list item or watch event of ``key`` arrived."""
         if self.in_flight and key in self.in_flight:
             self.in_flight[key].observed_versions |= {version}
 
     def record_delete(self, key: ObjectKey, uid: str) -> None:
-        """The watch told of the deletion of ``uid``."""
+        """A DELETED event of ``uid`` arrived."""
         if self.in_flight and key in self.in_flight:
             self.in_flight[key].deleted_uids |= {uid}
         if not self.has_selector:
             self._tombstones.pop(uid, None)
 
     def copy_state_from(self, other: WriteThrough) -> None:
-        """Goes on from where ``other`` was."""
+        """Take over tombstones and writes in flight from ``other``."""
         self.in_flight, self.ticks = other.in_flight, other.ticks
         self.list_tick, self._tombstones = other.list_tick, other._tombstones
 
 
 class ComparableVersions(WriteThrough):
-    """Versions that are numbers. Every method raises ValueError for one that is not: go on with ``Opaque`` then.
+    """Write-through for versions that are numbers.
+
+    Every method raises ValueError for another version; continue with ``OpaqueVersions`` then.
 
     Attributes:
-        progress: up to where the watch has told everything.
-        newest: the highest version that anybody told us.
+        observed_version: the version up to which the watch has delivered all events.
+        highest_version: the highest version that any response contained.
     """
 
     def __init__(self, clock: Clock, *, has_selector: bool) -> None:
@@ -208,23 +235,26 @@ class ComparableVersions(WriteThrough):
         self.highest_version = 0
         self._highest_version_at_list = 0
         self._min_versions: dict[ObjectKey, int] = {}
-        self._unconfirmed_versions: set[str] = set()
 
     def is_newer_response(self, key: ObjectKey, uid: str, version: str, cached: Object | None) -> bool:
         number = int(version)
-        self.highest_version = max(self.highest_version, number)
-        if number <= self.observed_version or self.has_tombstone(uid) or self._min_versions.get(key, 0) >= number:
+        if number > self.highest_version:
+            self.highest_version = number
+        if number <= self.observed_version or uid in self._tombstones:
             return False
         if cached is not None and int(cached.metadata.resource_version) >= number:
             return False
-        self._min_versions.pop(key, None)
-        self._unconfirmed_versions.add(version)
+        if self._min_versions:
+            if self._min_versions.get(key, 0) >= number:
+                return False
+            self._min_versions.pop(key, None)
+        self.unconfirmed_versions.add(version)
         return True
 
     def left_selection(self, key: ObjectKey, version: str) -> None:
         if int(version) > self.observed_version:
             self._min_versions[key] = max(int(version), self._min_versions.get(key, 0))
-        self._unconfirmed_versions.discard(version)
+        self.unconfirmed_versions.discard(version)
 
     def is_newer_event(self, key: ObjectKey, uid: str, version: str, cached: Object | None) -> bool:
         number = int(version)
@@ -250,17 +280,12 @@ class ComparableVersions(WriteThrough):
         self.observed_version = number
         if number > self.highest_version:
             self.highest_version = number
-        if self._unconfirmed_versions:
-            self._unconfirmed_versions.discard(version)
+        if self.unconfirmed_versions:
+            self.unconfirmed_versions.discard(version)
         return True
 
     def is_own_write(self, version: str) -> bool:
-        return version in self._unconfirmed_versions
-
-    @property
-    def has_unconfirmed_writes(self) -> bool:
-        """Whether own writes are in the store of which the watch has not told yet."""
-        return bool(self._unconfirmed_versions)
+        return version in self.unconfirmed_versions
 
     def begin_list(self) -> None:
         super().begin_list()
@@ -279,14 +304,14 @@ class ComparableVersions(WriteThrough):
         self.prune()
 
     def prune(self) -> None:
-        """Drops what the watch has passed."""
+        """Drop minimum versions and unconfirmed versions that the watch has passed."""
         if self._min_versions:
             self._min_versions = {k: v for k, v in self._min_versions.items() if v > self.observed_version}
-        if self._unconfirmed_versions:
-            self._unconfirmed_versions = {v for v in self._unconfirmed_versions if int(v) > self.observed_version}
+        if self.unconfirmed_versions:
+            self.unconfirmed_versions = {v for v in self.unconfirmed_versions if int(v) > self.observed_version}
 
     def clear(self) -> None:
         super().clear()
         self.observed_version = self.highest_version = self._highest_version_at_list = 0
         self._min_versions.clear()
-        self._unconfirmed_versions.clear()
+        self.unconfirmed_versions.clear()

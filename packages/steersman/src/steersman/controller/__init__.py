@@ -1,4 +1,19 @@
-"""Controllers: what to watch, a queue of keys, and workers that reconcile them."""
+"""Controllers: watches, a work queue, and workers that reconcile.
+
+``Reconciler`` is implemented by the author of an operator. ``reconcile`` receives a ``Request``, the key of an
+object, and may run at any time. It reads the current state and applies the desired state.
+
+``Builder`` declares a controller: the reconciled kind, owned and watched kinds, sources, options and RBAC
+permissions. ``Manager.controller`` returns one.
+
+``Controller`` takes requests from its ``WorkQueue`` and calls the reconciler. Failed requests are retried with
+back-off.
+
+Map functions (``referenced_by``) map an event to requests, predicates filter events, and a ``Source`` adds requests
+from outside of Kubernetes. A ``Trigger`` records why a request was enqueued.
+
+``EventRecorder`` records Events for users. ``current_reconcile`` returns metadata of the running reconcile.
+"""
 
 from steersman.controller.builder import Builder
 from steersman.controller.controller import Controller, ReconcileTimeout

@@ -1,4 +1,4 @@
-"""Says what a controller watches, and builds it."""
+"""The builder: declares what a controller watches, and creates it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ class _Watch:
 
 
 class Builder(Generic[T]):
-    """Made by ``Manager.controller(kind)``; ``complete`` ends the chain.
+    """Collects the declaration of a controller: see ``Manager.controller``.
+
+    ``complete`` ends the chain.
 
     Example:
         ``manager.controller(WebApp).owns(Deployment).owns(Service).complete(WebAppReconciler)``
@@ -69,18 +71,18 @@ class Builder(Generic[T]):
         self._permissions: list[Permission] = [
             Permission(resource, (*READ_VERBS, "patch")),
             Permission(resource, ("patch",), "status"),
-            # Owner references that block the owner's deletion need it, where admission enforces that.
+            # The admission plugin OwnerReferencesPermissionEnforcement requires it for blockOwnerDeletion.
             Permission(resource, ("update",), "finalizers"),
             Permission(EVENT_RESOURCE, ("create", "patch")),
         ]
 
     def named(self, name: str) -> Builder[T]:
-        """Names the controller in logs and metrics; the lower-case kind unless told."""
+        """Set the name in logs and metrics. Defaults to the lower-case kind."""
         self._name = name
         return self
 
     def max_concurrent_reconciles(self, number: int) -> Builder[T]:
-        """Lets ``number`` objects be reconciled at once; the same object never is. 1 unless told.
+        """Set the number of workers. Defaults to 1.
 
         Raises:
             ValueError: less than 1.
@@ -91,7 +93,9 @@ class Builder(Generic[T]):
         return self
 
     def base_retry_delay(self, seconds: float) -> Builder[T]:
-        """Tries a failed reconcile again after ``seconds``, doubled with each further failure; 0.005 unless told.
+        """Set the delay of the first retry. Defaults to 0.005 seconds.
+
+        It doubles with each further failure.
 
         Raises:
             ValueError: not above 0.
@@ -102,12 +106,12 @@ class Builder(Generic[T]):
         return self
 
     def max_retry_delay(self, seconds: float) -> Builder[T]:
-        """Tries a failed reconcile again after ``seconds`` at most, however often it failed; 1000 unless told."""
+        """Set the upper limit of the retry delay. Defaults to 1000 seconds."""
         self._options = replace(self._options, max_retry_delay=seconds)
         return self
 
     def reconcile_timeout(self, seconds: float) -> Builder[T]:
-        """Cancels a reconcile that takes longer than ``seconds``, and tries again; any time unless told.
+        """Cancel and retry a reconcile after ``seconds``. Defaults to no limit.
 
         Raises:
             ValueError: not above 0.
@@ -118,27 +122,27 @@ class Builder(Generic[T]):
         return self
 
     def needs_leader_election(self, needed: bool) -> Builder[T]:
-        """Whether the controller runs in the leader only, which it does unless told, or in every replica."""
+        """Run the controller in the leader only, or in every replica. Defaults to True."""
         self._options = replace(self._options, needs_leader_election=needed)
         return self
 
     def with_predicate(self, predicate: PredicateFunc) -> Builder[T]:
-        """Reconciles on those changes of the kind itself that ``predicate`` lets through; of several, all must."""
+        """Filter events of the kind itself. Several predicates are combined with AND."""
         watch = self._watches[0]
         combined = predicate if watch.predicate is None else all_of(watch.predicate, predicate)
         self._watches[0] = replace(watch, predicate=combined)
         return self
 
     def with_event_filter(self, predicate: PredicateFunc) -> Builder[T]:
-        """Reconciles on those changes, of all kinds that are watched, that ``predicate`` lets through.
+        """Filter events of all watched kinds.
 
-        A request from a source passes it as a change of its object in which nothing changed.
+        A request from a source is tested as an event of its object without a change.
         """
         self._event_filters.append(predicate)
         return self
 
     def with_priority(self, priority: int) -> Builder[T]:
-        """Gives changes of the kind itself ``priority`` in the queue: 0 unless told, and higher goes first."""
+        """Set the priority of events of the kind itself. Defaults to 0; higher first."""
         self._watches[0] = replace(self._watches[0], priority=priority)
         return self
 
@@ -150,13 +154,13 @@ class Builder(Generic[T]):
         any_owner: bool = False,
         priority: int = NORMAL_PRIORITY,
     ) -> Builder[T]:
-        """Reconciles the owner when an object of ``kind`` that it controls changes.
+        """Reconcile the owner when an object of ``kind`` that it controls changes.
 
         Args:
-            kind: what is owned.
-            predicate: which changes count.
-            any_owner: reconcile owners that are not its controller, too.
-            priority: place in the queue.
+            kind: the owned kind.
+            predicate: filters the events. Defaults to all.
+            any_owner: reconcile owners that are not the controller as well.
+            priority: priority in the queue.
         """
         mapper = enqueue_owner(self._kind.api_resource, any_owner=any_owner)
         self._watches.append(_Watch(kind, _OWNS, mapper, predicate, priority))
@@ -170,16 +174,16 @@ class Builder(Generic[T]):
         *,
         priority: int = NORMAL_PRIORITY,
     ) -> Builder[T]:
-        """Reconciles the objects that ``mapper`` names when an object of ``kind`` changes.
+        """Reconcile the objects that ``mapper`` returns when an object of ``kind`` changes.
 
         Args:
-            kind: what is watched.
-            mapper: from the changed object to requests, or ``referenced_by``.
-            predicate: which changes count.
-            priority: place in the queue.
+            kind: the watched kind.
+            mapper: returns the requests for the changed object, or ``referenced_by``.
+            predicate: filters the events. Defaults to all.
+            priority: priority in the queue.
 
         Raises:
-            ValueError: ``referenced_by`` another kind than the one that is reconciled.
+            ValueError: ``referenced_by`` has another kind than the reconciled one.
         """
         if isinstance(mapper, ReferencedBy):
             mapper.require_kind(self._kind)
@@ -187,28 +191,37 @@ class Builder(Generic[T]):
         return self
 
     def index(self, kind: type[U], name: str, values: Callable[[U], Iterable[str]]) -> Builder[T]:
-        """Indexes the cached objects of ``kind`` by what ``values`` gives, for ``store.by_index(name, value)``."""
+        """Index cached objects of ``kind``, for ``client.list(index=…)``.
+
+        Args:
+            kind: a cached kind.
+            name: the name of the index.
+            values: returns the index values of an object.
+        """
         self._indexes.append((kind, name, values))
         return self
 
     def source(self, source: Source) -> Builder[T]:
-        """Reconciles what ``source`` says: a ``Channel`` for events from outside, ``Every`` so many seconds, …"""
+        """Add a source of requests, such as a ``Channel`` or a ``Ticker``."""
         self._sources.append(source)
         return self
 
     def rbac(self, kind: type[Object], *verbs: str, subresource: str = "") -> Builder[T]:
-        """Declares for RBAC what the reconciler does beyond watching: ``.rbac(Deployment, "create", "patch")``."""
+        """Declare RBAC permissions: ``.rbac(Deployment, "create", "patch")``.
+
+        Permissions to read watched kinds are declared already.
+        """
         self._permissions.append(Permission(kind.api_resource, verbs, subresource))
         return self
 
     def complete(self, factory: ReconcilerFactory[T]) -> Controller:
-        """Builds the controller and hands it to the manager.
+        """Create the controller and register it with the manager.
 
         Args:
-            factory: the reconciler's class, or any callable that makes one from a ``Context``.
+            factory: the reconciler's class, or a function from ``ReconcilerContext`` to a reconciler.
 
         Raises:
-            ConfigurationError: an index of that name exists already, or the manager has a controller of that name.
+            ConfigurationError: an index or a controller of that name exists.
         """
         spec = self._spec()
         context = self._context(spec)
@@ -250,7 +263,7 @@ class Builder(Generic[T]):
                 raise ConfigurationError(f"{where}: {error} already; choose another name") from error
 
     def _resolve_mapper(self, watch: _Watch, number: int) -> _Watch:
-        """``watch`` with a mapping that is ready to use."""
+        """Replace ``referenced_by`` by its map function."""
         mapper: Any = watch.map
         if not isinstance(mapper, ReferencedBy):
             return watch
@@ -259,7 +272,7 @@ class Builder(Generic[T]):
         return replace(watch, map=references.map_func(watch.kind, self._informer(self._kind), index))
 
     def _source_filter(self, get_cached: Callable[[Request], T | None]) -> Callable[[Request], bool] | None:
-        """Whether a request from a source passes the event filters; None where there are none."""
+        """Return the event filters as a filter of requests, or None."""
         if not self._event_filters:
             return None
         passes_filters = all_of(*self._event_filters)
@@ -291,7 +304,7 @@ def _event_handler(
             reported = event if controller.started else InformerEvent(None, event.new, is_initial_list=True)
             add(event.object.key, priority=priority, trigger=Trigger(origin, reported))
             return
-        # While a replica stands by its queue grows to all objects: it must not hold former states of others as well.
+        # The queue of a standby contains all objects. It must not keep old states in memory as well.
         trigger = Trigger(origin, event) if controller.started else INITIAL
         for request in _requests_for(mapper, event):
             add(request, priority=priority, trigger=trigger)
@@ -300,10 +313,9 @@ def _event_handler(
 
 
 def _discard_deleted(requests: Iterable[Request], controller: Controller) -> None:
-    """An object that leads to ``requests`` was deleted before the controller started.
+    """Remove waiting requests for deleted objects before the controller starts.
 
-    A process that starts now would never know of it. A replica that stands by for weeks must not either, or its queue
-    would hold every key that there ever was: the object's own, and that of a deleted owner whose last object goes.
+    Without it, the queue of a standby would grow by the key of every object that ever existed.
     """
     for request in requests:
         if not controller.exists(request):
@@ -314,5 +326,5 @@ def _requests_for(mapper: MapFunc[Any], event: InformerEvent[Any]) -> Iterable[R
     old, new = event.old, event.new
     if old is None or new is None:
         return mapper(event.object)
-    # Both sides of an update: one that moves to another owner concerns the former one too.
+    # Old and new object: if the owner changes, both owners are reconciled.
     return dict.fromkeys((*mapper(old), *mapper(new)))

@@ -1,4 +1,4 @@
-"""The worker loop: takes keys from the queue and reconciles them, whatever becomes of the one before."""
+"""The worker loop: takes requests from the queue and reconciles them."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from steersman.observability.runtime import Runtime
 
 ErrorCallback = Callable[[BaseException], Any]
 TraceSpan = Callable[[ReconcileInfo], AbstractContextManager[ErrorCallback | None]]
-"""What surrounds a reconcile and its status update. What entering it gives, if anything, is told why it failed."""
+"""Context manager around a reconcile. If it yields a callback, the callback receives the error."""
 
 _MAX_RECENT_RECONCILES = 256
-# Reconciles that never wait for anything must not keep the event loop from its other duties for longer.
+# Limit for a worker whose reconciles never wait, so that the event loop can run other tasks.
 _YIELD_INTERVAL_SECONDS = 0.01
 _WORKER_RESTART_DELAY_SECONDS = 1.0
-# That what was cancelled gets for its own clean-up.
+# Time for cancelled tasks to clean up.
 _CANCELLATION_TIMEOUT_SECONDS = 2.0
 _INITIAL_SOURCE_BACKOFF_SECONDS = 1.0
 _MAX_SOURCE_BACKOFF_SECONDS = 60.0
 
 
 class ReconcileTimeout(SteersmanError):
-    """A reconcile took longer than the controller allows and was cancelled; it is tried again."""
+    """A reconcile exceeded its timeout and was cancelled; it is retried."""
 
 
 class Controller:
@@ -49,6 +49,9 @@ class Controller:
         reconciler: its ``reconcile`` runs for each request.
         runtime: clock, randomness and tasks.
         trace_span: entered for each reconcile, and left when ``info.result`` is known.
+
+    Attributes:
+        started: True once the workers run.
     """
 
     def __init__(
@@ -79,15 +82,10 @@ class Controller:
         self._id_random = random.Random(runtime.random.getrandbits(64))  # noqa: S311
         mine, inherited = cast("Any", type(reconciler)), cast("Any", Reconciler)
         self._has_status_update = mine.update_status is not inherited.update_status
-        self._started = self._stopping = self._debug = False
+        self.started = self._stopping = self._debug = False
         self._log = get_logger("controller")
         self._tally = controller_metrics(spec.name)
         self._tally.workers = self.options.max_concurrent_reconciles
-
-    @property
-    def started(self) -> bool:
-        """Whether its workers were started."""
-        return self._started
 
     def exists(self, request: Request) -> bool:
         """Return True if the cache has the object."""
@@ -100,13 +98,13 @@ class Controller:
 
     @property
     def needs_leader_election(self) -> bool:
-        """Whether it may run in the leader only."""
+        """True if the controller runs in the leader only."""
         return self.options.needs_leader_election
 
     def start(self) -> None:
-        """Starts workers and sources."""
-        self._started = True
-        # Asked for here, as the process has configured its logs by now.
+        """Start workers and sources."""
+        self.started = True
+        # Not earlier: the process has configured its logs by now.
         self._log = get_logger("controller").bind()
         self._debug = self._log.is_enabled_for(logging.DEBUG)
         for _ in range(self.options.max_concurrent_reconciles):
@@ -117,14 +115,14 @@ class Controller:
             )
 
     async def stop(self, grace: float, *, drain: bool = False) -> None:
-        """Takes no new keys, lets running reconciles end for up to ``grace`` seconds, then cancels them.
+        """Stop the workers.
+
+        Running reconciles may finish within ``grace`` and are cancelled after it. A reconcile that ignores its
+        cancellation for 2 seconds is logged and abandoned.
 
         Args:
             grace: seconds.
-            drain: reconcile what is ready as well, within ``grace``. Unless told it is left to the next leader,
-                who takes over the sooner.
-
-        A reconcile that does not end when it is cancelled is left behind after two seconds more; the log names it.
+            drain: reconcile ready requests as well, within ``grace``. Defaults to False: the next leader does it.
         """
         self._stopping = True
         for task in self._source_tasks:
@@ -141,11 +139,11 @@ class Controller:
             self._log.error("reconcile did not stop after cancellation", **info.log_fields())
 
     def recent(self) -> tuple[ReconcileInfo, ...]:
-        """The last reconciles that ended, 256 at most, oldest first; for debug endpoints."""
+        """Return the last 256 finished reconciles, oldest first."""
         return tuple(self._recent)
 
     def running(self) -> tuple[ReconcileInfo, ...]:
-        """The reconciles that run at the moment."""
+        """Return the running reconciles."""
         return tuple(self._running.values())
 
     def _start_worker(self) -> None:
@@ -156,8 +154,7 @@ class Controller:
     def _worker_ended(self, worker: asyncio.Task[Any]) -> None:
         self._workers.discard(worker)
         if worker.cancelled() and not self._stopping:
-            # Somebody cancelled the task and not what it waited for. Were that the end of the whole event loop, no
-            # timer would run any more.
+            # The task itself was cancelled. At the end of the event loop this timer would not fire.
             asyncio.get_running_loop().call_later(_WORKER_RESTART_DELAY_SECONDS, self._restart_worker)
 
     def _restart_worker(self) -> None:
@@ -190,7 +187,7 @@ class Controller:
                     with self._trace_span(info) as on_error:
                         await self._reconcile(info, on_error)
             except Exception as error:
-                # What surrounds the reconcile failed: neither the worker nor the object may be lost by that.
+                # The span failed: keep the worker, and retry the object.
                 self._failed(info, error)
             finally:
                 tally.active -= 1
@@ -218,7 +215,7 @@ class Controller:
             else:
                 result = await self._with_timeout(self._reconciler.reconcile(request))
             if not isinstance(result, Result):  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise TypeError(f"reconcile returned {result!r} in place of a Result")
+                raise TypeError(f"reconcile returned {result!r} instead of a Result")
         except BaseException as raised:
             if self._is_worker_cancellation(raised):
                 self._abort(info, raised)
@@ -239,7 +236,7 @@ class Controller:
                 if on_error is not None and info.result == "error":
                     on_error(error)
         finally:
-            # An error holds its traceback, and that this frame.
+            # Breaks the reference cycle of error, traceback and frame.
             error = None
 
     async def _with_timeout(self, coroutine: Any) -> Any:
@@ -257,7 +254,7 @@ class Controller:
             raise ReconcileTimeout(f"not done after {seconds:g} s") from error
 
     async def _run_update_status(self, info: ReconcileInfo, outcome: ReconcileOutcome) -> BaseException | None:
-        """What ``update_status`` raised."""
+        """Call ``update_status`` and return the exception, if any."""
         try:
             await self._with_timeout(self._reconciler.update_status(info.request, outcome))
         except BaseException as raised:
@@ -269,15 +266,15 @@ class Controller:
         return None
 
     def _is_worker_cancellation(self, error: BaseException) -> bool:
-        """Whether ``error`` is meant for the worker or the process rather than raised by the reconcile."""
+        """Return True if ``error`` cancels the worker, not only the reconcile."""
         if isinstance(error, asyncio.CancelledError):
-            # What the reconciler waited for may have been cancelled: no reason to lose a worker.
+            # A task that the reconciler awaited may have been cancelled: the worker continues.
             task = asyncio.current_task()
             return task is not None and task.cancelling() > 0
         return isinstance(error, KeyboardInterrupt | GeneratorExit)
 
     def _abort(self, info: ReconcileInfo, error: BaseException) -> None:
-        """The reconcile was cut off; unless controller or event loop end, its object must not be forgotten."""
+        """The reconcile was cancelled: retry it unless the controller stops."""
         self._record_error(info, "error", error)
         if not self._stopping and not isinstance(error, GeneratorExit):
             self._retry(info, error)
@@ -311,7 +308,7 @@ class Controller:
                     "reconcile failed with a terminal error; waiting for a change", error=_format_error(error)
                 )
             case ErrorClass.CONFLICT:
-                # Somebody wrote between our read and our write: normal under optimistic concurrency, no error level.
+                # Another client wrote between our read and our write: normal under optimistic concurrency.
                 self._record_error(info, "error", error)
                 retry = self._retry(info, error)
                 self._log.info(
@@ -340,7 +337,7 @@ class Controller:
         self._tally.errors += 1
 
     async def _run_source(self, source: Source) -> None:
-        """Runs ``source``, again and again as long as it fails."""
+        """Run ``source``, and restart it after each failure."""
         trigger = Trigger(source.name, None, "external")
         clock, backoff = self._runtime.clock, _INITIAL_SOURCE_BACKOFF_SECONDS
         accepts = self.spec.source_filter
@@ -366,7 +363,7 @@ class Controller:
 
 
 def _format_error(error: BaseException) -> str:
-    """All errors in ``error``, each with its class."""
+    """Return the class and the message of each error in ``error``."""
     return "; ".join(
         f"{type(each).__name__}: {each}" if str(each) else type(each).__name__ for each in flatten(error)
     )

@@ -1,4 +1,4 @@
-"""Get, change, write back: for objects that are not ours to declare whole."""
+"""Reads, changes and writes objects that we do not declare completely."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ OperationResult = Literal["created", "patched", "unchanged"]
 
 
 async def create_or_patch(client: CachedClient, obj: T, mutate: Callable[[T], T]) -> tuple[T, OperationResult]:
-    """Makes the object be as ``mutate`` says: creates it, or sends just the difference.
+    """Create the object, or patch it to the result of ``mutate``.
 
-    Prefer ``client.apply``, which needs no read; this is for changes that depend on what is there.
+    Prefer ``client.apply``, which needs no read. Use this function for changes that depend on the current state.
 
     Args:
-        obj: name and namespace, and what a new object starts from.
-        mutate: gives the wanted object, from the one that is there or else from ``obj``. It must leave name,
-            namespace and status alone: a difference of status is not written.
+        client: reads and writes.
+        obj: name, namespace, and the initial fields of a new object.
+        mutate: returns the desired object for the existing one, or for ``obj`` if none exists. It must not change
+            name, namespace and status; changes of the status are not written.
 
     Returns:
-        The object as stored, and what was done.
+        The stored object, and the operation.
 
     Raises:
-        Conflict: somebody changed the object since it was read; reconcile again.
-        AlreadyExists: somebody created it in the meantime; reconcile again.
+        Conflict: the object has changed since it was read; reconcile again.
+        AlreadyExists: the object was created meanwhile; reconcile again.
         ValueError: ``mutate`` changed the name or the namespace.
     """
     existing = await client.get_uncached_if_transformed(type(obj), obj.key)
@@ -42,7 +43,7 @@ async def create_or_patch(client: CachedClient, obj: T, mutate: Callable[[T], T]
     operations = diff(_patchable_fields(existing), _patchable_fields(desired))
     if not operations:
         return existing, "unchanged"
-    # The version in the object is compared by the server, and a test operation is not answered by Conflict.
+    # The server compares the resourceVersion of the object. A test operation would fail with Invalid, not Conflict.
     version = {"op": "replace", "path": "/metadata/resourceVersion", "value": existing.metadata.resource_version}
     return await client.patch(type(obj), obj.key, JsonPatch([*operations, version])), "patched"
 

@@ -1,4 +1,4 @@
-"""What follows from an error: which of several decides, and whether a retry can mend it."""
+"""Classifies errors of reconciles: retry or not, and which of several counts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 from steersman.errors import Conflict, NotFound, TerminalError
 from steersman.meta import ApiResource, ObjectKey
 
-# What a Go program panics on: errors of the reconciler's author, whatever the cluster is like.
+# Bugs of the reconciler, for which a Go program would panic.
 _PROGRAMMING_ERRORS = (
     ArithmeticError,
     AssertionError,
@@ -23,45 +23,43 @@ _MAX_CAUSE_DEPTH = 32
 
 
 class ErrorClass(Enum):
-    """What an error means for the object. Of several errors the one that needs most decides."""
+    """The meaning of an error for the object, from the least severe."""
 
     DELETED = 1
-    """The object itself does not exist: nothing is left to do."""
+    """The object does not exist: nothing is left to do."""
     TERMINAL = 2
-    """No retry can mend it."""
+    """A retry cannot succeed."""
     CONFLICT = 3
-    """What was read is old news: try again on fresh data. No reason for alarm."""
+    """The object was read in an old state: retry on fresh data. This is normal."""
     RETRYABLE = 4
-    """Try again."""
+    """Retry with back-off."""
 
 
 def classify(error: BaseException, resource: ApiResource, request: ObjectKey, *, exists: bool) -> ErrorClass:
-    """The verdict on ``error``, raised by a reconcile of ``request``.
+    """Return the class of ``error``, raised by a reconcile of ``request``.
 
     Args:
-        error: an exception or a group of them; of a group the gravest verdict counts, so that a ``TerminalError``
-            beside a lost connection is tried again.
-        resource: where the reconciled kind lives.
+        error: an exception or a group of them. The most severe class of a group counts, so a ``TerminalError``
+            together with a lost connection is retried.
+        resource: the API resource of the reconciled kind.
         request: the reconciled object.
-        exists: whether the cache holds the object.
+        exists: True if the cache has the object.
     """
-    return max(
-        (_classify_one(e, resource, request, exists) for e in flatten(error)), key=lambda verdict: verdict.value
-    )
+    return max((_classify_one(e, resource, request, exists) for e in flatten(error)), key=lambda each: each.value)
 
 
 def _classify_one(error: BaseException, resource: ApiResource, request: ObjectKey, exists: bool) -> ErrorClass:
     if is_terminal(error):
         return ErrorClass.TERMINAL
     if isinstance(error, NotFound) and _refers_to(error, resource, request):
-        # The server's answer is newer than the cache; that it is the same object and not its namesake in another
-        # namespace is certain only when both agree.
+        # The response does not contain the namespace: it may refer to an object of the same name in another one.
+        # The object is certainly deleted only if the cache agrees.
         return ErrorClass.CONFLICT if exists else ErrorClass.DELETED
     return ErrorClass.CONFLICT if isinstance(error, Conflict) else ErrorClass.RETRYABLE
 
 
 def _refers_to(error: NotFound, resource: ApiResource, request: ObjectKey) -> bool:
-    """Whether what was not found is the object itself: another one that is missing is an error."""
+    """Return True if ``error`` is about the reconciled object, not another one."""
     details = error.status.details
     if details is None or details.name != request.name or details.group != resource.group:
         return False
@@ -69,7 +67,10 @@ def _refers_to(error: NotFound, resource: ApiResource, request: ObjectKey) -> bo
 
 
 def is_terminal(error: BaseException) -> bool:
-    """Whether ``error`` is a ``TerminalError`` or was raised ``from`` one; a group is if all in it are."""
+    """Return True if ``error`` is a ``TerminalError`` or caused by one.
+
+    A group is terminal if all its members are.
+    """
     cause: BaseException | None = error
     for _ in range(_MAX_CAUSE_DEPTH):
         if cause is None:
@@ -83,12 +84,12 @@ def is_terminal(error: BaseException) -> bool:
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether ``error`` shows a bug of the reconciler: what Go would panic on, or what should end a process."""
+    """Return True if ``error`` is a bug, for which Go would panic."""
     return any(isinstance(e, _PROGRAMMING_ERRORS) or not isinstance(e, Exception) for e in flatten(error))
 
 
 def flatten(error: BaseException) -> tuple[BaseException, ...]:
-    """The errors in ``error``, however deeply grouped; itself if it is no group."""
+    """Return the errors in a nested group, or ``error`` itself."""
     members = _members(error)
     return (error,) if members is None else tuple(leaf for each in members for leaf in flatten(each))
 
@@ -98,7 +99,7 @@ def _members(error: BaseException) -> tuple[BaseException, ...] | None:
 
 
 def combine(reconcile: BaseException | None, status: BaseException | None) -> BaseException | None:
-    """The error of a reconcile and that of its status update as one, so that neither hides the other."""
+    """Combine the errors of a reconcile and its status update into one."""
     if reconcile is None or status is None:
         return reconcile or status
     return BaseExceptionGroup("the reconcile and its status update failed", (reconcile, status))

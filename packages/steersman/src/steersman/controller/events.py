@@ -1,4 +1,4 @@
-"""Events: the story that ``kubectl describe`` tells. Source: ``events.k8s.io/v1``, KEP-383."""
+"""Records Events for ``kubectl describe``. Source: ``events.k8s.io/v1``, KEP-383."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from steersman.observability.runtime import Runtime
 
 EventType = Literal["Normal", "Warning"]
 
-# Repeats within this time count up one Event instead of making new ones, as in client-go.
+# Repeats within this time increase the count of one Event, as in client-go.
 _SERIES_WINDOW_SECONDS = 360.0
 _MAX_SERIES = 4096
 _QUEUE_SIZE = 1000
-# Writers side by side, so that Events keep up with many workers; those about one object keep their order.
+# Concurrent writers, so that Events keep up with many workers. Events of one object keep their order.
 _WRITER_COUNT = 8
-# The API server refuses longer ones. Notes are measured in bytes of UTF-8.
+# The API server rejects longer values. Notes are measured in bytes of UTF-8.
 _MAX_NOTE_BYTES = 1024
 _MAX_INSTANCE_LENGTH = 128
-# The fields are ours and known: to look for others costs the API server more than the rest of the decoding.
+# All fields are known: strict validation would cost the API server more than the rest of the decoding.
 _FIELD_VALIDATION: FieldValidation = "Ignore"
 
 log = get_logger("events")
@@ -38,7 +38,7 @@ EVENT_RESOURCE = ApiResource("events.k8s.io", "v1", "Event", "events")
 
 
 class _Event(Object):
-    """An Event, of which nothing is read back: the generated type would be a third of what an operator imports."""
+    """An Event without fields. Importing the generated type would be a third of an operator's imports."""
 
     api_resource = EVENT_RESOURCE
 
@@ -72,14 +72,16 @@ class _PendingEvent(Struct, frozen=True):
 
 
 class EventRecorder:
-    """Tells users what a controller did to an object and why.
+    """Records what a controller did to an object, and why.
 
-    ``emit`` never waits and never fails: Events are written in the background, and when the API server cannot
-    keep up the newest are dropped and counted in the log.
+    ``emit`` never waits and never fails. Events are written in the background. If the API server is too slow, the
+    newest Events are dropped, and each is logged.
 
     Args:
-        source: who reports, such as ``steersman-databases/database``: a prefix that is a DNS name, and a name.
-        instance: which replica, such as the pod's name.
+        client: creates and patches Events.
+        source: the reporting controller: a DNS name and a name, such as ``steersman-databases/database``.
+        instance: the reporting replica, such as the pod's name.
+        runtime: clock, randomness and tasks.
     """
 
     def __init__(self, client: Client, source: str, instance: str, *, runtime: Runtime) -> None:
@@ -93,15 +95,15 @@ class EventRecorder:
         self._series: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
 
     def normal(self, obj: Object, reason: str, note: str, *, action: str = "Reconcile") -> None:
-        """Something went as it should: ``reason`` in one CamelCase word, ``note`` for people."""
+        """Record a Normal Event: ``reason`` in CamelCase, ``note`` for users."""
         self.emit(obj, "Normal", reason, note, action=action)
 
     def warning(self, obj: Object, reason: str, note: str, *, action: str = "Reconcile") -> None:
-        """Something is wrong; ``note`` says what to do."""
+        """Record a Warning Event; ``note`` says what to do."""
         self.emit(obj, "Warning", reason, note, action=action)
 
     def emit(self, obj: Object, event_type: EventType, reason: str, note: str, *, action: str) -> None:
-        """Records an Event about ``obj``. Never put a secret into ``note``: anyone who may read Events sees it."""
+        """Record an Event of ``obj``. Never put a secret into ``note``."""
         now = self._runtime.clock.now()
         queue = self._queues[crc32(obj.metadata.uid.encode()) % _WRITER_COUNT]
         try:
@@ -110,7 +112,7 @@ class EventRecorder:
             log.warning("event dropped: the queue is full", reason=reason, note=note)
 
     async def run(self) -> None:
-        """Writes Events until cancelled."""
+        """Write Events until cancelled."""
         writers = [self._runtime.spawn(self._run_writer(queue), "event writer") for queue in self._queues]
         try:
             await asyncio.gather(*writers)
@@ -124,7 +126,7 @@ class EventRecorder:
             try:
                 await self._write(pending)
             except Exception as error:
-                # Whatever it is, the next Event may be written.
+                # The next Event may succeed.
                 expected = isinstance(error, Forbidden) and error.namespace_terminating
                 level = logging.DEBUG if expected else logging.WARNING
                 log.log(level, "event not written", reason=pending.reason, note=pending.note, error=str(error))
@@ -132,7 +134,7 @@ class EventRecorder:
                 queue.task_done()
 
     async def flush(self) -> None:
-        """Returns once all Events so far are written."""
+        """Wait until all recorded Events are written."""
         for queue in self._queues:
             await queue.join()
 

@@ -1,4 +1,4 @@
-"""Finalizers: keep an object until what it stands for is cleaned up. Source: "Finalizers" in the documentation."""
+"""Adds and removes finalizers. Source: "Finalizers" in the Kubernetes documentation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ T = TypeVar("T", bound=Object)
 
 
 async def add_finalizer(client: CachedClient, obj: T, finalizer: str) -> T:
-    """``obj`` with ``finalizer``, which must be there before anything is created that needs cleaning up.
+    """Add ``finalizer`` to ``obj`` and return it.
+
+    Call it before creating anything that needs cleanup.
 
     Raises:
         Conflict: the object changed since it was read; reconcile again.
@@ -25,7 +27,7 @@ async def add_finalizer(client: CachedClient, obj: T, finalizer: str) -> T:
 
 
 async def remove_finalizer(client: CachedClient, obj: Object, finalizer: str) -> None:
-    """Removes ``finalizer``, and with the last one the object; nothing happens if it is gone.
+    """Remove ``finalizer`` from ``obj``; do nothing if ``obj`` no longer exists.
 
     Raises:
         Conflict: the object changed since it was read; reconcile again.

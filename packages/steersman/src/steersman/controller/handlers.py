@@ -1,4 +1,4 @@
-"""Whom a change concerns: from a watched object to the requests that it leads to."""
+"""Maps events of watched objects to requests."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ T = TypeVar("T", bound=Object)
 U = TypeVar("U", bound=Object)
 
 MapFunc = Callable[[U], Iterable[Request]]
-"""Gives the requests that a change of the object leads to."""
+"""Returns the requests to enqueue for an event of an object."""
 
 ReferencesFunc = Callable[[T], Iterable["str | ObjectKey"]]
-"""Gives the objects that an object refers to: keys, or names in its own namespace."""
+"""Returns referenced objects: keys, or names in the same namespace."""
 
 
 class ReferencedBy(Struct, Generic[T], frozen=True):
-    """A mapping to the objects that refer to the one that changed; made by ``referenced_by``."""
+    """Maps an object to those that refer to it: see ``referenced_by``."""
 
     kind: type[T]
     references: ReferencesFunc[T] | str
 
     def require_kind(self, reconciled: type[Object]) -> None:
-        """Raises ValueError if its requests are not for objects of the kind ``reconciled``."""
+        """Raise ValueError unless the requests are for the kind ``reconciled``."""
         if self.kind is not reconciled:
             expected, actual = reconciled.__name__, self.kind.__name__
             raise ValueError(f"referenced_by must name the reconciled kind, {expected}, not {actual}")
 
     def map_func(self, watched: type[Object], informer: Informer[T], name: str) -> MapFunc[Any]:
-        """The mapping for changes of ``watched``; indexes what ``informer`` holds, as ``name``."""
+        """Return the mapping for ``watched``; add the index ``name`` to ``informer``."""
         store = informer.store
         if isinstance(self.references, str):
             index = self.references
@@ -46,14 +46,14 @@ class ReferencedBy(Struct, Generic[T], frozen=True):
 
 
 def referenced_by(kind: type[T], references: ReferencesFunc[T] | str) -> ReferencedBy[T]:
-    """For ``Builder.watches``: a change concerns the objects of ``kind`` that refer to the one that changed.
+    """Enqueue the objects of ``kind`` that refer to the changed one.
 
-    They are found by an index, so that it costs the same with ten objects and with ten thousand.
+    Pass it to ``Builder.watches``. An index finds the objects, at the same cost for ten objects and ten thousand.
 
     Args:
         kind: the kind that the controller reconciles.
-        references: gives what an object refers to, names being in its own namespace; or the name of an index
-            declared by ``Builder.index``, whose values are keys such as ``sea/password``.
+        references: returns the objects that an object refers to: keys, or names in its own namespace. Or the name
+            of an index declared by ``Builder.index``, whose values are keys such as ``orders/password``.
 
     Example:
         ``.watches(Secret, referenced_by(Database, lambda database: [database.spec.secret_name]))``
@@ -62,14 +62,14 @@ def referenced_by(kind: type[T], references: ReferencesFunc[T] | str) -> Referen
 
 
 def enqueue_owner(resource: ApiResource, *, any_owner: bool = False) -> MapFunc[Object]:
-    """A change concerns the owner that lives at ``resource``: the one that controls the object, or any of them."""
+    """Enqueue the controller owner of kind ``resource``, or any such owner."""
 
     def owners(obj: Object) -> list[Request]:
         requests: list[Request] = []
         for owner in obj.metadata.owner_references:
             if not (owner.controller or any_owner) or owner.kind != resource.kind:
                 continue
-            # The version is not compared: an owner reference keeps the one it was written with.
+            # The version is ignored: an owner reference keeps the version it was written with.
             if owner.api_version.rpartition("/")[0] == resource.group:
                 requests.append(ObjectKey(obj.metadata.namespace if resource.namespaced else "", owner.name))
         return requests
@@ -78,7 +78,7 @@ def enqueue_owner(resource: ApiResource, *, any_owner: bool = False) -> MapFunc[
 
 
 def enqueue_object(obj: Object) -> tuple[Request]:
-    """A change concerns the object that changed."""
+    """Enqueue the changed object itself."""
     return (obj.key,)
 
 

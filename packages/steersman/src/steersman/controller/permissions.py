@@ -1,4 +1,4 @@
-"""What a controller may do, declared beside what it watches; ``steersman.rbac`` makes roles of it."""
+"""RBAC permissions of a controller. ``steersman.rbac`` generates roles from them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ READ_VERBS = ("get", "list", "watch")
 
 
 class Permission(Struct, frozen=True):
-    """``verbs`` on one resource, or on its ``subresource``; on the objects called ``names``, or on all."""
+    """``verbs`` on a resource.
+
+    Attributes:
+        resource: the API resource.
+        verbs: such as ``get`` and ``patch``.
+        subresource: such as ``status``. Defaults to the resource itself.
+        names: names of objects. Defaults to all objects.
+    """
 
     resource: ApiResource
     verbs: tuple[str, ...]

@@ -1,14 +1,13 @@
-"""Which changes are worth a reconcile.
+"""Predicates decide which events enqueue a reconcile.
 
-A predicate is any function from a ``Change`` to bool. Those here combine: ``generation_changed | labels_changed``,
-``has_label("target", "orders") & ~deletion_started``; ``all_of``, ``any_of`` and ``not_`` do the same for plain
-functions.
+A predicate is a function from an ``InformerEvent`` to bool. ``Predicate`` objects combine: ``generation_changed |
+labels_changed``, ``has_label("target", "orders") & ~deletion_started``. ``all_of``, ``any_of`` and ``not_`` combine
+plain functions.
 
-They look at creations, updates and deletions alike. Those that ask what changed let creations and deletions through,
-and what did not change at all, too: a resync, or a request from a source, is meant to look again (only
-``resource_version_changed`` holds it back). Those that ask what an object is like look at both sides of an update, so
-that who is concerned no longer hears of that as well. A predicate saves work, it protects nothing: the object may
-change before it is reconciled, and other triggers lead to it as well.
+Predicates that compare old and new accept creations, deletions, and events without a change: resyncs and requests
+from sources. Only ``resource_version_changed`` rejects the latter. Predicates that test an object test both sides of
+an update, so that a reconcile also runs when an object stops matching. A predicate saves work, but guarantees
+nothing: the object may change before its reconcile, and other triggers may enqueue it.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from steersman.meta import Object
 from steersman.meta.selectors import label_matcher
 
 PredicateFunc = Callable[[InformerEvent[Any]], bool]
-"""What is accepted wherever a predicate is asked for."""
+"""The type of predicates: any function of this signature."""
 
 
 class Predicate:
-    """A filter of changes that combines with others by ``&``, ``|`` and ``~``; usable as a decorator."""
+    """A predicate that combines with ``&``, ``|`` and ``~``. Usable as a decorator."""
 
     def __init__(self, function: PredicateFunc) -> None:
         self._function = function
@@ -52,25 +51,28 @@ class Predicate:
 
 
 def all_of(*predicates: PredicateFunc) -> Predicate:
-    """Lets through what every one of ``predicates`` lets through."""
+    """Accept events that all of ``predicates`` accept."""
     return Predicate(lambda change: all(predicate(change) for predicate in predicates))
 
 
 def any_of(*predicates: PredicateFunc) -> Predicate:
-    """Lets through what at least one of ``predicates`` lets through."""
+    """Accept events that at least one of ``predicates`` accepts."""
     return Predicate(lambda change: any(predicate(change) for predicate in predicates))
 
 
 def not_(predicate: PredicateFunc) -> Predicate:
-    """Lets through what ``predicate`` holds back."""
+    """Accept events that ``predicate`` rejects."""
     return Predicate(lambda change: not predicate(change))
 
 
 def field_changed(getter: Callable[[Any], object]) -> Predicate:
-    """Lets through updates in which what ``aspect`` gives for the object differs, and creations and deletions.
+    """Accept creations, deletions, and updates that change a value.
+
+    Args:
+        getter: returns the value to compare.
 
     Example:
-        ``changed(lambda node: node.spec.unschedulable)``
+        ``field_changed(lambda node: node.spec.unschedulable)``
     """
 
     def predicate(event: InformerEvent[Any]) -> bool:
@@ -83,38 +85,40 @@ def field_changed(getter: Callable[[Any], object]) -> Predicate:
 
 
 generation_changed = field_changed(lambda obj: (obj.metadata.generation, obj.metadata.deletion_timestamp))
-"""Lets through creations, deletions, and updates of the spec; not those of status or metadata alone.
+"""Accept creations, deletions, and updates of the spec.
 
-The start of a deletion counts: it sets ``deletionTimestamp`` and, in Kubernetes, the generation.
+Updates of status or metadata alone are rejected.
+
+The start of a deletion is accepted: it sets ``deletionTimestamp`` and, in Kubernetes, the generation.
 """
 
 labels_changed = field_changed(lambda obj: obj.metadata.labels)
-"""Lets through creations, deletions, and updates of labels."""
+"""Accept creations, deletions, and updates of labels."""
 
 annotations_changed = field_changed(lambda obj: obj.metadata.annotations)
-"""Lets through creations, deletions, and updates of annotations."""
+"""Accept creations, deletions, and updates of annotations."""
 
 
 @Predicate
 def not_own_write(event: InformerEvent[Any]) -> bool:
-    """Lets through creations, deletions, and updates that are not answers to this process's own writes.
+    """Accept all events except updates that are responses to our own writes.
 
-    Beside ``generation_changed`` it has a status written anew that somebody else wrote, or that a former leader did
-    whose request was long on its way. An own write that the watch tells of before its answer is another's here,
-    so what is written each time must not say something new each time: use ``generation_changed`` alone for that.
+    Combine it with ``generation_changed`` to also reconcile when another client overwrites our status. Do not use it
+    if each reconcile writes a different value, such as a timestamp: a write whose watch event arrives before its
+    response counts as foreign, and the controller would loop.
     """
     return event.old is None or event.new is None or not event.from_own_write
 
 
 @Predicate
 def resource_version_changed(event: InformerEvent[Any]) -> bool:
-    """Lets through everything but what did not change, such as a resync."""
+    """Accept all events except those without a change, such as resyncs."""
     return not is_unchanged(event)
 
 
 @Predicate
 def deletion_started(event: InformerEvent[Any]) -> bool:
-    """Lets through only the moment from which an object is being deleted, or found to be."""
+    """Accept the event that sets ``deletionTimestamp``, or first shows it."""
     old, new = event.old, event.new
     if new is None or new.metadata.deletion_timestamp is None:
         return False
@@ -123,36 +127,36 @@ def deletion_started(event: InformerEvent[Any]) -> bool:
 
 @Predicate
 def on_create(event: InformerEvent[Any]) -> bool:
-    """Lets through only creations, and objects that are found at the start."""
+    """Accept creations, and objects of the first list."""
     return event.old is None
 
 
 @Predicate
 def on_update(event: InformerEvent[Any]) -> bool:
-    """Lets through only updates."""
+    """Accept updates of existing objects."""
     return event.old is not None and event.new is not None
 
 
 @Predicate
 def on_delete(event: InformerEvent[Any]) -> bool:
-    """Lets through only the end of objects; see ``deletion_started`` for its beginning."""
+    """Accept DELETED events. See ``deletion_started`` for the start of a deletion."""
     return event.new is None
 
 
 def where(condition: Callable[[Any], bool]) -> Predicate:
-    """Lets through changes of objects for which ``test`` holds, before an update or after it."""
+    """Accept events whose old or new object meets ``condition``."""
     return Predicate(lambda change: any(side is not None and condition(side) for side in (change.new, change.old)))
 
 
 def has_label(key: str, value: str | None = None, *, ignore_case: bool = False) -> Predicate:
-    """Lets through changes of objects with the label ``key``, before an update or after it.
+    """Accept events whose old or new object has a label.
 
-    So one operator serves the objects of one target: ``has_label("target", options.target, ignore_case=True)``.
+    An operator can serve the objects of one target: ``has_label("target", options.target, ignore_case=True)``.
 
     Args:
         key: the label.
-        value: what it must be; None for anything.
-        ignore_case: whether ``Orders`` and ``orders`` are the same value.
+        value: the value of the label. Defaults to any.
+        ignore_case: treat ``Orders`` and ``orders`` as the same value.
     """
     expected = value.casefold() if value is not None and ignore_case else value
 
@@ -166,13 +170,13 @@ def has_label(key: str, value: str | None = None, *, ignore_case: bool = False) 
 
 
 def matches_labels(selector: str | Mapping[str, str]) -> Predicate:
-    """Lets through changes of objects whose labels fit, before an update or after it.
+    """Accept events whose old or new object matches a label selector.
 
     Args:
-        selector: as for ``kubectl get -l``, such as ``tier in (gold, silver),!paused``; or labels that must be there.
+        selector: as for ``kubectl get -l``, such as ``tier in (gold, silver),!paused``; or required labels.
 
     Raises:
-        SelectorError: it is none.
+        SelectorError: the selector is invalid.
     """
     if isinstance(selector, str):
         matcher = label_matcher(selector)

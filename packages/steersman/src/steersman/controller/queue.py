@@ -1,11 +1,11 @@
-"""The work queue: a set of keys by priority, each worked on by one worker at a time, with back-off after errors.
+"""The work queue: deduplicated keys by priority, with back-off after errors.
 
-Adding a key that waits does nothing but raise its priority. Adding one that is being worked on marks it to be worked
-on once more, so that no change is missed and no two workers ever hold the same key.
+Each key has at most one worker. Adding a waiting key can only raise its priority. Adding a key that a worker
+processes marks it for another run, so no change is missed.
 
-Keys of a higher priority go first, yet nobody starves: every tenth key that is handed out is the one that has waited
-longest, whatever its priority. So a key behind ``n`` others waits for ``10 * (n + 1)`` hand-outs at most, however
-many more important ones keep coming.
+Keys of a higher priority go first, but no key starves: every tenth key that the queue returns is the one that has
+waited longest, whatever its priority. A key behind ``n`` others is therefore returned after at most ``10 * (n + 1)``
+keys.
 
 Sources: client-go, package ``workqueue``; controller-runtime, package ``priorityqueue``.
 """
@@ -28,30 +28,30 @@ from steersman.observability.runtime import Runtime
 K = TypeVar("K", bound=Hashable)
 
 NORMAL_PRIORITY = 0
-"""The priority of changes, unless told otherwise."""
+"""The default priority."""
 LOW_PRIORITY = -100
-"""The priority of what is only looked at again: first lists and resyncs, as in controller-runtime."""
+"""The priority of first lists and resyncs, as in controller-runtime."""
 
 _FAIRNESS_INTERVAL = 10
-# Timers of event loops are this inexact, and sums of floating-point seconds with them.
+# Tolerance for event loop timers and sums of floating-point seconds.
 _TIMER_TOLERANCE_SECONDS = 1e-6
 _MAX_TIMER_SECONDS = 86400.0
 _COMPACT_MIN_SIZE = 1000
 
 
 class QueueShutDown(SteersmanError):
-    """The queue is shut down and will hand out no more keys."""
+    """The queue is shut down and returns no more keys."""
 
 
 class QueueItem(Generic[K]):
-    """A key on its way through the queue.
+    """A key in the queue.
 
     Attributes:
-        key: what is to be worked on.
-        priority: the highest that it was added with.
-        triggers: what it was added for, oldest first; ``MOST_TRIGGERS`` at most.
-        omitted: how many further triggers were not kept.
-        since: when it began to wait, or from when it is due, by the queue's clock; once taken, when work began.
+        key: the key.
+        priority: the highest priority that it was added with.
+        triggers: the reasons, oldest first; at most ``MAX_TRIGGERS``.
+        omitted: number of further triggers.
+        since: time by the queue's clock: when it became ready, when it is due, or, once taken, when work began.
         waited: seconds between ready and taken.
     """
 
@@ -68,7 +68,7 @@ class QueueItem(Generic[K]):
         self.taken = False
 
     def merge(self, priority: int, trigger: Trigger | None) -> None:
-        """Takes over a further add of the key."""
+        """Merge a further add of the key."""
         self.priority = max(self.priority, priority)
         if trigger is None:
             return
@@ -84,7 +84,10 @@ class QueueItem(Generic[K]):
             self.omitted += 1
 
     def take_over_from(self, previous: QueueItem[K]) -> None:
-        """Takes the place of ``former``, which may lie in the heap of delayed keys for long and must hold nothing."""
+        """Replace ``previous``.
+
+        Its triggers are cleared, so that a stale heap entry does not keep old objects in memory.
+        """
         self.priority = max(self.priority, previous.priority)
         self.triggers, previous.triggers = previous.triggers, []
         self.omitted = previous.omitted
@@ -92,7 +95,7 @@ class QueueItem(Generic[K]):
 
 
 class _PriorityBucket(Generic[K]):
-    """The keys of one priority, first come, first served. Those raised to another lane are skipped when found."""
+    """The keys of one priority, in order; stale entries are skipped."""
 
     __slots__ = ("entries", "priority", "size")
 
@@ -109,12 +112,13 @@ class _PriorityBucket(Generic[K]):
 
 
 class WorkQueue(Generic[K]):
-    """Deduplicating queue with priorities, delayed and rate-limited adds.
+    """A deduplicating queue with priorities, delayed and rate-limited adds.
 
     Args:
-        name: of the controller, for metrics.
-        base_delay: seconds before the first retry of a key; doubles with each failure in a row.
-        max_delay: seconds at most between retries.
+        name: name of the controller, for metrics.
+        runtime: the clock.
+        base_delay: seconds before the first retry of a key. The delay doubles with each failure in a row.
+        max_delay: upper limit of the delay in seconds.
     """
 
     def __init__(self, name: str, *, runtime: Runtime, base_delay: float = 0.005, max_delay: float = 1000.0) -> None:
@@ -127,7 +131,7 @@ class WorkQueue(Generic[K]):
         self._dirty: dict[K, QueueItem[K]] = {}
         self._failures: dict[K, int] = {}
         self._delayed: dict[K, QueueItem[K]] = {}
-        # One heap and one timer for all delayed keys: a timer of the event loop for each costs more than twice that.
+        # One heap and one timer for all delayed keys cost less than half of one timer for each.
         self._heap: list[tuple[float, int, QueueItem[K]]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_context = contextvars.Context()
@@ -142,7 +146,10 @@ class WorkQueue(Generic[K]):
         return len(self._waiting)
 
     def add(self, key: K, *, priority: int = NORMAL_PRIORITY, trigger: Trigger | None = None) -> None:
-        """Makes ``key`` ready. If it is already, ``priority`` can only raise it, and ``trigger`` joins the others."""
+        """Make ``key`` ready.
+
+        If it waits already, ``trigger`` is added, and a higher ``priority`` replaces the current one.
+        """
         waiting = self._waiting.get(key)
         if waiting is not None:
             previous = waiting.priority
@@ -164,14 +171,17 @@ class WorkQueue(Generic[K]):
     def add_after(
         self, key: K, seconds: float, *, priority: int = NORMAL_PRIORITY, trigger: Trigger | None = None
     ) -> None:
-        """Makes ``key`` ready in ``seconds``; the earlier of two pending times and the higher ``priority`` win."""
+        """Make ``key`` ready in ``seconds``.
+
+        Of two pending adds, the earlier time and the higher ``priority`` count.
+        """
         if not seconds > 0:
             self.add(key, priority=priority, trigger=trigger)
             return
         if self._shut_down:
             return
         if (known := self._waiting.get(key) or self._dirty.get(key)) is not None:
-            # It comes earlier than asked.
+            # The key is ready earlier than requested.
             known.merge(known.priority, trigger)
             return
         due = self._clock.monotonic() + seconds
@@ -192,7 +202,10 @@ class WorkQueue(Generic[K]):
             self._set_timer(seconds)
 
     def add_rate_limited(self, key: K, *, priority: int = NORMAL_PRIORITY, trigger: Trigger | None = None) -> float:
-        """Makes ``key`` ready, with ``priority``, after its back-off; returns the delay in seconds."""
+        """Make ``key`` ready after its back-off; return the delay in seconds.
+
+        ``priority`` and ``trigger`` are those of ``add``.
+        """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         self._tally.retries += 1
@@ -201,7 +214,7 @@ class WorkQueue(Generic[K]):
         return delay
 
     def discard(self, key: K) -> None:
-        """Takes back the adds of ``key`` that wait; a delayed one stays."""
+        """Remove ``key`` if it waits; a delayed add stays."""
         item = self._waiting.pop(key, None)
         if item is not None:
             item.taken = True
@@ -209,23 +222,23 @@ class WorkQueue(Generic[K]):
             self._remove_from_bucket(item.priority)
 
     def forget(self, key: K) -> None:
-        """Ends the back-off of ``key``: its next failure counts as the first."""
+        """Reset the back-off of ``key``: its next failure counts as the first."""
         if self._failures:
             self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:
-        """How often in a row ``key`` was added rate-limited."""
+        """Return the number of failures of ``key`` in a row."""
         return self._failures.get(key, 0)
 
     async def get(self) -> K:
-        """As ``take``, for who only wants the key."""
+        """Wait for a key and take it: see ``get_item``."""
         return (await self.get_item()).key
 
     async def get_item(self) -> QueueItem[K]:
-        """Waits for a key and takes it; ``done`` must follow.
+        """Wait for an item and take it; call ``done`` afterwards.
 
         Raises:
-            QueueShutDown: there will be no more.
+            QueueShutDown: the queue returns no more keys.
         """
         while (item := self.get_item_nowait()) is None:
             getter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -233,14 +246,18 @@ class WorkQueue(Generic[K]):
             try:
                 await getter
             except asyncio.CancelledError:
-                # Woken and cancelled at once: pass the wake-up on, or the key would wait for nobody.
+                # Woken and cancelled at the same time: wake another worker instead.
                 if getter.done() and not getter.cancelled():
                     self._wake_one()
                 raise
         return item
 
     def get_item_nowait(self) -> QueueItem[K] | None:
-        """Takes a key, or gives None if none is ready. Raises QueueShutDown as ``take`` does."""
+        """Take an item, or return None if no key is ready.
+
+        Raises:
+            QueueShutDown: the queue returns no more keys.
+        """
         if not self._waiting:
             if self._shut_down:
                 raise QueueShutDown
@@ -257,7 +274,10 @@ class WorkQueue(Generic[K]):
         return item
 
     def done(self, key: K) -> float:
-        """Gives ``key`` back; it is ready again if it was added meanwhile. Returns the seconds that work took."""
+        """Finish the work on ``key``; return its duration in seconds.
+
+        The key is ready again if it was added meanwhile.
+        """
         item = self._processing.pop(key)
         seconds = self._clock.monotonic() - item.since
         self._tally.work_durations.observe(seconds)
@@ -267,11 +287,11 @@ class WorkQueue(Generic[K]):
         return seconds
 
     def shut_down(self, *, drain: bool = False) -> None:
-        """Takes no more keys; those in work may finish.
+        """Accept no more keys; workers may finish theirs.
 
         Args:
-            drain: hand out what is ready before the end. What is delayed is forgotten either way, and a new leader
-                finds it again: the cluster holds the truth.
+            drain: return the ready keys before the end. Delayed keys are dropped either way: the next leader
+                reconciles every object at its start.
         """
         self._shut_down = True
         if self._timer is not None:
@@ -286,27 +306,27 @@ class WorkQueue(Generic[K]):
         _wake(self._getters, len(self._getters))
 
     def waiting(self) -> tuple[QueueItem[K], ...]:
-        """The keys that are ready and wait, with what they were added for; in the order they became ready."""
+        """Return the ready items, in the order in which they became ready."""
         return tuple(self._waiting.values())
 
     def delayed(self) -> tuple[QueueItem[K], ...]:
-        """The keys that are to be ready later, by a retry or a timer; ``since`` is when."""
+        """Return the delayed items; ``since`` is the time when each is due."""
         return tuple(self._delayed.values())
 
     def depths(self) -> Mapping[int, int]:
-        """Keys that wait, by priority."""
+        """Return the number of waiting keys by priority."""
         return {bucket.priority: bucket.size for bucket in tuple(self._buckets)}
 
     def started_at(self) -> Iterable[float]:
-        """For each key in work, when that began, by the queue's clock."""
+        """Return when the work on each key started, by ``now``."""
         return [item.since for item in tuple(self._processing.values())]
 
     def now(self) -> float:
-        """The queue's clock, in seconds."""
+        """Return the queue's clock, in seconds."""
         return self._clock.monotonic()
 
     def _new_item(self, key: K, priority: int, trigger: Trigger | None) -> QueueItem[K]:
-        """An item for ``key`` that takes over what a pending delay knows of it."""
+        """Create an item that replaces the delayed one of ``key``."""
         pending = self._delayed.pop(key, None) if self._delayed else None
         if pending is None:
             return QueueItem(key, priority, trigger, 0.0)
@@ -345,20 +365,27 @@ class WorkQueue(Generic[K]):
         return bucket
 
     def _pop_next(self) -> QueueItem[K]:
-        """The item whose turn it is; some item waits."""
-        buckets = self._buckets
-        if len(buckets) > 1:
-            buckets = [bucket for bucket in buckets if bucket.size]
-        lane = buckets[0]
-        if len(buckets) > 1:
-            oldest = min(buckets, key=lambda each: each.head().rank)
-            self._passed_over = 0 if oldest is lane else self._passed_over + 1
+        """Remove and return the next item. At least one item must wait."""
+        chosen: _PriorityBucket[K] | None = None
+        oldest: _PriorityBucket[K] | None = None
+        oldest_rank = nonempty = 0
+        for bucket in self._buckets:
+            if bucket.size:
+                nonempty += 1
+                rank = bucket.head().rank
+                if chosen is None:
+                    chosen = bucket
+                if oldest is None or rank < oldest_rank:
+                    oldest, oldest_rank = bucket, rank
+        assert chosen is not None
+        assert oldest is not None
+        if nonempty > 1:
+            self._passed_over = 0 if oldest is chosen else self._passed_over + 1
             if self._passed_over == _FAIRNESS_INTERVAL:
-                lane, self._passed_over = oldest, 0
-        item = lane.head()
-        lane.entries.popleft()
-        lane.size -= 1
-        return item
+                chosen, self._passed_over = oldest, 0
+        # head() has removed stale entries.
+        chosen.size -= 1
+        return chosen.entries.popleft()
 
     def _set_timer(self, seconds: float) -> None:
         if self._timer is not None:
@@ -374,7 +401,7 @@ class WorkQueue(Generic[K]):
             if not item.taken:
                 self.add(item.key, priority=item.priority)
         if heap:
-            # A timer that came too early by a coarse clock is not set for less than that clock can tell.
+            # A coarse clock may fire a timer early: wait at least one millisecond.
             self._set_timer(max(heap[0][0] - now, 0.001))
 
     def _wake_one(self) -> None:
@@ -382,7 +409,7 @@ class WorkQueue(Generic[K]):
 
 
 def _wake(waiters: deque[asyncio.Future[None]], count: int) -> None:
-    """Wakes so many of those who still sleep."""
+    """Wake up to ``count`` waiting tasks."""
     while waiters and count:
         waiter = waiters.popleft()
         if not waiter.done():

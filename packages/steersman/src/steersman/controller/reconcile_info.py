@@ -1,4 +1,4 @@
-"""The reconcile that runs here: which object, why, and for the how manieth time."""
+"""Metadata of a reconcile: object, triggers, attempt number."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ class ReconcileInfo:
 
     Attributes:
         controller: the controller's name.
-        attempt: 1, or 1 more than the failures in a row before this run.
-        duration: seconds that it took; None while it runs.
+        request: the object's key.
+        priority: the priority in the queue.
+        attempt: 1 plus the number of failures in a row before this run.
+        duration: seconds; None while it runs.
         result: ``success``, ``requeue``, ``requeue_after`` or ``error``; empty while it runs.
-        requeue_after: seconds after which it asked to run again; None if it did not.
-        errors: the classes of what went wrong, the reconcile's before that of its status update.
-        trace_id: thirty-two hexadecimal digits, where this run is traced; each log line has them.
+        requeue_after: the ``requeue_after`` of the result, or None.
+        errors: classes of the errors of the reconcile and of its status update.
+        trace_id: 32 hexadecimal digits if tracing is enabled. Each log line contains them.
     """
 
     __slots__ = (
@@ -36,6 +38,8 @@ class ReconcileInfo:
         "controller",
         "duration",
         "errors",
+        "priority",
+        "request",
         "requeue_after",
         "result",
         "trace_id",
@@ -45,6 +49,8 @@ class ReconcileInfo:
         self, controller: str, item: QueueItem[ObjectKey], attempt: int, clock: Clock, id_random: random.Random
     ) -> None:
         self.controller = controller
+        self.request = item.key
+        self.priority = item.priority
         self.attempt = attempt
         self.duration: float | None = None
         self.result = self.trace_id = ""
@@ -56,45 +62,35 @@ class ReconcileInfo:
         self._id = ""
 
     @property
-    def request(self) -> ObjectKey:
-        """The object's key."""
-        return self._item.key
-
-    @property
     def id(self) -> str:
-        """Sixteen hexadecimal digits that name this run in each log line and trace."""
+        """16 hexadecimal digits that identify this run in logs and traces."""
         if not self._id:
-            # Made when somebody asks: most reconciles log nothing.
+            # Created on demand: most reconciles log nothing.
             self._id = f"{self._random.getrandbits(64):016x}"
         return self._id
 
     @property
     def triggers(self) -> tuple[Trigger, ...]:
-        """What it runs for, oldest first. A few at most are kept; ``omitted`` counts the others."""
+        """The first triggers, oldest first; ``omitted`` counts the others."""
         return tuple(self._item.triggers)
 
     @property
     def omitted(self) -> int:
-        """How many triggers were not kept."""
+        """The number of further triggers."""
         return self._item.omitted
 
     @property
-    def priority(self) -> int:
-        """With which it was taken from the queue."""
-        return self._item.priority
-
-    @property
     def waited(self) -> float:
-        """Seconds in the queue, since it was due."""
+        """Seconds in the queue since the request was due."""
         return self._item.waited
 
     @property
     def age(self) -> float:
-        """Seconds since it began."""
+        """Seconds since the start."""
         return self._clock.monotonic() - self._item.since
 
     def log_fields(self) -> Mapping[str, object]:
-        """What each log line of this run carries."""
+        """Return the fields of each log line of this run."""
         fields = {
             "controller": self.controller,
             "namespace": self.request.namespace,
@@ -104,7 +100,7 @@ class ReconcileInfo:
         return {**fields, "trace_id": self.trace_id} if self.trace_id else fields
 
     def to_builtins(self) -> dict[str, Any]:
-        """As JSON has it, for debug endpoints. Names objects and fields, never values."""
+        """Return JSON for debug endpoints: names of objects and fields, never values."""
         clock = self._clock
         return {
             **self.log_fields(),
@@ -125,7 +121,9 @@ class ReconcileInfo:
 
 
 def current_reconcile() -> ReconcileInfo | None:
-    """The reconcile that runs here, in tasks that it started too; None outside of one.
+    """Return the running reconcile, or None.
+
+    Tasks that a reconcile starts inherit it.
 
     Example:
         ``info = current_reconcile(); span.set_attribute("reconcile.id", info.id)``

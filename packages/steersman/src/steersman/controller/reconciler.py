@@ -1,4 +1,4 @@
-"""What an operator's author writes: a reconciler."""
+"""The interface that the author of an operator implements."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from steersman.observability.runtime import Runtime
 T = TypeVar("T", bound=Object)
 
 Request = ObjectKey
-"""The key of the object to reconcile. It does not say what happened: reconcilers act on what is."""
+"""The key of the object to reconcile. It does not say what happened: reconcilers act on the current state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """How a reconcile ended.
+    """The result of a reconcile.
 
     Attributes:
-        requeue_after: reconcile again in so many seconds even if nothing changes.
-        requeue: reconcile again with growing pauses, as after an error, yet without counting as one.
-        priority: of that next time; unless told, the one that this reconcile had.
+        requeue_after: seconds until the next reconcile, even without a change. Defaults to none.
+        requeue: reconcile again with back-off, as after an error, but without counting one.
+        priority: priority of the next reconcile. Defaults to that of this one.
     """
 
     requeue_after: float | None = None
@@ -36,11 +36,11 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileOutcome:
-    """What ``update_status`` has to tell: exactly one of the two is not None.
+    """The outcome of ``reconcile`` for ``update_status``: a result or an error.
 
     Attributes:
-        result: what ``reconcile`` returned; a subclass of ``Result`` may carry what it found out.
-        error: what it raised.
+        result: the returned ``Result``; a subclass may carry data for the status.
+        error: the raised exception.
     """
 
     result: Result | None = None
@@ -49,7 +49,7 @@ class ReconcileOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcilerContext:
-    """What a controller gives its reconciler."""
+    """The dependencies that a controller passes to its reconciler."""
 
     client: CachedClient
     events: EventRecorder
@@ -58,11 +58,11 @@ class ReconcilerContext:
 
 
 class Reconciler(ABC, Generic[T]):
-    """Brings the world in line with one object.
+    """Moves the cluster to the desired state of one object.
 
-    ``reconcile`` may be cut at any await and is run again, so every step looks before it acts. It returns a
-    ``Result``; any exception is logged, counted and retried with back-off, ``TerminalError`` is not retried, and
-    ``NotFound`` of the object itself ends quietly, since a deleted object needs nothing.
+    ``reconcile`` may be cancelled at any await and runs again, so every step must read the current state first. An
+    exception is logged, counted and retried with back-off. ``TerminalError`` is not retried. ``NotFound`` of the
+    object itself is not an error: a deleted object needs no reconcile.
     """
 
     def __init__(self, context: ReconcilerContext) -> None:
@@ -73,12 +73,12 @@ class Reconciler(ABC, Generic[T]):
 
     @abstractmethod
     async def reconcile(self, request: Request) -> Result:
-        """Reconciles the object ``request``."""
+        """Reconcile the object ``request``."""
 
     async def update_status(self, request: Request, outcome: ReconcileOutcome) -> None:
-        """Tells the user how the reconcile ended; runs after each one, whether it returned or raised.
+        """Write the outcome to the object's status; runs after every reconcile.
 
-        Override it rather than catch errors in ``reconcile`` to report them. If both fail, neither error hides the
-        other: both are logged and counted, and the one that needs a retry decides. It does not run when the object
-        is gone or the controller stops.
+        Override it instead of catching errors in ``reconcile`` to report them. If both raise, both errors are logged
+        and counted, and the more severe one decides about the retry. It does not run if the object does not exist
+        or the controller stops.
         """

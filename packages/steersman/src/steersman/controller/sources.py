@@ -1,7 +1,7 @@
-"""Reconciles for what Kubernetes does not tell: events from outside, and the clock.
+"""Sources of requests besides watches: external events, and timers.
 
-A source runs as long as its controller does. When it fails it is logged, counted and started again, after a pause
-that grows to a minute while it fails at once; it never hinders the controller or other sources.
+A source runs as long as its controller. If it fails, the error is logged and counted, and the source restarts after a
+back-off of up to one minute. A failure does not affect the controller or other sources.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from steersman.observability.runtime import Runtime
 
 
 class Enqueue(Protocol):
-    """Adds a request to the controller's queue."""
+    """Adds a request to the queue of the controller."""
 
     def __call__(self, request: Request, *, priority: int = NORMAL_PRIORITY) -> None:
-        """Has the object ``request`` reconciled soon."""
+        """Enqueue ``request``."""
         ...
 
 
 @runtime_checkable
 class Source(Protocol):
-    """Where requests come from besides watches. Implement it for what neither ``Channel`` nor ``Every`` fits."""
+    """A source of requests other than ``Channel`` and ``Ticker``."""
 
     @property
     def name(self) -> str:
-        """Says in logs, metrics and triggers what caused a reconcile."""
+        """The name in logs, metrics and triggers."""
         ...
 
     async def run(self, enqueue: Enqueue, runtime: Runtime) -> None:
-        """Pushes requests until cancelled. One that returns has nothing more to say and is not started again."""
+        """Enqueue requests until cancelled. A source that returns is not restarted."""
         ...
 
 
 class Channel:
-    """Requests from anywhere else: a webhook of a cloud, a message queue, another thread.
+    """Passes on requests from other systems: cloud webhooks, message queues, threads.
 
-    ``push`` may be called from any thread, before the controller runs too. A request that waits is not added twice.
+    ``enqueue`` may be called from any thread, also before the controller runs. Waiting requests are deduplicated.
 
     Args:
-        name: says in logs and triggers what caused a reconcile.
-        capacity: different requests that can wait for the event loop; more are refused.
+        name: the name in logs and triggers.
+        capacity: maximum number of different requests that wait for the event loop; more are rejected.
 
     Example:
         ``alarms = Channel("alarms")``; ``manager.controller(Widget).source(alarms)``; in the thread that listens:
-        ``alarms.push(ObjectKey("sea", "a"))``
+        ``alarms.enqueue(ObjectKey("orders", "a"))``
     """
 
     def __init__(self, name: str = "channel", *, capacity: int = 100_000) -> None:
@@ -63,13 +63,13 @@ class Channel:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name in logs and triggers."""
         return self._name
 
     def enqueue(self, request: Request, *, priority: int = NORMAL_PRIORITY) -> bool:
-        """Has the object ``request`` reconciled; False if it is refused since too many wait.
+        """Enqueue ``request``; return False if the channel is full.
 
-        Of several pushes of one request the highest ``priority`` counts.
+        If a request is enqueued several times, the highest ``priority`` counts.
         """
         with self._lock:
             known = self._waiting.get(request)
@@ -77,20 +77,20 @@ class Channel:
                 return False
             self._waiting[request] = priority if known is None else max(known, priority)
             loop, wakeup = self._loop, self._wakeup
-            # The loop may have closed meanwhile; then nobody waits.
+            # A closed loop has no waiting task.
             if len(self._waiting) == 1 and loop is not None and wakeup is not None and not loop.is_closed():
                 loop.call_soon_threadsafe(wakeup.set)
         return True
 
     async def run(self, enqueue: Enqueue, runtime: Runtime) -> None:
-        """Hands on what is pushed.
+        """Pass on requests until cancelled.
 
         Raises:
-            RuntimeError: another controller runs it: each needs a channel of its own.
+            RuntimeError: another controller uses the channel. Create one for each.
         """
         with self._lock:
             if self._loop is not None:
-                raise RuntimeError(f"channel {self.name!r} feeds a controller already: make one for each")
+                raise RuntimeError(f"channel {self.name!r} is used by another controller: create one for each")
             self._loop, self._wakeup = asyncio.get_running_loop(), asyncio.Event()
         try:
             while True:
@@ -113,14 +113,14 @@ Requests = Iterable[Request]
 
 
 class Ticker:
-    """Requests by the clock, for what changes without telling anybody.
+    """Enqueues requests at intervals, for external state that sends no events.
 
     Args:
-        seconds: between two rounds; the first comes after that time, as what exists is reconciled at the start.
-        requests: called each time; gives the objects to reconcile, at once or as an awaitable.
-        name: says in logs and triggers what caused a reconcile.
-        jitter: so much of ``seconds`` is added at random at most, lest all replicas do it at once.
-        priority: of the requests; low unless told, so that changes by users go first.
+        seconds: the interval. The first requests follow after it, as the start enqueues all objects anyway.
+        requests: returns the requests, or an awaitable of them. It is called each time.
+        name: the name in logs and triggers. Defaults to ``timer``.
+        jitter: maximum random extension, as a fraction of ``seconds``. It spreads the load of several replicas.
+        priority: priority of the requests. Defaults to low, so that changes by users go first.
 
     Raises:
         ValueError: ``seconds`` is not above 0.
@@ -139,7 +139,7 @@ class Ticker:
         priority: int = LOW_PRIORITY,
     ) -> None:
         if not seconds > 0:
-            raise ValueError(f"the time between two rounds must be above 0 s, not {seconds}")
+            raise ValueError(f"the interval must be above 0 s, not {seconds}")
         self._seconds = seconds
         self._requests = requests
         self._name = name
@@ -148,11 +148,11 @@ class Ticker:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name in logs and triggers."""
         return self._name
 
     async def run(self, enqueue: Enqueue, runtime: Runtime) -> None:
-        """Pushes what ``requests`` gives, round by round."""
+        """Enqueue the result of ``requests`` at each interval, until cancelled."""
         while True:
             await runtime.clock.sleep(self._seconds * (1 + self._jitter * runtime.random.random()))
             requests = self._requests()

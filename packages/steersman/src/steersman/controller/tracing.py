@@ -1,8 +1,8 @@
-"""Spans of reconciles, by OpenTelemetry; imported only where somebody wants traces.
+"""Traces reconciles with OpenTelemetry. The module is imported only if tracing is enabled.
 
-A reconcile begins a trace of its own, named after its controller. Its span says why it runs (paths of changed
-fields, never their values), has the event ``queued`` at the moment from which the object waited for its turn, which
-is that of the watch event unless a retry or a timer came due, and contains a span for each request.
+Each reconcile starts a trace, named after its controller. Its attributes contain the triggers: paths of changed
+fields, never their values. The event ``queued`` has the time since which the request has waited. Requests to the API
+server are child spans.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ from steersman.controller.spec import ControllerSpec
 
 
 def reconcile_tracer(spec: ControllerSpec, provider: TracerProvider | None = None) -> TraceSpan:
-    """Return the ``trace_span`` of a controller; ``provider`` as for ``client.tracing.TracingTransport``."""
+    """Return the ``trace_span`` of a controller.
+
+    ``provider`` is the one of ``client.tracing.TracingTransport``.
+    """
     tracer = get_tracer(INSTRUMENTATION_SCOPE, tracer_provider=provider)
     name = f"reconcile {spec.name}"
 
     @contextmanager
     def trace_reconcile(info: ReconcileInfo) -> Generator[ErrorCallback | None, None, None]:
-        # A trace of its own, whatever the controller was started in.
+        # An empty context: each reconcile starts a new trace.
         with tracer.start_as_current_span(
             name, context=Context(), record_exception=False, set_status_on_exception=False
         ) as span:
@@ -80,9 +83,9 @@ def _result_attributes(info: ReconcileInfo) -> dict[str, AttributeValue]:
 
 def _record_error(span: Span, error: BaseException) -> None:
     errors = flatten(error)
-    for one in errors:
-        # With its traceback, which names places and no local variables: they may hold passwords.
-        span.record_exception(one)
-    names = ", ".join(type(one).__name__ for one in errors)
+    for each in errors:
+        # The traceback contains no local variables, which may be passwords.
+        span.record_exception(each)
+    names = ", ".join(type(each).__name__ for each in errors)
     span.set_attribute("error.type", type(errors[0]).__name__)
     span.set_status(Status(StatusCode.ERROR, names))

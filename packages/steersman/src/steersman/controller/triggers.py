@@ -1,8 +1,8 @@
-"""Why a reconcile runs: what each waiting key was added for, kept raw and put into words only when somebody asks.
+"""Triggers: the reasons of a reconcile, stored raw and formatted on demand.
 
-A key that waits keeps a few triggers at most. Several changes of one object become one trigger, from the oldest state
-to the newest, so that a key never holds more than one former version of each object alive. Fields are named, their
-values never shown: the object may be a Secret.
+A waiting key keeps a few triggers at most. Several events of one object become one trigger, from the oldest state to
+the newest, so a key keeps at most one old version of each object in memory. Triggers name fields and never show
+values: the object may be a Secret.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from steersman.meta.field_diff import FieldPath, field_differences
 TriggerReason = Literal[
     "initial", "created", "updated", "deleted", "recreated", "resync", "requeue", "retry", "external", "request"
 ]
-"""What makes a key worth a reconcile: ``initial`` was there when the controller started, ``resync`` did not change,
-``requeue`` was asked for by the reconcile before, ``retry`` follows a failure, ``external`` comes from a source, and
-``request`` from somebody who added the key by hand."""
+"""The reason of a trigger.
+
+``initial`` is an object of the first list, and ``resync`` an event without a change. ``requeue`` is the result of
+the last reconcile, and ``retry`` follows a failure. ``external`` is a request from a source, ``request`` any other
+one."""
 
 MAX_TRIGGERS = 6
-"""As many different triggers a key keeps; of further ones only the number is known."""
+"""Maximum number of triggers of a key; further ones are only counted."""
 
 MAX_FIELDS = 12
-"""As many changed fields are named."""
+"""Maximum number of changed fields in a trigger."""
 
-# These say that something changed, not what.
+# These change with every update.
 _SERVER_MANAGED_FIELDS = frozenset(("metadata", name) for name in ("resourceVersion", "managedFields", "generation"))
 
 
@@ -34,9 +36,9 @@ class Trigger:
     """One reason for a reconcile.
 
     Attributes:
-        origin: which declaration of the builder it came by, such as ``owns``; the name of a source; for a retry the
-            error's class.
-        count: how many events it stands for.
+        origin: the declaration of the builder, such as ``owns``; the name of a source; or the class of the error
+            that caused a retry.
+        count: the number of events that were merged into it.
     """
 
     __slots__ = ("_change", "_reason", "count", "origin")
@@ -53,7 +55,7 @@ class Trigger:
 
     @property
     def reason(self) -> TriggerReason:
-        """In one word."""
+        """The reason."""
         if self._reason is not None:
             return self._reason
         assert self._change is not None
@@ -61,24 +63,24 @@ class Trigger:
 
     @property
     def kind(self) -> type[Object] | None:
-        """The kind of the object that changed; None where no object did."""
+        """The kind of the changed object, if any."""
         return None if self._change is None else type(cast("Object", self._change.object))
 
     @property
     def key(self) -> ObjectKey | None:
-        """The object that changed; None where no object did."""
+        """The key of the changed object, if any."""
         return None if self._change is None else self._change.object.key
 
     @property
     def changed_fields(self) -> tuple[str, ...]:
-        """Paths of the fields that an update changed, such as ``spec.replicas``; never their values."""
+        """Paths of changed fields, such as ``spec.replicas``; never values."""
         event = self._change
         if event is None or event.old is None or event.new is None:
             return ()
         return changed_fields(event.old, event.new)
 
     def merge(self, other: Trigger) -> Trigger | None:
-        """Both as one, ``other`` being the later; None where they speak of different things."""
+        """Merge with a later trigger; return None if the objects differ."""
         mine, theirs = self._change, other._change
         if self.origin != other.origin:
             return None
@@ -92,12 +94,12 @@ class Trigger:
             return None
         merged = InformerEvent(mine.old, theirs.new, is_initial_list=mine.is_initial_list)
         if merged.old is None and merged.new is None:
-            # Created and deleted while the key waited: the end counts.
+            # Created and deleted while the key waited: the deletion counts.
             merged = theirs
         return Trigger(self.origin, merged, None, self.count + other.count)
 
     def to_builtins(self) -> dict[str, Any]:
-        """As JSON has it, for logs and debug endpoints."""
+        """Return JSON for logs and debug endpoints."""
         result: dict[str, Any] = {"reason": self.reason, "origin": self.origin}
         if self.kind is not None:
             result |= {"kind": self.kind.api_resource.kind, "object": str(self.key)}
@@ -126,15 +128,19 @@ INITIAL = Trigger("initial", None, "initial")
 
 
 def is_unchanged(event: InformerEvent[Any]) -> bool:
-    """Whether nothing happened to the object: it is shown again by a resync."""
+    """Return True if nothing changed, as in a resync."""
     old, new = event.old, event.new
     if old is None or new is None:
         return False
-    return old is new or (bool(new.metadata.resource_version) and _uid_and_version(old) == _uid_and_version(new))
+    if old is new:
+        return True
+    before, after = old.metadata, new.metadata
+    version = after.resource_version
+    return bool(version) and before.resource_version == version and before.uid == after.uid
 
 
 def reason_of(event: InformerEvent[Any]) -> TriggerReason:
-    """``change`` in one word."""
+    """Return the reason of a trigger for ``event``."""
     old, new = event.old, event.new
     if new is None:
         return "deleted"
@@ -146,10 +152,10 @@ def reason_of(event: InformerEvent[Any]) -> TriggerReason:
 
 
 def changed_fields(old: object, new: object) -> tuple[str, ...]:
-    """Paths of the fields, as they are written in YAML, in which two objects differ; never their values.
+    """Return the paths of the fields in which two objects differ.
 
-    At most ``MOST_FIELDS``, and then ``…``. Bookkeeping of the API server (resource version, generation, managed
-    fields) is left out. Lists of different lengths count as one field.
+    The list has at most ``MAX_FIELDS`` paths, and then ``…``. It does not contain resourceVersion, generation and
+    managedFields. Lists of different lengths count as one field.
     """
     found: list[str] = []
     for difference in field_differences(old, new):
@@ -160,10 +166,6 @@ def changed_fields(old: object, new: object) -> tuple[str, ...]:
             break
         found.append(_format_path(difference.path))
     return tuple(found)
-
-
-def _uid_and_version(obj: Object) -> tuple[str, str]:
-    return obj.metadata.uid, obj.metadata.resource_version
 
 
 def _format_path(path: FieldPath) -> str:

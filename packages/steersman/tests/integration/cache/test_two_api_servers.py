@@ -1,4 +1,4 @@
-"""A client whose connection moves to an API server that lags behind: nothing that is read goes back in time."""
+"""Cached reads stay monotonic when the connection moves to another server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def second_apiserver(envtest: Envtest) -> Generator[SecondApiServer]:
 
 
 class TwoApiServers:
-    """Two servers, a cache that reads from one of them, and writers at the first."""
+    """Two servers, a cache over one of them, and writers."""
 
     def __init__(self, switchboard: TcpSwitch, cache: Cache, own_client: Client, other_client: Client) -> None:
         self.switchboard = switchboard
@@ -51,7 +51,7 @@ class TwoApiServers:
             self.versions[name] = version
 
     def text(self, name: str) -> str | None:
-        """What the cache says of ``name``."""
+        """Return the cached object ``name``."""
         found = self.cache.informer(ConfigMap).store.get(ObjectKey(NAMESPACE, name))
         return found.data["text"] if found is not None else None
 
@@ -62,7 +62,7 @@ class TwoApiServers:
 
 @asynccontextmanager
 async def two_api_servers(envtest: Envtest, label: str) -> AsyncGenerator[TwoApiServers]:
-    """A cache of the config maps of the namespace, synced from the first server."""
+    """Yield a cache of the namespace, synced from the first server."""
     async with AsyncExitStack() as stack:
         switchboard = await stack.enter_async_context(TcpSwitch(envtest.config).listening())
         switched_transport = await stack.enter_async_context(connect(switchboard.config, retry=None))
@@ -98,11 +98,11 @@ async def test_failover_to_older_server_keeps_newer_state(
             await eventually(lambda: servers.text("foreign") == "2")
             servers.switchboard.switch_to(second_apiserver.config)
             await eventually(lambda: servers.switchboard.connections > 0)
-            # The watch hears of nothing now; our own writes are read all the same.
+            # The watch receives no events now; our own writes are readable all the same.
             await servers.write(servers.own_client, "own", "2")
             await servers.own_client.delete(ConfigMap, ObjectKey(NAMESPACE, "doomed"))
             assert [servers.text(n) for n in ("foreign", "own", "doomed")] == ["2", "2", None]
-            # A list is a consistent one: this server cannot answer it before it knows the present.
+            # A list is consistent: this server must catch up before it can respond.
             servers.cache.informer(ConfigMap).reflectors[0].relist()
             await servers.write(servers.own_client, "own", "3")
             assert [servers.text(n) for n in ("foreign", "own", "doomed")] == ["2", "3", None]

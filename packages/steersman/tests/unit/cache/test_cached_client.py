@@ -1,4 +1,4 @@
-"""The reconcilers' client reads from the cache what is held there, and the rest live."""
+"""CachedClient: cached kinds are read from memory, others from the server."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def test_apply_without_change_sends_no_request() -> None:
 
 @pytest.mark.parametrize("precondition", ["uid", "resourceVersion"])
 @virtual_time
-async def test_an_apply_with_a_precondition_is_sent(precondition: str) -> None:
+async def test_apply_with_precondition_is_sent(precondition: str) -> None:
     world, kind = ControllerEnv(), unstructured(ConfigMap.api_resource)
     identity = {"name": "cm", "namespace": NAMESPACE}
     async with world.running_cache(kind):
@@ -130,12 +130,12 @@ async def test_apply_on_stale_view_does_not_recreate() -> None:
     async with world.running_cache(ConfigMap):
         await world.cached.apply(config_map_apply(a="1"))
         await eventually(lambda: world.cache.informer(ConfigMap).store.get(key("cm")) is not None)
-        # At once, so that the watch tells nothing before the apply is on its way.
+        # Immediately, so that the watch delivers no event before the apply is sent.
         world.server.handle(HttpRequest(method="DELETE", path=ConfigMap.api_resource.path(key("cm"))))
         with pytest.raises(Conflict, match="no existing object was found"):
             await world.cached.apply(config_map_apply(a="2"))
         assert world.server.read(ConfigMap, key("cm")) is None
-        # Now it has: whoever decides anew decides upon what there is.
+        # The watch has caught up: the next apply creates the object again.
         await eventually(lambda: world.cache.informer(ConfigMap).store.get(key("cm")) is None)
         assert (await world.cached.apply(config_map_apply(a="2"))).data == {"a": "2"}
 
@@ -171,7 +171,7 @@ async def test_drift_is_corrected_by_next_apply() -> None:
 
 
 @virtual_time
-async def test_a_status_that_is_there_costs_no_request() -> None:
+async def test_apply_of_unchanged_status_sends_no_request() -> None:
     world = ControllerEnv()
     world.create_widgets("a")
     async with world.running_cache(Widget):

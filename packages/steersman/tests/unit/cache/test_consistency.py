@@ -1,4 +1,4 @@
-"""A standby that becomes the leader first comes to what its predecessor did last."""
+"""A new leader catches up with the writes of the previous one."""
 
 from __future__ import annotations
 

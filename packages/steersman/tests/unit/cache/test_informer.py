@@ -1,4 +1,4 @@
-"""What subscribers are told, and that the store says the same."""
+"""Informer events agree with the store."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def apply_list(sink: InformerSink[Widget], *objects: Widget) -> None:
 
 
 class RecordedEvents(list[tuple[str, str, str]]):
-    """What a subscriber was told, as (old version, new version, name); absent ones are empty."""
+    """Events of a subscriber: old version, new version, name."""
 
     def __call__(self, event: InformerEvent[Widget]) -> None:
         old = event.old.metadata.resource_version if event.old else ""
@@ -53,7 +53,7 @@ def recorded(informer: Informer[Widget]) -> RecordedEvents:
     return recorded
 
 
-def test_a_list_then_changes(
+def test_informer_list_then_watch_notifies(
     informer: Informer[Widget], sink: InformerSink[Widget], recorded: RecordedEvents
 ) -> None:
     assert not informer.has_synced

@@ -1,9 +1,9 @@
-"""Whatever the order in which news arrives, a cached read never goes back in time and never forgets our own writes.
+"""Cached reads are monotonic in every order of events, lists and responses.
 
-A model of the API server keeps the history of each object. Writes, ours and others', their answers, events of a watch
-that lags by any number of changes, lists whose items trickle in, and reads that settle doubts come in any order that
-hypothesis thinks of. After each step every cached read must be a state of the object's history that is no older than
-what was read before, and no older than the last write of ours that was answered.
+A model of the API server keeps the history of each object. Hypothesis interleaves writes of ours and of others, their
+responses, events of a lagging watch, lists in several parts, and reads of uncertain objects. After each step, every
+cached read must be a state of the object's history. It must not be older than the last read, or than the last
+response to one of our writes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DELETES = st.sampled_from((False, False, True))
 
 @dataclass(frozen=True)
 class ObjectState:
-    """What became of an object at ``version``; None: it was gone."""
+    """The state of an object at ``version``; None if it was deleted."""
 
     version: int
     obj: Widget | None
@@ -92,7 +92,7 @@ def suspend() -> Generator[None, None, None]:
 
 
 class ModelClient:
-    """The client that settles doubts: its answer is true at the moment between request and answer."""
+    """The client for uncertain objects. It responds with the current state."""
 
     field_manager = "tester"
 
@@ -112,7 +112,7 @@ class ModelClient:
 
 
 class Interleavings(RuleBasedStateMachine):
-    """See the module's text."""
+    """The state machine: see the module's docstring."""
 
     selective = True
     opaque = False
@@ -131,7 +131,7 @@ class Interleavings(RuleBasedStateMachine):
         self.listing: list[Widget] | None = None
         self.list_version = 0
         self.writes: list[PendingWrite] = []
-        self.settling: list[Coroutine[Any, Any, None]] = []
+        self.resolving: list[Coroutine[Any, Any, None]] = []
         self.min_history_index: dict[str, int] = {}
         self.watching = True
         self.start_list()
@@ -141,12 +141,12 @@ class Interleavings(RuleBasedStateMachine):
         return obj is not None and (not self.selective or obj.metadata.labels["in"] == "yes")
 
     def history(self, name: str) -> list[ObjectState]:
-        """What this informer could ever have seen of ``name``."""
+        """Return the states of ``name`` that the informer may observe."""
         changes = [(version, after) for version, changed, _, after in self.server.changes if changed == name]
         return [ObjectState(0, None), *(ObjectState(v, obj if self.is_visible(obj) else None) for v, obj in changes)]
 
     def require_version(self, name: str, version: int) -> None:
-        """From now on nothing may be read that is older than ``version``."""
+        """Require later reads to be at least as new as ``version``."""
         index = max(i for i, state in enumerate(self.history(name)) if state.version <= version)
         self.min_history_index[name] = max(self.min_history_index.get(name, 0), index)
 
@@ -196,7 +196,7 @@ class Interleavings(RuleBasedStateMachine):
         key = ObjectKey("orders", write.name)
         if write.response is not None:
             self.require_version(write.name, write.response.spec.depth)
-            self.sink.on_write_succeeded(write.response, 10, dict)
+            self.sink.on_write_succeeded(key, write.response, 10, dict)
         elif write.deleted_uid:
             self.require_version(write.name, self.server.deleted_at[write.deleted_uid])
             self.sink.on_deleted(key, write.deleted_uid)
@@ -215,20 +215,20 @@ class Interleavings(RuleBasedStateMachine):
     @rule(data=st.data())
     def start_resolve(self, data: st.DataObject) -> None:
         key = data.draw(st.sampled_from(sorted(self.sink.uncertain_keys)))
-        settling = self.sink.resolve(key)
-        settling.send(None)
-        self.settling.append(settling)
+        resolving = self.sink.resolve(key)
+        resolving.send(None)
+        self.resolving.append(resolving)
 
-    @precondition(lambda self: self.settling)
+    @precondition(lambda self: self.resolving)
     @rule(data=st.data())
     def continue_resolve(self, data: st.DataObject) -> None:
-        settling = data.draw(st.sampled_from(self.settling))
+        resolving = data.draw(st.sampled_from(self.resolving))
         try:
-            settling.send(None)
+            resolving.send(None)
         except StopIteration:
-            self.settling.remove(settling)
+            self.resolving.remove(resolving)
 
-    # What the watch says
+    # Watch events
 
     @precondition(lambda self: self.watching and self.cursor < self.server.version)
     @rule(number=st.integers(1, 4))
@@ -258,7 +258,7 @@ class Interleavings(RuleBasedStateMachine):
     @precondition(lambda self: self.watching)
     @rule()
     def start_list(self) -> None:
-        """Because the watch was refused, or a list failed."""
+        """The watch was rejected, or a list failed."""
         self.watching = False
         self.sink.init(replace_all=False)
         self.listing = [obj for obj in self.server.objects.values() if self.is_visible(obj)]
@@ -280,7 +280,7 @@ class Interleavings(RuleBasedStateMachine):
         self.cursor = self.list_version
         self.watching = True
 
-    # What must hold
+    # Invariants
 
     @invariant()
     def reads_are_monotonic(self) -> None:
@@ -300,17 +300,17 @@ class Interleavings(RuleBasedStateMachine):
         raise AssertionError(f"{name} was read as {read}, which is older than {history[min_index]}")
 
     def teardown(self) -> None:
-        """When all has been told, the store is what the server has."""
+        """Once everything is delivered, the store equals the server."""
         for write in self.writes:
             self.sink.on_write_finished(ObjectKey("orders", write.name))
         if self.listing is not None:
             self.finish_list()
         if self.opaque:
-            # What nobody could tell from older news waits for a list, which is asked for.
+            # Responses without an order stay uncertain until the requested list.
             self.start_list()
             self.finish_list()
-        for settling in self.settling:
-            for _ in settling.__await__():
+        for resolving in self.resolving:
+            for _ in resolving.__await__():
                 pass
         self.deliver_events(len(self.server.changes))
         for key in tuple(self.sink.uncertain_keys):

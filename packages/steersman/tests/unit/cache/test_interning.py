@@ -1,4 +1,4 @@
-"""Equal parts are held once, unequal ones are never mixed up, and what nobody holds is let go."""
+"""Equal parts are interned, others never, and unused parts evicted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from steersman.meta import FrozenDict, FrozenStruct, Object, Quantity, decode, e
 
 
 def pod(name: str, *, value: str = "1", ready: str = "2026-01-01T00:00:00Z") -> Pod:
-    """A pod as one of many of its kind, decoded anew, so that it shares nothing yet."""
+    """Decode a new pod, which shares no part with others yet."""
     document: dict[str, Any] = {
         "metadata": {
             "name": name,

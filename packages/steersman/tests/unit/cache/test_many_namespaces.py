@@ -1,4 +1,4 @@
-"""An informer of dozens of namespaces: it begins, and begins anew, a few at a time."""
+"""An informer of many namespaces lists a few at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPEN_SECONDS = 0.5
 
 
 class SlowTransport(Transport):
-    """A server that takes ``OPENING`` seconds to begin a watch, and notes how many begin at the same time."""
+    """A server that opens watches slowly and counts concurrent ones."""
 
     def __init__(self) -> None:
         self.server = InMemoryApiServer(virtual_runtime())
@@ -31,7 +31,7 @@ class SlowTransport(Transport):
         self.max_concurrent = 0
         self.disconnected = asyncio.Event()
         self.responds_to: Callable[[HttpRequest], bool] = lambda request: True
-        """Whether a request is answered at all."""
+        """Return True if the server responds to the request."""
 
     async def request(self, request: HttpRequest) -> HttpResponse:
         async with self._count_concurrent():
@@ -92,7 +92,7 @@ async def running_cache(transport: SlowTransport, *kinds: type[Widget] | type[Co
 
 @virtual_time
 async def test_initial_lists_are_limited_without_timing_out() -> None:
-    """Each list counts: as long as they come, nobody gives up, though all together take longer than the patience."""
+    """Each complete list extends the timeout of the sync."""
     transport = SlowTransport()
     async with running_cache(transport, Widget) as cache:
         await cache.wait_for_sync(timeout=2 * OPEN_SECONDS)
@@ -133,7 +133,7 @@ async def test_kinds_do_not_wait_for_each_other() -> None:
 
 
 @virtual_time
-async def test_a_new_leader_catches_up_a_few_at_a_time() -> None:
+async def test_catch_up_limits_concurrent_lists() -> None:
     transport = SlowTransport()
     async with running_cache(transport, Widget, ConfigMap) as cache:
         await cache.wait_for_sync()

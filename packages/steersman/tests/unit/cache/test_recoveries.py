@@ -1,4 +1,4 @@
-"""What the reflector does about servers that stream lists, fall silent, lag behind, or go back in time."""
+"""The reflector recovers from silent, lagging and restored servers."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ async def test_bookmarks_keep_a_quiet_watch() -> None:
 
 @virtual_time
 async def test_watch_from_future_version_ends_in_relist() -> None:
-    """etcd was restored to version 4 while the watch stood at 9: such a watch is silent for ever."""
+    """etcd was restored to version 4: the watch from 9 is silent."""
     transport = ScriptedTransport(
         [
             list_response(widget_document("a", 9), widget_document("b", 3), version="9"),
@@ -247,7 +247,7 @@ async def test_throttled_watch_resumes_without_relist(code: int) -> None:
 
 
 @virtual_time
-async def test_a_quiet_watch_that_lasts_is_a_recovery() -> None:
+async def test_quiet_watch_that_stays_open_recovers() -> None:
     transport = ScriptedTransport([list_response(version="5")], [[CONNECTION_LOST], [0.5, CONNECTION_LOST], [100.0]])
     with capture_logs() as logs:
         async with running_reflector(transport) as informer:

@@ -78,7 +78,7 @@ async def test_watch_ending_at_once_backs_off() -> None:
 
 
 @virtual_time
-async def test_a_lost_connection_resumes_from_the_last_version() -> None:
+async def test_watch_resumes_after_lost_connection() -> None:
     transport = ScriptedTransport(
         [list_response(version="5")],
         [
@@ -167,7 +167,7 @@ async def test_reflector_honours_retry_after() -> None:
 
 
 @virtual_time
-async def test_a_server_that_restarts_is_awaited() -> None:
+async def test_watch_waits_for_restarting_server() -> None:
     transport = ScriptedTransport(
         [
             CONNECTION_LOST,
@@ -213,7 +213,7 @@ async def test_undecodable_watch_event_is_skipped_and_named() -> None:
 
 
 @virtual_time
-async def test_an_object_that_became_unreadable_is_still_deleted() -> None:
+async def test_undecodable_object_is_still_deleted() -> None:
     lines = [
         watch_line("MODIFIED", widget_document("a", 6, depth="deep")),
         watch_line("DELETED", widget_document("a", 7, depth="deep")),

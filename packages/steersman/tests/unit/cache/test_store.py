@@ -1,4 +1,4 @@
-"""The store and its indexes agree, whatever happens to the objects."""
+"""The store and its indexes agree after every change."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ actions = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.boole
 
 
 def depths(obj: Widget) -> list[str]:
-    # Twice the same value, and none at all for 0: an index function may do both.
+    # An index function may return duplicates, or nothing (for 0).
     return [str(obj.spec.depth)] * obj.spec.depth
 
 
 @given(actions)
-def test_indexes_follow_the_objects(history: list[Action]) -> None:
+def test_indexes_follow_objects(history: list[Action]) -> None:
     store: IndexedStore[Widget] = IndexedStore()
     store.add_index("depth", depths)
     model: dict[str, int] = {}

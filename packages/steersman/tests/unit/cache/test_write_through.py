@@ -1,4 +1,4 @@
-"""What we have written is what we read, however far the watch lags behind."""
+"""Our own writes are readable at once, however far the watch lags."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_LABELS: Mapping[str, str] = {}
 
 
 class WriteThroughHarness:
-    """A server, a cache behind a door, a client whose writes the cache hears of, and somebody else's client."""
+    """A server, a cache with a holdable transport, and two clients."""
 
     def __init__(self, **options: Any) -> None:
         runtime = virtual_runtime()
@@ -131,7 +131,7 @@ async def test_stale_write_response_is_ignored() -> None:
         answered = await harness.apply(1, harness.other_client)
         await harness.other_client.delete(Widget, key("a"))
         await drain_event_loop()
-        # The answer to a write of ours, which came before the deletion, reaches us after the watch told of that.
+        # The response to our write arrives after the DELETED event of a later deletion.
         harness.cache.on_write_started(Widget, key("a"))
         harness.cache.on_write_succeeded(Widget, answered, b"{}")
         assert harness.cached() is None
@@ -170,7 +170,7 @@ async def test_recreated_object_survives_delete_event_of_old() -> None:
 
 
 @virtual_time
-async def test_the_last_finalizer_that_we_remove_ends_the_object() -> None:
+async def test_removal_of_last_finalizer_deletes_the_object() -> None:
     harness = WriteThroughHarness()
     async with harness.synced():
         await harness.apply(1)

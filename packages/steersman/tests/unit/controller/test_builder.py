@@ -1,4 +1,4 @@
-"""What is watched, and whom a change concerns."""
+"""The builder: watches, mappings and permissions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class NoopReconciler(Reconciler[Widget]):
 
 
 class BuilderHarness:
-    """A builder over informers that the test feeds by hand."""
+    """A builder with informers that the test fills."""
 
     def __init__(self, kind: type[Any] = Widget, *, started: bool = True) -> None:
         self.world = ControllerEnv()
@@ -65,7 +65,7 @@ class BuilderHarness:
     def _register(self, controller: Controller) -> None:
         self.registered.append((controller, controller.spec.permissions))
         if self.started:
-            # Its workers get no turn while a test waits for nothing but keys that are there.
+            # The workers do not run while a test only takes ready keys.
             controller.start()
 
     def informer(self, kind: type[Any]) -> ManualInformer:
@@ -77,7 +77,7 @@ class BuilderHarness:
         return self.registered[0][0]
 
     async def drain_queue(self, number: int = 0) -> list[ObjectKey]:
-        """What a controller's queue holds, in order; empties it."""
+        """Take all keys from a controller's queue, in order."""
         queue = self.registered[number][0].queue
         taken: list[ObjectKey] = []
         while len(queue):
@@ -146,7 +146,7 @@ async def test_changed_owner_enqueues_both_owners() -> None:
 
 
 @virtual_time
-async def test_a_cluster_scoped_owner_has_no_namespace() -> None:
+async def test_cluster_scoped_owner_has_no_namespace() -> None:
     harness = BuilderHarness(Node)
     harness.builder.owns(ConfigMap).complete(NoopReconciler)
     harness.informer(ConfigMap).replace((config_map(owner_reference("n1", "v1", "Node")),))
@@ -299,7 +299,7 @@ def test_references_are_to_the_reconciled_kind() -> None:
         BuilderHarness(started=False).builder.watches(ConfigMap, cast("Any", referenced_by(Service, lambda _: [])))
 
 
-def test_an_index_has_one_meaning() -> None:
+def test_duplicate_index_is_rejected() -> None:
     harness = BuilderHarness(started=False)
     harness.builder.index(Widget, "chain", chained_services).complete(NoopReconciler)
     with pytest.raises(ConfigurationError, match="'second', Widget: index 'chain' exists already; choose another"):
@@ -389,7 +389,7 @@ async def test_standby_queue_drops_deleted_keys() -> None:
     config_maps.replace((config_map(owner_reference("a")),))
     services.upsert(service("s"))
     widgets.delete(key("a"))
-    # Its object outlives it for a moment, and is told of once more.
+    # The owned object exists a moment longer and sends one more event.
     config_maps.upsert(config_map(owner_reference("a"), version=2))
     assert {item.key.name for item in harness.controller.queue.waiting()} == {"a", "b", "made up"}
     config_maps.delete(ObjectKey("orders", "cm"))

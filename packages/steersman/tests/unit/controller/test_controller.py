@@ -1,4 +1,4 @@
-"""The worker loop: one object's misfortune is its own, and stopping is orderly."""
+"""The worker loop: errors stay with one object, and stop is orderly."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ async def test_reconcile_cancelling_its_worker_restarts_worker(swallowed: bool) 
 
 
 class SlowClock(VirtualClock):
-    """Each look at the clock takes a millisecond, as if the machine were slow."""
+    """A slow machine: each read of the clock takes a millisecond."""
 
     def __init__(self) -> None:
         self.reads = 0

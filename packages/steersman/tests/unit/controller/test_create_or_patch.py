@@ -1,4 +1,4 @@
-"""Creates, or patches just what differs; what our types do not know survives."""
+"""create_or_patch sends the difference only, and keeps unknown fields."""
 
 from __future__ import annotations
 
@@ -95,14 +95,14 @@ async def test_create_or_patch_rejects_rename() -> None:
 
 
 class Berth(FrozenStruct):
-    """Part of a Quay, in which the API server has more fields than this type."""
+    """A part of a Quay with fewer fields than the server has."""
 
     name: str = ""
     depth: int = 1
 
 
 class QuaySpec(Spec):
-    """What is wanted of a Quay."""
+    """The spec of a Quay."""
 
     berths: tuple[Berth, ...] = ()
 
@@ -149,7 +149,7 @@ documents = st.recursive(
 
 
 @given(old=documents, new=documents)
-def test_the_difference_makes_one_of_the_other(old: Any, new: Any) -> None:
+def test_patch_turns_old_into_new(old: Any, new: Any) -> None:
     before, after = {"metadata": {"name": "x"}, "o": old}, {"metadata": {"name": "x"}, "o": new}
     made = json_patch(before, diff(before, after))
     # As text, since to Python 1 equals True.

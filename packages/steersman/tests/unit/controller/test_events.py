@@ -1,4 +1,4 @@
-"""Events tell a story without ever holding up who tells it."""
+"""Events are recorded without blocking the reconcile."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_repeats_count_up_one_event(world: ControllerEnv) -> None:
 
 
 @virtual_time
-async def test_a_repeat_after_a_long_time_is_a_new_event(world: ControllerEnv) -> None:
+async def test_late_repeat_creates_new_event(world: ControllerEnv) -> None:
     async with running_recorder(world.recorder()) as recorder:
         recorder.normal(world.read_widget("a"), "Moved", "drifting")
         await asyncio.sleep(3600)

@@ -59,7 +59,7 @@ async def test_remove_finalizer_last_one_deletes_object(world: ControllerEnv) ->
 
 
 @virtual_time
-async def test_an_object_that_changed_meanwhile_is_a_conflict(world: ControllerEnv) -> None:
+async def test_finalizer_of_changed_object_conflicts(world: ControllerEnv) -> None:
     old = world.read_widget("a")
     await set_label(world, "once")
     with pytest.raises(Conflict):

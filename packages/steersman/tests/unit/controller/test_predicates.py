@@ -124,7 +124,7 @@ def labelled(**labels: str) -> Widget:
         (labelled(target="orders"), None, True),
         (labelled(target="stock"), None, False),
         (labelled(target="orders"), labelled(target="orders", x="y"), True),
-        # Who loses an object must hear of it as well as who gets it.
+        # Both owners must be reconciled: the old and the new one.
         (labelled(target="orders"), labelled(target="stock"), True),
         (labelled(target="stock"), labelled(target="orders"), True),
         (labelled(target="stock"), labelled(target="returns"), False),

@@ -1,4 +1,4 @@
-"""The work queue: no key lost, none twice at once, back-off per key. Its clock is virtual."""
+"""The work queue: deduplication, exclusive keys, back-off per key."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_getters_wait_and_each_key_wakes_one() -> None:
 
 @pytest.mark.parametrize("order", ["cancel first", "wake first"])
 @virtual_time
-async def test_a_cancelled_getter_passes_its_wakeup_on(order: str) -> None:
+async def test_cancelled_getter_wakes_another(order: str) -> None:
     queue = new_queue()
     cancelled_getter, other = (asyncio.create_task(queue.get()) for _ in range(2))
     await run_ready_tasks()
@@ -122,7 +122,7 @@ async def test_delayed_keys_are_ready_on_time() -> None:
 
 @pytest.mark.parametrize("seconds", [0, -1])
 @virtual_time
-async def test_no_delay_is_at_once(seconds: float) -> None:
+async def test_add_after_without_delay_is_ready_at_once(seconds: float) -> None:
     queue = new_queue()
     queue.add_after("a", seconds)
     assert len(queue) == 1
@@ -141,7 +141,7 @@ async def test_earliest_of_several_delays_wins(delays: tuple[float, ...]) -> Non
 
 
 @virtual_time
-async def test_an_add_makes_a_pending_delay_pointless() -> None:
+async def test_add_replaces_pending_delay() -> None:
     queue = new_queue()
     queue.add_after("a", 60)
     queue.add("a")
@@ -199,7 +199,7 @@ async def test_priority_order_is_fifo_within_priority() -> None:
 
 
 @virtual_time
-async def test_a_waiting_key_can_only_rise() -> None:
+async def test_waiting_key_priority_can_only_rise() -> None:
     queue = new_queue()
     for key in ("x", "y", "z"):
         queue.add(key, priority=LOW_PRIORITY)
@@ -224,7 +224,7 @@ async def test_readded_key_has_highest_added_priority() -> None:
 
 
 @virtual_time
-async def test_a_delayed_key_keeps_its_priority() -> None:
+async def test_delayed_key_keeps_its_priority() -> None:
     queue = new_queue()
     queue.add_after("a", 60, priority=LOW_PRIORITY)
     queue.add_after("b", 60, priority=LOW_PRIORITY)

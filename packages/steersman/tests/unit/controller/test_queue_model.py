@@ -1,4 +1,4 @@
-"""The work queue beside a model of it: whatever comes in whatever order, no key is lost, and none waits for ever."""
+"""The work queue against a model: no key is lost, none starves."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from steersman_testing.virtual_clock import VirtualTimeLoop, virtual_runtime
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """A model beside the queue: what must be handed out some day, what is in work, and who waits for how long."""
+    """The queue and its model: keys that wait, and keys in work."""
 
     KEYS = st.sampled_from("abcde")
     PRIORITIES = st.sampled_from([LOW_PRIORITY, 0, 0, 10])
@@ -30,7 +30,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.working: set[str] = set()
         self.ranks: dict[str, int] = {}
         self.remaining_turns: dict[str, int] = {}
-        """How many hand-outs a key that waits may take at most until it is its turn."""
+        """Return the upper limit of keys returned before a waiting key."""
         self.rushes = 0
 
     def run(self, action: Callable[[], object]) -> Any:

@@ -1,4 +1,4 @@
-"""What comes of a reconcile: errors are tried again or wait for a change, and a status is reported."""
+"""Outcomes of reconciles: retries, terminal errors, status updates."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from steersman_testing import virtual_time
 
 
 class StatusReconciler(ScriptedReconciler):
-    """Reports as it is told, and remembers what about."""
+    """A scripted ``update_status`` that records its calls."""
 
     def __init__(self, world: ControllerEnv, behaviour: Behaviour | None = None, *errors: BaseException) -> None:
         super().__init__(world, behaviour)
@@ -36,12 +36,12 @@ class StatusReconciler(ScriptedReconciler):
 
 
 def not_found(name: str = "a", kind: str = "widgets", group: str = "shop.example.com") -> NotFound:
-    """As the API server answers when there is no such object."""
+    """The API server's response for a missing object."""
     return NotFound(ApiStatus("scripted", "NotFound", 404, details=StatusDetails(name=name, kind=kind, group=group)))
 
 
 @virtual_time
-async def test_a_terminal_error_waits_for_a_change() -> None:
+async def test_terminal_error_is_not_retried() -> None:
     reconciler = ScriptedReconciler(ControllerEnv(), raising(TerminalError("no such engine"), TerminalError("again")))
     controller = controller_for(reconciler, "terminal")
     controller.start()
@@ -165,7 +165,7 @@ async def test_error_while_handling_terminal_error_is_retried() -> None:
 
 
 @virtual_time
-async def test_the_status_is_updated_after_success_and_failure() -> None:
+async def test_update_status_runs_after_success_and_failure() -> None:
     error = RuntimeError("broken")
     reconciler = StatusReconciler(ControllerEnv(), raising(error))
     controller = controller_for(reconciler)

@@ -1,4 +1,4 @@
-"""What is known of a reconcile, while it runs and afterwards: to itself, in logs, in spans and in metrics."""
+"""Metadata of reconciles in code, logs, spans and metrics."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_recent_reconciles_are_bounded() -> None:
 
 
 @virtual_time
-async def test_a_reconcile_sees_itself_and_is_seen() -> None:
+async def test_current_reconcile_matches_running_list() -> None:
     async def behave(_: Request) -> Result:
         seen.append(current_reconcile())
         seen.append(await asyncio.create_task(current_in_task()))

@@ -142,7 +142,7 @@ async def test_threads_may_push() -> None:
 
 
 @virtual_time
-async def test_a_channel_feeds_one_controller() -> None:
+async def test_channel_of_two_controllers_is_rejected() -> None:
     channel = Channel("shared")
     first, _ = controller_with(channel, name="first")
     second, _ = controller_with(channel, name="second")
@@ -152,7 +152,7 @@ async def test_a_channel_feeds_one_controller() -> None:
         await asyncio.sleep(0.5)
     [entry] = logs
     assert (entry["event"], entry["controller"]) == ("source failed", "second")
-    assert "make one for each" in str(entry["exc_info"])
+    assert "create one for each" in str(entry["exc_info"])
     await first.stop(1)
     await second.stop(1)
 
@@ -189,7 +189,7 @@ async def test_interval_source_has_ten_percent_jitter() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
-def test_a_clock_needs_time(seconds: float) -> None:
+def test_ticker_without_interval_is_rejected(seconds: float) -> None:
     with pytest.raises(ValueError, match="above 0"):
         Ticker(seconds, list)
 

@@ -1,4 +1,4 @@
-"""Why a reconcile runs, in words: objects and fields, never values."""
+"""Triggers name objects and fields, never values."""
 
 from __future__ import annotations
 

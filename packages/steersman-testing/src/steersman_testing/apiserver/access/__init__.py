@@ -1,1 +1,1 @@
-"""Who may do what: users and their roles, who may grant them, tokens, reviews."""
+"""Authentication by tokens, and authorization by RBAC."""

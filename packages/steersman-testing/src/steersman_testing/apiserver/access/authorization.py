@@ -1,7 +1,7 @@
-"""Who may do what: users, what a request asks for, and role-based access control.
+"""Users, request attributes and the RBAC authorizer.
 
-Source: "Using RBAC Authorization"; ``RequestInfoFactory`` and the RBAC authorizer of Kubernetes 1.36. Members of
-``system:masters`` may do everything, without a look at the roles.
+Members of ``system:masters`` bypass RBAC. Source: "Using RBAC Authorization"; ``RequestInfoFactory`` and the RBAC
+authorizer of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _VERB_OF_METHOD = {
     "PATCH": "patch",
     "DELETE": "delete",
 }
-# The verbs that paths of old begin with.
+# Verbs at the beginning of deprecated paths.
 _SPECIAL_VERBS = ("proxy", "watch")
 _ROLES = GroupResource(RBAC, "roles")
 CLUSTER_ROLES = GroupResource(RBAC, "clusterroles")
@@ -48,14 +48,14 @@ _CLUSTER_BINDINGS = GroupResource(RBAC, "clusterrolebindings")
 
 @dataclass(frozen=True, slots=True)
 class RequestUser:
-    """Who sends a request.
+    """User of a request.
 
     Attributes:
-        name: such as ``jane`` or ``system:serviceaccount:shop:till``.
-        groups: all of them, ``system:authenticated`` included.
+        name: such as ``jane`` or ``system:serviceaccount:shop:orders``.
+        groups: all groups, including ``system:authenticated``.
         uid: may be empty.
-        extra: further facts, for webhooks.
-        agent: how its client calls itself; empty where that is not known.
+        extra: extra attributes, which webhooks receive.
+        user_agent: the User-Agent of the client. Empty if unknown.
     """
 
     name: str
@@ -66,11 +66,11 @@ class RequestUser:
 
     @property
     def is_system_master(self) -> bool:
-        """Whether RBAC is not asked at all."""
+        """The user bypasses RBAC."""
         return SYSTEM_MASTERS in self.groups
 
     def to_user_info(self) -> JsonObject:
-        """``UserInfo`` in wire form."""
+        """Return ``UserInfo`` in wire form."""
         info: JsonObject = {"username": self.name}
         if self.uid:
             info["uid"] = self.uid
@@ -87,7 +87,7 @@ ADMIN_USER = RequestUser("kubernetes-admin", (SYSTEM_MASTERS, _SYSTEM_AUTHENTICA
 def impersonated_user(
     name: str, groups: tuple[str, ...], extra: Mapping[str, tuple[str, ...]] | None = None, uid: str = ""
 ) -> RequestUser:
-    """The user that impersonation headers name, who is a member of what the server adds, too.
+    """Return an impersonated user with the groups that the server adds.
 
     Source: "Authenticating", "User impersonation".
     """
@@ -102,12 +102,15 @@ def impersonated_user(
 
 
 def service_account_groups(namespace: str) -> tuple[str, ...]:
-    """The groups of a namespace's service accounts."""
+    """Return the groups of the service accounts of a namespace."""
     return "system:serviceaccounts", f"system:serviceaccounts:{namespace}", _SYSTEM_AUTHENTICATED
 
 
 class AuthorizationAttributes(NamedTuple):
-    """What a request asks for. Where ``path`` is set, it is no resource, and only the verb counts beside it."""
+    """Verb and object of a request.
+
+    ``path`` is set for requests without a resource. Then only ``verb`` is used besides it.
+    """
 
     verb: str
     group: str = ""
@@ -120,19 +123,22 @@ class AuthorizationAttributes(NamedTuple):
 
     @staticmethod
     def of(verb: str, route: Route) -> AuthorizationAttributes:
-        """``verb`` on what ``route`` names."""
+        """Return the attributes of ``verb`` on a route."""
         resource = route.kind.resource
         location = route.subresource, route.namespace, route.name
         return AuthorizationAttributes(verb, resource.group, resource.version, resource.plural, *location)
 
     @property
     def resource_with_subresource(self) -> str:
-        """``deployments/status``, or ``deployments``."""
+        """Resource with its subresource, such as ``deployments/status``."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
 def request_attributes(request: HttpRequest) -> AuthorizationAttributes:
-    """What ``request`` asks for, told from its method and URL alone; nothing needs to be served there."""
+    """Return the authorization attributes of a request.
+
+    Method and URL determine them. The resource need not be served.
+    """
     verb = _VERB_OF_METHOD.get(request.method, "")
     match path_segments(request.path):
         case ["api", version, first, *rest]:
@@ -155,7 +161,7 @@ def request_attributes(request: HttpRequest) -> AuthorizationAttributes:
 
 
 def _collection_verb(verb: str, query: Mapping[str, str]) -> tuple[str, str]:
-    """The verb on a collection, and the one name that a field selector lets through."""
+    """Return the verb on a collection and the selected name."""
     if verb == "delete":
         return "deletecollection", ""
     if verb != "get":
@@ -172,14 +178,14 @@ def _selected_name(query: Mapping[str, str]) -> str:
 
 
 class Decision(NamedTuple):
-    """Whether it is allowed, and what the real server says about it."""
+    """Decision of the authorizer, with the reason of the real server."""
 
     allowed: bool
     reason: str = ""
 
 
 class Grant(NamedTuple):
-    """One rule, and the binding that gives it; or what is wrong with a binding."""
+    """One granted rule with its binding, or the error of a binding."""
 
     rule: JsonObject
     reason: str
@@ -188,23 +194,24 @@ class Grant(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Authorizer:
-    """Judges by the Roles, ClusterRoles and bindings that are stored, and the default ones.
+    """Decides by stored and default roles and bindings.
 
     Attributes:
-        storage: the server's.
-        aggregates: whether a controller fills ``admin``, ``edit`` and ``view``; without it they have no rules.
-        refused: the messages of refusals so far.
+        storage: storage of the server.
+        aggregate_roles: whether a controller aggregates ``admin``, ``edit`` and ``view``. Without it they have no
+            rules.
+        denials: messages of denied requests.
     """
 
     observers: ClassVar[list[Callable[[RequestUser, AuthorizationAttributes], None]]] = []
-    """Told of every question, whatever the answer; of all servers, since tests make their own."""
+    """Called for each check of each server."""
 
     storage: Storage
     aggregate_roles: bool
     denials: list[str] = field(default_factory=list[str])
 
     def check(self, user: RequestUser, attributes: AuthorizationAttributes) -> None:
-        """Returns if ``user`` may.
+        """Check that ``user`` is allowed.
 
         Raises:
             ApiError: 403.
@@ -216,17 +223,21 @@ class Authorizer:
             raise self.record_denial(forbidden_error(user, attributes, decision.reason))
 
     def check_request(self, user: RequestUser, request: HttpRequest) -> None:
-        """As ``check``, of what ``request`` asks for; nobody needs to know that of who may do everything."""
+        """Check a request. Administrators are checked for observers only.
+
+        Raises:
+            ApiError: 403.
+        """
         if self.observers or not user.is_system_master:
             self.check(user, request_attributes(request))
 
     def record_denial(self, error: ApiError) -> ApiError:
-        """``error``, which is noted."""
+        """Record a denial and return it."""
         self.denials.append(error.status.message)
         return error
 
     def decide(self, user: RequestUser, attributes: AuthorizationAttributes) -> Decision:
-        """Whether ``user`` may."""
+        """Return the decision about ``user``."""
         if user.is_system_master:
             return Decision(True)
         errors: list[str] = []
@@ -238,7 +249,11 @@ class Authorizer:
         return Decision(False, f"RBAC: {aggregate_errors(errors)}" if errors else "")
 
     def grants(self, user: RequestUser, namespace: str) -> Iterator[Grant]:
-        """What ``user`` is granted in ``namespace`` (empty: in the whole cluster), binding by binding."""
+        """Yield the rules granted to ``user``.
+
+        Args:
+            namespace: empty for rules in the whole cluster.
+        """
         for name, groups in DEFAULT_BINDINGS:
             if group := next((g for g in groups if g in user.groups), ""):
                 reason = f'ClusterRoleBinding "{name}" of ClusterRole "{name}" to Group "{group}"'
@@ -267,7 +282,7 @@ class Authorizer:
             yield Grant(rule, reason)
 
     def role_rules(self, ref: JsonObject, namespace: str) -> list[JsonObject] | None:
-        """The rules of the role that a ``roleRef`` names; None where there is none."""
+        """Return the rules of a referenced role, or None."""
         name = str(ref.get("name", ""))
         if ref.get("kind") == "Role":
             found = self.storage.get(_ROLES, ObjectKey(namespace, name))
@@ -294,7 +309,7 @@ def _has_any_label(stored: StoredObject, labels: tuple[str, ...]) -> bool:
 
 
 def _matching_subject(binding: StoredObject, user: RequestUser) -> JsonObject | None:
-    """The subject of ``binding`` that ``user`` is, or None."""
+    """Return the subject of ``binding`` that matches ``user``, or None."""
     for subject in get_array(binding.object, "subjects"):
         name = subject.get("name", "")
         match subject.get("kind"):
@@ -324,7 +339,7 @@ def _allow_reason(binding: StoredObject, ref: JsonObject, subject: JsonObject) -
 
 
 def rule_allows(rule: JsonObject, attributes: AuthorizationAttributes) -> bool:
-    """Whether a PolicyRule covers a request."""
+    """Return True if a PolicyRule allows the request."""
     if not _matches_value(rule, "verbs", attributes.verb):
         return False
     if attributes.path:
@@ -353,13 +368,13 @@ def _matches_path(url: str, path: str) -> bool:
 
 
 def aggregate_errors(errors: list[str]) -> str:
-    """Errors as Go's ``NewAggregate`` prints them: each once, several in brackets."""
+    """Join errors as Go's ``NewAggregate``."""
     distinct = list(dict.fromkeys(errors))
     return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
 
 
 def forbidden_error(user: RequestUser, attributes: AuthorizationAttributes, reason: str = "") -> ApiError:
-    """The refusal of what ``user`` wanted."""
+    """Return the error for a denied request."""
     return failures.forbidden(
         ApiResource(attributes.group, attributes.version, "", attributes.resource),
         attributes.name,
@@ -368,7 +383,7 @@ def forbidden_error(user: RequestUser, attributes: AuthorizationAttributes, reas
 
 
 def denial_message(user: RequestUser, attributes: AuthorizationAttributes, reason: str = "") -> str:
-    """``User "jane" cannot …``."""
+    """Return ``User "jane" cannot …``."""
     if attributes.path:
         text = f'User "{user.name}" cannot {attributes.verb} path "{attributes.path}"'
     else:

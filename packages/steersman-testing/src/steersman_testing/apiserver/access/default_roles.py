@@ -1,8 +1,8 @@
-"""The roles that every cluster has, as far as operators and their tests meet them. They hold without being stored.
+"""Default roles and bindings, which are not stored.
 
-``admin``, ``edit`` and ``view`` have the rules that the aggregation controller gives them, and gain those of stored
-ClusterRoles that carry their labels. Source: "Using RBAC Authorization", "Default roles and role bindings"; the rules
-are those of Kubernetes 1.36.
+They are those that operators and tests need. ``admin``, ``edit`` and ``view`` have the rules of the aggregation
+controller, and the rules of stored ClusterRoles with their labels. Source: "Using RBAC Authorization", "Default roles
+and role bindings"; the rules are those of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ _AGGREGATE_LABEL_PREFIX = "rbac.authorization.k8s.io/aggregate-to-"
 
 
 def _rule(verbs: tuple[str, ...], groups: str, resources: str) -> JsonObject:
-    """``groups`` and ``resources`` by spaces; ``core`` is the group without a name."""
+    """Return a rule. Groups and resources are separated by spaces.
+
+    ``core`` is the empty group.
+    """
     named = ["" if g == "core" else g for g in groups.split()]
     return {"verbs": list(verbs), "apiGroups": named, "resources": resources.split()}
 
@@ -108,14 +111,14 @@ DEFAULT_ROLES: dict[str, list[JsonObject]] = {
     ],
     "system:public-info-viewer": [_path_rule("/healthz", "/livez", "/readyz", "/version", "/version/")],
 }
-"""The rules of ClusterRoles, by name."""
+"""Rules of the default ClusterRoles by name."""
 
 AGGREGATION_LABELS = {
     "admin": (f"{_AGGREGATE_LABEL_PREFIX}admin", f"{_AGGREGATE_LABEL_PREFIX}edit", f"{_AGGREGATE_LABEL_PREFIX}view"),
     "edit": (f"{_AGGREGATE_LABEL_PREFIX}edit", f"{_AGGREGATE_LABEL_PREFIX}view"),
     "view": (f"{_AGGREGATE_LABEL_PREFIX}view",),
 }
-"""The labels with the value ``true`` by which a stored ClusterRole adds its rules to a default one."""
+"""Labels that aggregate a stored ClusterRole to a default one if ``true``."""
 
 DEFAULT_BINDINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("cluster-admin", ("system:masters",)),
@@ -123,11 +126,11 @@ DEFAULT_BINDINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("system:discovery", ("system:authenticated",)),
     ("system:public-info-viewer", ("system:authenticated", "system:unauthenticated")),
 )
-"""ClusterRoleBindings: the name of binding and role, and the groups that have it."""
+"""ClusterRoleBindings: name of binding and role, and their groups."""
 
 SERVICE_ACCOUNT_BINDINGS = {
     "system:serviceaccount:kube-system:clusterrole-aggregation-controller": (
         "system:controller:clusterrole-aggregation-controller"
     )
 }
-"""Of service accounts, the name of binding and role."""
+"""ClusterRoleBindings of service accounts: name of binding and role."""

@@ -1,4 +1,4 @@
-"""Nobody grants what he does not have himself: what is checked when roles and bindings are written.
+"""Prevention of privilege escalation by roles and bindings.
 
 Source: "Using RBAC Authorization", "Privilege escalation prevention and bootstrapping".
 """
@@ -26,16 +26,16 @@ _CLUSTER_ADMIN_RULES: list[JsonObject] = [
     {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]},
     {"verbs": ["*"], "nonResourceURLs": ["*"]},
 ]
-# The garbage collector changes the first two alone, and may; the others nobody changes.
+# The garbage collector may change ownerReferences and finalizers. The server sets the others.
 _IGNORED_METADATA = ("ownerReferences", "finalizers", "resourceVersion", "managedFields", "uid", "creationTimestamp")
 
 
 @dataclass(frozen=True, slots=True)
 class EscalationCheck:
-    """Judges what ``user`` grants by writing an object.
+    """Checks the permissions that ``user`` grants by a write.
 
     Attributes:
-        name: in the URL; empty for a POST.
+        name: name in the URL. Empty for a POST.
     """
 
     authorizer: Authorizer
@@ -43,10 +43,13 @@ class EscalationCheck:
     name: str = ""
 
     def check(self, kind: ServedKind, obj: JsonObject, old: JsonObject | None = None) -> None:
-        """Returns if ``obj``, in place of ``old``, grants no more than the user has.
+        """Check that ``obj`` grants no more than the user has.
+
+        Args:
+            old: the object before an update.
 
         Raises:
-            ApiError: 403; or 404, the role to bind is missing, so nobody knows what it grants.
+            ApiError: 403; or 404, the referenced role does not exist.
         """
         if (
             kind.resource.group != RBAC
@@ -82,7 +85,7 @@ class EscalationCheck:
             return
         rules = self.authorizer.role_rules(ref, namespace)
         if rules is None:
-            # The real server calls the missing role a binding, too.
+            # The real server reports the missing role as a binding.
             raise failures.not_found(kind.resource, name)
         self._check_covered(kind, obj, namespace, rules)
 
@@ -104,7 +107,7 @@ class EscalationCheck:
         )
 
     def _uncovered(self, namespace: str, rules: list[JsonObject]) -> tuple[list[AuthorizationAttributes], list[str]]:
-        """What ``rules`` allow and the user's own do not; and why some of the latter could not be read."""
+        """Return permissions that the user does not have, and binding errors."""
         grants = list(self.authorizer.grants(self.user, namespace))
         own_rules = [g.rule for g in grants if not g.error]
         requested = [a for rule in rules for a in _break_down_rule(rule)]
@@ -114,7 +117,7 @@ class EscalationCheck:
 
 
 def _break_down_rule(rule: JsonObject) -> Iterator[AuthorizationAttributes]:
-    """The single permissions of ``rule``."""
+    """Yield the single permissions of a rule."""
     names = get_array(rule, "resourceNames") or [""]
     verbs = get_array(rule, "verbs")
     for group, resource, verb, name in product(
@@ -127,7 +130,7 @@ def _break_down_rule(rule: JsonObject) -> Iterator[AuthorizationAttributes]:
 
 
 def _compact_rules(permissions: Iterable[AuthorizationAttributes]) -> Iterator[str]:
-    """Permissions as rules, those of one resource together."""
+    """Yield permissions as rules, merged by resource."""
     verbs: dict[AuthorizationAttributes, list[str]] = {}
     for permission in permissions:
         if permission.path:

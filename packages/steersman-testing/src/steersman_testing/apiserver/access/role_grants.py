@@ -1,4 +1,7 @@
-"""Roles, and their bindings to the users of a test. Source: "Using RBAC Authorization"."""
+"""Roles and bindings for the users of a test.
+
+Source: "Using RBAC Authorization".
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ from steersman_testing.apiserver.access.authorization import RBAC
 from steersman_testing.apiserver.values import JsonObject, clone, ensure_map
 
 RoleOrManifest: TypeAlias = str | Mapping[str, Any]
-"""The name of a ClusterRole, or the manifest of a ClusterRole or Role."""
+"""Name of a ClusterRole, or manifest of a role."""
 
 
 def role_manifests(user: str, role: RoleOrManifest, namespace: str) -> Iterator[JsonObject]:
-    """The manifests by which ``user`` has ``role``: the role, if it is one itself, and a binding.
+    """Yield the manifests that grant ``role`` to ``user``.
 
     Raises:
-        ValueError: it is no role, or a Role without a namespace.
+        ValueError: the manifest is not a role, or a Role has no namespace.
     """
     if isinstance(role, str):
         kind, name = "ClusterRole", role
@@ -24,11 +27,11 @@ def role_manifests(user: str, role: RoleOrManifest, namespace: str) -> Iterator[
         manifest: JsonObject = clone(dict(role))
         kind, name = str(manifest.get("kind", "")), str(manifest["metadata"]["name"])
         if kind not in ("ClusterRole", "Role"):
-            raise ValueError(f"a {kind or 'manifest without a kind'} is no role: give a ClusterRole or a Role")
+            raise ValueError(f"a {kind or 'manifest without a kind'} is not a role: pass a ClusterRole or a Role")
         if kind == "Role":
             namespace = ensure_map(manifest, "metadata").setdefault("namespace", namespace)
             if not namespace:
-                raise ValueError(f"the Role {name} has no namespace: name one")
+                raise ValueError(f"Role {name} has no namespace: set metadata.namespace or pass a namespace")
         yield manifest
     yield _binding_manifest(user, kind, name, namespace)
 

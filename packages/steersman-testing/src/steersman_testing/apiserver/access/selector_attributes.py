@@ -1,4 +1,4 @@
-"""The selectors that an access review may name: RBAC takes no notice of them, yet they must be selectors.
+"""Validation of selectors in access reviews, which RBAC ignores.
 
 Source: ``pkg/apis/authorization/validation``, ``pkg/registry/authorization/util`` of Kubernetes 1.36.
 """
@@ -19,7 +19,7 @@ _EXISTENCE_OPERATORS = ("Exists", "DoesNotExist")
 
 
 def selector_errors(attributes: JsonObject) -> Iterator[InvalidFieldError]:
-    """What is wrong with the selectors of ``resourceAttributes``."""
+    """Yield the errors of the selectors of ``resourceAttributes``."""
     for name in _SELECTORS:
         selector, path = attributes.get(name), f"{_PATH}.{name}"
         if selector is None:
@@ -47,7 +47,7 @@ def _requirement_errors(requirement: JsonObject, path: str, name: str) -> Iterat
 
 
 def unparsable_selectors(attributes: JsonObject) -> Iterator[str]:
-    """What the answer tells of selectors that are well-formed, and cannot be read."""
+    """Yield the evaluation errors of selectors that cannot be parsed."""
     for name in _SELECTORS:
         selector = attributes.get(name)
         if selector is not None and not _is_parsable(name, selector):

@@ -1,4 +1,7 @@
-"""Tokens of service accounts: who holds one, and for how long. Source: "Managing Service Accounts", TokenRequest."""
+"""Tokens of service accounts.
+
+Source: "Managing Service Accounts", TokenRequest.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,14 @@ _NODES = GroupResource("", "nodes")
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """A token that was given out.
+    """An issued token.
 
     Attributes:
-        account: the service account, as it was then.
-        audiences: whom it may be shown to.
-        expires: when it stops being valid.
-        credential: an id of the token itself.
-        bound: the pod, Secret or node, as it was then, without which it is not valid; or None.
+        service_account: the service account at the time of issue.
+        audiences: audiences that accept it.
+        expires_at: end of its validity.
+        credential_id: ID of the token.
+        bound_object: pod, Secret or node at the time of issue, whose deletion invalidates the token. Or None.
     """
 
     service_account: StoredObject
@@ -41,12 +44,12 @@ class IssuedToken:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationResult:
-    """Who shows a token.
+    """Result of a token authentication.
 
     Attributes:
-        info: ``UserInfo`` in wire form; None where the token is refused.
-        audiences: those of the token that were asked about.
-        error: why it is refused.
+        user_info: ``UserInfo`` in wire form. None if the token is invalid.
+        audiences: requested audiences of the token.
+        error: why the token is invalid.
     """
 
     user_info: JsonObject | None
@@ -56,7 +59,7 @@ class AuthenticationResult:
 
 @dataclass(slots=True)
 class TokenAuthenticator:
-    """The tokens that the server gave out, and those that a test has named."""
+    """Authenticates issued tokens and the tokens of tests."""
 
     storage: Storage
     clock: Clock
@@ -71,7 +74,7 @@ class TokenAuthenticator:
         random_bits: int,
         bound_object: StoredObject | None = None,
     ) -> str:
-        """A new token, made of 128 random ``bits``; for the rest see ``IssuedToken``."""
+        """Issue a token from 128 random bits. See ``IssuedToken``."""
         token = f"in-memory-{random_bits:032x}"
         self.issued[token] = IssuedToken(
             service_account, audiences, expires_at, f"JTI={UUID(int=random_bits, version=4)}", bound_object
@@ -81,7 +84,7 @@ class TokenAuthenticator:
     def authenticate_token(
         self, token: str, audiences: tuple[str, ...] = (DEFAULT_AUDIENCE,)
     ) -> AuthenticationResult:
-        """Who holds ``token``, if it is meant for one of ``audiences``."""
+        """Authenticate ``token`` for one of ``audiences``."""
         issued = self.issued.get(token)
         if issued is None:
             info = self.users.get(token)
@@ -100,7 +103,7 @@ class TokenAuthenticator:
         return AuthenticationResult(self._user_of_token(issued).to_user_info(), matching_audiences)
 
     def authenticate(self, token: str) -> RequestUser | None:
-        """The user who holds ``token``; None where it is none, or valid no more."""
+        """Return the user of a valid token, or None."""
         info = self.authenticate_token(token).user_info
         if info is None:
             return None
@@ -137,7 +140,7 @@ class TokenAuthenticator:
         return RequestUser(name, service_account_groups(key.namespace), issued.service_account.uid, extra)
 
     def _bound_extra(self, bound_object: StoredObject | None) -> dict[str, tuple[str, ...]]:
-        """What a token tells of the object that it is bound to, and of a pod's node."""
+        """Return the extra attributes for the bound object and its node."""
         if bound_object is None or bound_object.collection.plural == "secrets":
             return {}
         if bound_object.collection.plural == "nodes":

@@ -1,1 +1,1 @@
-"""Admission: the webhooks that are asked about a write, and what they may be configured to."""
+"""Admission: plugins, webhooks and their configurations."""

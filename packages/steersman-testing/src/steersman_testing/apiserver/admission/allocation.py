@@ -1,4 +1,7 @@
-"""What no two Services have: cluster addresses and node ports. Source: ``pkg/registry/core/service``."""
+"""Allocation of cluster IPs and node ports for Services.
+
+Source: ``pkg/registry/core/service``.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ _INVALID_ADDRESS = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff
 
 @dataclass(frozen=True, slots=True)
 class ServiceAllocator:
-    """Gives Services what they need.
+    """Allocates cluster IPs and node ports.
 
     Attributes:
-        addresses: the range of cluster addresses. Its first one belongs to the Service ``kubernetes`` there.
+        service_network: the cluster IP range. Its first address belongs to the Service ``kubernetes``.
     """
 
     storage: Storage
@@ -32,18 +35,21 @@ class ServiceAllocator:
     service_network: IPv4Network | IPv6Network
 
     def allocate(self, kind: ServedKind, obj: JsonObject, old: StoredObject | None) -> None:
-        """Gives a Service the address and the ports that it needs, in place.
+        """Allocate cluster IP and node ports of a Service, in place.
+
+        Other kinds are ignored.
 
         Args:
-            obj: to be stored in place of ``old``, if that is one.
+            obj: the object to store.
+            old: the object before an update.
 
         Raises:
-            ApiError: 422, it asks for some that another has; 500, there is no address left.
+            ApiError: 422, a requested address or port is allocated; 500, the range is full.
         """
         if kind.collection != _SERVICES:
             return
         others = [s.object for s in self.storage.list(_SERVICES) if old is None or s.uid != old.uid]
-        # Nothing of what is stored already is changed.
+        # Copy before changes, because parts may be shared with stored objects.
         spec: JsonObject = {**get_object(obj, "spec")}
         spec["ports"] = [{**port} for port in get_array(spec, "ports")]
         if not spec["ports"]:
@@ -104,7 +110,7 @@ class ServiceAllocator:
 
     @property
     def _address_count(self) -> int:
-        """How many addresses can be given: not that of the network itself, nor that for broadcasts."""
+        """Number of addresses without those of the network and broadcast."""
         return self.service_network.num_addresses - (2 if self.service_network.version == 4 else 1)
 
 
@@ -117,7 +123,7 @@ def _has_node_ports(spec: JsonObject) -> bool:
 
 
 def _release_unused_fields(spec: JsonObject, before: JsonObject) -> None:
-    """Takes away what a Service of the type that it is now does not have, where nobody asked for another."""
+    """Remove unchanged fields that the new Service type does not have."""
     if _has_address(before) and not _has_address(spec) and spec.get("clusterIP") == before.get("clusterIP"):
         for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
             spec.pop(field, None)

@@ -1,7 +1,7 @@
-"""Admission webhooks: who is asked about a write, in which order, and what becomes of the answers.
+"""Admission chain: the order of webhooks, and the effect of their responses.
 
-Mutating webhooks come after defaulting and before validation, one after the other; validating ones after validation,
-all at once. They are asked about what controllers do, too: see ``ControllerRequests``.
+Mutating webhooks run one after the other, after defaulting and before validation. Validating webhooks run
+concurrently after validation. Requests of controllers pass the chain as well: see ``ControllerRequests``.
 
 Source: "Dynamic Admission Control"; ``k8s.io/apiserver/pkg/admission/plugin/webhook`` of Kubernetes 1.36.
 """
@@ -43,11 +43,11 @@ DecodeFunc = Callable[[JsonObject], JsonObject]
 
 @dataclass(frozen=True, slots=True)
 class AdmissionChain:
-    """Asks the webhooks that are configured.
+    """Calls the configured webhooks.
 
     Attributes:
-        warnings: what the answer to the present request warns of: what webhooks say, fields that are unknown or come
-            twice, deprecated versions. The server clears it before each request.
+        warnings: warnings for the response to the current request, from webhooks, field validation and deprecated
+            versions. The server clears it before each request.
     """
 
     storage: Storage
@@ -57,41 +57,49 @@ class AdmissionChain:
 
     @property
     def is_configured(self) -> bool:
-        """Whether there is any webhook at all."""
+        """There are webhook configurations."""
         return self.storage.has_any(_MUTATING) or self.storage.has_any(_VALIDATING)
 
     def mutate(self, attributes: AdmissionAttributes, objects: AdmissionObjects, decode: DecodeFunc) -> JsonObject:
-        """The new object as the mutating webhooks leave it.
+        """Return the new object after the mutating webhooks.
 
         Args:
-            change: a creation or an update.
-            read: how the server understands what a webhook makes of the object.
+            attributes: a create or an update.
+            decode: decodes the object that a webhook returns.
 
         Raises:
-            ApiError: one refuses, or fails and must not.
-            NeedsCall: one has to be asked first.
+            ApiError: a webhook denies the request, or fails with the failure policy Fail.
+            PendingWebhook: a webhook must be called first.
         """
         mutated = _MutatingDispatch(self, attributes, objects, decode).run()
         assert mutated.new is not None, "a deletion has no object to change: see mutate_deletion"
         return mutated.new
 
     def mutate_deletion(self, attributes: AdmissionAttributes, objects: AdmissionObjects) -> None:
-        """Asks the mutating webhooks about a deletion, which they cannot change. Raises as ``mutate``."""
+        """Call the mutating webhooks for a deletion, which they cannot change.
+
+        Raises:
+            ApiError, PendingWebhook: as ``mutate``.
+        """
         _MutatingDispatch(self, attributes, objects, clone).run()
 
     def validate(self, attributes: AdmissionAttributes, objects: AdmissionObjects) -> None:
-        """Asks the validating webhooks. Raises as ``mutate``."""
+        """Call the validating webhooks.
+
+        Raises:
+            ApiError, PendingWebhook: as ``mutate``.
+        """
         matching_hooks = list(self._matching_hooks(_VALIDATING, attributes, objects))
         if not matching_hooks:
             return
         calls = [hook.call(attributes, matched, objects) for hook, matched in matching_hooks]
         results = self.webhook_caller.call_all(calls)
-        # Of several refusals the real server tells the one that came first.
+        # Of several denials, the real server reports the first one to arrive.
         for position in self.webhook_caller.completion_order(calls):
             self.review_result(matching_hooks[position][0], results[position])
 
     def reject_if_webhooks_match(self, attributes: AdmissionAttributes) -> None:
-        """Refuses an operation that a webhook may have to be asked about, though this server cannot ask.
+        """Reject an operation that matches a webhook but cannot call it here.
 
         Raises:
             ApiError: 501.
@@ -101,10 +109,13 @@ class AdmissionChain:
         for hook, _ in (*self._hooks(_MUTATING, attributes), *self._hooks(_VALIDATING, attributes)):
             if hook.matching_resource(attributes, []) and hook.matches_namespace(attributes, objects, namespace):
                 target = "/".join(p for p in (attributes.resource.plural, attributes.subresource) if p)
-                raise failures.not_implemented(f'asking the admission webhook "{hook.name}" about {target}')
+                raise failures.not_implemented(f'calling the admission webhook "{hook.name}" for {target}')
 
     def review_result(self, hook: WebhookAccessor, result: WebhookResponse | WebhookCallFailed) -> JsonObject | None:
-        """What ``hook`` says if it allows; None where it failed and may."""
+        """Return the response of an allowed request.
+
+        None if the webhook failed with the failure policy Ignore.
+        """
         try:
             if isinstance(result, WebhookCallFailed):
                 raise CallingWebhookError(f"failed to call webhook: {result}")
@@ -121,20 +132,20 @@ class AdmissionChain:
     def _matching_hooks(
         self, collection: GroupResource, attributes: AdmissionAttributes, objects: AdmissionObjects
     ) -> Iterator[tuple[WebhookAccessor, ApiResource]]:
-        """The webhooks that match, and what they are asked about."""
+        """Yield the matching webhooks with their matched resources."""
         for hook, _ in self._hooks(collection, attributes):
             matched = self.matched_resource(hook, attributes, objects)
             if matched is not None:
                 yield hook, matched
 
     def mutating_hooks(self, attributes: AdmissionAttributes) -> Iterator[tuple[WebhookAccessor, str]]:
-        """All mutating webhooks, in the order in which they are asked, each with a name that no other has."""
+        """Yield all mutating webhooks with unique names, in their order."""
         return self._hooks(_MUTATING, attributes)
 
     def _hooks(
         self, collection: GroupResource, attributes: AdmissionAttributes
     ) -> Iterator[tuple[WebhookAccessor, str]]:
-        # Nobody can be locked out of mending a webhook: see "Dynamic Admission Control".
+        # Webhooks never block changes of their own configurations. Source: "Dynamic Admission Control".
         for configuration in self.storage.list(collection) if attributes.resource.group != _GROUP else ():
             for spec in get_array(configuration.object, "webhooks"):
                 yield WebhookAccessor(spec, collection == _MUTATING), f"{configuration.key.name}/{spec['name']}"
@@ -142,10 +153,10 @@ class AdmissionChain:
     def matched_resource(
         self, hook: WebhookAccessor, attributes: AdmissionAttributes, objects: AdmissionObjects
     ) -> ApiResource | None:
-        """What ``hook`` is asked about; None where it is not asked.
+        """Return the resource to call ``hook`` with, or None.
 
         Raises:
-            ApiError: 403, its match conditions cannot be evaluated, and it must not fail.
+            ApiError: 403, its match conditions fail with the failure policy Fail.
         """
         namespace = self.storage.get(NAMESPACES, ObjectKey("", attributes.namespace))
         if not hook.matches_namespace(attributes, objects, namespace):
@@ -154,9 +165,7 @@ class AdmissionChain:
             return None
         matched = hook.matching_resource(attributes, self._equivalent_resources(attributes))
         if matched is not None and matched != attributes.resource and self._needs_conversion(matched):
-            raise failures.not_implemented(
-                f'asking the admission webhook "{hook.name}" in a version that is converted to'
-            )
+            raise failures.not_implemented(f'calling the admission webhook "{hook.name}" in a converted version')
         conditions = get_array(hook.spec, "matchConditions")
         if matched is None or not conditions:
             return matched
@@ -171,19 +180,19 @@ class AdmissionChain:
         return matched if matches else None
 
     def _needs_conversion(self, resource: ApiResource) -> bool:
-        """Whether its versions differ in more than their names."""
+        """Return True if a webhook converts between the versions."""
         kind = self.kinds.find(resource.group, resource.version, resource.plural)
         versions = kind.versions if kind is not None else None
         return versions is not None and versions.conversion.get("strategy") == "Webhook"
 
     def _equivalent_resources(self, attributes: AdmissionAttributes) -> list[ApiResource]:
-        """What else the same objects are read and written as."""
+        """Return the other versions and groups of the same objects."""
         found = [k.resource for k in self.kinds if k.collection == attributes.collection]
         return [r for r in found if r.version != attributes.resource.version]
 
 
 class _MutatingDispatch:
-    """One object's way through the mutating webhooks, at most twice: see ``reinvocationPolicy``."""
+    """Calls the mutating webhooks, at most twice: see ``reinvocationPolicy``."""
 
     def __init__(
         self,
@@ -219,14 +228,14 @@ class _MutatingDispatch:
         response = self._admission.review_result(hook, result)
         changed = response is not None and self._apply_patch(hook, response)
         if changed:
-            # What was asked before has seen another object than there is now.
+            # Webhooks that were called before have seen an older object.
             self._reinvoke.update(self._invoked)
             self._invoked.clear()
         if hook.spec.get("reinvocationPolicy") == "IfNeeded":
             self._invoked.append(identity)
 
     def _apply_patch(self, hook: WebhookAccessor, response: JsonObject) -> bool:
-        """Whether the answer changes the object."""
+        """Apply the patch of a response. Return True if the object changes."""
         try:
             operations = hook.decode_patch(response)
         except CallingWebhookError as error:
@@ -248,13 +257,13 @@ class _MutatingDispatch:
         except ApiError as error:
             if error.code != 400:
                 raise
-            # It is the webhook's fault, not that of who sent the object.
+            # The webhook caused the error, not the client.
             raise failures.internal(error.status.message.partition(": ")[2]) from error
         self._objects = AdmissionObjects(decoded_object, self._objects.old)
         return self._objects.new != before
 
     def _check_patched(self, before: JsonObject, after: JsonObject) -> None:
-        """Refuses another kind, and another namespace, and completes what is missing."""
+        """Complete the patched object and reject another kind or namespace."""
         resource = self._attributes.object_kind or self._attributes.resource
         if problem := type_meta_error(after):
             raise failures.internal(f"couldn't get version/kind; json parse error: {problem}")
@@ -284,10 +293,10 @@ class _MutatingDispatch:
 
 
 def decode_mutated(kind: ServedKind, obj: JsonObject, *, applied: bool) -> JsonObject:
-    """``obj``, which a webhook has made, pruned and defaulted anew, in the version of the request.
+    """Return the object of a webhook, pruned and with defaults.
 
     Args:
-        applied: whether it comes of an apply, whose nulls are nowhere dropped.
+        applied: whether it comes from a server-side apply, which keeps nulls.
     """
     managed_fields = obj["metadata"].pop("managedFields", None)
     result = {**set_defaults(kind, redecode(kind, obj, from_apply=applied)), "apiVersion": obj["apiVersion"]}
@@ -297,7 +306,11 @@ def decode_mutated(kind: ServedKind, obj: JsonObject, *, applied: bool) -> JsonO
 
 
 def _apply_operation(obj: JsonObject, operation: JsonObject) -> JsonObject:
-    """``obj`` after one operation of a JSON patch. Raises ApiError 500 where it does not fit."""
+    """Apply one operation of a JSON patch.
+
+    Raises:
+        ApiError: 500, it does not apply.
+    """
     verb, path = operation.get("op") or "unknown", operation.get("path")
     if verb not in _PATCH_OPERATIONS:
         raise failures.internal(f"Unexpected kind: {verb}")

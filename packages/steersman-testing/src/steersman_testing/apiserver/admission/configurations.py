@@ -1,8 +1,7 @@
-"""Webhook configurations: what the server fills in, and what it refuses.
+"""Defaults and validation of webhook configurations.
 
-A webhook that speaks no ``v1``, or whose match conditions ask the authorizer, is refused with 501: it could not be
-asked here. Source: ``admissionregistration.k8s.io/v1``; ``pkg/apis/admissionregistration/validation`` of Kubernetes
-1.36.
+Two features are rejected with 501: webhooks without AdmissionReview ``v1``, and match conditions with the authorizer.
+Source: ``admissionregistration.k8s.io/v1``; ``pkg/apis/admissionregistration/validation`` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -29,7 +28,10 @@ _LIST_NOUNS = {"apiGroups": "API groups", "apiVersions": "API versions"}
 
 
 def set_configuration_defaults(kind: ServedKind, obj: JsonObject) -> None:
-    """Fills in the defaults, if ``obj`` is a webhook configuration."""
+    """Set the defaults of a webhook configuration.
+
+    Other kinds are ignored.
+    """
     if not _is_configuration(kind):
         return
     for webhook in get_array(obj, "webhooks"):
@@ -48,10 +50,10 @@ def set_configuration_defaults(kind: ServedKind, obj: JsonObject) -> None:
 
 
 def validate_configuration(kind: ServedKind, obj: JsonObject) -> None:
-    """Refuses a malformed webhook configuration.
+    """Validate a webhook configuration.
 
     Raises:
-        ApiError: 422; or 501, a webhook cannot be asked here.
+        ApiError: 422, it is invalid; 501, it has a feature that is not implemented.
     """
     if not _is_configuration(kind):
         return
@@ -68,7 +70,7 @@ def validate_configuration(kind: ServedKind, obj: JsonObject) -> None:
         raise failures.invalid(kind.resource, obj["metadata"].get("name", ""), errors)
     for webhook in webhooks:
         if "v1" not in webhook["admissionReviewVersions"]:
-            raise failures.not_implemented(f'the webhook "{webhook["name"]}" knows no AdmissionReview of version v1')
+            raise failures.not_implemented(f'the webhook "{webhook["name"]}" without AdmissionReview v1')
 
 
 def _is_configuration(kind: ServedKind) -> bool:
@@ -107,7 +109,7 @@ def _client_errors(config: JsonObject, path: str) -> Iterator[InvalidFieldError]
     elif url is not None:
         yield from url_errors(url, f"{path}.url")
     elif service is not None:
-        # In this order, as ``service_errors`` says.
+        # ``service_errors`` swaps both names.
         names: tuple[str, str] = service.get("name", ""), service.get("namespace", "")
         yield from service_errors(*names, service, f"{path}.service")
 

@@ -1,4 +1,4 @@
-"""``matchConditions`` of webhooks: CEL over the request and its objects.
+"""``matchConditions`` of webhooks: CEL expressions for requests.
 
 Source: KEP-3716; ``BuildRequestType`` in ``pkg/admission/plugin/cel/compile.go`` of ``k8s.io/apiserver`` 1.36.
 """
@@ -49,14 +49,14 @@ _VARIABLES = {"object": DYN, "oldObject": DYN, "request": _REQUEST}
 
 
 class MatchConditionError(Exception):
-    """A condition cannot be evaluated."""
+    """The evaluation of a match condition failed."""
 
 
 def condition_error(expression: str) -> str:
-    """Why ``expression`` is no condition; empty where it is one.
+    """Return the compilation error of an expression, or an empty string.
 
     Raises:
-        ApiError: 501, it may be one, and cannot be evaluated here.
+        ApiError: 501, its evaluation is not implemented.
     """
     try:
         found = _compile(expression).type
@@ -72,10 +72,10 @@ def condition_error(expression: str) -> str:
 def conditions_match(
     conditions: list[JsonObject], new: JsonObject | None, old: JsonObject | None, request: JsonObject
 ) -> bool:
-    """Whether all ``conditions`` hold.
+    """Return True if all ``conditions`` hold.
 
     Raises:
-        Unfit: one cannot be evaluated, and none is false.
+        MatchConditionError: a condition fails and no condition is false.
     """
     request_fields = {k: v for k, v in request.items() if k in (_REQUEST.fields or {})}
     data = {"object": new, "oldObject": old, "request": request_fields}

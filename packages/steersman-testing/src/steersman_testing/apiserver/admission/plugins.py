@@ -1,4 +1,4 @@
-"""Admission plugins of the real server that this one does not imitate: what they would decide is refused.
+"""Admission plugins that are not implemented. Their decisions are rejected with 501.
 
 Source: "Admission Controllers Reference" of the Kubernetes documentation, the plugins that are on by default.
 """
@@ -21,7 +21,7 @@ _POD_RESOURCES = ("cpu", "memory", "ephemeral-storage", "limits", "requests", "h
 
 
 def reject_unsupported_plugins(storage: Storage, kind: ServedKind, obj: JsonObject) -> None:
-    """Refuses the creation of ``obj`` where a plugin that is not imitated would have a say in it.
+    """Reject a create that a plugin without implementation would decide.
 
     Raises:
         ApiError: 501.
@@ -42,7 +42,7 @@ def _unsupported_features(storage: Storage, kind: ServedKind, obj: JsonObject) -
         return
     if plural in ("pods", "persistentvolumeclaims"):
         for limits in storage.list(_LIMITS, namespace):
-            yield f"holding {plural} to the LimitRange {limits.key.name}"
+            yield f"enforcing the LimitRange {limits.key.name} on {plural}"
     if plural == "pods":
         for field in ("priorityClassName", "runtimeClassName"):
             if spec.get(field):
@@ -54,7 +54,7 @@ def _unsupported_features(storage: Storage, kind: ServedKind, obj: JsonObject) -
     if plural == "persistentvolumeclaims" and spec.get("storageClassName") is None:
         for found in storage.list(_STORAGE_CLASSES):
             if get_object(found.object["metadata"], "annotations").get(_DEFAULT_CLASS_ANNOTATION) == "true":
-                yield f"a claim without storageClassName beside the default StorageClass {found.key.name}"
+                yield f"defaulting storageClassName of a PVC to the StorageClass {found.key.name}"
 
 
 def _quota_applies(hard: JsonObject, kind: ServedKind) -> bool:

@@ -1,4 +1,7 @@
-"""What a webhook answers, as Go's types read it: ``admission.k8s.io/v1``. Wording of Kubernetes 1.36."""
+"""Responses of admission webhooks, decoded as the Go types.
+
+Source: ``admission.k8s.io/v1``; wording of Kubernetes 1.36.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,17 @@ _VERSIONS = (REVIEW[0], "admission.k8s.io/v1beta1")
 
 
 class CallingWebhookError(Exception):
-    """A webhook's answer is none; the failure policy decides what becomes of that. Its text is the real server's."""
+    """The webhook call failed, or its response is malformed.
+
+    The failure policy decides about the request. The text is that of the real server.
+    """
 
 
 class AdmissionResponse(msgspec.Struct, rename="camel"):
-    """The part of an answer that counts; by the Go type's name, which refusals tell."""
+    """``AdmissionResponse`` with the fields that the server uses.
+
+    The class has the name of the Go type, which appears in errors.
+    """
 
     uid: str = ""
     allowed: bool = False
@@ -34,17 +43,17 @@ class AdmissionResponse(msgspec.Struct, rename="camel"):
 
 
 class AdmissionReview(msgspec.Struct):
-    """An answer."""
+    """``AdmissionReview`` with a response."""
 
     request: Any = None
     response: AdmissionResponse | None = None
 
 
 def decode_review(body: Any) -> JsonObject:
-    """An answer in wire form, without what is unknown.
+    """Return a response in wire form without unknown fields.
 
     Raises:
-        CallError: a value is of the wrong type, or the answer is something else.
+        CallingWebhookError: the response is malformed.
     """
     if problem := type_meta_error(body):
         raise CallingWebhookError(f"failed to call webhook: couldn't get version/kind; json parse error: {problem}")

@@ -1,4 +1,4 @@
-"""One admission webhook: whether it is asked about an operation, what it is asked, and what its answer means.
+"""One admission webhook: matching, request and response.
 
 Source: ``admissionregistration.k8s.io/v1``, ``admission.k8s.io/v1``; wording of Kubernetes 1.36.
 """
@@ -37,17 +37,17 @@ AdmissionOperation = Literal["CREATE", "UPDATE", "DELETE"]
 
 @dataclass(frozen=True, slots=True)
 class AdmissionAttributes:
-    """An operation that webhooks are asked about.
+    """An operation that passes admission.
 
     Attributes:
-        resource: what the request's path names.
-        subresource: empty, or such as ``status``.
-        namespace: empty for cluster-scoped objects; of a Namespace, its own name.
-        name: as far as the request tells it.
-        user: who asks for it.
-        dry_run: whether nothing is to be kept.
-        options: CreateOptions, UpdateOptions or DeleteOptions, without kind and version.
-        sent: the kind of what is written, where a subresource has one of its own, such as Scale.
+        resource: the resource of the request path.
+        subresource: such as ``status``. Empty for the object itself.
+        namespace: empty for cluster-scoped objects. A Namespace has its own name.
+        name: the name in the request. It may be empty.
+        user: the user of the request.
+        dry_run: whether nothing is stored.
+        options: CreateOptions, UpdateOptions or DeleteOptions without kind and version.
+        object_kind: the kind of the body if it differs from the resource, such as Scale.
     """
 
     operation: AdmissionOperation
@@ -67,22 +67,25 @@ class AdmissionAttributes:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionObjects:
-    """What an attempt does: objects in wire form, in the version of the request; None for one that is not there."""
+    """New and old object of an operation, in wire form.
+
+    Both are in the version of the operation.
+    """
 
     new: JsonObject | None
     old: JsonObject | None
 
     def matches_labels(self, selector: JsonObject) -> bool:
-        """Whether the object, before or after, has the labels that ``selector`` asks for."""
+        """Return True if an object matches ``selector``."""
         return not selector or any(selector_matches(selector, obj) for obj in (self.new, self.old) if obj is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookAccessor:
-    """One entry of a webhook configuration, completed.
+    """One webhook of a webhook configuration.
 
     Attributes:
-        spec: in wire form.
+        spec: the webhook in wire form, with defaults.
         mutating: whether it may change objects.
     """
 
@@ -95,13 +98,17 @@ class WebhookAccessor:
 
     @property
     def ignores_failures(self) -> bool:
-        """Whether a webhook that gives no answer is passed over."""
+        """The failure policy is Ignore."""
         return self.spec.get("failurePolicy") == "Ignore"
 
     def matching_resource(
         self, attributes: AdmissionAttributes, equivalents: list[ApiResource]
     ) -> ApiResource | None:
-        """The resource, or one of ``others`` (its other versions), that a rule is about; None for none of them."""
+        """Return the resource that a rule matches, or None.
+
+        Args:
+            equivalents: other versions of the resource.
+        """
         if any(_rule_matches(rule, attributes, attributes.resource) for rule in get_array(self.spec, "rules")):
             return attributes.resource
         if self.spec.get("matchPolicy") == "Exact":
@@ -114,7 +121,10 @@ class WebhookAccessor:
     def matches_namespace(
         self, attributes: AdmissionAttributes, objects: AdmissionObjects, namespace: StoredObject | None
     ) -> bool:
-        """Whether the namespace of the object has the labels that are asked for; of a Namespace, itself."""
+        """Return True if the namespace matches the namespaceSelector.
+
+        For a Namespace, its own labels count.
+        """
         selector = get_object(self.spec, "namespaceSelector")
         if not selector or not attributes.namespace:
             return True
@@ -123,16 +133,16 @@ class WebhookAccessor:
         return namespace is not None and selector_matches(selector, namespace.object)
 
     def call(self, attributes: AdmissionAttributes, matched: ApiResource, objects: AdmissionObjects) -> WebhookCall:
-        """The question."""
+        """Return the call for an operation."""
         request = admission_request(attributes, matched, objects)
         review: JsonObject = {"kind": REVIEW[1], "apiVersion": REVIEW[0], "request": request}
         return WebhookCall(self.spec["clientConfig"], review, float(self.spec.get("timeoutSeconds", 10)), self.name)
 
     def decode_response(self, webhook_response: WebhookResponse) -> JsonObject:
-        """What the webhook says, in wire form and of the right types.
+        """Return the response in wire form, decoded and checked.
 
         Raises:
-            CallError: it is malformed.
+            CallingWebhookError: the response is malformed.
         """
         review = decode_review(webhook_response.review)
         problem = _review_error(review, webhook_response.uid) or self._patch_field_error(
@@ -156,10 +166,10 @@ class WebhookAccessor:
         return ""
 
     def decode_patch(self, response: JsonObject) -> list[JsonObject]:
-        """The operations of the JSON patch in ``response``.
+        """Return the operations of the JSON patch in ``response``.
 
         Raises:
-            CallError: it is no JSON patch.
+            CallingWebhookError: the patch is malformed.
         """
         text = response.get("patch")
         if not text:
@@ -184,7 +194,7 @@ class WebhookAccessor:
         return [operation or {} for operation in operations or ()]
 
     def denial_error(self, response: JsonObject) -> ApiError:
-        """The refusal in ``response``."""
+        """Return the error for a denied request."""
         status = get_object(response, "status")
         reason = status.get("message") or status.get("reason")
         explanation = f": {reason}" if reason else " without explanation"
@@ -192,7 +202,7 @@ class WebhookAccessor:
 
 
 def admission_request(attributes: AdmissionAttributes, matched: ApiResource, objects: AdmissionObjects) -> JsonObject:
-    """``AdmissionReview.request`` without its uid."""
+    """Return ``AdmissionReview.request`` without its UID."""
     request: JsonObject = {"kind": _kind(attributes.object_kind or matched), "resource": _resource(matched)}
     if attributes.subresource:
         request["subResource"] = attributes.subresource
@@ -232,7 +242,7 @@ def _with_api_version(obj: JsonObject | None, resource: ApiResource) -> JsonObje
 
 
 def selector_matches(selector: JsonObject, obj: JsonObject) -> bool:
-    """Whether ``obj`` has the labels that a ``LabelSelector`` asks for."""
+    """Return True if the labels of ``obj`` match a ``LabelSelector``."""
     matches = label_matcher(label_selector_text(selector))
     return matches is None or matches(obj)
 

@@ -1,1 +1,1 @@
-"""The kinds of Kubernetes itself: their types, defaults, validation, and what of them cannot change."""
+"""Built-in kinds: types, defaults, validation and immutable fields."""

@@ -1,11 +1,16 @@
-"""What the real server fills into new built-in objects, as far as operators rely on it. All else stays as sent.
+"""Defaults of built-in kinds that operators rely on. Other fields stay as sent.
 
-Secret: ``type``, ``stringData`` into ``data``. Service: ``type``, ``sessionAffinity``, ``internalTrafficPolicy``,
-``protocol`` and ``targetPort`` of ports, ``clusterIP`` and IP families. Workloads: ``replicas``, strategies, history
-limits, and the pod template. Pods and templates: policies, ``imagePullPolicy``, port ``protocol``, probes,
-``defaultMode`` of volumes. Pods: tolerations and priority. PersistentVolumeClaim: ``volumeMode``, the protecting
-finalizer. Job, CronJob: policies, limits, labels and selector. Namespace: its name as a label. StorageClass,
-EndpointSlice. The first status of kinds that have one.
+| kind | defaults |
+| Secret | ``type``, ``stringData`` into ``data`` |
+| Service | ``type``, ``sessionAffinity``, traffic policies, ports, ``clusterIP``, IP families |
+| workloads | ``replicas``, strategies, history limits, pod template |
+| pods and templates | policies, ``imagePullPolicy``, port ``protocol``, probes, ``defaultMode`` of volumes |
+| Pod | tolerations and priority |
+| PersistentVolumeClaim | ``volumeMode``, protection finalizer |
+| Job, CronJob | policies, limits, labels and selector |
+| Namespace | label with its name |
+
+StorageClass, EndpointSlice and other kinds have defaults as well. Kinds with a status get their initial status.
 
 Source: ``pkg/apis/*/v1/defaults.go`` and the admission plugins of Kubernetes 1.36.
 """
@@ -51,13 +56,13 @@ _INITIAL_STATUS: dict[str, JsonObject] = {
 
 
 def apply_defaults(kind: str, obj: JsonObject) -> None:
-    """Fills in what is missing in ``obj``, on creation and on every change."""
+    """Set missing fields of ``obj`` in each create and update."""
     if set_kind_defaults := _DEFAULTERS.get(kind):
         set_kind_defaults(obj)
 
 
 def set_creation_fields(kind: str, obj: JsonObject) -> None:
-    """Fills in what is decided once, when ``obj`` is created, such as the first status."""
+    """Set the fields of a new object, such as the initial status."""
     match kind:
         case "Service":
             obj["status"] = {"loadBalancer": {}}
@@ -83,7 +88,11 @@ def set_creation_fields(kind: str, obj: JsonObject) -> None:
 
 
 def keep_allocated_fields(kind: str, old: JsonObject, obj: JsonObject, subresource: str = "") -> None:
-    """Keeps what was decided at creation where an update of the object, or of ``subresource``, leaves it out."""
+    """Keep fields that were decided at creation if an update omits them.
+
+    Args:
+        subresource: the subresource that is written. Empty for the object itself.
+    """
     if kind == "DaemonSet":
         _bump_template_generation(old, obj)
     if kind == "Namespace":
@@ -102,7 +111,7 @@ def keep_allocated_fields(kind: str, old: JsonObject, obj: JsonObject, subresour
 
 
 def _bump_template_generation(old: JsonObject, obj: JsonObject) -> None:
-    """The older way to count changes of a DaemonSet's template, which nobody else writes."""
+    """Count changes of the template in the deprecated annotation of DaemonSets."""
     count = int(get_object(ensure_metadata(old), "annotations").get(_TEMPLATE_GENERATION, "1"))
     changed = get_object(old, "spec").get("template") != get_object(obj, "spec").get("template")
     ensure_map(ensure_metadata(obj), "annotations")[_TEMPLATE_GENERATION] = str(count + changed)
@@ -138,7 +147,7 @@ def _pod(obj: JsonObject) -> None:
 
 
 def _admit_pod(obj: JsonObject) -> None:
-    """What the admission plugins Priority and DefaultTolerationSeconds add."""
+    """Run the admission plugins Priority and DefaultTolerationSeconds."""
     spec = ensure_map(obj, "spec")
     spec.setdefault("priority", 0)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
@@ -166,7 +175,7 @@ def _pod_spec(spec: JsonObject) -> None:
         container.setdefault("resources", {})
         limits = get_object(container["resources"], "limits")
         if limits:
-            # What is limited and not asked for is asked for up to its limit.
+            # Requests default to limits.
             ensure_map(container["resources"], "requests").update(
                 limits | get_object(container["resources"], "requests")
             )
@@ -254,7 +263,7 @@ def _daemon_set(obj: JsonObject) -> None:
 
 
 def _taint_not_ready(spec: JsonObject) -> None:
-    """The admission plugin TaintNodesByCondition: no pods before the node is ready."""
+    """Run the admission plugin TaintNodesByCondition: new nodes are not ready."""
     taints = get_array(spec, "taints")
     if _NOT_READY not in taints:
         spec["taints"] = [*taints, _NOT_READY]

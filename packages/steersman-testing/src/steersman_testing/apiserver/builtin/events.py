@@ -1,6 +1,7 @@
-"""Events, which are the same objects in the groups ``""`` and ``events.k8s.io``, with other names for some fields.
+"""Conversion of Events between ``v1`` and ``events.k8s.io/v1``.
 
-They are kept as those of ``v1``. Source: ``pkg/apis/events/v1/conversion.go`` of Kubernetes 1.36.
+Both groups have the same objects with different field names. They are stored in ``v1``. Source:
+``pkg/apis/events/v1/conversion.go`` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ _EVENTS_V1_NAMES = {
     "reportingComponent": "reportingController",
 }
 _CORE_NAMES = {newer: older for older, newer in _EVENTS_V1_NAMES.items()}
-# What ``v1`` writes even where it is empty.
+# Fields that ``v1`` writes even if they are empty.
 _OMIT_EMPTY = ("reportingController", "reportingInstance")
 
 
 def to_events_v1(event: JsonObject) -> JsonObject:
-    """An event of ``v1`` as one of ``events.k8s.io/v1``."""
+    """Convert a ``v1`` Event to ``events.k8s.io/v1``."""
     read = {_EVENTS_V1_NAMES.get(name, name): value for name, value in event.items()}
     return _convert(EVENTS_V1, {n: v for n, v in read.items() if v != "" or n not in _OMIT_EMPTY})
 
 
 def to_core_v1(event: JsonObject) -> JsonObject:
-    """An event of ``events.k8s.io/v1`` as one of ``v1``."""
+    """Convert an ``events.k8s.io/v1`` Event to ``v1``."""
     return _convert(_CORE_EVENTS, {_CORE_NAMES.get(name, name): value for name, value in event.items()})
 
 

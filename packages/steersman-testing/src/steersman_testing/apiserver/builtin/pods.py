@@ -1,4 +1,4 @@
-"""Validation of pods and of what runs them: templates, selectors, replicas, strategies.
+"""Validation of pods and workloads.
 
 Source: ``pkg/apis/core/validation``, ``pkg/apis/apps/validation`` and ``pkg/apis/batch/validation``, Kubernetes 1.36.
 """
@@ -30,7 +30,7 @@ _IMMUTABLE_ERROR = (
 
 
 def validate_workload(kind: str, spec: JsonObject) -> Iterator[InvalidFieldError]:
-    """What is wrong with the spec of a Deployment, a StatefulSet, a ReplicaSet or a DaemonSet."""
+    """Validate the spec of a Deployment, StatefulSet, ReplicaSet or DaemonSet."""
     replicas = spec.get("replicas", 0)
     if isinstance(replicas, int) and replicas < 0:
         yield invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
@@ -48,7 +48,7 @@ def validate_workload(kind: str, spec: JsonObject) -> Iterator[InvalidFieldError
         text = f"Invalid value: {format_value(labels)}: `selector` does not match template `labels`"
         yield InvalidFieldError("spec.template.metadata.labels", "FieldValueInvalid", text)
     pod = get_object(template, "spec")
-    # Of a StatefulSet, as the controller will complete it: each of its claims is a volume of the pod.
+    # The StatefulSet controller adds a volume for each volumeClaimTemplate.
     claims = [get_object(claim, "metadata").get("name") for claim in get_array(spec, "volumeClaimTemplates")]
     volumes = [*get_array(pod, "volumes"), *({"name": name} for name in claims)]
     yield from validate_pod_spec({**pod, "volumes": volumes}, "spec.template.spec")
@@ -65,7 +65,7 @@ def _strategy(strategy: JsonObject) -> Iterator[InvalidFieldError]:
 
 
 def validate_job(spec: JsonObject, path: str = "spec") -> Iterator[InvalidFieldError]:
-    """What is wrong with the spec of a Job."""
+    """Validate the spec of a Job."""
     pod = get_object(get_object(spec, "template"), "spec")
     yield from validate_pod_spec(pod, f"{path}.template.spec")
     if pod.get("restartPolicy") not in ("OnFailure", "Never"):
@@ -73,7 +73,7 @@ def validate_job(spec: JsonObject, path: str = "spec") -> Iterator[InvalidFieldE
 
 
 def validate_cron_job(spec: JsonObject) -> Iterator[InvalidFieldError]:
-    """What is wrong with the spec of a CronJob."""
+    """Validate the spec of a CronJob."""
     schedule = str(spec.get("schedule") or "")
     fields = schedule.split()
     if not schedule:
@@ -85,7 +85,7 @@ def validate_cron_job(spec: JsonObject) -> Iterator[InvalidFieldError]:
 
 
 def validate_pod_spec(spec: JsonObject, path: str) -> Iterator[InvalidFieldError]:
-    """What is wrong with a pod's spec, which stands at ``path``."""
+    """Validate a pod spec at ``path``."""
     containers = get_array(spec, "containers")
     volumes = {v.get("name") for v in get_array(spec, "volumes")}
     if not containers:
@@ -119,7 +119,10 @@ def _resources(resources: JsonObject, path: str) -> Iterator[InvalidFieldError]:
 
 
 def validate_pod_update(old: JsonObject, new: JsonObject) -> Iterator[InvalidFieldError]:
-    """A pod's spec changes in its images and very little else."""
+    """Reject changes of a pod spec beyond images.
+
+    A few other fields are mutable as well.
+    """
     if _immutable_fields(get_object(old, "spec")) != _immutable_fields(get_object(new, "spec")):
         yield forbidden_field("spec", _IMMUTABLE_ERROR)
 
@@ -131,7 +134,10 @@ def _immutable_fields(spec: JsonObject) -> JsonObject:
 
 
 def quality_of_service(spec: JsonObject) -> str:
-    """``status.qosClass`` of a pod. Source: "Pod Quality of Service Classes"."""
+    """Return ``status.qosClass`` of a pod.
+
+    Source: "Pod Quality of Service Classes".
+    """
     resources = [get_object(c, "resources") for g in ("containers", "initContainers") for c in get_array(spec, g)]
     requirements = [get_object(r, n) for r in resources for n in ("requests", "limits")]
     if not any(k in ("cpu", "memory") for values in requirements for k in values):
@@ -145,5 +151,5 @@ def quality_of_service(spec: JsonObject) -> str:
 
 
 def is_percent(value: str) -> bool:
-    """Whether ``value`` is a percentage as an ``IntOrString`` takes it."""
+    """Return True if ``value`` is a percentage of an ``IntOrString``."""
     return re.fullmatch("[0-9]+%", value) is not None

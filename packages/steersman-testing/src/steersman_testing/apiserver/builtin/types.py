@@ -1,7 +1,7 @@
-"""What the Go types of built-in kinds do to an object: unknown fields, wrong types, times, quantities, zero values.
+"""Decoding of built-in kinds as their Go types.
 
-The types are those of ``steersman.api``, which are generated from the published OpenAPI; a kind that is not among
-them is taken as it is sent.
+It covers unknown fields, wrong types, times and quantities. The types are those of ``steersman.api``, which are
+generated from the published OpenAPI. Other kinds are not decoded.
 
 Source: ``k8s.io/api``, ``sigs.k8s.io/json`` and ``k8s.io/apimachinery/pkg/api/resource``.
 """
@@ -32,7 +32,7 @@ from steersman_testing.apiserver.values import JsonObject, is_list, is_map, with
 
 _TYPE_META = ("apiVersion", "kind")
 ROOT_FIELDS = (*_TYPE_META, "metadata")
-# Where a text is a quantity, by type and field: the generated types have texts there.
+# Quantities by type and field. The generated types have strings there.
 _RESOURCE_LISTS = {
     *(("ResourceRequirements", n) for n in ("limits", "requests")),
     *(("VolumeResourceRequirements", n) for n in ("limits", "requests")),
@@ -58,7 +58,7 @@ _INT64_FIELDS = {
     *("gracePeriodSeconds", "observedGeneration", "revision", "runAsGroup", "runAsUser", "startingDeadlineSeconds"),
     *("terminationGracePeriodSeconds", "tolerationSeconds"),
 }
-# Texts of a type of their own.
+# String fields with a named Go type.
 _NAMED_STRING_TYPES = {
     ("AdmissionResponse", "patchType"): "v1.PatchType",
     ("AdmissionResponse", "uid"): "types.UID",
@@ -83,7 +83,7 @@ _GO_SCALARS = {str: "string", bool: "bool", float: "float64"}
 
 
 class ManagedFieldsEntry(msgspec.Struct, rename="camel"):
-    """``metav1.ManagedFieldsEntry``, all of it: the client's leaves out what it does not read."""
+    """``metav1.ManagedFieldsEntry`` with all fields, unlike that of the client."""
 
     manager: str = ""
     operation: str = ""
@@ -95,7 +95,10 @@ class ManagedFieldsEntry(msgspec.Struct, rename="camel"):
 
 
 class ObjectMeta(msgspec.Struct, rename="camel"):
-    """``metav1.ObjectMeta``, all of it, by the name that refusals tell."""
+    """``metav1.ObjectMeta`` with all fields.
+
+    The class has the name of the Go type, which appears in errors.
+    """
 
     name: str = ""
     generate_name: str = ""
@@ -119,10 +122,14 @@ METADATA_TYPES = (ObjectMeta, meta.ObjectMeta)
 
 @dataclass(frozen=True, slots=True)
 class StructField:
-    """A field of a Go type: the Python type without None, whether None is among it, and the default.
+    """Field of a Go type.
 
-    ``plain`` is the type whose values are taken as they are, if any; of ``texts``, all entries must be texts.
-    An ``emptiable`` list is told from none until it is stored: where it has nothing, Go writes null for none.
+    Attributes:
+        kind: the Python type without None.
+        nullable: whether None is allowed.
+        default: the default of the Python type.
+        exact_type: type whose values need no conversion, or None.
+        is_string_map: whether it maps strings to strings.
     """
 
     kind: Any
@@ -133,13 +140,17 @@ class StructField:
 
     @property
     def keeps_empty_list(self) -> bool:
+        """An empty list differs from a missing one until it is stored.
+
+        Go writes null for a missing list of this kind. Storage turns an empty one into null.
+        """
         return self.nullable and self.default == ()
 
 
 @cache
 def struct_for(resource: ApiResource) -> type[msgspec.Struct] | None:
-    """The generated type of a built-in kind; None where there is none."""
-    # Definitions are checked by modules of their own.
+    """Return the generated type of a built-in kind, or None."""
+    # CustomResourceDefinitions have their own decoder.
     if resource.kind == "CustomResourceDefinition":
         return None
     module = f"{resource.group.partition('.')[0] or 'core'}_{resource.version}"
@@ -176,7 +187,7 @@ def _is_union(hint: Any) -> bool:
 
 @dataclass(slots=True)
 class _Decoder:
-    """One pass over a body; ``unknown`` gathers the paths of fields that the types do not have."""
+    """Decoder for one body. It collects the paths of unknown fields."""
 
     unknown_fields: list[str] = field(default_factory=list[str])
 
@@ -198,7 +209,7 @@ class _Decoder:
             elif content is not None:
                 location = _Location(_go_name(struct), name, inner, f"{go_path}.{name}" if go_path else name)
                 decoded = self.decode_value(content, known.kind, location)
-                # Go leaves out empty maps and lists.
+                # Go omits empty maps and lists.
                 if decoded or typing.get_origin(known.kind) not in (FrozenDict, tuple) or known.keeps_empty_list:
                     result[name] = decoded
         return result
@@ -235,7 +246,7 @@ class _Decoder:
 
 
 def _zero_value(kind: Any) -> Any:
-    """The zero value of a type, which is what Go makes of a null within a list or a map."""
+    """Return Go's zero value, which replaces nulls in lists and maps."""
     if kind in (int, float, bool):
         return kind()
     if typing.get_origin(kind) is tuple:
@@ -247,7 +258,7 @@ def _zero_value(kind: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Location:
-    """Where a value stands: the Go type and field for refusals, and the path, with and without indices."""
+    """Path of a value, with and without indexes, and its Go field."""
 
     struct: str
     name: str
@@ -287,7 +298,7 @@ def _decode_scalar(value: Any, kind: Any, location: _Location) -> Any:
             raise location.type_error(value, _go_type_name(kind, location))
         return value
     if kind == int | str:
-        # A number of another kind is refused as Go's IntOrString does it.
+        # Go's IntOrString reports other numbers as int32.
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise location.type_error(value, "int32")
         return value
@@ -311,7 +322,7 @@ def _go_type_name(kind: Any, location: _Location) -> str:
 
 
 def json_type_name(value: Any) -> str:
-    """What Go calls the type of a JSON value that it cannot read."""
+    """Return Go's name of a JSON type in errors."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, str):
@@ -323,7 +334,10 @@ def json_type_name(value: Any) -> str:
 
 @cache
 def openapi_schema(resource: ApiResource) -> JsonObject | None:
-    """The type of a built-in kind as an OpenAPI schema, for server-side apply; None where it is unknown."""
+    """Return the OpenAPI schema of a built-in kind, or None.
+
+    Server-side apply uses it.
+    """
     struct = struct_for(resource)
     return None if struct is None else _schema(struct)
 
@@ -352,10 +366,12 @@ def _value_schema(kind: Any) -> JsonObject:
 
 
 def decode_builtin(resource: ApiResource, obj: JsonObject) -> tuple[JsonObject, list[str]]:
-    """A copy of ``obj`` as the Go type holds it, its metadata aside, and the paths of fields that it does not have.
+    """Return a decoded copy of ``obj`` and its unknown fields.
+
+    The metadata is not decoded.
 
     Raises:
-        WrongType: a value does not fit its field.
+        UnmarshalTypeError: a value has the wrong type.
     """
     struct = struct_for(resource)
     if struct is None:
@@ -367,19 +383,19 @@ def decode_builtin(resource: ApiResource, obj: JsonObject) -> tuple[JsonObject, 
 
 
 def decode_as_struct(struct: type[msgspec.Struct], obj: JsonObject) -> tuple[JsonObject, list[str]]:
-    """As ``conform_builtin``, of what is no kind of its own."""
+    """Decode an object that is not a kind, as ``decode_builtin``."""
     decoder = _Decoder()
     return decoder.decode_struct(without_keys(obj, _TYPE_META), struct, "", ""), decoder.unknown_fields
 
 
 def decode_metadata(value: Any, owner: str = "") -> tuple[JsonObject, list[str]]:
-    """``value`` as ``metav1.ObjectMeta`` holds it, and the paths of the fields that it does not have.
+    """Return decoded metadata and their unknown fields.
 
     Args:
-        owner: the built-in kind whose metadata these are; empty where they are read alone, as of custom resources.
+        owner: the built-in kind of the object. Empty if the metadata are decoded alone, as in custom resources.
 
     Raises:
-        WrongType: a value does not fit its field.
+        UnmarshalTypeError: a value has the wrong type.
     """
     if not is_map(value):
         target = f"struct field {owner}.metadata" if owner else "value"
@@ -388,12 +404,12 @@ def decode_metadata(value: Any, owner: str = "") -> tuple[JsonObject, list[str]]
         )
     decoder = _Decoder()
     found = decoder.decode_struct(value, ObjectMeta, "metadata", "metadata" if owner else "")
-    # An empty list of managers forgets them all, and who applies an empty map owns it.
+    # An empty list of managers resets them, and the manager that applies an empty map owns it.
     empty = {n: v for n, v in value.items() if not v and (is_map(v) or is_list(v)) and n in struct_fields(ObjectMeta)}
     return {**found, **empty}, decoder.unknown_fields
 
 
 @cache
 def metadata_schema() -> JsonObject:
-    """``metav1.ObjectMeta`` as an OpenAPI schema, for server-side apply."""
+    """Return the OpenAPI schema of ``metav1.ObjectMeta`` for server-side apply."""
     return _schema(ObjectMeta)

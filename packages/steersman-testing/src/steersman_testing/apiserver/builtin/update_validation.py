@@ -1,9 +1,9 @@
-"""Fields of built-in kinds that cannot change: the refusals that operators meet.
+"""Immutable fields of built-in kinds that operators use.
 
-Covered: StatefulSet (all but the updatable fields of the spec), selectors of Deployment, ReplicaSet and DaemonSet,
-Job's template and selector, ConfigMap and Secret with ``immutable``, Secret's type, ``roleRef`` of role bindings,
-PersistentVolumeClaim's spec but a bound one's requests, a Service's ``clusterIP``, a pod's spec but its images, and
-what a StorageClass, a PriorityClass and an EndpointSlice are.
+Specs: all fields of a StatefulSet except updatable ones, selectors of workloads, template and selector of a Job. A
+PVC is immutable except for requests of a bound one, and a pod except for images. A Service keeps its ``clusterIP``, a
+binding its ``roleRef``, and a Secret its type. ConfigMaps and Secrets may be immutable. StorageClasses,
+PriorityClasses and EndpointSlices have immutable fields as well.
 
 Source: ``pkg/apis/*/validation`` of Kubernetes 1.36.
 """
@@ -35,7 +35,7 @@ _IMMUTABLE_SPEC_FIELDS = {
 
 
 def validate_immutable_fields(kind: str, old: JsonObject, new: JsonObject) -> Iterator[InvalidFieldError]:
-    """The changes from ``old`` to ``new`` that the real server refuses."""
+    """Yield the errors for changes of immutable fields."""
     for field in _IMMUTABLE_SPEC_FIELDS.get(kind, ()):
         before, after = get_field(old.get("spec"), field), get_field(new.get("spec"), field)
         if before != after:
@@ -58,7 +58,7 @@ def validate_immutable_fields(kind: str, old: JsonObject, new: JsonObject) -> It
                     yield forbidden_field(field, f"updates to {field} are forbidden.")
             yield from _unchanged_fields(old, new, "reclaimPolicy", "volumeBindingMode")
         case "Event" if new.get("apiVersion") == "events.k8s.io/v1":
-            # All but the series.
+            # Only the series is mutable.
             changeable = ("apiVersion", "kind", "metadata", "series")
             yield from _unchanged_fields(old, new, *(n for n in sorted({*old, *new}) if n not in changeable))
         case "EndpointSlice":
@@ -103,7 +103,7 @@ def _persistent_volume_claim(old: JsonObject, new: JsonObject) -> Iterator[Inval
     def immutable_fields(claim: JsonObject) -> JsonObject:
         bound = get_field(old.get("status"), "phase") == "Bound"
         mutable = {"resources", "volumeAttributesClassName"} if bound else set[str]()
-        # The volume controller's binding is the one change from nothing that is allowed.
+        # The volume controller may set an empty volumeName.
         if not old.get("spec", {}).get("volumeName"):
             mutable.add("volumeName")
         return {k: v for k, v in claim.get("spec", {}).items() if k not in mutable}

@@ -1,7 +1,7 @@
-"""Validation of built-in kinds' content, where operators meet it. All else is taken as it is sent.
+"""Validation of built-in kinds that operators use. Others are not validated.
 
-Covered: ConfigMaps and Secrets, Services, claims, Leases, Events, roles and bindings, disruption budgets,
-autoscalers, ingresses; pods and workloads in ``pods``. Source: ``pkg/apis/*/validation`` of Kubernetes 1.36.
+It covers ConfigMaps, Secrets, Services, PVCs, Leases, Events, roles and bindings, PodDisruptionBudgets, autoscalers
+and Ingresses. Pods and workloads are in ``pods``. Source: ``pkg/apis/*/validation`` of Kubernetes 1.36.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _REQUIRED_EVENT_FIELDS = ("reportingController", "reportingInstance", "action", 
 
 
 def validate_content(kind: str, obj: JsonObject) -> Iterator[InvalidFieldError]:
-    """What is wrong with the content of an object of a built-in kind."""
+    """Yield the errors of an object of a built-in kind."""
     if check := _VALIDATORS.get(kind):
         yield from check(obj)
 
@@ -76,7 +76,7 @@ def _secret(obj: JsonObject) -> Iterator[InvalidFieldError]:
             yield _invalid_key("data", key)
     yield from _size_errors("data", data.values())
     missing = [k for k in _REQUIRED_SECRET_KEYS.get(str(kind), ()) if k not in data]
-    # One of user name and password is enough.
+    # Either user name or password suffices.
     if kind != "kubernetes.io/basic-auth" or len(missing) == 2:
         yield from (required_value(f"data[{k}]") for k in missing)
     annotations = get_object(get_object(obj, "metadata"), "annotations")
@@ -146,12 +146,12 @@ def _lease(obj: JsonObject) -> Iterator[InvalidFieldError]:
 def _event(obj: JsonObject) -> Iterator[InvalidFieldError]:
     namespace = get_object(obj, "metadata").get("namespace", "")
     if obj.get("apiVersion") == "events.k8s.io/v1":
-        # Of one that was made in the other group, without a time, the rest is not asked for.
+        # Events of the other group without eventTime need not have the other fields.
         if obj.get("eventTime") or "resourceVersion" not in get_object(obj, "metadata"):
             yield from (required_value(n) for n in _REQUIRED_EVENT_FIELDS if not obj.get(n))
         return
     regarding_namespace = get_object(obj, "involvedObject").get("namespace") or ""
-    # What has no namespace is told of in the default one.
+    # Events of cluster-scoped objects are in the namespace default.
     if regarding_namespace != namespace and not (not regarding_namespace and namespace == "default"):
         yield invalid_value("involvedObject.namespace", regarding_namespace, "does not match event.namespace")
 

@@ -1,4 +1,4 @@
-"""Zero values that Go writes for the fields of built-in kinds without ``omitempty``.
+"""Zero values that Go writes for fields without ``omitempty``.
 
 Source: the struct tags and the protobuf encoding of ``k8s.io/api``.
 """
@@ -26,14 +26,14 @@ from steersman_testing.apiserver.values import JsonObject, clone, is_list, is_ma
 
 @cache
 def _zero_fields(struct: type[msgspec.Struct]) -> Mapping[str, Any]:
-    """What Go writes for the zero value of a type: what ``omitempty`` does not leave out."""
+    """Return the zero values of fields without ``omitempty``."""
     if struct in (*METADATA_TYPES, Condition):
         return {}
-    found = ((name, _zero_or_unset(told)) for name, told in struct_fields(struct).items())
+    found = ((name, _zero_or_unset(struct_field)) for name, struct_field in struct_fields(struct).items())
     zero_values = {name: zero for name, zero in found if zero is not msgspec.UNSET}
-    # Times that are no pointers are never left out.
+    # Times that are not pointers are never omitted.
     if struct.__name__ == "Event" or struct.__name__.endswith("Condition"):
-        zero_values |= {n: None for n, told in struct_fields(struct).items() if told.kind is datetime}
+        zero_values |= {n: None for n, struct_field in struct_fields(struct).items() if struct_field.kind is datetime}
     return zero_values
 
 
@@ -43,14 +43,14 @@ def _zero_or_unset(struct_field: StructField) -> Any:
         return _zero_fields(type(default))
     if struct_field.keeps_empty_list:
         return None
-    # Of numbers not 0.0: there are none in the types.
+    # The types have no float fields without ``omitempty``.
     if not struct_field.nullable and isinstance(default, str | int) and not default:
         return default
     return msgspec.UNSET
 
 
 def zero_values_of(resource: ApiResource) -> JsonObject:
-    """What a new object has before anything is written to it: owned by nobody."""
+    """Return the fields of an empty object, which have no manager."""
     struct = struct_for(resource)
     if struct is None:
         return {}
@@ -58,7 +58,7 @@ def zero_values_of(resource: ApiResource) -> JsonObject:
 
 
 def set_zero_values(resource: ApiResource, obj: JsonObject) -> None:
-    """Puts the zero values that Go writes where fields are missing, in place."""
+    """Set the zero values that Go writes for missing fields, in place."""
     struct = struct_for(resource)
     if struct is not None:
         _set_zero_values(obj, struct, root=True)
@@ -89,9 +89,9 @@ def _nested_structs(value: Any, kind: Any) -> Iterator[tuple[JsonObject, type[ms
 
 
 def nulls_for_empty_lists(resource: ApiResource, obj: JsonObject) -> JsonObject:
-    """``obj`` with null in place of each empty list that Go writes null for: the store cannot tell them apart.
+    """Return ``obj`` with null for empty lists that protobuf does not keep.
 
-    Itself, where there is none. Source: the protobuf of ``k8s.io/api``.
+    Returns ``obj`` itself without such lists. Source: the protobuf encoding of ``k8s.io/api``.
     """
     struct = struct_for(resource)
     return obj if struct is None else _with_nulls(obj, struct)
@@ -99,9 +99,9 @@ def nulls_for_empty_lists(resource: ApiResource, obj: JsonObject) -> JsonObject:
 
 def _with_nulls(value: JsonObject, struct: type[msgspec.Struct]) -> JsonObject:
     changes: JsonObject = {}
-    for name, (emptiable, inner) in _nullable_list_fields(struct).items():
+    for name, (nullable, inner) in _nullable_list_fields(struct).items():
         content = value.get(name)
-        if content == [] and emptiable:
+        if content == [] and nullable:
             changes[name] = None
         elif inner is not None and is_map(content):
             changes[name] = _with_nulls(content, inner)
@@ -112,7 +112,10 @@ def _with_nulls(value: JsonObject, struct: type[msgspec.Struct]) -> JsonObject:
 
 @cache
 def _nullable_list_fields(struct: type[msgspec.Struct]) -> Mapping[str, tuple[bool, type[msgspec.Struct] | None]]:
-    """The fields of ``struct`` that are emptiable or have such within, and of what structs they are."""
+    """Return fields that are nullable lists or contain them.
+
+    The value has both: whether the field is such a list, and the struct of its content.
+    """
     found: dict[str, tuple[bool, type[msgspec.Struct] | None]] = {}
     for name, struct_field in struct_fields(struct).items():
         kind = (

@@ -1,4 +1,4 @@
-"""Groups of the Kubernetes community, whose definitions say that they were approved.
+"""Approval annotation of definitions in groups of the Kubernetes community.
 
 Source: ``pkg/apihelpers/helpers.go`` of ``k8s.io/apiextensions-apiserver``; KEP-1111.
 """
@@ -23,7 +23,7 @@ _REASONS = {
 
 
 def is_protected_group(group: str) -> bool:
-    """Whether definitions in ``group`` need an approval."""
+    """Return True if definitions in ``group`` need an approval."""
     return group in ("k8s.io", "kubernetes.io") or group.endswith((".k8s.io", ".kubernetes.io"))
 
 
@@ -32,7 +32,7 @@ def _annotation(definition: JsonObject) -> str:
 
 
 def _approval_state(definition: JsonObject) -> tuple[str, str]:
-    """What the annotation of ``definition`` says, and how the real server tells of it."""
+    """Return the state of the annotation and its message."""
     found = _annotation(definition)
     needed = f'protected groups must have approval annotation "{_ANNOTATION}"'
     if not found:
@@ -46,7 +46,10 @@ def _approval_state(definition: JsonObject) -> tuple[str, str]:
 
 
 def approval_errors(new: JsonObject, old: JsonObject | None) -> Iterator[InvalidFieldError]:
-    """What is wrong with the annotation of ``new``; where ``old`` had the same state, nothing is."""
+    """Yield the errors of the annotation.
+
+    An unchanged state is valid.
+    """
     if not is_protected_group(get_object(new, "spec").get("group", "")):
         return
     state, text = _approval_state(new)
@@ -59,7 +62,10 @@ def approval_errors(new: JsonObject, old: JsonObject | None) -> Iterator[Invalid
 
 
 def approval_condition(definition: JsonObject) -> JsonObject | None:
-    """The condition that tells of the approval; None in groups that need none."""
+    """Return the condition of the approval, or None.
+
+    Unprotected groups have no condition.
+    """
     if not is_protected_group(get_object(definition, "spec").get("group", "")):
         return None
     state, text = _approval_state(definition)

@@ -1,10 +1,10 @@
-"""Custom resources in several versions: kept in one, read and written in all that are served.
+"""Conversion of custom resources between versions.
 
-What was kept is read as the schema of its own version tells (pruned, nulls dropped, defaults filled in, those also
-that the schema has had only since), then converted, and pruned by the schema of the version that is asked for.
+An object is stored in one version and served in several. A read prunes the stored object with the schema of its
+stored version, drops its nulls and fills its defaults, including those added later. Then it converts the object and
+prunes it with the schema of the requested version.
 
-Source: ``pkg/apiserver/conversion`` and ``customresource_handler.go`` of
-``k8s.io/apiextensions-apiserver``.
+Source: ``pkg/apiserver/conversion`` and ``customresource_handler.go`` of ``k8s.io/apiextensions-apiserver``.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _REVIEW_VERSIONS = ("v1", "v1beta1")
 
 @dataclass(frozen=True, slots=True)
 class VersionConverter:
-    """Takes custom resources from their stored version to others, and back."""
+    """Converts custom resources from and to their storage version."""
 
     webhook_caller: WebhookCaller
 
     def from_storage(self, kind: ServedKind, stored: StoredObject) -> StoredObject:
-        """``stored`` as it is read in the version of ``kind``; itself where that is how it is kept.
+        """Return ``stored`` in the version of ``kind``.
 
         Raises:
-            ApiError: 500, its webhook refuses or answers wrongly.
-            NeedsCall: its webhook must be asked first.
+            ApiError: 500, the conversion webhook fails.
+            PendingWebhook: the webhook must be called first.
         """
         versions = kind.versions
         if versions is None:
@@ -54,7 +54,7 @@ class VersionConverter:
         return converted
 
     def list_from_storage(self, kind: ServedKind, stored: Sequence[StoredObject]) -> list[StoredObject]:
-        """``read`` for each; a webhook is asked about all of them at the same time."""
+        """Convert each object as ``from_storage``, with concurrent webhook calls."""
         if kind.versions is None:
             return [self.from_storage(kind, one) for one in stored] if kind.resource == EVENTS_V1 else list(stored)
         found: list[StoredObject] = []
@@ -83,9 +83,12 @@ class VersionConverter:
         return self._convert(versions, obj, managers, kind.resource.group, kind.resource.version)
 
     def to_storage(self, kind: ServedKind, obj: JsonObject, managers: ManagedFields) -> JsonObject:
-        """``obj``, in the version of ``kind``, as it is to be kept; itself where that is the same.
+        """Return ``obj`` in the storage version, or ``obj`` itself without a change.
 
-        What is asked to read it back is asked now, before anything is stored. Raises as ``read``.
+        The conversion back is requested before anything is stored.
+
+        Raises:
+            ApiError, PendingWebhook: as ``from_storage``.
         """
         versions = kind.versions
         if versions is None:
@@ -96,7 +99,11 @@ class VersionConverter:
         return stored
 
     def from_storage_after_write(self, kind: ServedKind, stored: StoredObject, *, converted: bool) -> StoredObject:
-        """``read`` for what was just written; ``converted``: whether ``write`` changed it."""
+        """Convert an object that was just written as ``from_storage``.
+
+        Args:
+            converted: whether ``to_storage`` changed it.
+        """
         if converted or kind.versions is None:
             return self.from_storage(kind, stored)
         return stored.cache_conversion(kind.resource.version, kind.versions, stored.object)
@@ -116,7 +123,11 @@ class VersionConverter:
         api_version: str,
         managers: ManagedFields | None = None,
     ) -> JsonObject:
-        """``obj`` in the API version ``wanted``, with what that does not know, too. Raises as ``read``."""
+        """Return ``obj`` in ``api_version`` without pruning.
+
+        Raises:
+            ApiError, PendingWebhook: as ``from_storage``.
+        """
         if versions.conversion.get("strategy") == "Webhook" and obj["apiVersion"] != api_version:
             return self._call_webhook(versions, obj, managers or {}, api_version)
         return {**obj, "apiVersion": api_version}
@@ -124,7 +135,7 @@ class VersionConverter:
     def _call_webhook(
         self, versions: CustomResourceVersions, obj: JsonObject, managers: ManagedFields, api_version: str
     ) -> JsonObject:
-        # Objects are converted on their way to the store and back, where they have no version.
+        # Objects have no resourceVersion during a conversion.
         meta = {k: v for k, v in obj["metadata"].items() if k != "resourceVersion"}
         if managers:
             meta["managedFields"] = managed_fields.encode_managed_fields(managers)
@@ -146,7 +157,10 @@ class VersionConverter:
 
 
 def _event_in_events_v1(stored: StoredObject) -> StoredObject:
-    """An event as it is read in the newer group; made anew each time, since few read them so."""
+    """Return an Event in ``events.k8s.io/v1``.
+
+    It is not cached, because few clients read that version.
+    """
     if stored.object["apiVersion"] == EVENTS_V1.api_version:
         return stored
     return StoredObject(
@@ -155,12 +169,15 @@ def _event_in_events_v1(stored: StoredObject) -> StoredObject:
 
 
 class _InvalidReviewResponse(Exception):
-    """The answer is no answer to the question."""
+    """The response of the webhook does not match its request."""
 
 
 def prune_to_schema(obj: JsonObject, schema: JsonObject, *, keep_nulls: bool = False) -> tuple[JsonObject, list[str]]:
-    """A copy of ``obj`` without what ``schema`` does not know, of which it tells the paths, and unless ``keep_nulls``
-    without wrong nulls."""
+    """Return a pruned copy of ``obj`` and the paths of pruned fields.
+
+    Args:
+        keep_nulls: whether nulls of fields that are not nullable are kept.
+    """
     result, unknown = prune(obj, schema, keep_nulls=keep_nulls)
     return result, [*unknown, *prune_embedded_metadata(result, schema)]
 
@@ -187,7 +204,7 @@ def _converted_objects(review: JsonObject, uid: str, api_version: str) -> Sequen
 
 
 def _checked_object(original: JsonObject, converted: Sequence[Any], api_version: str) -> JsonObject:
-    """The converted object, with the metadata that a webhook cannot change."""
+    """Return the converted object with the metadata that webhooks cannot change."""
     if len(converted) != 1:
         raise _webhook_error(original, f" returned {len(converted)} objects, expected 1")
     obj: JsonObject = converted[0]
@@ -207,7 +224,7 @@ def _checked_object(original: JsonObject, converted: Sequence[Any], api_version:
 
 
 def _restored_metadata(original: JsonObject, converted: JsonObject) -> JsonObject:
-    """The metadata of ``original`` with the labels and annotations of ``converted``."""
+    """Return the original metadata with the converted labels and annotations."""
     result: JsonObject = clone(original["metadata"])
     for field in ("labels", "annotations"):
         values = converted.get(field)

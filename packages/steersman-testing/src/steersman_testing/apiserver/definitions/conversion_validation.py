@@ -1,4 +1,4 @@
-"""Whether a definition says how its versions convert.
+"""Validation of ``spec.conversion``.
 
 Source: ``validateCustomResourceConversion`` in ``pkg/apis/apiextensions/validation/validation.go`` and
 ``k8s.io/apiserver/pkg/util/webhook/validation.go``.
@@ -26,7 +26,7 @@ _MAX_PORT = 65535
 
 
 def conversion_errors(spec: JsonObject) -> Iterator[InvalidFieldError]:
-    """What is wrong with ``spec.conversion``, which is filled in where it was not sent."""
+    """Yield the errors of ``spec.conversion``, which has its defaults."""
     conversion = get_object(spec, "conversion")
     strategy = conversion.get("strategy", "")
     webhook = get_object(conversion, "webhook")
@@ -66,7 +66,7 @@ def _client_config_errors(client_config: JsonObject | None) -> Iterator[InvalidF
 
 
 def url_errors(url: str, path: str) -> Iterator[InvalidFieldError]:
-    """Why a webhook cannot be called at ``url``."""
+    """Yield the errors of the URL of a webhook."""
     try:
         parts = urlsplit(url)
     except ValueError as error:
@@ -87,9 +87,9 @@ def url_errors(url: str, path: str) -> Iterator[InvalidFieldError]:
 
 
 def service_errors(namespace: str, name: str, service: JsonObject, field_path: str) -> Iterator[InvalidFieldError]:
-    """Why a webhook cannot be called at ``service``.
+    """Yield the errors of the Service of a webhook.
 
-    The real server takes the name for the namespace and the other way round, so callers do here.
+    The real server swaps name and namespace, and so do the callers.
     """
     if not name:
         yield required_value(f"{field_path}.name")

@@ -1,4 +1,7 @@
-"""CustomResourceDefinitions: from a manifest to kinds that are served. Source: ``apiextensions.k8s.io/v1``."""
+"""CustomResourceDefinitions: from manifests to served kinds.
+
+Source: ``apiextensions.k8s.io/v1``.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,13 @@ _AGE_COLUMN = {
 
 
 def decode_definition(obj: JsonObject, *, keep_nulls: bool = True) -> list[str]:
-    """Drops what the types do not have, and fills in what the real server does; returns the paths of unknown fields.
+    """Decode the spec in place, set its defaults and return unknown fields.
 
     Args:
-        keep_nulls: those within values that may be anything.
+        keep_nulls: whether nulls within free-form values are kept.
 
     Raises:
-        ApiError: 400, a field is of another JSON type.
+        ApiError: 400, a field has the wrong JSON type.
     """
     if obj.get("spec") is None:
         return []
@@ -52,7 +55,7 @@ def decode_definition(obj: JsonObject, *, keep_nulls: bool = True) -> list[str]:
 
 @lru_cache(maxsize=128)
 def _decode_spec(spec: bytes, keep_nulls: bool) -> tuple[bytes, tuple[str, ...]]:
-    # Test after test writes the same definitions.
+    # Cached because many tests write the same definitions.
     completed, unknown = decode_spec(msgspec.json.decode(spec))
     _set_defaults(completed)
     return msgspec.json.encode(completed if keep_nulls else without_nulls(completed)), tuple(unknown)
@@ -71,10 +74,13 @@ def _set_defaults(spec: JsonObject) -> None:
 
 
 def definition_errors(obj: JsonObject, old: JsonObject | None = None) -> Iterator[InvalidFieldError]:
-    """What is wrong with the definition ``obj``, which is new, or replaces ``old``; its metadata aside.
+    """Yield the errors of a definition without those of its metadata.
+
+    Args:
+        old: the definition before an update. None for a create.
 
     Raises:
-        ApiError: 501, a rule cannot be evaluated here.
+        ApiError: 501, the evaluation of a rule is not implemented.
     """
     name, spec = obj["metadata"].get("name", ""), get_object(obj, "spec")
     names = get_object(spec, "names")
@@ -133,31 +139,34 @@ def _stored_version_errors(stored: list[str], versions: list[JsonObject]) -> Ite
 
 
 def stored_versions(obj: JsonObject, old: JsonObject | None) -> list[str]:
-    """The versions that objects may be kept in: those of before, and the one that ``obj`` keeps them in."""
+    """Return ``status.storedVersions``, including the storage version of ``obj``."""
     before: list[str] = get_array(get_object(old, "status") if old is not None else {}, "storedVersions")
     storage = next((v.get("name", "") for v in get_array(obj.get("spec"), "versions") if v.get("storage")), "")
     return before if not storage or storage in before else [*before, storage]
 
 
 def initial_status(obj: JsonObject) -> JsonObject:
-    """The status of the new definition ``obj``, before its names are accepted."""
+    """Return the status of a new definition before its names are accepted."""
     no_names = {"plural": "", "kind": ""}
     return {"conditions": None, "acceptedNames": no_names, "storedVersions": stored_versions(obj, None)}
 
 
 def status_after_update(obj: JsonObject, old: JsonObject) -> JsonObject:
-    """The status that ``old`` has when ``obj`` comes in its place."""
+    """Return the status after ``obj`` replaced ``old``."""
     return {**clone(get_object(old, "status")), "storedVersions": stored_versions(obj, old)}
 
 
 def has_true_condition(definition: JsonObject, condition: str) -> bool:
-    """Whether the condition of this type is True."""
+    """Return True if the condition is True."""
     conditions = get_array(get_object(definition, "status"), "conditions")
     return any(c.get("type") == condition and c.get("status") == "True" for c in conditions)
 
 
 def served_kinds(definition: JsonObject) -> list[ServedKind]:
-    """The kinds that ``definition`` serves, one a version; none before its names are accepted."""
+    """Return the served kinds, one for each version.
+
+    There are none before the names are accepted.
+    """
     if not (has_true_condition(definition, "NamesAccepted") or has_true_condition(definition, "Established")):
         return []
     names: JsonObject = get_object(get_object(definition, "status"), "acceptedNames")
@@ -169,7 +178,10 @@ def served_kinds(definition: JsonObject) -> list[ServedKind]:
 
 @lru_cache(maxsize=128)
 def _served_kinds(encoded: bytes) -> list[ServedKind]:
-    """The kinds of a definition, in JSON. Each test has a server of its own, and all install the same definitions."""
+    """Return the kinds of an encoded definition.
+
+    Cached because many tests install the same definitions.
+    """
     name, spec, names, terminating = msgspec.json.decode(encoded)
     versions = CustomResourceVersions(
         definition=name,
@@ -232,7 +244,7 @@ def _columns(version: JsonObject) -> tuple[Column, ...]:
 
 
 def _deprecation_warning(spec: JsonObject, version: JsonObject) -> str:
-    """What the server warns of in answers to requests for ``version``; empty where it does not."""
+    """Return the warning for a deprecated version, or an empty string."""
     if not version.get("deprecated"):
         return ""
     if (warning := version.get("deprecationWarning")) is not None:
@@ -245,7 +257,7 @@ def _deprecation_warning(spec: JsonObject, version: JsonObject) -> str:
 
 
 def definition_warnings(obj: JsonObject, old: JsonObject | None) -> list[str]:
-    """What the server warns of when ``obj`` is written in place of ``old``: formats that it does not know."""
+    """Return the warnings for new unrecognized formats."""
     before = set(_unrecognized_formats(old)) if old is not None else set[str]()
     return [f'unrecognized format "{form}"' for form in _unrecognized_formats(obj) if form not in before]
 
@@ -253,7 +265,7 @@ def definition_warnings(obj: JsonObject, old: JsonObject | None) -> list[str]:
 def _unrecognized_formats(definition: JsonObject) -> list[str]:
     versions = get_array(definition.get("spec"), "versions")
     schemas = [v.get("schema") for v in versions]
-    # Where all versions have the same schema, it is looked at once.
+    # One schema is enough if all versions have the same.
     distinct_schemas = schemas[:1] if all(s == schemas[0] for s in schemas) else schemas
     return [
         f
@@ -264,7 +276,7 @@ def _unrecognized_formats(definition: JsonObject) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def _unrecognized_formats_of(schema: bytes) -> tuple[str, ...]:
-    # Test after test, and change after change, writes the same schemas.
+    # Cached because many tests write the same schemas.
     return tuple(_formats_in(msgspec.json.decode(schema)))
 
 

@@ -1,4 +1,4 @@
-"""What a definition forbids in its custom resources, in the order of the real server.
+"""Validation of custom resources, in the order of the real server.
 
 Source: ``pkg/registry/customresource`` of ``k8s.io/apiextensions-apiserver``.
 """
@@ -24,10 +24,11 @@ _MAX_INT32 = 2**31 - 1
 def custom_resource_errors(
     kind: ServedKind, obj: JsonObject, old: Any, subresource: str, previous_errors: Sequence[InvalidFieldError] = ()
 ) -> list[InvalidFieldError]:
-    """What is wrong with ``obj``, written to ``subresource`` in place of ``old`` (or MISSING).
+    """Return the errors of a write of ``obj`` to ``subresource``.
 
     Args:
-        before: what was wrong before anybody looked at the schema; with it, rules are not evaluated either.
+        old: the object before an update, or MISSING.
+        previous_errors: errors of the metadata. They may prevent the evaluation of rules.
     """
     schema = kind.schema
     if schema is None:
@@ -43,7 +44,7 @@ def custom_resource_errors(
             *metadata_errors(obj, schema),
         ]
     if old is MISSING or not list_type_errors(old, schema):
-        # Where the old object had duplicates, the new one may have them.
+        # Duplicates are valid if the old object had duplicates.
         found += list_type_errors(obj, schema)
     if kind.has_rules:
         blocked = any(e.reason in BLOCKING_REASONS for e in (*previous_errors, *found))
@@ -79,9 +80,13 @@ def _replicas_errors(obj: JsonObject, path: str) -> Iterator[InvalidFieldError]:
 
 
 def nested_field(obj: JsonObject, path: str, expected_type: type[Any]) -> tuple[Any, str]:
-    """What ``obj`` has at ``path`` (``.spec.replicas``), and why that is not of the type ``wanted`` (str or int).
+    """Return the value at ``path`` and the error of a wrong type.
 
-    Both are empty where there is nothing.
+    Both are empty if the field is missing.
+
+    Args:
+        path: such as ``.spec.replicas``.
+        expected_type: str or int.
     """
     current: Any = obj
     prefix = f".{path.lstrip('.')} accessor error:"

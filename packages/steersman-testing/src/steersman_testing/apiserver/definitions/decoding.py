@@ -1,7 +1,7 @@
-"""The fields of a definition: what typed Go keeps of the JSON that is sent.
+"""Decoding of definitions into the fields of the Go types.
 
-Fields that the types do not have are dropped, as are zero values that ``omitempty`` leaves out; another JSON type
-than the field's is refused. Source: ``pkg/apis/apiextensions/v1/types.go`` and ``types_jsonschema.go``.
+Unknown fields are dropped, and so are zero values of fields with ``omitempty``. A value of the wrong JSON type is
+rejected. Source: ``pkg/apis/apiextensions/v1/types.go`` and ``types_jsonschema.go``.
 """
 
 from __future__ import annotations
@@ -15,35 +15,38 @@ from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.values import JsonObject, is_list, is_map, type_of
 
 _FieldDecoder = Callable[[Any, str, list[str]], Any]
-"""Takes a value and its path; returns what is kept of it, and adds the paths of unknown fields to the list."""
+"""Decodes a value at a path. The list receives unknown fields."""
 
 _KIND = "CustomResourceDefinition"
 
 
 def decode_spec(spec: Any) -> tuple[JsonObject, list[str]]:
-    """What the typed server keeps of a definition's ``spec``, and the paths of unknown fields.
+    """Return the decoded spec and the paths of unknown fields.
 
     Raises:
-        ApiError: 400, a field is of another JSON type.
+        ApiError: 400, a field has the wrong JSON type.
     """
     unknown: list[str] = []
     try:
         decoded = _SPEC(spec, "spec", unknown)
     except _WrongTypeError as error:
         raise error.to_api_error(_KIND) from None
-    # Keys of maps stand after a point here, positions in lists in brackets.
+    # In these messages, keys of maps follow a dot and list indexes are in brackets.
     return decoded, sorted(re.sub(r"\[(?!\d+\])([^\]]*)\]", r".\1", path) for path in unknown)
 
 
 class _WrongTypeError(Exception):
-    """A value at ``path`` is not of the Go type ``wanted``."""
+    """The value at ``path`` does not have the Go type ``go_type``."""
 
     def __init__(self, value: Any, path: str, go_type: str) -> None:
         super().__init__(value, path, go_type)
         self.value, self.path, self.go_type = value, path, go_type
 
     def to_api_error(self, struct: str) -> ApiError:
-        """The answer, which names the Go struct that the field belongs to, and the path without keys."""
+        """Return the API error.
+
+        It has the Go struct of the field and a path without keys.
+        """
         found = {dict: "object", list: "array", str: "string", bool: "bool"}.get(type_of(self.value), "number")
         if type(self.value) is float:
             found = f"number {self.value}"
@@ -100,7 +103,11 @@ def _map_of(item: _FieldDecoder) -> _FieldDecoder:
 
 
 def _struct(struct: str, fields: Callable[[], dict[str, tuple[_FieldDecoder, bool]]]) -> _FieldDecoder:
-    """A Go struct. Each field: its form, and whether its zero value is dropped."""
+    """Return the decoder of a Go struct.
+
+    Args:
+        fields: decoder of each field, and whether its zero value is dropped.
+    """
 
     def decode(value: Any, path: str, unknown: list[str]) -> Any:
         if value is None:

@@ -1,4 +1,4 @@
-"""Whether the defaults of a schema keep the schema.
+"""Validation of the defaults in a schema.
 
 Source: ``pkg/apiserver/schema/defaulting/validation.go``.
 """
@@ -19,7 +19,7 @@ _META_FIELDS = ("metadata", "kind", "apiVersion")
 
 
 def default_errors(schema: JsonObject, path: str) -> list[InvalidFieldError]:
-    """What is wrong with the defaults in the structural ``schema``."""
+    """Return the errors of the defaults in a structural schema."""
     return list(_check({**schema, "x-kubernetes-embedded-resource": True}, path, inside_meta=False))
 
 
@@ -55,7 +55,7 @@ def _default_errors_at(schema: JsonObject, path: str, *, inside_meta: bool) -> I
 
 
 def _without_int_or_string(schema: Any) -> Any:
-    """``schema`` without ``x-kubernetes-int-or-string``: nobody looks at the types of such defaults."""
+    """Remove ``x-kubernetes-int-or-string``, which exempts defaults from type checks."""
     if is_list(schema):
         return [_without_int_or_string(s) for s in schema]
     if not is_map(schema):

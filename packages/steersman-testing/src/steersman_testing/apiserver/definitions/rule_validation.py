@@ -1,4 +1,4 @@
-"""CEL validation rules when a definition is written: whether they can be evaluated, and what that costs.
+"""Validation of CEL rules in definitions: compilation and estimated cost.
 
 Source: "Extend the Kubernetes API with CustomResourceDefinitions", "Validation rules"; ``pkg/apis/apiextensions/
 validation`` of ``k8s.io/apiextensions-apiserver``.
@@ -28,17 +28,17 @@ _MAX_REPORTED_RULES = 4
 
 
 class RuleValidator:
-    """Checks the rules of the schema ``root``, place by place, and counts what they cost."""
+    """Validates the CEL rules of the schema ``root`` and estimates their cost."""
 
     def __init__(self, root: JsonObject) -> None:
         self._root = root
         self._costs: list[tuple[int, str]] = []
 
     def __call__(self, schema: JsonObject, path: str, context: SchemaContext) -> Iterator[InvalidFieldError]:
-        """What is wrong with the rules at one place.
+        """Yield the errors of the rules of one subschema.
 
         Raises:
-            ApiError: 501, a rule cannot be evaluated here.
+            ApiError: 501, the evaluation of a rule is not implemented.
         """
         root = schema is self._root
         kind = type_from_schema(schema, root=root)
@@ -50,7 +50,7 @@ class RuleValidator:
             yield from self._rule_errors(rule, key, f"{path}.{VALIDATIONS_KEY}[{position}]", context, kind)
 
     def total_cost_errors(self, path: str) -> Iterator[InvalidFieldError]:
-        """Whether all rules together cost too much; to be asked when all are checked."""
+        """Yield the errors of the total cost, after all rules were validated."""
         total = sum(cost for cost, _ in self._costs)
         if total <= CRD_COST_LIMIT:
             return
@@ -98,12 +98,12 @@ class RuleValidator:
         if found.type.name != "string":
             yield _invalid_rule(rule, path, "messageExpression must evaluate to a string")
             return
-        # However often the rule is broken, what it says is counted once.
+        # The message counts once, however often the rule fails.
         yield from self._record_cost("estimated messageExpression cost", found.cost, path)
 
 
 def _invalid_rule(rule: JsonObject, path: str, text: str) -> InvalidFieldError:
-    # The rule is shown in the form that the real server has inside.
+    # The error shows the rule with the field names of the internal Go type.
     go_rule = {
         "Rule": rule.get("rule", ""),
         "Message": rule.get("message", ""),
@@ -116,5 +116,5 @@ def _invalid_rule(rule: JsonObject, path: str, text: str) -> InvalidFieldError:
 
 
 def _go_json(value: JsonObject) -> str:
-    """``value`` in JSON as Go writes it, which could stand in HTML."""
+    """Return ``value`` as JSON in Go's form, which escapes HTML."""
     return msgspec.json.encode(value).decode().translate({ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"})

@@ -1,4 +1,4 @@
-"""What a definition's OpenAPI schemas may say, besides being structural.
+"""Validation of the OpenAPI schemas of a definition besides structural rules.
 
 Source: ``ValidateCustomResourceDefinitionOpenAPISchema`` in ``pkg/apis/apiextensions/validation/validation.go``.
 """
@@ -30,14 +30,14 @@ _UNSUPPORTED_KEYWORDS = ("id", "additionalItems", "patternProperties", "definiti
 
 @dataclass(frozen=True, slots=True)
 class SchemaContext:
-    """What holds at one place of a schema.
+    """Context of a subschema.
 
     Attributes:
-        no_defaults: why defaults are forbidden here; empty where they are allowed.
-        inside_meta: whether this is a resource's metadata, kind or apiVersion.
-        uncorrelated: the place from which on old and new values cannot be told together; empty where they can.
-        times: how many values there are at most; None where a list or a map around has no limit.
-        checks_rules: checks the CEL rules at a place that is otherwise sound; None where rules are not looked at.
+        defaults_forbidden_reason: why defaults are forbidden. Empty if they are allowed.
+        inside_meta: whether it is within the metadata, kind or apiVersion of a resource.
+        uncorrelatable_path: path from which old and new values cannot be correlated. Empty if they can.
+        max_cardinality: maximum number of values. None if an enclosing list or map is unbounded.
+        rule_validator: validates the CEL rules of valid subschemas. None without rules.
     """
 
     defaults_forbidden_reason: str = ""
@@ -48,12 +48,12 @@ class SchemaContext:
 
 
 def unsupported_type(kind: str, path: str) -> InvalidFieldError:
-    """The refusal of a type that OpenAPI does not have."""
+    """Return the error for a type that OpenAPI does not have."""
     return unsupported_value(f"{path}.type", kind, _OPENAPI_TYPES)
 
 
 def schema_errors(schema: JsonObject, path: str, context: SchemaContext) -> list[InvalidFieldError]:
-    """What is wrong with ``schema``: first its form at all depths, then its rules."""
+    """Return the errors of ``schema``, structure before rules."""
     structure_errors, rule_errors = _check(schema, path, context, root=True)
     return structure_errors + rule_errors
 
@@ -79,7 +79,11 @@ def _check(
 
 
 def _max_cardinality(schema: JsonObject, outer: int | None) -> int | None:
-    """How many values there are at most below ``schema``, of which there are as many as ``around`` says."""
+    """Return the maximum number of values below ``schema``.
+
+    Args:
+        outer: maximum number of values of ``schema``.
+    """
     limit = 1
     if schema.get("type") == "array":
         limit = schema.get("maxItems")
@@ -113,7 +117,7 @@ def _subschemas_with_context(
             if is_map(content):
                 yield content, f"{path}.{field}[{name}]", context_without_rules
     items = schema.get("items")
-    # The items of all lists but those of type map are told apart by nothing.
+    # Only items of lists of the type map can be correlated.
     inner = context
     if schema.get("x-kubernetes-list-type") != "map":
         inner = replace(context, uncorrelatable_path=context.uncorrelatable_path or path)
@@ -179,7 +183,7 @@ def _set_item_errors(items: JsonObject, path: str) -> Iterator[InvalidFieldError
     if items.get("type") == "array" and list_type not in (None, "atomic"):
         yield invalid_value(f"{path}.items.x-kubernetes-list-type", list_type, text)
     if items.get("type") == "object" and items.get("x-kubernetes-map-type") != "atomic":
-        # The real server shows the list type of the items here, which is none.
+        # The real server shows the list type of the items here, which is not set.
         yield invalid_value(f"{path}.items.x-kubernetes-map-type", list_type, text)
 
 
@@ -288,5 +292,5 @@ def _is_valid_field_path(schema: JsonObject, path: str) -> bool:
 
 
 def any_subschema(schema: Any, predicate: Callable[[JsonObject], bool]) -> bool:
-    """Whether ``present`` holds of ``schema`` or of any schema within."""
+    """Return True if ``predicate`` holds for ``schema`` or any subschema."""
     return is_map(schema) and (predicate(schema) or any(any_subschema(s, predicate) for s in subschemas(schema)))

@@ -1,7 +1,7 @@
-"""Whether a definition's spec can be served: names, versions, subresources, columns, conversion.
+"""Validation of the spec of a definition.
 
-Source: ``validateCustomResourceDefinitionSpec`` in ``pkg/apis/apiextensions/validation/validation.go``. It looks at
-an internal form, in which what all versions have alike stands once, for all of them: hence the paths of the errors.
+Source: ``validateCustomResourceDefinitionSpec`` in ``pkg/apis/apiextensions/validation/validation.go``. It validates
+an internal type, in which fields that are equal in all versions exist once. The paths of the errors follow that type.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _COLUMN_TYPES = "boolean,date,integer,number,string"
 _COLUMN_FORMATS = "byte,date,date-time,double,float,int32,int64,password"
 _MAX_SELECTABLE_FIELDS = 8
 _MAX_WARNING_LENGTH = 256
-# Of a schema that is split for the status subresource, only these may stand at the root.
+# Fields that a schema may have at its root with the subresource status.
 _ALLOWED_ROOT_FIELDS = (
     "Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern "
     "MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields "
@@ -55,7 +55,7 @@ _GO_FIELD_NAMES = {
 
 
 def spec_errors(spec: JsonObject) -> Iterator[InvalidFieldError]:
-    """What is wrong with the spec of a new definition, or a changed one."""
+    """Yield the errors of the spec of a new or updated definition."""
     yield from _group_errors(spec.get("group", ""))
     scope = spec.get("scope", "")
     if not scope:
@@ -76,7 +76,7 @@ def spec_errors(spec: JsonObject) -> Iterator[InvalidFieldError]:
         yield from _version_errors(version, {f: f"{path}.{f}" for f in _INTERNAL_NAMES if f not in common})
     yield from _storage_version_errors(versions, common)
     if versions and (problem := dns1035_label_error(versions[0].get("name", ""))):
-        # The first version stands in a field of its own inside.
+        # The internal type has the first version in a field of its own.
         yield invalid_value("spec.version", versions[0].get("name", ""), problem)
     yield from required_name_errors(get_object(spec, "names"))
     yield from name_errors(get_object(spec, "names"), "spec.names")
@@ -121,7 +121,7 @@ def _storage_version_errors(versions: list[JsonObject], common: set[str]) -> Ite
 
 
 def _internal_versions(versions: list[JsonObject], common: set[str]) -> list[JsonObject]:
-    """The versions as the real server has them inside, but for schemas and the like that differ between them."""
+    """Return the versions as the internal Go type has them."""
 
     def own_value(version: JsonObject, field: str) -> Any:
         return None if field in common else version.get(field)
@@ -164,7 +164,11 @@ def _deprecation_warning_errors(version: JsonObject, path: str) -> Iterator[Inva
 def _version_errors(
     version: JsonObject, places: dict[str, str], versions: list[JsonObject] | None = None
 ) -> Iterator[InvalidFieldError]:
-    """What is wrong with the fields of a version that have a path in ``places``."""
+    """Yield the errors of the fields of a version.
+
+    Args:
+        places: error path of each field to validate.
+    """
     subresources = get_object(version, "subresources")
     if "schema" in places:
         has_status = any("status" in get_object(v, "subresources") for v in versions or [version])
@@ -177,7 +181,7 @@ def _version_errors(
         for position, column in enumerate(get_array(version, "additionalPrinterColumns")):
             yield from _column_errors(column, f"{places['additionalPrinterColumns']}[{position}]")
     if "selectableFields" in places and version.get("selectableFields"):
-        # A schema that all versions share is not looked for here where the fields differ.
+        # If all versions share the schema but not these fields, the real server finds no schema here.
         shared = versions is None and "schema" not in places
         schema = None if shared else get_object(version, "schema").get("openAPIV3Schema")
         yield from _selectable_field_errors(
@@ -192,7 +196,10 @@ def _schema_errors_at(schema: JsonObject | None, path: str, has_status: bool) ->
 
 @lru_cache(maxsize=128)
 def _schema_errors(encoded: bytes, path: str, has_status: bool) -> list[InvalidFieldError]:
-    """What is wrong with a schema, in JSON. Each test has a server of its own, and all install the same schemas."""
+    """Return the errors of an encoded schema.
+
+    Cached because many tests install the same schemas.
+    """
     schema = msgspec.json.decode(encoded)
     errors: list[InvalidFieldError] = []
     if has_status:
@@ -225,14 +232,14 @@ def _root_field_errors(schema: JsonObject, path: str) -> Iterator[InvalidFieldEr
 
 
 def required_name_errors(names: JsonObject) -> Iterator[InvalidFieldError]:
-    """The names that a spec lacks."""
+    """Yield the errors of missing names."""
     for field in ("plural", "singular", "kind", "listKind"):
         if not names.get(field):
             yield required_value(f"spec.names.{field}")
 
 
 def name_errors(names: JsonObject, path: str) -> Iterator[InvalidFieldError]:
-    """The names that are no labels."""
+    """Yield the errors of names that are not DNS labels."""
     for field in ("plural", "singular"):
         if (name := names.get(field, "")) and (problem := dns1035_label_error(name)):
             yield invalid_value(f"{path}.{field}", name, problem)

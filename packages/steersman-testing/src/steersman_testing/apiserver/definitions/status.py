@@ -1,4 +1,4 @@
-"""The status of a definition: which of its names it may have beside others, and how far its deletion has come.
+"""Status of definitions: accepted names, and the progress of a deletion.
 
 Source: ``pkg/controller/status/naming_controller.go``, ``pkg/controller/finalizer/crd_finalizer.go``.
 """
@@ -16,7 +16,7 @@ _KINDS = ("kind", "listKind")
 
 
 def definition_status(definition: JsonObject, others: Iterable[JsonObject], now: str) -> JsonObject:
-    """The status of ``definition`` beside the ``others`` of its group."""
+    """Return the status of a definition among the ``others`` of its group."""
     status: JsonObject = dict(get_object(definition, "status"))
     requested: JsonObject = get_object(get_object(definition, "spec"), "names")
     if requested != status.get("acceptedNames"):
@@ -52,7 +52,10 @@ def _established_condition(status: JsonObject, accepted: JsonObject) -> JsonObje
 def _accept_names(
     requested: JsonObject, accepted: JsonObject, others: list[JsonObject]
 ) -> tuple[JsonObject, tuple[str, str] | None]:
-    """The names that are free, or had before, and why others are not; the last refusal counts."""
+    """Return the accepted names and the last name conflict, or None.
+
+    Names that were accepted before stay accepted.
+    """
     taken = [get_object(get_object(o, "status"), "acceptedNames") for o in others]
     resources = {n for names in (*taken, accepted) for n in _resources(names)}
     kinds = {names.get(f, "") for names in (*taken, accepted) for f in _KINDS}
@@ -98,7 +101,10 @@ def _accept_short_names(
 
 
 def set_condition(status: JsonObject, condition: JsonObject, now: str) -> JsonObject:
-    """``status`` with ``condition`` in place of the one of its type, whose time stays where it says the same."""
+    """Return ``status`` with ``condition``.
+
+    The lastTransitionTime changes only with the status of the condition.
+    """
     conditions: list[Any] = get_array(status, "conditions")
     previous = next((c for c in conditions if c.get("type") == condition["type"]), None)
     if previous is None:
@@ -109,7 +115,7 @@ def set_condition(status: JsonObject, condition: JsonObject, now: str) -> JsonOb
 
 
 def terminating_condition(status: str, reason: str, message: str) -> JsonObject:
-    """The condition that tells how far the deletion of a definition has come."""
+    """Return the condition Terminating, which reports the progress of a deletion."""
     return {"type": "Terminating", "status": status, "reason": reason, "message": message}
 
 
@@ -126,7 +132,7 @@ NEVER_ESTABLISHED = terminating_condition("False", "NeverEstablished", "resource
 
 
 def mark_for_deletion(definition: JsonObject, now: str) -> JsonObject:
-    """``definition`` after it was deleted, while its objects are still there."""
+    """Return a deleted definition whose custom resources still exist."""
     meta: JsonObject = dict(definition["metadata"])
     finalizers = get_array(meta, "finalizers")
     if CRD_CLEANUP not in finalizers:

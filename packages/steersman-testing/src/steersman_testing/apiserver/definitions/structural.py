@@ -1,4 +1,4 @@
-"""Whether a schema is structural: its shape told once, outside of what validates values.
+"""Validation of structural schemas.
 
 Source: KEP-1979 and "Extend the Kubernetes API with CustomResourceDefinitions", section "Specifying a structural
 schema"; order and wording of ``pkg/apiserver/schema/validation.go``.
@@ -20,7 +20,7 @@ _MISSING_TYPE = {
     "item": "must not be empty for specified array items",
     "field": "must not be empty for specified object fields",
 }
-# What a nested schema (below allOf and the like) may not say, with the reason.
+# Keywords that are forbidden below allOf, anyOf, oneOf and not, with the message.
 _FORBIDDEN_WHEN_NESTED = {
     "type": "must be empty to be structural",
     "default": "must be undefined to be structural",
@@ -39,7 +39,7 @@ _INT_OR_STRING: list[JsonObject] = [{"type": "integer"}, {"type": "string"}]
 
 
 def structural_errors(schema: JsonObject, path: str) -> list[InvalidFieldError]:
-    """Why ``schema`` is not structural, sorted as the real server sorts."""
+    """Return the structural errors in the order of the real server."""
     found = [*_invariant_errors(schema, "root", path), *_completeness_errors(schema, path)]
     return sorted(found, key=lambda e: f"{e.path}: {e.text}")
 
@@ -132,7 +132,10 @@ def _value_validation_errors(
 
 
 def nested_schemas(schema: JsonObject, path: str) -> Iterator[tuple[str, JsonObject, str]]:
-    """The schemas below anyOf, allOf, oneOf and not: the field, the schema, its path."""
+    """Yield the schemas below anyOf, allOf, oneOf and not.
+
+    Each item has field, schema and path.
+    """
     for field in ("anyOf", "allOf", "oneOf"):
         for position, nested in enumerate(get_array(schema, field)):
             yield field, nested, f"{path}.{field}[{position}]"
@@ -156,9 +159,9 @@ def _nested_errors(schema: JsonObject, path: str, *, skip_any: bool = False) -> 
 
 
 def _completeness_errors(schema: JsonObject, path: str) -> Iterator[InvalidFieldError]:
-    """Each field and item that the root's nested schemas speak of is told by the shape, too."""
+    """Yield errors for nested fields that the structure does not declare."""
     for field, nested, field_path in nested_schemas(schema, path):
-        # The real server looks twice at oneOf.
+        # The real server validates oneOf twice.
         for _ in range(2 if field == "oneOf" else 1):
             yield from _specified_errors(nested, schema, field_path, path)
 
@@ -180,7 +183,7 @@ def _specified_errors(nested: JsonObject, structure: Any, field_path: str, path:
 
 
 def unsupported_field(schema: Any) -> str:
-    """Why no structural schema can be made of ``schema`` at all; empty where one can."""
+    """Return why ``schema`` has no structural form, or an empty string."""
     if not is_map(schema):
         return ""
     for field, name in (
@@ -202,7 +205,7 @@ def unsupported_field(schema: Any) -> str:
 
 
 def subschemas(schema: JsonObject) -> Iterator[JsonObject]:
-    """The schemas directly below ``schema``, of every kind."""
+    """Yield all direct subschemas."""
     yield from (nested for _, nested, _ in nested_schemas(schema, ""))
     items = schema.get("items")
     yield from (s for s in (items if is_list(items) else [items]) if is_map(s))

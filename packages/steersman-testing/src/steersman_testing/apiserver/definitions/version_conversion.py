@@ -1,4 +1,4 @@
-"""Objects as other managers know them: in the version that they wrote in, for who owns what.
+"""Conversion of objects to the versions of their managers.
 
 Source: ``pkg/util/managedfields/internal/versionconverter.go`` of ``k8s.io/apimachinery``.
 """
@@ -15,11 +15,13 @@ from steersman_testing.apiserver.values import JsonObject
 def convert_object(
     conversion: VersionConverter, kind: ServedKind, api_version: str, obj: JsonObject
 ) -> tuple[JsonObject, Shape] | None:
-    """``obj`` in ``api_version``, and its shape there; None where the definition has no such version.
+    """Return ``obj`` and its shape in ``api_version``.
+
+    None if the definition does not have the version.
 
     Raises:
-        ApiError: 500, what is converted does not fit the schema there.
-        NeedsCall: a webhook must be asked first.
+        ApiError: 500, the converted object does not match the schema.
+        PendingWebhook: a webhook must be called first.
     """
     group, _, version = api_version.rpartition("/")
     versions = kind.versions

@@ -1,1 +1,1 @@
-"""What the server tells about itself: groups, resources, OpenAPI."""
+"""Discovery of groups and resources."""

@@ -1,4 +1,7 @@
-"""What a server tells about itself: version, health, groups and resources, the latter in both forms (KEP-3352)."""
+"""Discovery documents: version, health, groups and resources.
+
+Groups and resources have an aggregated form as well (KEP-3352).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from steersman_testing.apiserver.shapes import BuiltinShape
 from steersman_testing.apiserver.values import JsonObject
 
 _SUBRESOURCE_VERBS = ["get", "patch", "update"]
-# Subresources that belong to one kind alone: name, kind where it is another, verbs.
+# Subresources of single kinds: name, kind if it differs, verbs.
 _SUBRESOURCES: dict[tuple[str, str], list[tuple[str, tuple[str, str, str] | None, list[str]]]] = {
     ("", "pods"): [("eviction", ("policy", "v1", "Eviction"), ["create"]), ("log", None, ["get"])],
     ("", "serviceaccounts"): [("token", ("authentication.k8s.io", "v1", "TokenRequest"), ["create"])],
@@ -72,7 +75,7 @@ class OpenApiSupport(Protocol):
 
 
 def discover(path: str, accept: str, kinds: KindRegistry) -> bytes | None:
-    """The answer to a GET of ``path``; None where it is no discovery path."""
+    """Return the response to a GET of a discovery path, or None."""
     aggregated = _AGGREGATED_PATTERN.search(accept) is not None
     match path.strip("/").split("/"):
         case ["version"]:
@@ -102,7 +105,10 @@ def discover(path: str, accept: str, kinds: KindRegistry) -> bytes | None:
 
 
 def content_type(request: HttpRequest, body: bytes) -> str:
-    """What the answer ``body`` to ``request`` is. Clients know the form of a discovery document by it alone."""
+    """Return the content type of a response.
+
+    Clients recognise the form of a discovery document by it.
+    """
     if not body.startswith(b"{") or request.path.endswith("/log"):
         return "text/plain; charset=utf-8"
     is_aggregated = (
@@ -112,13 +118,13 @@ def content_type(request: HttpRequest, body: bytes) -> str:
 
 
 def _groups(kinds: KindRegistry) -> list[str]:
-    """Built-in groups come first."""
+    """Return the groups, built-in ones first."""
     custom = {k.resource.group: k.is_custom for k in kinds if k.resource.group}
     return sorted(custom, key=lambda group: (custom[group], group))
 
 
 def _versions_of(group: str, kinds: KindRegistry) -> list[str]:
-    """The most stable and newest version first, whichever is stored."""
+    """Return the versions of a group, most stable and newest first."""
     return sorted({k.resource.version for k in kinds if k.resource.group == group}, key=version_sort_key)
 
 
@@ -143,7 +149,7 @@ def _aggregated_document(groups: Sequence[str], kinds: KindRegistry) -> bytes:
 
 
 def _aggregated_resources(group: str, version: str, kinds: KindRegistry) -> list[JsonObject]:
-    """The same as ``_resources`` tells, in the other form."""
+    """Return the resources in aggregated form."""
     found: list[JsonObject] = []
     for kind in _served_kinds(group, version, kinds):
         entry, *subresources = _resource_entries(kind)
@@ -184,10 +190,10 @@ def _resource_list(group: str, version: str, kinds: KindRegistry) -> bytes | Non
 
 
 def supported_verbs(kind: ServedKind) -> list[str]:
-    """What can be done with a kind."""
+    """Return the verbs of a kind."""
     if kind.versions is not None and kind.versions.terminating:
         return [v for v in _VERBS if v not in _WRITE_VERBS]
-    # Each namespace is deleted by itself.
+    # Namespaces have no deletecollection.
     return [v for v in _VERBS if (v, kind.resource.plural) != ("deletecollection", "namespaces")]
 
 

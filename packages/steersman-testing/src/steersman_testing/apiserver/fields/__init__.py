@@ -1,1 +1,1 @@
-"""Fields: how two values of one merge, who owns which, and the patches and applies that rest on it."""
+"""Patches, server-side apply and managed fields."""

@@ -1,4 +1,6 @@
-"""Server-side apply: merge a configuration into the live object, and remove what its manager no longer declares.
+"""Server-side apply.
+
+A configuration is merged into the live object. Fields that its manager no longer applies are removed.
 
 Source: KEP-555; ``sigs.k8s.io/structured-merge-diff/v6`` (``typed.Merge``, ``merge.Updater.Apply``).
 """
@@ -43,16 +45,21 @@ def apply_configuration(
     scope: FieldScope,
     convert: ConvertFunc | None = None,
 ) -> tuple[JsonObject, ManagedFields]:
-    """The object and its managers after ``key`` applied ``config`` to ``live`` (empty, where there is none yet).
+    """Return the object and its managers after an apply.
+
+    Args:
+        live: the live object. Empty for a create.
+        config: the applied configuration.
+        key: the manager that applies it.
 
     Raises:
-        ApiError: 409, another manager owns a field that would change; 500, a list item lacks its key.
+        ApiError: 409, another manager owns a changed field; 500, a list item has no key.
     """
     applied_fields = frozenset(scope.filter(field_set(config, shape)))
     merged = merge(live, config, shape)
     previous_fields = managers[key].fields if key in managers else frozenset[FieldPath]()
     if json_equal(merged, live) and previous_fields <= applied_fields:
-        # Where nothing changes, the time of the last change stays.
+        # Without a change, the previous time stays.
         time = managers[key].time if key in managers else ""
     after = apply_ownership(managers, key, applied_fields, api_version=api_version, time=time)
     version = managers[key].api_version if key in managers else api_version
@@ -66,7 +73,10 @@ def apply_configuration(
 
 
 def merge(live: Any, config: Any, shape: Shape) -> Any:
-    """``live`` with the values of ``config``; maps and associative lists are merged item by item."""
+    """Merge ``config`` into ``live``.
+
+    Maps and associative lists are merged by item.
+    """
     if config is MISSING:
         return clone(live)
     if is_map(live) and is_map(config) and shape.relation != "atomic":
@@ -80,7 +90,10 @@ def merge(live: Any, config: Any, shape: Shape) -> Any:
 
 
 def _merge_lists(live: Any, config: Any, shape: Shape) -> list[Any]:
-    """Shared items in the order of ``config``, with those of ``live`` alone left at their places."""
+    """Merge two lists in the order of ``config``.
+
+    Items of ``live`` only keep their positions.
+    """
     live_items, config_items = list_elements(live, shape), list_elements(config, shape)
     inner = shape.item()
     before, remaining = list(live_items), list(config_items)
@@ -91,7 +104,7 @@ def _merge_lists(live: Any, config: Any, shape: Shape) -> list[Any]:
         if before and before[0] not in config_items:
             result.append(clone(live_items[before.pop(0)]))
         elif before and (before[0] in merged or (remaining and shared and shared[0] != before[0])):
-            # It comes, or has come, at its place in the configuration.
+            # The configuration determines the position of this item.
             before.pop(0)
         elif remaining:
             element = remaining.pop(0)
@@ -104,20 +117,23 @@ def _merge_lists(live: Any, config: Any, shape: Shape) -> list[Any]:
 
 
 def _remove_unowned(merged: JsonObject, previous_fields: FieldSet, after: ManagedFields, shape: Shape) -> None:
-    """Removes from ``merged`` what ``former`` had and nobody owns any more."""
+    """Remove previously applied fields that have no owner any more."""
     if any(previous_fields <= entry.fields for entry in after.values()):
-        # Mostly its manager declares all of it again.
+        # Common case: the manager applies the same fields again.
         return
     versioned_set = with_parents(path for entry in after.values() for path in entry.fields)
     removed = with_parents(previous_fields) - versioned_set - UNOWNED_FIELDS
-    # A dropped container takes its content with it, defaulted fields included: outermost first.
+    # A removed container takes its content with it, defaults included, so the outermost comes first.
     for path in sorted(removed, key=len):
         if not contains_or_below(path, versioned_set):
             _remove(merged, path, shape)
 
 
 def _remove(value: Any, path: FieldPath, shape: Shape) -> Any:
-    """``value`` without what is at ``path``, changed in place; null, as in the real one, where nothing is left."""
+    """Remove ``path`` from ``value`` in place and return the rest.
+
+    Empty containers become null, as in structured-merge-diff.
+    """
     element, *rest = path
     if element.startswith("f:"):
         name = element[2:]

@@ -1,7 +1,7 @@
-"""Sets of field paths: what a manager owns, and what a change touched.
+"""Sets of field paths: owned fields and changed fields.
 
-A path is a tuple of elements in the notation of FieldsV1: ``f:<field>``, ``k:<key object of a list item>``,
-``v:<value in a set>``. Source: ``sigs.k8s.io/structured-merge-diff``, packages ``fieldpath`` and ``typed``.
+A path is a tuple of elements in the notation of FieldsV1: ``f:<field>``, ``k:<keys of a list item>``, ``v:<value in a
+set>``. Source: ``sigs.k8s.io/structured-merge-diff``, packages ``fieldpath`` and ``typed``.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ FieldPath = tuple[str, ...]
 FieldSet = frozenset[FieldPath]
 
 _SCALAR_TYPES = (str, int, bool)
-# The hook is for numbers that remember how they were written.
+# The hook encodes ``NumberLiteral``.
 _encoder = msgspec.json.Encoder(order="sorted", enc_hook=float)
 
 
 def _path_element(item: Any, shape: Shape) -> str | None:
-    """The path element of a list item, or None where the item lacks its key."""
+    """Return the path element of a list item, or None without keys."""
     if shape.relation == "set":
         whole = type_of(item) is float and item.is_integer()
         return f"v:{_encoder.encode(int(item) if whole else item).decode()}"
@@ -39,15 +39,15 @@ def _key_value(item: Any, key: ListMapKey) -> Any:
 
 
 def is_associative(value: Any, shape: Shape) -> bool:
-    """Whether ``value`` is a list whose items are merged one by one."""
+    """Return True if ``value`` is an associative list."""
     return is_list(value) and shape.relation in ("map", "set")
 
 
 def list_elements(items: Any, shape: Shape) -> dict[str, Any]:
-    """The items of an associative list by path element, in order.
+    """Return the items of an associative list by path element, in order.
 
     Raises:
-        ApiError: 500, as the real server: an item lacks a key, two have the same, or a set has lists or maps.
+        ApiError: 500, an item has no key, two items have the same key, or a set has lists or maps.
     """
     found: dict[str, Any] = {}
     if not is_list(items):
@@ -69,7 +69,10 @@ def list_elements(items: Any, shape: Shape) -> dict[str, Any]:
 
 
 def _non_scalar_error(items: list[Any]) -> str:
-    """Why the elements of a set cannot be told apart: lists and maps are not, even where they are atomic."""
+    """Return the error of a set with lists or maps.
+
+    Even atomic lists and maps are not supported. Empty for scalars only.
+    """
     for position, item in enumerate(items):
         if is_list(item):
             return f"element {position}: not supported: associative list with lists as elements"
@@ -79,7 +82,9 @@ def _non_scalar_error(items: list[Any]) -> str:
 
 
 def _lenient_elements(items: Any, shape: Shape, path: FieldPath) -> dict[str, Any]:
-    """As ``list_elements``, for stored objects, in which keys may be missing or double: the last one counts.
+    """Return the items as ``list_elements``, for stored objects.
+
+    Items without keys are skipped, and the last duplicate wins.
 
     Raises:
         ApiError: 500, a set has lists or maps.
@@ -92,7 +97,11 @@ def _lenient_elements(items: Any, shape: Shape, path: FieldPath) -> dict[str, An
 
 
 def field_set(value: Any, shape: Shape) -> FieldSet:
-    """All fields that ``value``, an applied configuration, sets. Raises as ``list_elements``."""
+    """Return the fields of an applied configuration.
+
+    Raises:
+        ApiError: as ``list_elements``.
+    """
     return frozenset(_set_paths(value, shape, ()))
 
 
@@ -114,7 +123,10 @@ def _set_paths(value: Any, shape: Shape, path: FieldPath) -> Iterator[FieldPath]
 
 @dataclass(slots=True)
 class Comparison:
-    """The paths that a change added, removed and modified; containers are added and removed with their content."""
+    """Paths that a change added, removed and modified.
+
+    Containers are added and removed with their content.
+    """
 
     added: set[FieldPath] = field(default_factory=set[FieldPath])
     removed: set[FieldPath] = field(default_factory=set[FieldPath])
@@ -122,7 +134,7 @@ class Comparison:
 
 
 def compare(old: Any, new: Any, shape: Shape) -> Comparison:
-    """What changed from ``old`` to ``new``."""
+    """Compare two objects."""
     comparison = Comparison()
     _compare(old, new, shape, (), comparison)
     return comparison
@@ -144,7 +156,7 @@ def _compare(old: Any, new: Any, shape: Shape, path: FieldPath, comparison: Comp
             and type_of(old_child) in _SCALAR_TYPES
             and old_child == new_child
         ):
-            # Most of an object stays as it is, and needs neither path nor shape.
+            # Most fields are unchanged and need neither path nor shape.
             continue
         inner = (*path, f"{prefix}{name}")
         if new_child is MISSING:
@@ -157,7 +169,7 @@ def _compare(old: Any, new: Any, shape: Shape, path: FieldPath, comparison: Comp
 
 
 def _collect_paths(value: Any, shape: Shape, path: FieldPath, collected: set[FieldPath]) -> None:
-    """Adds ``path`` and everything within ``value``, which is on one side only."""
+    """Add ``path`` and all paths within ``value``."""
     collected.add(path)
     if not value:
         return
@@ -178,10 +190,13 @@ def _collect_paths(value: Any, shape: Shape, path: FieldPath, collected: set[Fie
 def _child_maps(
     old: Any, new: Any, shape: Shape, path: FieldPath
 ) -> tuple[JsonObject, JsonObject, str, Callable[[str], Shape]] | None:
-    """Both sides' children, what makes path elements of their keys, and the shape of each; None for a leaf."""
+    """Return the children of both sides, their path prefix and their shapes.
+
+    None for a leaf.
+    """
     if not _same_type(old, new):
         return None
-    # An empty value beside a full one still has children, the full one's; two empty ones are leaves.
+    # An empty value has the children of a non-empty other side. Two empty values are leaves.
     present = new or old or None
     if is_map(present) and shape.relation != "atomic":
         return old or {}, new or {}, "f:", shape.field
@@ -196,18 +211,21 @@ def _same_type(old: Any, new: Any) -> bool:
 
 
 def contains_or_below(path: FieldPath, fields: Iterable[FieldPath]) -> bool:
-    """Whether ``fields`` has ``path`` or something inside of it."""
+    """Return True if ``fields`` has ``path`` or a path below it."""
     length = len(path)
     return any(f[:length] == path for f in fields)
 
 
 def with_parents(fields: Iterable[FieldPath]) -> FieldSet:
-    """``fields`` and everything that contains them."""
+    """Return ``fields`` and all their parents."""
     return frozenset(f[:length] for f in fields for length in range(1, len(f) + 1))
 
 
 def to_fields_v1(fields: FieldSet) -> JsonObject:
-    """The wire form of a set: nested objects, with ``.`` for a container that is itself a member."""
+    """Return a set as FieldsV1.
+
+    FieldsV1 is a tree of objects. ``.`` marks a container that is itself a member.
+    """
     root: JsonObject = {}
     for path in sorted(fields):
         node = root
@@ -217,7 +235,7 @@ def to_fields_v1(fields: FieldSet) -> JsonObject:
             if inner is None:
                 node[element] = inner = {}
             elif not inner:
-                # It came before what is within it, so it is a member.
+                # Parents sort before children, so an empty node here is a member.
                 inner["."] = {}
             node = inner
         node[last] = {}
@@ -225,14 +243,14 @@ def to_fields_v1(fields: FieldSet) -> JsonObject:
 
 
 def from_fields_v1(wire: JsonObject, path: FieldPath = ()) -> FieldSet:
-    """The set of which ``wire`` is the form on the wire."""
+    """Return the set of a FieldsV1 object."""
     members = {path} if path and (not wire or "." in wire) else set[FieldPath]()
     inner = (from_fields_v1(content, (*path, name)) for name, content in wire.items() if name != ".")
     return frozenset(members).union(*inner)
 
 
 def path_text(path: FieldPath) -> str:
-    """For people, as the real server prints it: ``.spec.containers[name="app"].image``."""
+    """Return a path as the real server prints it: ``.spec.containers[name="app"].image``."""
     return "".join(_element_text(e) for e in path)
 
 

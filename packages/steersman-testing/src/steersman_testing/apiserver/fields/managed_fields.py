@@ -1,4 +1,4 @@
-"""Who owns which field: ``metadata.managedFields``, kept as sets of paths.
+"""Managed fields: the owner of each field of an object.
 
 Source: ``sigs.k8s.io/structured-merge-diff/v6/merge`` and ``k8s.io/apimachinery/pkg/util/managedfields``.
 """
@@ -24,9 +24,9 @@ from steersman_testing.apiserver.fields.field_paths import (
 from steersman_testing.apiserver.shapes import Shape
 from steersman_testing.apiserver.values import JsonObject, is_list, is_map
 
-# Who writes without a field manager is called by the beginning of the User-Agent, and that is the client's own.
+# Without a field manager, the server uses the prefix of the User-Agent, which is that of Steersman's client.
 DEFAULT_FIELD_MANAGER = "steersman"
-# What the server sets or the URL says is nobody's.
+# Fields that the server or the URL sets have no owner.
 UNOWNED_FIELDS: frozenset[FieldPath] = frozenset(
     {("f:apiVersion",), ("f:kind",), ("f:metadata",)}
     | {
@@ -46,7 +46,10 @@ UNOWNED_FIELDS: frozenset[FieldPath] = frozenset(
 
 
 class ManagerIdentifier(NamedTuple):
-    """Tells managers apart. An applier is the same whatever version it applies; an updater is not."""
+    """Identifies a manager.
+
+    The API version distinguishes managers that update, but not managers that apply.
+    """
 
     manager: str
     operation: Literal["Apply", "Update"]
@@ -61,9 +64,9 @@ class ManagerIdentifier(NamedTuple):
 
 
 class VersionedSet(NamedTuple):
-    """The fields of one manager, since when, and in which version of the API they were set.
+    """Fields of one manager, with their API version and time.
 
-    The time is empty where the manager has not changed anything: he has declared what was so already.
+    The time is empty if the manager applied a configuration that changed nothing.
     """
 
     fields: FieldSet
@@ -75,18 +78,18 @@ ManagedFields = Mapping[ManagerIdentifier, VersionedSet]
 
 
 class FieldScope(NamedTuple):
-    """Where a write to an object, or to a subresource of it, changes anything: what it resets, it does not own.
+    """Fields that a write to an object or a subresource can own.
 
     Attributes:
-        roots: the fields of the object that it changes; None: all.
-        resets: what of these it leaves as it is.
+        roots: root fields that the write changes. None for all.
+        resets: fields that the write resets and does not own.
     """
 
     roots: FieldSet | None = None
     resets: FieldSet = frozenset()
 
     def filter(self, paths: Set[FieldPath]) -> Set[FieldPath]:
-        """Those of ``paths`` that such a write can own."""
+        """Return the paths that such a write can own."""
         ownable = paths - UNOWNED_FIELDS
         if self.roots is None and not self.resets:
             return ownable
@@ -100,24 +103,29 @@ class FieldScope(NamedTuple):
 
 
 def merged_on_read(managers: ManagedFields) -> ManagedFields:
-    """``managers`` as a write finds them: of two entries of one name, as a scale makes them, the newer one."""
+    """Return ``managers`` as a write reads them.
+
+    Of two entries with the same manager, which a write of a scale creates, the newer one counts.
+    """
     if all(k.operation == "Apply" or k.api_version == entry.api_version for k, entry in managers.items()):
         return managers
     return {k: o for k, o in managers.items() if k.operation == "Apply" or k.api_version == o.api_version}
 
 
 ConvertFunc = Callable[[str, JsonObject], tuple[JsonObject, Shape] | None]
-"""An object in another version, and its shape there; None where there is no such version. May raise ApiError."""
+"""Returns an object and its shape in another version, or None. May raise ApiError."""
 
 
 class FieldChange:
-    """What a write changes, as each version of the object tells it: managers own fields of the version they wrote in.
+    """Comparison of an object before and after a write, in each version.
+
+    Managers own fields of the version that they wrote.
 
     Args:
-        old: the object before it, in ``api_version``.
+        old: the object before the write, in ``api_version``.
         new: the object after it.
-        shape: of both.
-        translate: where there are other versions.
+        shape: shape of both.
+        convert: conversion to other versions. None if there is one version only.
     """
 
     def __init__(
@@ -130,13 +138,17 @@ class FieldChange:
 
     @property
     def in_own_version(self) -> Comparison:
-        """In the version that it is written in."""
+        """Comparison in the version of the write."""
         found = self._comparisons[self.api_version]
         assert found is not None
         return found
 
     def in_version(self, api_version: str) -> Comparison | None:
-        """In another version; None where there is none such. Raises ApiError: the object does not fit there."""
+        """Return the comparison in another version, or None.
+
+        Raises:
+            ApiError: the converted object does not match its schema.
+        """
         if self._convert is None:
             return self.in_own_version
         if api_version not in self._comparisons:
@@ -149,7 +161,10 @@ class FieldChange:
 def update_ownership(
     managers: ManagedFields, key: ManagerIdentifier, change: FieldChange, *, time: str, scope: FieldScope
 ) -> ManagedFields:
-    """The managers after ``key`` wrote by POST, PUT or a patch: it owns what it changed, others lose that."""
+    """Return the managers after a create, update or patch by ``key``.
+
+    The manager owns what it changed, and other managers lose it.
+    """
     changes = change.in_own_version
     result = _remove_from_others(managers, key, change)
     previous_fields = managers[key].fields if key in managers else frozenset[FieldPath]()
@@ -160,7 +175,7 @@ def update_ownership(
 def apply_ownership(
     managers: ManagedFields, key: ManagerIdentifier, fields: FieldSet, *, api_version: str, time: str
 ) -> dict[ManagerIdentifier, VersionedSet]:
-    """The managers after ``key`` applied a configuration that sets ``fields``."""
+    """Return the managers after ``key`` applied ``fields``."""
     others = {k: entry for k, entry in managers.items() if k != key}
     return {**others, key: VersionedSet(fields, api_version, time)} if fields else others
 
@@ -168,10 +183,10 @@ def apply_ownership(
 def resolve_conflicts(
     managers: ManagedFields, key: ManagerIdentifier, change: FieldChange, *, force: bool
 ) -> ManagedFields:
-    """Takes from the other managers what ``change`` alters.
+    """Remove the fields of ``change`` from the other managers.
 
     Raises:
-        ApiError: 409, unless ``force``, with a cause per field and manager.
+        ApiError: 409 without ``force``, with a cause for each field and manager.
     """
     conflicts: dict[ManagerIdentifier, FieldSet] = {}
     for other, entry in managers.items():
@@ -234,9 +249,9 @@ def _conflict_error(conflicts: Mapping[ManagerIdentifier, FieldSet]) -> ApiError
 
 
 def decode_managers_or_live(metadata: JsonObject, old: ManagedFields) -> ManagedFields:
-    """The managers that a write goes on from: those of the body, if it tells any, and otherwise those of ``old``.
+    """Return the managers of the body, or those of ``old``.
 
-    An empty list, or one of an empty entry, resets them; what makes no sense is passed over. Source: "Server-Side
+    An empty list or a list with an empty entry resets them. Malformed entries are ignored. Source: "Server-Side
     Apply", "Clearing managedFields"; ``decodeLiveOrNew`` of apimachinery's managedfields.
     """
     sent, old = metadata.get("managedFields"), merged_on_read(old)
@@ -260,7 +275,7 @@ def _decode_entry(entry: JsonObject) -> tuple[ManagerIdentifier, VersionedSet]:
 
 
 def encode_managed_fields(managers: ManagedFields) -> list[JsonObject]:
-    """The wire form, oldest first."""
+    """Return the managed fields in wire form, oldest first."""
     entries: list[JsonObject] = []
     for key, versioned_set in sorted(
         managers.items(), key=lambda pair: (pair[0].operation, pair[1].time, pair[0].manager)

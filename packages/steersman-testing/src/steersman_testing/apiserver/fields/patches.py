@@ -1,8 +1,8 @@
-"""JSON patch (RFC 6902), JSON merge patch (RFC 7386) and strategic merge patch.
+"""JSON patch, JSON merge patch and strategic merge patch.
 
-A strategic merge patch merges the lists that server-side apply merges, by the same keys; its directives are
-``$patch: delete``, ``$patch: replace``, ``$deleteFromPrimitiveList``, ``$retainKeys`` and ``$setElementOrder``.
-Source: ``pkg/util/strategicpatch`` of ``k8s.io/apimachinery``.
+JSON patch is RFC 6902, and JSON merge patch is RFC 7386. A strategic merge patch merges associative lists by the keys
+of server-side apply. Its directives are ``$patch: delete``, ``$patch: replace``, ``$deleteFromPrimitiveList``,
+``$retainKeys`` and ``$setElementOrder``. Source: ``pkg/util/strategicpatch`` of ``k8s.io/apimachinery``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SET_ELEMENT_ORDER = "$setElementOrder/"
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """``target`` changed by a JSON merge patch: null removes."""
+    """Apply a JSON merge patch. Null removes a field."""
     if not is_map(patch):
         return clone(patch)
     result: JsonObject = dict(target) if is_map(target) else {}
@@ -34,7 +34,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def strategic_merge_patch(target: Any, patch: Any, shape: Shape) -> Any:
-    """``target`` changed by a strategic merge patch."""
+    """Apply a strategic merge patch."""
     if is_associative(patch, shape):
         return _strategic_list(target, patch, shape)
     if not is_map(patch):
@@ -82,7 +82,10 @@ def _strategic_list(target: Any, patch: list[Any], shape: Shape) -> list[Any]:
 
 
 def _reorder(items: dict[str, Any], order: list[str], present: list[str]) -> list[Any]:
-    """``items`` in the order of ``wanted``; the others, in their order, before what they were in front of."""
+    """Return ``items`` in the given order.
+
+    Other items keep their order and stay before the items that they preceded.
+    """
     ordered = [element for element in order if element in items]
     others = [element for element in items if element not in ordered]
     result: list[str] = []
@@ -95,7 +98,11 @@ def _reorder(items: dict[str, Any], order: list[str], present: list[str]) -> lis
 
 
 def _check_order(patch: Any, order: Any, shape: Shape) -> None:
-    """Refuses a patch of a list in another order than it asks for. Raises ApiError, 500."""
+    """Check that a list patch has the order of ``$setElementOrder``.
+
+    Raises:
+        ApiError: 500, the order differs.
+    """
     if not patch or not order:
         return
     patched_items = [i for i in patch if not (is_map(i) and "$patch" in i)]
@@ -106,10 +113,10 @@ def _check_order(patch: Any, order: Any, shape: Shape) -> None:
 
 
 def json_patch(target: Any, operations: Any) -> Any:
-    """``target`` changed by a JSON patch.
+    """Apply a JSON patch.
 
     Raises:
-        ApiError: 400, not a list of operations; 422, an operation does not fit, or a ``test`` fails.
+        ApiError: 400, the patch is not a list of operations; 422, an operation does not apply.
     """
     if not is_list(operations):
         raise failures.bad_request("error decoding patch: json: cannot unmarshal object into Go value")
@@ -125,7 +132,7 @@ def json_patch(target: Any, operations: Any) -> Any:
 
 
 def _type_errors(operations: list[Any]) -> Iterator[str]:
-    """What of a patch is of another type than Go reads."""
+    """Yield the type errors of Go's decoder."""
     for operation in operations:
         if not is_map(operation):
             if operation is not None:
@@ -150,7 +157,7 @@ def _apply_operation(document: list[Any], operation: Any) -> None:
         case "copy":
             _add(document, path, clone(_find_or_null(document, ["0", *_pointer(operation["from"])])))
         case "test":
-            # What is not there is null.
+            # A missing value is null.
             if not json_equal(_find_or_null(document, path), operation.get("value")):
                 raise ValueError("the test failed")
         case other:
@@ -195,12 +202,18 @@ def _remove(document: list[Any], path: list[str]) -> Any:
 
 
 def _find_or_null(document: list[Any], path: list[str]) -> Any:
-    """As ``_find``; of an object, a field that it does not have is null: so the real server's library reads it."""
+    """Return the value at a path. A missing field of an object is null.
+
+    Source: ``gopkg.in/evanphx/json-patch.v4``.
+    """
     parent, last = _find(document, path[:-1]), path[-1]
     return parent.get(last) if is_map(parent) else _find(document, path)
 
 
 def _replace(document: list[Any], path: list[str], value: Any) -> None:
-    """The real server's library replaces fields that are not there, too."""
+    """Replace the value at a path.
+
+    A missing field is added, as json-patch does.
+    """
     parent, last = _find(document, path[:-1]), path[-1]
     parent[_index(parent, last) if is_list(parent) else last] = value

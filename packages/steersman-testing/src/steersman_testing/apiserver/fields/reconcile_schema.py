@@ -1,7 +1,7 @@
-"""What managers own after a schema has changed: of a list or a map that became atomic the whole, where it was a part.
+"""Reconciliation of managed fields with a changed schema.
 
-What became granular stays as it was owned. Source: ``typed/reconcile_schema.go`` of
-``sigs.k8s.io/structured-merge-diff/v6``.
+If a list or map became atomic, a manager of its parts owns all of it. Nothing changes if it became granular. Source:
+``typed/reconcile_schema.go`` of ``sigs.k8s.io/structured-merge-diff/v6``.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from steersman_testing.apiserver.fields.managed_fields import ManagedFields
 from steersman_testing.apiserver.kinds import ServedKind
 from steersman_testing.apiserver.shapes import DEDUCED, SchemaShape, Shape
 
+# Most writes own the same sets of fields.
 _CACHE_SIZE = 4096
-"""Sets of fields are the same from write to write, mostly."""
 
 
 def reconcile_with_schema(managers: ManagedFields, kind: ServedKind) -> ManagedFields:
-    """``managers`` with the fields that objects of ``kind`` have; themselves, where they are such."""
+    """Return ``managers`` reconciled with the schema of ``kind``."""
     reconciled_fields = {
         key: _reconcile_fields(owned.fields, _shape(kind, owned.api_version)) for key, owned in managers.items()
     }
@@ -41,7 +41,7 @@ def _reconcile_fields(fields: FieldSet, shape: Shape) -> FieldSet:
 
 
 def _atomic_prefix(path: FieldPath, shape: Shape) -> FieldPath:
-    """The beginning of ``path`` that is owned as one; all of it, mostly."""
+    """Return the part of ``path`` down to its first atomic value."""
     for length, element in enumerate(path):
         if shape is DEDUCED:
             break

@@ -1,8 +1,7 @@
-"""Who owns the number of replicas, as a scale is written: the managers of an object as those of its scale, and back.
+"""Translation of managed fields between an object and its scale.
 
-On the way a manager that updated the object counts as another one than that who updates the scale, so that the number
-is taken from it even where it stays what it is. Source: ``pkg/util/managedfields/scalehandler.go`` of
-``k8s.io/apimachinery``.
+A manager that updated the object differs from the manager that updates the scale. So it loses the replicas even if
+they stay the same. Source: ``pkg/util/managedfields/scalehandler.go`` of ``k8s.io/apimachinery``.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from steersman_testing.apiserver.fields.managed_fields import ManagedFields, Man
 
 API_VERSION = "autoscaling/v1"
 _REPLICAS_PATH: FieldPath = ("f:spec", "f:replicas")
-# Tells where an object has its number, by version: None where that version has no scale.
+# Returns the path of the replicas in an API version, or None without a scale.
 ReplicasPathFunc = Callable[[str], FieldPath | None]
 
 
 def to_subresource_managers(managers: ManagedFields, replicas_path: ReplicasPathFunc) -> ManagedFields:
-    """Those of ``managers``, of an object, who own its number, as managers of its scale."""
+    """Return the managers of a scale: the owners of the replicas."""
     return {
         _with_api_version(key, API_VERSION): VersionedSet(frozenset({_REPLICAS_PATH}), API_VERSION, entry.time)
         for key, entry in managers.items()
@@ -30,7 +29,13 @@ def to_subresource_managers(managers: ManagedFields, replicas_path: ReplicasPath
 def to_parent_managers(
     before: ManagedFields, scale: ManagedFields, api_version: str, replicas_path: ReplicasPathFunc
 ) -> ManagedFields:
-    """The managers of an object with those of its scale, which was written in ``api_version``."""
+    """Return the managers of an object after a write of its scale.
+
+    Args:
+        before: managers of the object before the write.
+        scale: managers of the scale after the write.
+        api_version: version of the object in the write.
+    """
     path = replicas_path(api_version)
     assert path is not None
     after: dict[ManagerIdentifier, VersionedSet] = {}
@@ -42,7 +47,7 @@ def to_parent_managers(
     for key, entry in scale.items():
         if _REPLICAS_PATH in entry.fields and key not in after:
             identifier = _with_api_version(key, api_version)
-            # Two entries of one name are told until the next write, which finds one.
+            # Two entries with the same manager exist until the next write merges them.
             after[key if identifier in after else identifier] = VersionedSet(frozenset({path}), api_version, "")
     return after
 

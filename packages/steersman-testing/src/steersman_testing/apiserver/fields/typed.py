@@ -1,4 +1,4 @@
-"""Whether an applied configuration fits its schema: server-side apply refuses it before validation does.
+"""Schema checks of server-side apply, which precede validation.
 
 Source: ``sigs.k8s.io/structured-merge-diff/v6/typed``.
 """
@@ -31,13 +31,15 @@ _EXPECTED: dict[str, tuple[tuple[type[Any], ...], str]] = {
 
 
 def validate_applied(kind: ServedKind, config: JsonObject, invalid_times: JsonObject) -> None:
-    """Refuses a configuration of unknown fields, wrong types, or list items without their keys.
+    """Check an applied configuration against the schema of its kind.
+
+    Unknown fields, wrong types and list items without keys are errors.
 
     Args:
-        odd: what was sent as times in the metadata, and is none.
+        invalid_times: invalid times in its metadata.
 
     Raises:
-        ApiError: 500 without a reason, as the real server answers.
+        ApiError: 500 without a reason, as the real server responds.
     """
     schema = openapi_schema(kind.resource) if kind.schema is None else kind.schema
     found = [
@@ -55,14 +57,18 @@ def validate_applied(kind: ServedKind, config: JsonObject, invalid_times: JsonOb
 
 
 def describe_object(kind: ServedKind, obj: JsonObject) -> str:
-    """``obj`` as errors of server-side apply name it."""
+    """Return the description of ``obj`` in errors of server-side apply."""
     resource, meta = kind.resource, get_object(obj, "metadata")
     version = f"{resource.group}/{resource.version}"
     return f"{meta.get('namespace', '')}/{meta.get('name', '')}; {version}, Kind={resource.kind}"
 
 
 def validate_object(obj: JsonObject, schema: JsonObject, shape: Shape) -> None:
-    """Refuses an object of a custom resource that ``schema`` does not describe. Raises ApiError: 500."""
+    """Check a custom resource against ``schema``.
+
+    Raises:
+        ApiError: 500, it does not match.
+    """
     found = list(_errors(obj, schema, shape, "", root=True))
     if found:
         raise failures.unclassified_error(
@@ -115,7 +121,7 @@ def _list_errors(value: list[Any], schema: JsonObject, shape: Shape, path: str) 
 
 
 def _expected_type(value: Any, schema: JsonObject) -> str:
-    """What was expected instead; empty where the type fits."""
+    """Return the expected type, or an empty string if the type matches."""
     declared = schema.get("type")
     if schema.get("x-kubernetes-int-or-string") or declared not in _EXPECTED:
         return ""

@@ -1,4 +1,4 @@
-"""Features of the in-memory API server that only kubectl and other Go clients use.
+"""Features that only kubectl and other Go clients use.
 
 ``tables`` converts objects to ``meta.k8s.io/v1`` Tables, whose cells kubectl prints. ``openapi`` publishes OpenAPI v3
 documents for ``kubectl explain`` and field validation. ``protobuf`` decodes bodies of typed Go clients.

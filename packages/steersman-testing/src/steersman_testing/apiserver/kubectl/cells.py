@@ -1,4 +1,4 @@
-"""What stands in the cells of built-in kinds where it is more than a field's value.
+"""Cells of built-in kinds, except plain values of fields.
 
 Source: ``pkg/printers/internalversion`` of Kubernetes 1.36.
 """
@@ -14,12 +14,12 @@ _NODE_ROLE = "node-role.kubernetes.io/"
 
 
 def format_labels(labels: JsonObject) -> str:
-    """``a=1,b=2``."""
+    """Format labels as ``a=1,b=2``."""
     return ",".join(f"{k}={labels[k]}" for k in sorted(labels)) or "<none>"
 
 
 def format_selector(selector: Any) -> str:
-    """A ``LabelSelector`` as ``kubectl get --selector`` takes it; empty where it selects everything, or nothing."""
+    """Format a ``LabelSelector`` as for ``kubectl get --selector``."""
     parts = [(k, f"{k}={v}") for k, v in get_object(selector, "matchLabels").items()]
     for expression in get_array(selector, "matchExpressions"):
         key, values = expression.get("key", ""), ",".join(sorted(get_array(expression, "values")))
@@ -34,19 +34,22 @@ def format_selector(selector: Any) -> str:
 
 
 def container_cells(pod_spec: JsonObject) -> list[str]:
-    """Names and images of a pod's containers."""
+    """Return the cells for names and images of containers."""
     containers = get_array(pod_spec, "containers")
     return [",".join(c.get(field, "") for c in containers) for field in ("name", "image")]
 
 
 def truncated_list(values: Sequence[str], limit: int, separator: str = ",") -> str:
-    """The first ``most`` of ``values``, and how many follow."""
+    """Join the first ``limit`` values and count the others."""
     formatted = separator.join(values[:limit])
     return f"{formatted} + {len(values) - limit} more..." if len(values) > limit else formatted
 
 
 def node_cells(node: JsonObject) -> list[str]:
-    """Status, roles, addresses, operating system, kernel, container runtime."""
+    """Return the cells of a node.
+
+    They are status, roles, addresses, OS, kernel and container runtime.
+    """
     status, labels = get_object(node, "status"), get_object(get_object(node, "metadata"), "labels")
     ready = {c.get("type"): c.get("status") for c in get_array(status, "conditions")}.get("Ready")
     state = "Unknown" if ready is None else "Ready" if ready == "True" else "NotReady"
@@ -70,7 +73,7 @@ def _address(status: JsonObject, kind: str) -> str:
 
 
 def service_cells(spec: JsonObject, status: JsonObject) -> list[str]:
-    """Type, cluster IP, external IP, ports."""
+    """Return the cells for type, cluster IP, external IP and ports."""
     kind = spec.get("type", "")
     internal = next(iter(get_array(spec, "clusterIPs")), "<none>")
     ports = [_port(p) for p in get_array(spec, "ports")]
@@ -96,13 +99,13 @@ def _external_ip(kind: str, spec: JsonObject, status: JsonObject) -> str:
 
 
 def load_balancer_addresses(status: JsonObject) -> list[str]:
-    """Where a load balancer is reached, of a Service's or an Ingress's status."""
+    """Return the load balancer addresses of a Service or an Ingress."""
     ingress = get_array(get_object(status, "loadBalancer"), "ingress")
     return sorted({i.get("ip") or i.get("hostname", "") for i in ingress} - {""})
 
 
 def host_cell(rules: list[JsonObject]) -> str:
-    """The hosts of an Ingress's rules."""
+    """Return the cell for the hosts of an Ingress."""
     hosts: list[str] = []
     for rule in rules:
         if len(hosts) == 3:
@@ -113,7 +116,7 @@ def host_cell(rules: list[JsonObject]) -> str:
 
 
 def endpoint_cell(endpoints: JsonObject) -> str:
-    """Addresses with their ports, of Endpoints."""
+    """Return the cell for addresses and ports of Endpoints."""
     found: list[str] = []
     for subset in get_array(endpoints, "subsets"):
         addresses = [a.get("ip", "") for a in get_array(subset, "addresses")]
@@ -127,7 +130,7 @@ def _bracket_ipv6(address: str) -> str:
 
 
 def quota_cells(status: JsonObject) -> list[str]:
-    """Requests and limits of a ResourceQuota: what is used of what there is."""
+    """Return the cells for requests and limits of a ResourceQuota."""
     hard, used = get_object(status, "hard"), get_object(status, "used")
     formatted = [(name, f"{name}: {used.get(name, '0')}/{hard[name]}") for name in sorted(hard)]
     requests = [text for name, text in formatted if not name.startswith("limits.")]
@@ -136,7 +139,7 @@ def quota_cells(status: JsonObject) -> list[str]:
 
 
 def subject_cells(subjects: list[JsonObject]) -> list[str]:
-    """Users, groups and service accounts of a role binding."""
+    """Return the cells for users, groups and service accounts of a binding."""
     named: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
     for subject in subjects:
         kind, name = subject.get("kind", ""), subject.get("name", "")
@@ -147,7 +150,7 @@ def subject_cells(subjects: list[JsonObject]) -> list[str]:
 
 
 def metric_cell(specs: list[JsonObject], statuses: list[JsonObject]) -> str:
-    """Present and wanted values of a HorizontalPodAutoscaler's metrics."""
+    """Return the cell for current and target values of metrics."""
     formatted: list[str] = []
     for position, spec in enumerate(specs):
         name = spec.get("type", "")
@@ -179,7 +182,7 @@ def _metric(name: str, spec: JsonObject, target: JsonObject, current: JsonObject
 
 
 def event_cells(event: JsonObject, format_age: Callable[[str | None], str]) -> list[Any]:
-    """All columns of an Event, of either group, but its name."""
+    """Return all cells of an Event without its name."""
     series = get_object(event, "series")
     involved_object = get_object(event, "involvedObject") or get_object(event, "regarding")
     source = get_object(event, "source") or get_object(event, "deprecatedSource")

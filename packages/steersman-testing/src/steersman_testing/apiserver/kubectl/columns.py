@@ -1,6 +1,6 @@
-"""The columns that built-in kinds are shown in, and what stands in them.
+"""Columns of built-in kinds and their cells.
 
-Source: ``pkg/printers/internalversion`` of Kubernetes 1.36, which shows every column and lets the client choose.
+Source: ``pkg/printers/internalversion`` of Kubernetes 1.36. All columns are sent, and the client selects.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from steersman_testing.apiserver.kubectl.pod_cells import pod_cells
 from steersman_testing.apiserver.values import JsonObject, get_array, get_object
 
 AgeFunc = Callable[[str | None], str]
-"""How long ago a timestamp was, as it is shown."""
+"""Formats the age of a timestamp."""
 
 
 class PrintedObject(NamedTuple):
-    """An object about to be shown, by its parts."""
+    """An object to print, by its parts."""
 
     object: JsonObject
     meta: JsonObject
@@ -59,7 +59,7 @@ class PrintedObject(NamedTuple):
 
     @property
     def pod_spec(self) -> JsonObject:
-        """Of the template."""
+        """Spec of the pod template."""
         return get_object(get_object(self.spec, "template"), "spec")
 
 
@@ -329,17 +329,20 @@ def _webhook_configuration(v: PrintedObject) -> list[Any]:
 
 @cache
 def builtin_columns(kind: str) -> tuple[Column, ...]:
-    """The columns of the built-in ``kind``."""
+    """Return the columns of a built-in kind."""
     return _parse_columns(_PRINTERS[kind][0])
 
 
 def builtin_cells(kind: str, obj: JsonObject, format_age: AgeFunc) -> list[Any]:
-    """The cells of ``obj``, one a column."""
+    """Return the cells of ``obj``, one for each column."""
     return _PRINTERS[kind][1](PrintedObject.of(obj, format_age))
 
 
 def _parse_columns(text: str) -> tuple[Column, ...]:
-    """``Name`` has a format of its own; ``:`` is followed by another type than string; ``+`` marks what is wide."""
+    """Parse a list of columns.
+
+    ``:`` precedes a type other than string. ``+`` marks columns of the wide output.
+    """
     columns: list[Column] = []
     for entry in text.split(", "):
         name, _, kind = entry.rstrip("+").partition(":")

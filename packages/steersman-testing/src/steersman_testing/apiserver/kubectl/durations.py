@@ -1,11 +1,14 @@
-"""Ages as kubectl shows them. Source: ``k8s.io/apimachinery/pkg/util/duration`` of Kubernetes 1.36."""
+"""Ages in the format of kubectl.
+
+Source: ``k8s.io/apimachinery/pkg/util/duration`` of Kubernetes 1.36.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
-# Up to what age, in which two units.
+# Upper limit of the age, first unit, second unit.
 _SCALES = (
     (2 * _MINUTE, 1, 0),
     (10 * _MINUTE, _MINUTE, 1),
@@ -20,7 +23,7 @@ _UNIT_SUFFIXES = {1: "s", _MINUTE: "m", _HOUR: "h", _DAY: "d", _YEAR: "y"}
 
 
 def human_duration(duration: timedelta) -> str:
-    """Such as ``5m10s``: two units while the second one matters."""
+    """Format a duration such as ``5m10s``."""
     exact = duration.total_seconds()
     if exact <= -2:
         return "<invalid>"
@@ -32,7 +35,7 @@ def human_duration(duration: timedelta) -> str:
 
 
 def human_age(timestamp: str | None, now: datetime, *, invalid: str = "<unknown>") -> str:
-    """How long ago ``timestamp``, in the API's form, was at ``now``."""
+    """Format the age of a timestamp at ``now``."""
     if not timestamp:
         return "<unknown>"
     try:

@@ -1,7 +1,7 @@
-"""Acting as somebody else: whom a request names, and what its sender needs for it.
+"""User impersonation, and the permissions that it requires.
 
-Source: "Authenticating", "User impersonation". Who has nothing but the narrower verbs of constrained impersonation
-(KEP-5284) is refused with 501: what these permit is not imitated.
+Constrained impersonation (KEP-5284) is not implemented. Users with those verbs only get 501. Source:
+"Authenticating", "User impersonation".
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _CONSTRAINED_MODES = ("user-info", "serviceaccount", "arbitrary-node", "associat
 
 @dataclass(frozen=True, slots=True)
 class ImpersonatedUser:
-    """Whom a request names to act as, in the words of its headers.
+    """User of the impersonation headers.
 
     Attributes:
-        groups: without those that the server adds.
-        extra: further facts.
+        groups: groups without those that the server adds.
+        extra: extra attributes.
         uid: may be empty.
     """
 
@@ -41,11 +41,11 @@ class ImpersonatedUser:
     uid: str = ""
 
     def to_user(self) -> RequestUser:
-        """That user, with the groups that the server adds."""
+        """Return the user with the groups that the server adds."""
         return impersonated_user(self.name, self.groups, self.extra, self.uid)
 
     def authorize(self, authorizer: Authorizer, requester: RequestUser) -> RequestUser:
-        """Return the impersonated user if RBAC allows ``requester`` the verb ``impersonate``.
+        """Return the impersonated user if RBAC allows the impersonation.
 
         Raises:
             ApiError: 403, for the first missing permission.

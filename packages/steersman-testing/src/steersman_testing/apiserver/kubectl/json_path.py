@@ -1,4 +1,7 @@
-"""The JSONPath of printer columns, as kubectl's. Source: "JSONPath Support" in the documentation of kubectl."""
+"""JSONPath of printer columns.
+
+Source: "JSONPath Support" in the documentation of kubectl.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +40,10 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def find_results(path: str, value: Any) -> Iterator[Any]:
-    """What ``path``, such as ``.status.conditions[?(@.type=="Ready")].status``, finds in ``value``.
+    """Yield the results of a path such as ``.status.conditions[?(@.type=="Ready")].status``.
 
     Raises:
-        ValueError: it is not a JSONPath of this kind.
+        ValueError: the path is not supported.
     """
     found = iter((value,))
     for step in _parse_steps(path):
@@ -56,13 +59,13 @@ def _apply_step(step: PathStep, values: Iterator[Any]) -> Iterator[Any]:
 def _parse_steps(path: str) -> tuple[PathStep, ...]:
     text = path.removeprefix("$")
     if text and text[0] not in ".[":
-        raise ValueError(f"{path!r} is not a JSONPath: it begins with a dot")
+        raise ValueError(f"{path!r} is not a JSONPath: start it with a dot")
     steps: list[PathStep] = []
     position = 0
     while position < len(text):
         token = _TOKEN.match(text, position)
         if token is None:
-            raise ValueError(f"{path!r} is not a JSONPath: {text[position:]!r} is not understood")
+            raise ValueError(f"{path!r} is not a JSONPath: {text[position:]!r} is not supported")
         steps.append(_step_of_token(token))
         position = token.end()
     return tuple(steps)

@@ -1,7 +1,7 @@
-"""OpenAPI v3: what kubectl asks for explanations, patches and the validation of fields.
+"""OpenAPI v3 documents for explanations, patches and field validation.
 
-Schemas are published as they are: of built-in kinds those of Kubernetes, of custom resources those of their
-definitions. Of the paths there is what clients look for; the bodies of answers are not described.
+Built-in kinds have the schemas of Kubernetes, and custom resources those of their definitions. Paths have the
+parameters that clients use, but no schemas of responses.
 
 Source: KEP-2896; "The Kubernetes API", section "OpenAPI V3".
 """
@@ -23,7 +23,7 @@ from steersman_testing.apiserver.values import JsonObject, is_list, is_map
 _GVK = "x-kubernetes-group-version-kind"
 _ACTION = "x-kubernetes-action"
 _METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-# Every object has these, and says the same of them.
+# Type of apiVersion, kind and metadata, which are the same in all kinds.
 _REFERENCE_KIND = "io.k8s.api.core.v1.Namespace"
 _PARAMETERS = (("dryRun", "string"), ("fieldManager", "string"), ("fieldValidation", "string"), ("force", "boolean"))
 _PATCHES = ("apply-patch+yaml", "json-patch+json", "merge-patch+json")
@@ -31,7 +31,7 @@ _STRATEGIC_MERGE_PATCH = "strategic-merge-patch+json"
 
 
 def openapi_document(path: str, kinds: KindRegistry) -> bytes | None:
-    """The answer to a GET of ``path``; None where nothing is published."""
+    """Return the response to a GET of ``path``, or None."""
     match path.strip("/").split("/"):
         case ["openapi", "v3"]:
             return _index(kinds)
@@ -55,7 +55,7 @@ def _prefix(kind: ServedKind) -> str:
 
 
 def _document_hash(prefix: str, kinds: KindRegistry) -> str:
-    """Another one when the document is another one: clients keep what they have under it."""
+    """Return the hash of a document, by which clients cache it."""
     digest = hashlib.sha256(prefix.encode())
     for kind in kinds:
         if _prefix(kind) == prefix:
@@ -124,7 +124,7 @@ def _gvk(kind: ServedKind) -> JsonObject:
 
 
 def _referenced_schemas(schemas: Iterable[JsonObject]) -> dict[str, JsonObject]:
-    """What ``schemas`` refer to, and what that does."""
+    """Return all schemas that are referenced directly or indirectly."""
     found: dict[str, JsonObject] = {}
     pending = [name for schema in schemas for name in _references(schema)]
     while pending:

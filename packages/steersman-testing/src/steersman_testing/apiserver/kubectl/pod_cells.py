@@ -1,4 +1,7 @@
-"""How a pod is shown. Source: ``printPod`` of ``pkg/printers/internalversion`` of Kubernetes 1.36."""
+"""Cells of pods.
+
+Source: ``printPod`` of ``pkg/printers/internalversion`` of Kubernetes 1.36.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,10 @@ _TERMINAL = ("Succeeded", "Failed")
 
 
 class _ContainerSummary(NamedTuple):
-    """How far the containers of one sort are. ``reason`` is empty where the pod's phase says it all."""
+    """Summary of init or regular containers.
+
+    ``reason`` is empty if the phase of the pod describes them.
+    """
 
     reason: str = ""
     ready: int = 0
@@ -20,7 +26,10 @@ class _ContainerSummary(NamedTuple):
 
 
 def pod_cells(pod: JsonObject, format_age: Callable[[str | None], str]) -> list[Any]:
-    """Name, ready, status, restarts, age, IP, node, nominated node, readiness gates."""
+    """Return the cells of a pod.
+
+    They are name, ready, status, restarts, age, IP, node, nominated node and readiness gates.
+    """
     meta, spec, status = (get_object(pod, part) for part in ("metadata", "spec", "status"))
     sidecars = {c.get("name") for c in get_array(spec, "initContainers") if c.get("restartPolicy") == "Always"}
     init_summary = _init_summary(
@@ -50,7 +59,7 @@ def pod_cells(pod: JsonObject, format_age: Callable[[str | None], str]) -> list[
 
 
 def row_conditions(pod: JsonObject) -> list[JsonObject]:
-    """Of the row: whether the pod has come to its end."""
+    """Return the condition Completed for the row of a finished pod."""
     messages = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
     phase = get_object(pod, "status").get("phase")
     if phase not in messages:
@@ -79,7 +88,7 @@ def _has_condition(status: JsonObject, condition: str) -> bool:
 
 
 def _restart_summary(statuses: Iterable[JsonObject]) -> _ContainerSummary:
-    """How often they were restarted, and when last."""
+    """Return the number of restarts and the last one."""
     found = list(statuses)
     ends = [get_object(get_object(s, "lastState"), "terminated").get("finishedAt") or "" for s in found]
     return _ContainerSummary(
@@ -88,7 +97,7 @@ def _restart_summary(statuses: Iterable[JsonObject]) -> _ContainerSummary:
 
 
 def _init_summary(statuses: list[JsonObject], sidecars: set[Any], total: int) -> _ContainerSummary:
-    """Up to the first container that holds the others up."""
+    """Summarize init containers up to the first one that is not done."""
     ready = 0
     for position, status in enumerate(statuses):
         state = get_object(status, "state")
@@ -111,7 +120,7 @@ def _init_summary(statuses: list[JsonObject], sidecars: set[Any], total: int) ->
 def _container_summary(
     status: JsonObject, init_summary: _ContainerSummary, sidecar_restarts: _ContainerSummary
 ) -> _ContainerSummary:
-    """The containers proper; the first of them that has something to say says it."""
+    """Summarize regular containers. The first reason wins."""
     statuses = get_array(status, "containerStatuses")
     reason, error, ready, is_running = init_summary.reason, "", init_summary.ready, False
     for found in reversed(statuses):

@@ -1,7 +1,7 @@
-"""Bodies in protobuf, which Go's typed clients send for built-in kinds, kubectl's among them. Answers are JSON, which
-those clients accept as well.
+"""Decoding of protobuf bodies, which typed Go clients send for built-in kinds.
 
-Source: "Kubernetes API Concepts", "Kubernetes Protobuf encoding"; "Encoding" in the guide of Protocol Buffers.
+Responses are JSON, which those clients accept as well. Source: "Kubernetes API Concepts", "Kubernetes Protobuf
+encoding"; "Encoding" in the guide of Protocol Buffers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Field(NamedTuple):
-    """A field of a message; see ``protobuf.py`` of ``scripts/generate_api`` for the flags."""
+    """Field of a message. ``protobuf.py`` of ``scripts/generate_api`` describes the flags."""
 
     name: str
     type: str
@@ -31,23 +31,23 @@ class _Field(NamedTuple):
 
 
 def decode_protobuf(body: bytes) -> JsonObject:
-    """The object that ``body`` is, in JSON's form.
+    """Decode a body to an object in JSON form.
 
     Raises:
-        ValueError: it is not protobuf of Kubernetes, or of a kind that is not known in it.
+        ValueError: the body is malformed, or its kind is unknown.
     """
     if not body.startswith(_MAGIC):
-        raise ValueError("the body does not begin as protobuf of Kubernetes does")
+        raise ValueError("the body does not begin with the magic number of Kubernetes protobuf")
     try:
         envelope = dict(_message_fields(memoryview(body)[len(_MAGIC) :]))
         type_meta = {number: _decode_string(data) for number, data in _message_fields(envelope[1])}
         api_version, kind = type_meta.get(1, ""), type_meta.get(2, "")
         message = _message_name(api_version, kind)
         if message is None:
-            raise ValueError(f"{api_version} {kind} is not known in protobuf")
+            raise ValueError(f"{api_version} {kind} has no protobuf message")
         return {"apiVersion": api_version, "kind": kind, **_decode_message(envelope.get(2, b""), message)}
     except (KeyError, IndexError, struct.error, TypeError, OverflowError) as error:
-        raise ValueError(f"the body is broken protobuf: {error}") from error
+        raise ValueError(f"malformed protobuf: {error}") from error
 
 
 @cache
@@ -63,7 +63,7 @@ def _messages() -> dict[str, dict[int, _Field]]:
 
 def _message_name(api_version: str, kind: str) -> str | None:
     group, _, version = api_version.rpartition("/")
-    # A kind that belongs to every group, as the options of its requests do, is described in one.
+    # Kinds of all groups, such as DeleteOptions, are described once.
     names = (f"{group.partition('.')[0] or 'core'}/{version}.{kind}", f"meta/v1.{kind}")
     return next((name for name in names if name in _messages()), None)
 
@@ -90,7 +90,7 @@ def _set_field(result: JsonObject, field: _Field, data: Any) -> None:
         result.update(_decode_value(field.type, data))
     else:
         value = _decode_value(field.type, data)
-        # Go sends what is not a pointer even where it is zero, which is to say nothing.
+        # Go encodes zero values of fields that are not pointers. They count as missing.
         if value not in ("", 0, None, {}) or ("=" in field.flags and value is not None):
             result[field.name] = value
 
@@ -103,7 +103,7 @@ def _decode_value(kind: str, data: Any) -> Any:
 
 
 def _message_fields(data: Any) -> Iterator[tuple[int, Any]]:
-    """The fields of a message in their order: numbers as they are, all else as bytes."""
+    """Yield the fields of a message: numbers as integers, others as bytes."""
     view, offset = memoryview(data), 0
     while offset < len(view):
         key, offset = _varint(view, offset)
@@ -115,12 +115,12 @@ def _message_fields(data: Any) -> Iterator[tuple[int, Any]]:
             case 2:
                 size, offset = _varint(view, offset)
                 if offset + size > len(view):
-                    raise ValueError("the body is broken protobuf: it ends too early")
+                    raise ValueError("malformed protobuf: unexpected end")
                 value, offset = view[offset : offset + size], offset + size
             case 5:
                 value, offset = struct.unpack_from("<i", view, offset)[0], offset + 4
             case other:
-                raise ValueError(f"the body is broken protobuf: wire type {other}")
+                raise ValueError(f"malformed protobuf: wire type {other}")
         yield key >> 3, value
 
 
@@ -134,7 +134,7 @@ def _varint(view: memoryview, offset: int) -> tuple[int, int]:
             return result, offset
         shift += 7
         if shift > 63:
-            raise ValueError("the body is broken protobuf: a number without end")
+            raise ValueError("malformed protobuf: varint too long")
 
 
 def _varints(data: Any) -> Iterator[int]:
@@ -149,12 +149,12 @@ def _decode_string(data: Any) -> str:
 
 
 def _decode_int(data: int) -> int:
-    """Negative numbers are sent as 64 bits."""
+    """Decode an integer. Negative numbers have 64 bits."""
     return data - 2**64 if data >= 2**63 else data
 
 
 def _decode_timestamp(data: Any) -> tuple[int, int] | None:
-    """Seconds and nanoseconds; None for the zero time."""
+    """Return seconds and nanoseconds, or None for the zero time."""
     found = {number: _decode_int(value) for number, value in _message_fields(data)}
     return (found.get(1, 0), found.get(2, 0)) if found else None
 

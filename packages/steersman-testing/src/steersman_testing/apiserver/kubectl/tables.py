@@ -1,7 +1,7 @@
-"""Objects as tables: rows of cells that kubectl prints without knowing the kind.
+"""Tables: rows with cells that kubectl prints for any kind.
 
-Source: "Kubernetes API Concepts", "Receiving resources as Tables"; ``additionalPrinterColumns`` in "Extend the
-Kubernetes API with CustomResourceDefinitions". Descriptions of built-in columns are left out.
+Descriptions of built-in columns are omitted. Source: "Kubernetes API Concepts", "Receiving resources as Tables";
+``additionalPrinterColumns`` in "Extend the Kubernetes API with CustomResourceDefinitions".
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _AGE = Column("Age", "date", ".metadata.creationTimestamp")
 
 @dataclass(frozen=True, slots=True)
 class TableConverter:
-    """Makes tables of objects of one kind.
+    """Converts objects of one kind to Tables.
 
     Attributes:
-        include: what of the object goes with each row: ``Metadata``, ``Object`` or ``None``.
+        include_object: part of the object in each row: ``Metadata``, ``Object`` or ``None``.
     """
 
     kind: ServedKind
@@ -43,7 +43,7 @@ class TableConverter:
     def encode(
         self, items: Iterable[StoredObject], meta: JsonObject, now: datetime, *, headers: bool = True
     ) -> bytes:
-        """A table of ``items`` as JSON; ``meta`` is that of the list, and ages are counted up to ``now``."""
+        """Encode a Table as JSON: see ``TableEncoder``."""
         table = {
             "kind": TABLE,
             "apiVersion": "meta.k8s.io/v1",

@@ -1,4 +1,4 @@
-"""The subresource token of service accounts: tokens, for whom they are, and what they die with.
+"""TokenRequests: the subresource token of service accounts.
 
 Source: ``pkg/registry/core/serviceaccount/storage/token.go``, ``pkg/apis/authentication/validation`` of Kubernetes
 1.36.
@@ -16,6 +16,7 @@ from steersman.meta import ApiResource, ObjectKey
 from steersman_testing.apiserver import failures
 from steersman_testing.apiserver.access.authorization import RequestUser
 from steersman_testing.apiserver.access.tokens import DEFAULT_AUDIENCE, TokenAuthenticator
+from steersman_testing.apiserver.admission.attributes import admission_attributes
 from steersman_testing.apiserver.failures import InvalidFieldError, invalid_value
 from steersman_testing.apiserver.kinds import GroupResource, ServedKind
 from steersman_testing.apiserver.options import WriteOptions
@@ -23,7 +24,7 @@ from steersman_testing.apiserver.requests.routes import Route
 from steersman_testing.apiserver.shapes import BuiltinShape
 from steersman_testing.apiserver.storage import Storage, StoredObject
 from steersman_testing.apiserver.values import JsonObject, get_array, get_object
-from steersman_testing.apiserver.verbs import Verbs, admission_attributes
+from steersman_testing.apiserver.verbs import Verbs
 
 _TOKEN_REQUEST = ServedKind(
     resource=ApiResource("authentication.k8s.io", "v1", "TokenRequest", "token"),
@@ -41,7 +42,7 @@ _BINDABLE_KINDS = {
 def create_token(
     verbs: Verbs, authenticator: TokenAuthenticator, route: Route, request: HttpRequest, user: RequestUser
 ) -> bytes:
-    """Issue a token for the service account of ``route`` and return the TokenRequest as JSON.
+    """Issue a token and return the TokenRequest as JSON.
 
     Raises:
         ApiError: the TokenRequest is invalid; 501, an admission webhook matches.
@@ -77,7 +78,7 @@ def create_token(
 
 
 def _bound_object(storage: Storage, reference: JsonObject, service_account: StoredObject) -> StoredObject:
-    """The object that the token shall die with."""
+    """Return the object that the token is bound to."""
     kind, version, name = (reference.get(n) or "" for n in ("kind", "apiVersion", "name"))
     group, _, number = version.rpartition("/")
     resource = _BINDABLE_KINDS.get(kind)

@@ -1,1 +1,1 @@
-"""What a request is: its URL, its body, what it selects, and the form of answer that it accepts."""
+"""Parsing of requests: URL, query, body and content negotiation."""

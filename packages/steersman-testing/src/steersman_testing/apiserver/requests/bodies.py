@@ -1,4 +1,4 @@
-"""What a request carries: decoding, and whether it belongs to the URL. The real server words each mistake apart."""
+"""Decoding of request bodies, with the error messages of the real server."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SUMMARY_BYTES = 30
 
 _JSON_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _LITERAL_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(float_hook=NumberLiteral)
-# What they hold may be anything, numbers included.
+# These kinds have free-form values, whose numbers must not change.
 _FREE_FORM_KINDS = ("ControllerRevision", "CustomResourceDefinition")
 
 
@@ -47,20 +47,20 @@ class ProtobufSupport(Protocol):
 
 
 def decode_for_kind(kind: ServedKind, request: HttpRequest, kind_name: str = "") -> Any:
-    """``decode_body``, in which numbers remember how they were written where they may be quantities."""
+    """Decode the body as ``decode_body``, with number literals for quantities."""
     keeps_literals = not kind.is_custom and kind.resource.kind not in _FREE_FORM_KINDS
     return decode_body(request, kind_name, decoder=_LITERAL_DECODER if keeps_literals else _JSON_DECODER)
 
 
 def decode_body(request: HttpRequest, kind: str = "", *, decoder: msgspec.json.Decoder[Any] = _JSON_DECODER) -> Any:
-    """The body: JSON, or protobuf or YAML where the content type says so.
+    """Decode the body: JSON, protobuf or YAML, by its content type.
 
     Args:
-        kind: what it must be, for refusals; then it must be a JSON object.
-        decoder: of JSON.
+        kind: the expected kind, for errors. If set, the body must be a JSON object.
+        decoder: decoder of JSON.
 
     Raises:
-        ApiError: 400, none of them.
+        ApiError: 400, the body is malformed.
     """
     body = request.body or b""
     if len(body) > _MAX_BODY_BYTES:
@@ -88,7 +88,7 @@ def decode_body(request: HttpRequest, kind: str = "", *, decoder: msgspec.json.D
 def _from_yaml(body: bytes) -> Any:
     try:
         found = load_yaml(body)
-        # What JSON cannot hold, such as a key that is null, cannot be served.
+        # YAML that JSON cannot express, such as a null key, is invalid.
         msgspec.json.encode(found)
     except (yaml.YAMLError, TypeError) as error:
         raise failures.bad_request(f"error decoding YAML: {error}") from error
@@ -96,12 +96,15 @@ def _from_yaml(body: bytes) -> Any:
 
 
 def go_json_error(error: msgspec.DecodeError) -> str:
-    """What Go says of JSON that is none, where that is known."""
+    """Return Go's message for malformed JSON, as far as known."""
     return "unexpected end of JSON input" if "truncated" in str(error) else str(error)
 
 
 def type_meta_error(value: Any) -> str:
-    """What Go says of JSON that it cannot read a version and a kind from; empty where it can."""
+    """Return Go's message for an invalid apiVersion or kind.
+
+    Empty if both are valid.
+    """
     if not is_map(value):
         return f"json: cannot unmarshal {json_type_name(value)} into Go value of type {_GO_TYPE_META}"
     non_strings = [n for n in ("apiVersion", "kind") if not isinstance(value.get(n), str | None)]
@@ -122,7 +125,7 @@ def _unrecognized(kind: str, body: bytes, problem: str) -> str:
 
 
 class _ObjectPairs(dict[str, Any]):
-    """A JSON object that remembers which of its names came more than once."""
+    """JSON object that keeps the names of its duplicate fields."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -131,20 +134,26 @@ class _ObjectPairs(dict[str, Any]):
 
 
 def duplicate_field_errors(request: HttpRequest, decoded: Any) -> list[str]:
-    """What the real server says of fields that the body, which is ``read`` already, names more than once: all but the
-    last are lost."""
+    """Return the errors for duplicate fields. The last duplicate wins.
+
+    Args:
+        decoded: the decoded body.
+    """
     body = request.body or b""
     if media_type(request) == YAML:
         problem = duplicate_key_error(body)
         return [problem] if problem else []
     if msgspec.json.encode(decoded, enc_hook=float) == body:
-        # As most clients write it, so that a field that was lost would be missing now.
+        # Common case: the encoding is identical, so no field was lost.
         return []
     return [f'duplicate field "{path}"' for path in _duplicate_paths(body)]
 
 
 def duplicate_key_error(body: bytes) -> str:
-    """What Go says of YAML that names keys more than once; empty where none is."""
+    """Return Go's message for duplicate keys in YAML.
+
+    Empty if all keys are unique.
+    """
     if _has_unique_fields(body):
         return ""
     try:
@@ -168,7 +177,7 @@ def _duplicate_key_lines(node: yaml.Node | None) -> Iterator[str]:
 
 
 class _DuplicateFieldError(Exception):
-    """A JSON object names a field twice."""
+    """A JSON object has a duplicate field."""
 
 
 def _unique_pairs(pairs: list[tuple[str, Any]]) -> JsonObject:
@@ -182,7 +191,10 @@ _UNIQUE_DECODER = json.JSONDecoder(object_pairs_hook=_unique_pairs)
 
 
 def _has_unique_fields(body: bytes) -> bool:
-    """Whether this is JSON, which is read many times as fast as other YAML, and names no field twice."""
+    """Return True if ``body`` is JSON without duplicate fields.
+
+    JSON is parsed much faster than YAML.
+    """
     try:
         _UNIQUE_DECODER.decode(body.decode())
     except (_DuplicateFieldError, ValueError):
@@ -194,7 +206,7 @@ def _duplicate_paths(body: bytes) -> list[str]:
     if _has_unique_fields(body):
         return []
     try:
-        # Paths are found in a second pass, since hardly any body needs one.
+        # Collect paths in a second pass, because few bodies need one.
         return list(_find_duplicates(json.loads(body.decode(), object_pairs_hook=_ObjectPairs), ""))
     except ValueError:
         return []
@@ -211,10 +223,10 @@ def _find_duplicates(value: Any, path: str) -> Iterator[str]:
 
 
 def decode_delete_options(request: HttpRequest) -> JsonObject:
-    """The DeleteOptions in the body of a deletion; without a body there are none.
+    """Return the DeleteOptions of the body, or an empty object.
 
     Raises:
-        ApiError: 400, they are no DeleteOptions.
+        ApiError: 400, the body is malformed.
     """
     if not request.body:
         return {}
@@ -237,13 +249,13 @@ def decode_delete_options(request: HttpRequest) -> JsonObject:
 def check_type_meta(
     kinds: KindRegistry, kind: ServedKind, body: Any, method: WriteMethod, *, name: str
 ) -> JsonObject:
-    """``body`` as an object of ``kind``, whose metadata are its own to change.
+    """Return ``body`` as an object of ``kind`` with its own metadata.
 
     Args:
-        name: that of the URL, for refusals.
+        name: name of the URL, for errors.
 
     Raises:
-        ApiError: 400 or 422, it is of another kind.
+        ApiError: 400 or 422, the body has another kind.
     """
     if not is_map(body):
         raise failures.bad_request(
@@ -258,12 +270,12 @@ def check_type_meta(
 def _check_kind(kinds: KindRegistry, kind: ServedKind, body: JsonObject, method: WriteMethod, name: str) -> None:
     resource = kind.resource
     if method == "patch" and not kind.is_custom and not body.get("apiVersion"):
-        # Without a version Go reads an object of no kind, whose name nobody knows.
+        # Without an apiVersion, Go decodes an object without kind and name.
         raise failures.missing_name(name)
     type_meta = {n: v for n in ("apiVersion", "kind") if isinstance(v := body.get(n), str) and v}
     if method != "apply" and (problem := type_meta_error(body)):
         raise failures.invalid_patch(body, f"couldn't get version/kind; json parse error: {problem}")
-    # Typed Go takes the URL's kind where the body names none; custom resources and apply do not.
+    # Typed Go defaults to the kind of the URL. Custom resources and apply do not.
     uses_url_kind = method != "apply" and not kind.is_custom
     api_version = type_meta.get("apiVersion", resource.api_version if uses_url_kind else "")
     kind_name = type_meta.get("kind", resource.kind if uses_url_kind else "")
@@ -303,10 +315,11 @@ def _custom_kind_error(
 
 
 def set_name_and_namespace(meta: JsonObject, name: str, namespace: str) -> None:
-    """Puts the namespace of the URL into the metadata ``meta`` of a body.
+    """Check the name of a body and set its namespace.
 
     Args:
-        name: that of the URL; empty where the URL does not name the object.
+        meta: the metadata of the body, which is changed.
+        name: name of the URL. Empty if the URL has no name.
 
     Raises:
         ApiError: 400, the body names another object.

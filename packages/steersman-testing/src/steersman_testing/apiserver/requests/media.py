@@ -14,5 +14,8 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 
 def media_type(request: HttpRequest) -> str:
-    """What the body of ``request`` is said to be, without parameters; empty where nothing is said."""
+    """Return the media type of the body without parameters.
+
+    Empty without a content type.
+    """
     return request.content_type.partition(";")[0].strip()

@@ -1,4 +1,4 @@
-"""What form of an answer a request accepts: the object, its metadata alone, or a table of it.
+"""Content negotiation: object, PartialObjectMetadata or Table.
 
 Source: "Kubernetes API Concepts", "Alternate representations of resources"; KEP-2334.
 """
@@ -20,10 +20,10 @@ _META_V1 = {"g": "meta.k8s.io", "v": "v1"}
 
 
 def negotiate(request: HttpRequest, *, is_list: bool = False) -> Representation:
-    """The form of the answer to ``request``: the first that it accepts and that can be had.
+    """Return the first accepted representation.
 
     Raises:
-        ApiError: 406, there is none.
+        ApiError: 406, no representation is acceptable.
     """
     accept = request.accept
     if accept == "application/json":
@@ -39,7 +39,7 @@ def negotiate(request: HttpRequest, *, is_list: bool = False) -> Representation:
             case "Table" if parameters.items() >= _META_V1.items():
                 return "table"
             case ("PartialObjectMetadata" | "PartialObjectMetadataList") as requested_kind:
-                # The first of these is taken, even where it does not fit the answer's shape.
+                # The first of these decides, even if it does not fit the response.
                 if requested_kind != (f"{PARTIAL_OBJECT_METADATA}List" if is_list else PARTIAL_OBJECT_METADATA):
                     break
                 return "metadata"
@@ -49,10 +49,10 @@ def negotiate(request: HttpRequest, *, is_list: bool = False) -> Representation:
 
 
 def negotiate_metadata(request: HttpRequest, *, is_list: bool = False) -> bool:
-    """Whether the answer is to be metadata alone, where a table cannot be had.
+    """Return True if the response has metadata only.
 
     Raises:
-        ApiError: 406, there is no form that is accepted; 501, that form is a table.
+        ApiError: 406, no representation is acceptable; 501, it is a Table.
     """
     representation = negotiate(request, is_list=is_list)
     if representation == "table":

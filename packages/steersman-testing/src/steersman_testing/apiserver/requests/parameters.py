@@ -1,4 +1,7 @@
-"""Query parameters as Go reads them. Source: ``k8s.io/apimachinery/pkg/runtime/conversion.go``."""
+"""Parsing of query parameters as in Go.
+
+Source: ``k8s.io/apimachinery/pkg/runtime/conversion.go``.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,18 @@ _MAX_DIGITS = 20
 
 
 def bool_parameter(query: Mapping[str, str], name: str) -> bool:
-    """Whether a parameter is there, and neither ``false`` nor ``0``; all else counts as true, ``?watch=no`` too."""
+    """Return True if a parameter is set and neither ``false`` nor ``0``.
+
+    Other values count as true, such as ``?watch=no``.
+    """
     return name in query and query[name].lower() not in ("false", "0")
 
 
 def int_parameter(query: Mapping[str, str], name: str) -> int | None:
-    """A parameter's number; None where it is absent.
+    """Return the integer of a parameter, or None if it is missing.
 
     Raises:
-        ApiError: 400, it is none.
+        ApiError: 400, it is not an integer.
     """
     text = query.get(name)
     if text is None:
@@ -34,10 +40,10 @@ def int_parameter(query: Mapping[str, str], name: str) -> int | None:
 
 
 def parse_resource_version(text: str) -> int:
-    """The number of a ``resourceVersion``; 0 where it is empty.
+    """Return the number of a ``resourceVersion``, or 0 if it is empty.
 
     Raises:
-        ValueError: it is none, in Go's words.
+        ValueError: it is not a number. The text is that of Go.
     """
     if not re.fullmatch("[0-9]*", text):
         raise ValueError(f'strconv.ParseUint: parsing "{text}": invalid syntax')
@@ -48,6 +54,6 @@ def parse_resource_version(text: str) -> int:
 
 
 def _parse_digits(text: str) -> int | None:
-    """The number that ``text``, of digits, is; None where it has so many that Python would not read them."""
+    """Return the integer, or None if it is too long."""
     sign, digits = ("-" if text.startswith("-") else ""), text.lstrip("+-").lstrip("0") or "0"
     return int(sign + digits) if len(digits) <= _MAX_DIGITS else None

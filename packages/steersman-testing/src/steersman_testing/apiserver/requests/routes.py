@@ -1,4 +1,4 @@
-"""URLs: which kind, which object, which subresource."""
+"""Routes: kind, object and subresource of a URL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from steersman_testing.apiserver.kinds import KindRegistry, ServedKind
 
 _REVIEW_GROUPS = ("authentication.k8s.io", "authorization.k8s.io")
 _ADMISSION_GROUP = "admissionregistration.k8s.io"
-# Stored and not obeyed, they would make a test pass that the real server would refuse.
+# Storing policies without enforcing them would let tests pass that the real server fails.
 _ADMISSION_POLICIES = frozenset(
     {
         "mutatingadmissionpolicies",
@@ -25,7 +25,12 @@ _ADMISSION_POLICIES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What a path names. ``name`` is empty for a collection, ``namespace`` for all of them."""
+    """Route of a resource path.
+
+    Attributes:
+        namespace: empty for all namespaces.
+        name: empty for a collection.
+    """
 
     kind: ServedKind
     namespace: str
@@ -34,7 +39,10 @@ class Route:
 
     @property
     def is_single_scope(self) -> bool:
-        """Whether it is of one namespace, or of a kind that has none: no other collection is deleted at once."""
+        """The route has a namespace or a cluster-scoped kind.
+
+        Deletecollection requires it.
+        """
         return bool(self.namespace) or not self.kind.resource.namespaced
 
     @property
@@ -43,7 +51,7 @@ class Route:
 
 
 def status_not_found(kinds: KindRegistry, route: Route) -> ApiError:
-    """The status of a kind without that subresource is not found."""
+    """Return the error for the status of a kind without that subresource."""
     resource = route.kind.resource
     if route.kind.is_custom:
         return failures.not_found(resource, route.name)
@@ -51,7 +59,10 @@ def status_not_found(kinds: KindRegistry, route: Route) -> ApiError:
 
 
 def not_served_error(kinds: KindRegistry, group: str, version: str) -> ApiError:
-    """The refusal of a path below ``group`` and ``version``: built-in groups word it as a Status."""
+    """Return the error for an unknown path below a group and version.
+
+    Built-in groups respond with a Status.
+    """
     is_builtin = group in _REVIEW_GROUPS or any(
         (k.resource.group, k.resource.version) == (group, version) and not k.is_custom for k in kinds
     )
@@ -59,16 +70,16 @@ def not_served_error(kinds: KindRegistry, group: str, version: str) -> ApiError:
 
 
 def path_segments(path: str) -> list[str]:
-    """What stands between the slashes of ``path``."""
+    """Return the decoded segments of ``path``."""
     parts = path.strip("/").split("/")
     return [unquote(p) for p in parts] if "%" in path else parts
 
 
 def find_route(path: str, kinds: KindRegistry) -> Route:
-    """The route of a resource path.
+    """Return the route of a resource path.
 
     Raises:
-        ApiError: 404, nothing is served there; or 501, it is not imitated.
+        ApiError: 404, the path is not served; 501, it is not implemented.
     """
     match path_segments(path):
         case ["api", version, *rest]:
@@ -78,13 +89,13 @@ def find_route(path: str, kinds: KindRegistry) -> Route:
         case _:
             raise failures.unknown_path()
     if rest[:1] == ["watch"]:
-        raise failures.not_implemented("paths below /watch, which the query watch=true has replaced")
+        raise failures.not_implemented("paths below /watch: use the query watch=true")
     namespace = ""
-    # /namespaces/x/status is the namespace's own status, /namespaces/x/pods the pods in it.
+    # /namespaces/x/status is the status of the namespace, /namespaces/x/pods its pods.
     if len(rest) > 2 and rest[0] == "namespaces" and not (len(rest) == 3 and rest[2] in ("status", "finalize")):
         namespace, rest = rest[1], rest[2:]
     if len(rest) > 3 and rest[2] == "proxy":
-        # What lies below is the path that is asked for there.
+        # The rest is the path of the proxied request.
         rest = rest[:3]
     if not rest or len(rest) > 3:
         raise failures.unknown_path()

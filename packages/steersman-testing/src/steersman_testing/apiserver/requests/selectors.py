@@ -1,4 +1,4 @@
-"""Label and field selectors of lists and watches: refusals as the API server words them."""
+"""Label and field selectors, with the error messages of the API server."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ ObjectMatcher = Callable[[JsonObject], bool]
 
 
 def label_matcher(text: str) -> ObjectMatcher | None:
-    """Whether an object's labels fit the selector ``text``; None for an empty one.
+    """Return a predicate for a label selector.
+
+    None if the selector is empty.
 
     Raises:
-        ApiError: 400, not a selector.
+        ApiError: 400, the selector is malformed.
     """
     if not text.strip():
         return None
@@ -32,10 +34,12 @@ def _labels(obj: JsonObject) -> dict[str, str]:
 
 
 def field_matcher(text: str, supported: Iterable[str], *, custom: bool) -> ObjectMatcher | None:
-    """Whether an object's fields fit the selector ``text``; None for an empty one.
+    """Return a predicate for a field selector.
+
+    None if the selector is empty.
 
     Raises:
-        ApiError: 400, not a selector, or a field that this kind cannot be selected by.
+        ApiError: 400, the selector is malformed, or the kind does not support a field.
     """
     try:
         requirements = selectors.parse_field_selector(text)
@@ -60,7 +64,7 @@ def _event_source(event: JsonObject) -> str:
 
 
 def label_selector_text(selector: JsonObject) -> str:
-    """A ``metav1.LabelSelector`` as one writes it on a command line."""
+    """Return a ``metav1.LabelSelector`` as a selector string."""
     terms = [(k, f"{k}={v}") for k, v in get_object(selector, "matchLabels").items()]
     for expression in get_array(selector, "matchExpressions"):
         key, values = expression["key"], ",".join(sorted(expression.get("values") or ()))

@@ -1,1 +1,1 @@
-"""Values held to a schema: structure, formats, patterns, lists of sets and maps, rules."""
+"""Validation of values against OpenAPI schemas, list types and CEL rules."""

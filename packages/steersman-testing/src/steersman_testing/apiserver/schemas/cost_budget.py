@@ -1,7 +1,7 @@
-"""Whether rules may cost more than the real server lets them, when they are evaluated.
+"""Cost budget of CEL rules at run time.
 
-The engine does not tell what it did, so costs are bounded as they are for definitions, with the sizes of the object
-at hand in place of those that the schema allows. Beyond that, nobody here knows what the real server says.
+The CEL engine does not count costs. So the cost is estimated as for definitions, with the sizes of the object in
+place of the limits of the schema. If the estimate exceeds the budget, the behaviour of the real server is unknown.
 
 Source: ``pkg/apis/cel/config.go`` of ``k8s.io/apiserver``.
 """
@@ -33,11 +33,11 @@ _METADATA_SCHEMA: JsonObject = {
 _has_rules = HasKeyword(VALIDATIONS_KEY)
 
 SizeFunc = Callable[[int], int]
-"""What a length counts as."""
+"""Rounds a length."""
 
 
 def may_exceed_budget(schema: JsonObject) -> bool:
-    """Whether objects of ``schema`` can exceed the budget at all."""
+    """Return True if objects of ``schema`` can exceed the budget."""
     return _exceeds_budget(_with_max_key_length(schema))
 
 
@@ -52,30 +52,30 @@ def _encoded_exceeds_budget(schema: bytes) -> bool:
 
 
 def check_budget(obj: JsonObject, old: Any, schema: JsonObject) -> None:
-    """Refuses what the real server may refuse because its rules cost too much.
+    """Reject an object whose rules may exceed the budget.
 
     Args:
-        obj: a whole object.
-        old: what it replaces, or MISSING.
-        schema: of a kind with rules that may cost too much.
+        obj: the whole object.
+        old: the object before an update, or MISSING.
+        schema: a schema with rules that may exceed the budget.
 
     Raises:
-        ApiError: 501, they may.
+        ApiError: 501, the estimated cost exceeds the budget.
     """
     full_schema, values = _with_type_meta(schema), [v for v in (obj, old) if is_map(v)]
-    # Objects change their sizes all the time, and to estimate takes long: first by sizes that many objects share.
+    # An estimate takes long and sizes change often, so try rounded sizes first, which many objects share.
     if all(_exceeds_budget(_with_size_bounds(full_schema, values, size)) for size in (_rounded_size, _exact_size)):
         raise not_implemented("CEL rules on an object so large that they may cost more than the real server allows")
 
 
 def _with_type_meta(schema: JsonObject) -> JsonObject:
-    """``schema`` with the fields that rules see of every object, which it need not declare."""
+    """Return ``schema`` with the fields that rules see in each object."""
     root_properties = {"apiVersion": _STRING_SCHEMA, "kind": _STRING_SCHEMA, "metadata": _METADATA_SCHEMA}
     return {**schema, "properties": {**get_object(schema, "properties"), **root_properties}}
 
 
 def _with_max_key_length(schema: JsonObject) -> JsonObject:
-    """``schema`` with the longest keys of maps that there can be."""
+    """Return ``schema`` with the maximum length of map keys."""
     found = {n: _with_max_key_length(v) if n in _SUBSCHEMA_KEYWORDS and is_map(v) else v for n, v in schema.items()}
     if is_map(schema.get("additionalProperties")):
         found[MAX_KEY_LENGTH] = MAX_REQUEST_BYTES
@@ -89,7 +89,10 @@ def _exact_size(length: int) -> int:
 
 
 def _rounded_size(length: int) -> int:
-    """The next number of three binary digits and zeros: what costs grow by is less than a quarter a factor."""
+    """Round up to three significant binary digits.
+
+    The error is less than a quarter.
+    """
     if length <= _MIN_ROUNDED_LENGTH:
         return _MIN_ROUNDED_LENGTH
     step = 1 << ((length - 1).bit_length() - 3)
@@ -99,10 +102,11 @@ def _rounded_size(length: int) -> int:
 def _with_size_bounds(
     schema: JsonObject, values: Sequence[Any], size: SizeFunc, *, has_outer_rule: bool = False
 ) -> JsonObject:
-    """``schema`` with bounds that ``size`` makes of what ``values`` need, as far as a rule can see them.
+    """Return ``schema`` with size limits from ``values``, where rules see them.
 
     Args:
-        ruled: whether a rule stands further out.
+        size: rounding of sizes.
+        has_outer_rule: whether an outer schema has a rule.
     """
     has_outer_rule = has_outer_rule or VALIDATIONS_KEY in schema
 
@@ -117,7 +121,7 @@ def _with_size_bounds(
     found = dict(schema)
     if kind in ("string", "text"):
         max_length = size(max((len(v) for v in values if isinstance(v, str)), default=1))
-        # A character counts as four bytes, but for those of bytes.
+        # Lengths count characters as four bytes, except in the format byte.
         found["maxLength"] = max_length if schema.get("format") == "byte" else (max_length + 3) // 4
     elif kind == "array":
         lists = [v for v in values if is_list(v)]

@@ -1,4 +1,4 @@
-"""Whole objects within custom resources (``x-kubernetes-embedded-resource``): their apiVersion, kind and metadata.
+"""Embedded objects in custom resources (``x-kubernetes-embedded-resource``).
 
 Source: ``pkg/apiserver/schema/objectmeta`` of ``k8s.io/apiextensions-apiserver``.
 """
@@ -18,11 +18,11 @@ from steersman_testing.apiserver.schemas.keywords import HasKeyword
 from steersman_testing.apiserver.values import MISSING, JsonObject, get_object, is_list, is_map
 
 has_embedded_resource = HasKeyword("x-kubernetes-embedded-resource")
-"""Whether a schema has any embedded object."""
+"""Predicate for schemas with embedded objects."""
 
 
 def embedded_objects(value: Any, schema: JsonObject, path: str = "") -> Iterator[tuple[JsonObject, str]]:
-    """The objects within ``value`` that ``schema`` says are whole objects, with their paths."""
+    """Yield the embedded objects within ``value`` with their paths."""
     if has_embedded_resource(schema):
         yield from _find_embedded(value, schema, path)
 
@@ -46,7 +46,7 @@ def _find_embedded(value: Any, schema: JsonObject, path: str) -> Iterator[tuple[
 
 
 def prune_embedded_metadata(value: Any, schema: JsonObject) -> list[str]:
-    """Drops what no metadata has from the embedded objects, in place; returns the paths."""
+    """Prune the metadata of embedded objects in place and return pruned paths."""
     unknown: list[str] = []
     for obj, path in embedded_objects(value, schema):
         meta = obj.get("metadata", MISSING)
@@ -56,7 +56,7 @@ def prune_embedded_metadata(value: Any, schema: JsonObject) -> list[str]:
             try:
                 found, unknown_fields = decode_metadata(meta)
             except UnmarshalTypeError:
-                # What was stored before the schema said that it is an object.
+                # The object was stored before the schema declared it as embedded.
                 continue
             unknown += [f"{path}.{p}" for p in unknown_fields]
             obj["metadata"] = {k: v for k, v in found.items() if v not in ({}, [])}
@@ -64,7 +64,7 @@ def prune_embedded_metadata(value: Any, schema: JsonObject) -> list[str]:
 
 
 def metadata_type_errors(value: Any, schema: JsonObject, path: str = "") -> list[InvalidFieldError]:
-    """The first place where an embedded object has another JSON type than typed Go."""
+    """Return the first type error of embedded objects."""
     for obj, field_path in embedded_objects(value, schema, path):
         for field in ("apiVersion", "kind"):
             if field in obj and not isinstance(obj[field], str):
@@ -79,7 +79,7 @@ def metadata_type_errors(value: Any, schema: JsonObject, path: str = "") -> list
 
 
 def metadata_errors(value: Any, schema: JsonObject, path: str = "") -> list[InvalidFieldError]:
-    """What is wrong with the embedded objects' apiVersion, kind and metadata."""
+    """Return the errors of apiVersion, kind and metadata of embedded objects."""
     return [e for obj, field_path in embedded_objects(value, schema, path) for e in _errors(obj, field_path)]
 
 
@@ -105,7 +105,7 @@ def _errors(obj: JsonObject, path: str) -> Iterator[InvalidFieldError]:
 
 def _metadata(meta: JsonObject, path: str) -> Iterator[InvalidFieldError]:
     name = meta.get("name") or "fakename"
-    # As in a path: all but what would change the path.
+    # Names are validated as path segments.
     if name in (".", ".."):
         yield invalid_value(f"{path}.name", name, f"may not be '{name}'")
     elif found := re.search("[/%]", name):

@@ -1,7 +1,7 @@
-"""A first look at whether a value fits its schema: it says yes, or that somebody must look closer.
+"""Fast check for values that certainly match their schema.
 
-Most objects that are written are valid, and their schemas say plain things. ``validation`` does what the real server
-does in its order, for the sake of its errors; that takes ten times as long.
+Most objects are valid and have simple schemas. ``validation`` follows the real server in the order of its errors,
+which takes ten times as long.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from steersman_cel.patterns import compile_pattern
 from steersman_testing.apiserver.values import JsonObject, get_array, get_object, is_map, type_of
 
-# What says nothing about values, or what is looked at elsewhere.
+# Keywords that do not constrain values, or that other checks handle.
 _IGNORED_KEYWORDS = {
     "type",
     "title",
@@ -33,8 +33,10 @@ _FORMAT_RANGES = {None: range(-(2**63), 2**63), "int64": range(-(2**63), 2**63),
 
 
 def is_certainly_valid(value: Any, schema: JsonObject) -> bool:
-    """Whether ``value`` fits ``schema`` beyond doubt; False where it does not, or where ``schema`` says more than is
-    understood here."""
+    """Return True if ``value`` certainly matches ``schema``.
+
+    False if it does not match, or if the schema has keywords that are not supported here.
+    """
     entry = _VALIDATORS.get((type_of(value), schema.get("type")))
     if entry is None:
         return False
@@ -71,7 +73,7 @@ def _string_is_valid(value: str, schema: JsonObject) -> bool:
 def _integer_is_valid(value: int, schema: JsonObject) -> bool:
     value_range = _FORMAT_RANGES.get(schema.get("format"))
     minimum, maximum = schema.get("minimum", value), schema.get("maximum", value)
-    # Bounds that fit no number of 32 bits are an error of their own.
+    # Bounds outside of int32 are an error of their own.
     bounds_are_int32 = all(type(b) is int and (b is value or b in _INT32_RANGE) for b in (minimum, maximum))
     return value_range is not None and value in value_range and bounds_are_int32 and minimum <= value <= maximum
 

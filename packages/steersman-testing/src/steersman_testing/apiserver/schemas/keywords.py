@@ -1,4 +1,7 @@
-"""Which keywords a schema has: what it does not mention needs no look at its objects."""
+"""Search for keywords in schemas.
+
+It skips checks that a schema does not need.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,14 @@ _MAX_CACHED_SCHEMAS = 10_000
 
 
 class HasKeyword:
-    """Tells whether a schema has ``keyword`` at any depth. Each is searched once, since schemas never change."""
+    """Predicate for schemas that have ``keyword`` at any depth.
+
+    Results are cached, because schemas never change.
+    """
 
     def __init__(self, keyword: str) -> None:
         self._keyword = keyword
-        # A schema that is kept here lends its id to no other.
+        # The reference to the schema keeps its id unique.
         self._cache: dict[int, tuple[JsonObject, bool]] = {}
 
     def __call__(self, schema: JsonObject) -> bool:

@@ -1,4 +1,7 @@
-"""Lists of type set and map: no item twice. Source: ``pkg/apiserver/schema/listtype/validation.go``."""
+"""Uniqueness of items in lists of the types set and map.
+
+Source: ``pkg/apiserver/schema/listtype/validation.go``.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _has_list_types = HasKeyword("x-kubernetes-list-type")
 
 
 def list_type_errors(value: Any, schema: JsonObject) -> list[InvalidFieldError]:
-    """The items that stand twice in lists within ``value``."""
+    """Return the errors for duplicate items in lists within ``value``."""
     return list(_errors(value, schema, ""))
 
 
@@ -68,7 +71,10 @@ def _duplicate_error(path: str, position: int, item: Any) -> InvalidFieldError:
 
 
 def _duplicate_positions(values: list[Any]) -> Iterator[int]:
-    """Where a value stands for the second time; not where it stands for the third."""
+    """Yield the position of the second occurrence of each value.
+
+    Further occurrences are not reported.
+    """
     seen: dict[tuple[Any, Any], int] = {}
     for position, value in enumerate(values):
         compound = is_map(value) or is_list(value)

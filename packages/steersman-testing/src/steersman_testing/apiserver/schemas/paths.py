@@ -1,4 +1,4 @@
-"""Field paths in definitions: of ``fieldPath`` and ``selectableFields``, held to a schema.
+"""Resolution of ``fieldPath`` and ``selectableFields`` in a schema.
 
 Source: ``ValidFieldPath`` in ``pkg/apiserver/schema/cel/validation.go``.
 """
@@ -16,11 +16,17 @@ _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v
 
 
 class InvalidFieldPath(Exception):
-    """A path leads nowhere in the schema; the text says why."""
+    """A path is malformed or does not exist in the schema."""
 
 
 class ResolvedPath(NamedTuple):
-    """Where a path leads: the path as errors name it, its first field, and the schema there."""
+    """A resolved path.
+
+    Attributes:
+        path: the path in errors.
+        root: its first field.
+        schema: the schema of its value.
+    """
 
     path: str
     root: str
@@ -28,10 +34,10 @@ class ResolvedPath(NamedTuple):
 
 
 def resolve_path(path: str, schema: JsonObject, *, brackets: bool = True) -> ResolvedPath:
-    """Follows ``path`` (``.spec.a['b']``) through ``schema``.
+    """Resolve a path such as ``.spec.a['b']`` in ``schema``.
 
     Raises:
-        PathError: the path is malformed, or the schema does not have such a field.
+        InvalidFieldPath: the path is malformed, or the field does not exist.
     """
     found = ResolvedPath("", "", schema)
     steps: Iterator[str] = iter(_TOKEN.findall(path))

@@ -1,7 +1,7 @@
-"""CEL validation rules of custom resources: what the server says of those that an object breaks.
+"""CEL validation rules of custom resources: errors for violations.
 
-What cannot be told apart here (see ``cel.rewriting``) is refused with 501 when a definition is written, so no rule is
-ever passed over in silence.
+Rules that cannot be evaluated (see ``steersman_cel.rewriting``) are rejected with 501 in definitions, so no rule is
+ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ RULES_NOT_CHECKED = InvalidFieldError(
     "Invalid value: null: some validation rules were not checked because the object was invalid; correct the "
     "existing errors to complete validation",
 )
-# With one of these, the rules are not evaluated at all.
+# Errors with these reasons prevent the evaluation of rules.
 BLOCKING_REASONS = {
     "FieldValueNotSupported",
     "FieldValueRequired",
@@ -31,12 +31,16 @@ BLOCKING_REASONS = {
 
 
 def rule_errors(obj: Any, old: Any, schema: JsonObject) -> list[InvalidFieldError]:
-    """The rules that ``obj`` breaks; ``old`` is what it replaces, or MISSING."""
+    """Return the errors of violated rules.
+
+    Args:
+        old: the object before an update, or MISSING.
+    """
     return [_rule_error(b) for b in find_violations(obj, old, schema, root=True)]
 
 
 def default_rule_errors(default: Any, schema: JsonObject, path: str) -> list[InvalidFieldError]:
-    """The rules that the default at ``path`` in a definition breaks."""
+    """Return the errors of rules that a default in a definition violates."""
     return [_rule_error(b) for b in find_default_violations(default, schema, path=path)]
 
 
@@ -45,7 +49,7 @@ def _rule_error(broken: RuleViolation) -> InvalidFieldError:
 
 
 def _evaluation_error(broken: RuleViolation) -> InvalidFieldError:
-    """The refusal of a value that a rule cannot be evaluated on."""
+    """Return the error for a rule whose evaluation failed."""
     rule = broken.rule
     subject = (rule.get("message") or rule["rule"]).strip()
     description = f"{broken.error} evaluating rule: {subject}"
@@ -58,7 +62,7 @@ def _evaluation_error(broken: RuleViolation) -> InvalidFieldError:
 
 def _validation_error(broken: RuleViolation) -> InvalidFieldError:
     reason = broken.rule.get("reason") or "FieldValueInvalid"
-    # Objects and lists are not shown, scalars are.
+    # Errors show scalars, but not objects and lists.
     subject = "" if broken.schema.get("type") in ("object", "array") else f": {format_schema_value(broken.value)}"
     messages = {
         "FieldValueForbidden": f"Forbidden: {broken.message}",

@@ -1,7 +1,8 @@
-"""Structural schemas of custom resources: pruning, defaulting and validation. CEL rules are in ``rules``.
+"""Structural schemas of custom resources: pruning, defaults and validation.
 
-Source: "Extend the Kubernetes API with CustomResourceDefinitions"; ``pkg/apiserver/schema`` of
-``k8s.io/apiextensions-apiserver``; order and wording of ``pkg/validation/validate`` of ``k8s.io/kube-openapi``.
+CEL rules are in ``rules``. Source: "Extend the Kubernetes API with CustomResourceDefinitions";
+``pkg/apiserver/schema`` of ``k8s.io/apiextensions-apiserver``; order and wording of ``pkg/validation/validate`` of
+``k8s.io/kube-openapi``.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ _has_defaults = HasKeyword("default")
 
 
 def prune(value: Any, schema: JsonObject, *, root: bool = True, keep_nulls: bool = False) -> tuple[Any, list[str]]:
-    """``value`` without what ``schema`` does not know, and the paths of the unknown fields.
+    """Return a pruned copy of ``value`` and the paths of pruned fields.
 
     Args:
-        root: whether this is a whole object, with metadata that is not looked at.
-        keep_nulls: whether nulls stay that the schema neither allows nor replaces by a default.
+        root: whether ``value`` is a whole object, whose metadata is kept.
+        keep_nulls: whether nulls are kept that the schema neither allows nor replaces by a default.
     """
     unknown: list[str] = []
     pruned = _prune(value, schema, "", unknown, root=root)
@@ -36,11 +37,15 @@ def prune(value: Any, schema: JsonObject, *, root: bool = True, keep_nulls: bool
 def _prune(
     value: Any, schema: Any, path: str, unknown: list[str], *, root: bool = False, preserves_unknown: bool = False
 ) -> Any:
-    """``free``: whether unknown fields stay here. A ``schema`` that is no object knows no fields at all."""
+    """Prune ``value``. A schema that is not an object has no fields.
+
+    Args:
+        preserves_unknown: whether unknown fields are kept.
+    """
     known: JsonObject = schema if is_map(schema) else {}
     preserves_unknown = preserves_unknown or bool(known.get("x-kubernetes-preserve-unknown-fields"))
     if is_list(value):
-        # Below a list that keeps everything, items without a schema keep everything, too.
+        # Items without a schema inherit the preservation of unknown fields from the list.
         items = known.get("items")
         if preserves_unknown and not is_map(items):
             return clone(value)
@@ -69,14 +74,14 @@ def _prune(
 
 
 def property_schema(schema: JsonObject, name: str) -> JsonObject | None:
-    """The schema of the field or key ``name``; None where there is none."""
+    """Return the schema of the field or key ``name``, or None."""
     found = get_field(schema.get("properties"), name)
     found = schema.get("additionalProperties") if found is MISSING else found
     return found if is_map(found) else None
 
 
 def _has_null(value: Any) -> bool:
-    # Every write of a custom resource is looked through: loops take half the time of generators.
+    # Each write of a custom resource runs this code, and loops take half the time of generators.
     for content in value.values() if is_map(value) else value if is_list(value) else ():
         if content is None or (isinstance(content, _CONTAINER_TYPES) and _has_null(content)):
             return True
@@ -102,7 +107,7 @@ def _is_wrongly_null(value: Any, schema: JsonObject) -> bool:
 
 
 def fill_defaults(value: Any, schema: JsonObject) -> None:
-    """Puts the schema's defaults where fields are missing or wrongly null, in place."""
+    """Set defaults for missing fields and invalid nulls, in place."""
     if not isinstance(value, _CONTAINER_TYPES) or not _has_defaults(schema):
         return
     if is_list(value):
@@ -126,12 +131,15 @@ def fill_defaults(value: Any, schema: JsonObject) -> None:
 
 
 def validate(value: Any, old: Any, schema: JsonObject) -> list[InvalidFieldError]:
-    """What ``schema`` forbids in the object ``value``. What is unchanged from ``old`` is let through (KEP-4008)."""
+    """Return the errors of ``value``. Unchanged values pass (KEP-4008)."""
     return [] if is_certainly_valid(value, schema) else check_value(value, old, schema, "").errors
 
 
 def validate_status(obj: JsonObject, old: JsonObject, schema: JsonObject) -> list[InvalidFieldError]:
-    """As ``validate`` for a write to the status subresource: its texts name fields relative to the status."""
+    """Validate a write to the status.
+
+    The texts name fields relative to the status.
+    """
     inner = get_object(get_object(schema, "properties"), "status")
     if "status" not in obj or not inner:
         return []
@@ -139,6 +147,9 @@ def validate_status(obj: JsonObject, old: JsonObject, schema: JsonObject) -> lis
 
 
 def validate_value(value: Any, schema: JsonObject, path: str, old: Any = MISSING) -> list[InvalidFieldError]:
-    """What ``schema`` forbids in ``value``, which stands at ``path``; the texts name fields relative to it."""
+    """Return the errors of ``value`` at ``path``.
+
+    The texts name fields relative to ``path``.
+    """
     found: ValidationResult = check_value(value, old, schema, "")
     return [e._replace(path=path if e.path == "<nil>" else f"{path}.{e.path}") for e in found.errors]

@@ -1,7 +1,7 @@
-"""Values held to a schema. Source: ``pkg/validation/validate`` of ``k8s.io/kube-openapi``, its order and wording.
+"""Validation of values against a schema, in order and wording of kube-openapi.
 
-Errors within ``anyOf`` and ``oneOf`` are told from the alternative that matches in the most respects, so each check
-counts how much it found in order.
+Errors of ``anyOf`` and ``oneOf`` are those of the alternative with the most matches. So each check counts its
+matches. Source: ``pkg/validation/validate`` of ``k8s.io/kube-openapi``.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ _MAX_FLOAT32 = 3.4028235677973366e38
 
 @dataclass(slots=True)
 class ValidationResult:
-    """What a check found: errors, and how many respects were looked at without an early end."""
+    """Errors of a check and its number of matches."""
 
     errors: list[InvalidFieldError] = field(default_factory=list[InvalidFieldError])
     match_count: int = 0
 
     def add(self, *errors: InvalidFieldError) -> None:
-        """Adds errors, each but once."""
+        """Add errors without duplicates."""
         if errors:
             self.errors += [e for e in dict.fromkeys(errors) if e not in self.errors]
 
     def merge(self, other: ValidationResult) -> None:
-        """Takes over what another check found."""
+        """Add the result of another check."""
         if other.errors:
             self.add(*other.errors)
         self.match_count += other.match_count
@@ -62,7 +62,7 @@ def _error(path: str, value: Any, text: str, reason: str = "FieldValueInvalid") 
 
 
 def format_schema_value(value: Any) -> str:
-    """A value as Go prints it in an error: numbers by ``%v``, maps by key."""
+    """Format a value as Go: numbers by ``%v``, maps sorted by key."""
     if isinstance(value, float):
         return format_go_float(value)
     return msgspec.json.encode(value, order="sorted").decode()
@@ -76,16 +76,17 @@ def _type_name(value: Any) -> str:
 def check_value(
     value: Any, old: Any, schema: JsonObject, path: str, *, ignore_equal_root: bool = False
 ) -> ValidationResult:
-    """Holds ``value`` at ``path`` to ``schema``; what equals ``old`` (or MISSING) passes.
+    """Validate ``value`` at ``path``. A value that equals ``old`` passes.
 
     Args:
-        fresh: whether ``value`` itself does not pass where it equals ``old``, only what is within it.
+        old: the previous value, or MISSING.
+        ignore_equal_root: whether ``value`` itself is validated even if it equals ``old``.
     """
     result = ValidationResult()
     if not ignore_equal_root and old is not MISSING and json_equal(value, old):
         return result
     if type(value) is int and value not in _INT64:
-        # So does Go read it.
+        # Go decodes such integers as floats.
         value = float(value)
     format_name = known_format(schema)
     if value is None:
@@ -128,7 +129,7 @@ def _check_type(value: Any, schema: JsonObject, format_name: str, path: str) -> 
     if format_name and kind not in ("string", "array") and kind not in expected and not number:
         go_type = {"integer": "int64", "number": "float64"}.get(kind, "")
         return ValidationResult([_type_error(path, format_name, go_type)])
-    # Of what is no number, the format decides.
+    # The format decides about strings and lists unless a number is expected.
     format_decides = bool(format_name) and kind in ("string", "array") and not {"integer", "number"} & set(expected)
     if expected and not format_decides and kind not in expected and not number:
         return ValidationResult([_type_error(path, ",".join(expected), kind)])
@@ -212,7 +213,10 @@ def _is_multiple(value: float, step: float) -> bool:
 
 
 def _range_errors(value: float, kind: str, format_name: str, subject: str, path: str) -> Iterator[InvalidFieldError]:
-    """Whether the number fits its type. The real server names no field here."""
+    """Yield an error if a number does not fit its type.
+
+    The real server names no field here.
+    """
     if kind == "integer":
         in_range = float(value).is_integer() and int(value) in (_INT32 if format_name == "int32" else _INT64)
     else:
@@ -250,7 +254,7 @@ def _check_object(value: JsonObject, old: Any, schema: JsonObject, path: str) ->
     properties, additional = get_object(schema, "properties"), schema.get("additionalProperties")
     for name, content in value.items():
         if name in properties:
-            # What the version says is converted before anybody looks, so it is never the same.
+            # Conversion changes the apiVersion before the comparison, so it never equals the old one.
             previous = MISSING if not path and name in ("apiVersion", "kind") else get_field(old, name)
             result.merge(check_value(content, previous, properties[name], f"{path}.{name}" if path else name))
         elif is_map(additional):
@@ -288,7 +292,7 @@ def _check_combinations(value: Any, old: Any, schema: JsonObject, path: str) -> 
 
 
 def _validate_nested(value: Any, old: Any, schema: JsonObject, path: str) -> ValidationResult:
-    # The value itself is looked at anew; what is unchanged within it passes.
+    # Validate the value itself again. Unchanged values within it pass.
     return check_value(value, old, schema, path, ignore_equal_root=True)
 
 
@@ -317,5 +321,5 @@ def _check_one_of(result: ValidationResult, results: list[ValidationResult], pat
 
 
 def _combinator_error(path: str, text: str) -> InvalidFieldError:
-    # These are no errors of a field to the real server: the field and the value are left out.
+    # The real server reports these errors without field and value.
     return InvalidFieldError(_NO_FIELD, "FieldValueInvalid", f'Invalid value: "": "{path}" {text}')

@@ -1,4 +1,4 @@
-"""What becomes of what admission webhooks answer."""
+"""Effects of the responses of admission webhooks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from steersman.client import HttpRequest
 
 
 def _internal_error_status(text: str) -> Json:
-    """A whole Status."""
+    """Return a Status for an internal error."""
     return {
         "kind": "Status",
         "apiVersion": "v1",
@@ -40,7 +40,10 @@ def _internal_error_status(text: str) -> Json:
 
 
 async def _create_with_hook(api: Api, response: Json, *, mutating: bool = False) -> tuple[Json, str]:
-    """What creating a ConfigMap is answered where the webhook says ``response``, and the webhook's name."""
+    """Create a ConfigMap while a webhook responds ``response``.
+
+    Returns the response of the server and the name of the webhook.
+    """
     hook = WebhookStub(lambda _: response)
     async with served_webhook(api, hook, mutating=mutating) as name:
         created = await api.create("configmaps", config_map("x", {"k": "v"}))
@@ -48,10 +51,10 @@ async def _create_with_hook(api: Api, response: Json, *, mutating: bool = False)
     return created.body, name
 
 
-async def case_refusals(api: Api) -> None:
+async def case_denials(api: Api) -> None:
     status: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
     full = {"reason": "Conflict", "code": 409, "details": {"name": "x", "kind": "y"}}
-    answers: list[tuple[Json, str, Json]] = [
+    responses: list[tuple[Json, str, Json]] = [
         ({"allowed": False}, "denied the request without explanation", {"code": 400}),
         (deny_response("no way"), "denied the request: no way", {"code": 400}),
         ({"allowed": False, "status": {"reason": "Sad"}}, "denied the request: Sad", {"reason": "Sad", "code": 400}),
@@ -63,14 +66,14 @@ async def case_refusals(api: Api) -> None:
     hook = WebhookStub()
     for mutating in (False, True):
         async with served_webhook(api, hook, mutating=mutating, name=f"a{mutating}".lower()) as name:
-            for response, text, more in answers:
+            for response, text, more in responses:
                 hook.respond = lambda _, response=response: response
                 made = await api.create("configmaps", config_map("x"))
                 assert made.body == status | {"message": f'admission webhook "{name}" {text}'} | more
     (await api.get("configmaps", "x")).expect_error(404, "NotFound")
 
 
-async def case_a_refused_update(api: Api) -> None:
+async def case_denied_update(api: Api) -> None:
     (await api.create("configmaps", config_map("x", {"k": "v"}))).expect_success()
     async with served_webhook(api, WebhookStub(lambda _: deny_response("stay"))):
         assert (await api.merge("configmaps", "x", {"data": {"k": "w"}})).code == 400
@@ -79,7 +82,7 @@ async def case_a_refused_update(api: Api) -> None:
     assert (await api.get("configmaps", "x")).expect_success().body["data"] == {"k": "v"}
 
 
-async def case_a_mutation(api: Api) -> None:
+async def case_mutation(api: Api) -> None:
     operations = [
         {"op": "add", "path": "/data/added", "value": "1"},
         {"op": "replace", "path": "/data/k", "value": "w"},
@@ -88,12 +91,12 @@ async def case_a_mutation(api: Api) -> None:
     body, _ = await _create_with_hook(api, patch_response(*operations), mutating=True)
     assert body["data"] == {"k": "w", "added": "1"}
     assert body["metadata"]["labels"] == {"a": "b"}
-    # What a webhook adds belongs to nobody.
+    # Fields that a webhook adds have no manager.
     (entry,) = body["metadata"]["managedFields"]
     assert entry["fieldsV1"] == {"f:data": {".": {}, "f:k": {}}}
 
 
-async def case_a_mutated_update(api: Api) -> None:
+async def case_mutated_update(api: Api) -> None:
     (await api.create("configmaps", config_map("x", {"k": "v"}))).expect_success()
     async with served_webhook(
         api, WebhookStub(lambda _: patch_response({"op": "add", "path": "/data/z", "value": "1"})), mutating=True
@@ -104,7 +107,7 @@ async def case_a_mutated_update(api: Api) -> None:
     assert same.resource_version == changed.resource_version
 
 
-async def case_a_mutation_is_validated(api: Api) -> None:
+async def case_mutation_is_validated(api: Api) -> None:
     hook = WebhookStub(lambda _: patch_response({"op": "replace", "path": "/spec/size", "value": 5000}))
     async with served_webhook(api, hook, mutating=True):
         (await api.create("widgets", widget("w"))).expect_error(
@@ -112,14 +115,14 @@ async def case_a_mutation_is_validated(api: Api) -> None:
         )
 
 
-async def case_a_mutation_makes_it_valid(api: Api) -> None:
+async def case_mutation_makes_object_valid(api: Api) -> None:
     hook = WebhookStub(lambda _: patch_response({"op": "replace", "path": "/spec/size", "value": 50}))
     async with served_webhook(api, hook, mutating=True):
         made = (await api.create("widgets", widget("w", {"size": 5000}))).expect_success()
     assert made.body["spec"]["size"] == 50
 
 
-async def case_a_mutation_is_pruned_and_defaulted(api: Api) -> None:
+async def case_mutation_is_pruned_and_defaulted(api: Api) -> None:
     spec = {"size": 2, "unknown": 1, "parts": [{"name": "a"}]}
     hook = WebhookStub(lambda _: patch_response({"op": "replace", "path": "/spec", "value": spec}))
     async with served_webhook(api, hook, mutating=True):
@@ -128,7 +131,7 @@ async def case_a_mutation_is_pruned_and_defaulted(api: Api) -> None:
     assert made.body["spec"] == expected
 
 
-async def case_no_mutation(api: Api) -> None:
+async def case_empty_patch(api: Api) -> None:
     for response in (
         patch_response(),
         {"allowed": True, "patchType": "Merge", "patch": base64.b64encode(b"[]").decode()},
@@ -138,35 +141,35 @@ async def case_no_mutation(api: Api) -> None:
         (await api.delete("configmaps", "x")).expect_success()
 
 
-async def case_patches_that_do_not_fit(api: Api) -> None:
+async def case_inapplicable_patches(api: Api) -> None:
     missing = "Unable to remove nonexistent key: none: missing value"
-    answers: list[tuple[Json, str]] = [
+    responses: list[tuple[Json, str]] = [
         ({"op": "remove", "path": "/none"}, f"error in remove for path: '/none': {missing}"),
         ({"op": "test", "path": "/metadata/name", "value": "y"}, "testing value /metadata/name failed: test failed"),
     ]
     hook = WebhookStub()
     async with served_webhook(api, hook, mutating=True):
-        for operation, text in answers:
+        for operation, text in responses:
             hook.respond = lambda _, operation=operation: patch_response(operation)
             assert (await api.create("configmaps", config_map("x"))).body == _internal_error_status(text)
 
 
-async def case_another_kind(api: Api) -> None:
+async def case_mutated_kind(api: Api) -> None:
     hook = WebhookStub(lambda _: patch_response({"op": "replace", "path": "/kind", "value": "Secret"}))
     async with served_webhook(api, hook, mutating=True):
-        refused = await api.create("configmaps", config_map("x"))
+        rejected = await api.create("configmaps", config_map("x"))
     text = "converting (v1.Secret) to (core.ConfigMap): unknown conversion"
-    assert (refused.code, refused.message) == (500, text), refused.body
+    assert (rejected.code, rejected.message) == (500, text), rejected.body
 
 
-async def case_another_namespace(api: Api) -> None:
+async def case_mutated_namespace(api: Api) -> None:
     operation = {"op": "replace", "path": "/metadata/namespace", "value": "default"}
     body, _ = await _create_with_hook(api, patch_response(operation), mutating=True)
     text = "the namespace of the provided object does not match the namespace sent on the request"
     assert (body["code"], body["message"]) == (400, text)
 
 
-async def case_another_name(api: Api) -> None:
+async def case_mutated_name(api: Api) -> None:
     body, _ = await _create_with_hook(
         api, patch_response({"op": "replace", "path": "/metadata/name", "value": "other"}), mutating=True
     )
@@ -174,17 +177,17 @@ async def case_another_name(api: Api) -> None:
     (await api.get("configmaps", "other")).expect_success()
 
 
-async def case_a_mutated_deletion(api: Api) -> None:
+async def case_mutated_deletion(api: Api) -> None:
     (await api.create("configmaps", config_map("x"))).expect_success()
     async with served_webhook(
         api, WebhookStub(lambda _: patch_response({"op": "add", "path": "/data", "value": {}})), mutating=True
     ) as name:
-        refused = await api.delete("configmaps", "x")
+        rejected = await api.delete("configmaps", "x")
     because = "attempted to modify the object, which is not supported for this operation"
-    assert refused.body == _internal_error_status(f'admission webhook "{name}" {because}')
+    assert rejected.body == _internal_error_status(f'admission webhook "{name}" {because}')
 
 
-async def case_malformed_answers(api: Api) -> None:
+async def case_malformed_responses(api: Api) -> None:
     patch = base64.b64encode(b"[]").decode()
     names = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
     wanted = "admission.k8s.io/v1, Kind=AdmissionReview"
@@ -202,10 +205,10 @@ async def case_malformed_answers(api: Api) -> None:
         (allow_response(patch=patch), "webhook returned response.patch but not response.patchType"),
         (allow_response(patchType="JSONPatch"), "webhook returned response.patchType but not response.patch"),
     ]
-    for kind, answers in (("mutating", mutating), ("validating", validating)):
+    for kind, responses in (("mutating", mutating), ("validating", validating)):
         hook = WebhookStub()
         async with served_webhook(api, hook, mutating=kind == "mutating", name=kind) as name:
-            for response, text in answers:
+            for response, text in responses:
                 hook.respond = lambda _, response=response: response
                 made = await api.create("configmaps", config_map("x"))
                 problem = text.replace("{uid}", hook.requests[-1]["uid"])
@@ -221,14 +224,14 @@ async def case_malformed_answers(api: Api) -> None:
             assert made.body == _internal_error_status(f'failed calling webhook "{name}": {problem}')
 
 
-async def case_a_patch_that_is_none(api: Api) -> None:
+async def case_malformed_patch(api: Api) -> None:
     response = allow_response(patchType="JSONPatch", patch=base64.b64encode(b"{").decode())
     body, name = await _create_with_hook(api, response, mutating=True)
     text = "received undecodable patch in webhook response: unexpected end of JSON input"
     assert body == _internal_error_status(f'failed calling webhook "{name}": {text}')
 
 
-async def case_a_malformed_answer_is_ignored(api: Api) -> None:
+async def case_malformed_response_is_ignored(api: Api) -> None:
     for mutating in (False, True):
         hook = WebhookStub(lambda _: allow_response(uid="x"))
         async with served_webhook(api, hook, mutating=mutating, failurePolicy="Ignore"):
@@ -237,13 +240,16 @@ async def case_a_malformed_answer_is_ignored(api: Api) -> None:
         (await api.delete("configmaps", "x")).expect_success()
 
 
-async def case_a_refusal_is_not_ignored(api: Api) -> None:
+async def case_denial_is_not_ignored(api: Api) -> None:
     async with served_webhook(api, WebhookStub(lambda _: deny_response("no")), failurePolicy="Ignore"):
         assert (await api.create("configmaps", config_map("x"))).code == 400
 
 
-async def case_an_unreachable_webhook(api: Api) -> None:
-    """Those that are ignored come first: the real server takes several configurations at once, or none."""
+async def case_unreachable_webhook(api: Api) -> None:
+    """Unreachable webhooks fail the request unless they are ignored.
+
+    Ignored ones are tested first, because the real server may load several configurations at once.
+    """
     hook = WebhookStub()
     rules = [MATCH_ALL_RULE | {"resources": ["secrets"]}]
     strict = webhook_manifest(api, {"url": UNREACHABLE_URL}, "b", rules=rules)
@@ -254,16 +260,16 @@ async def case_an_unreachable_webhook(api: Api) -> None:
     for mutating in (False, True):
         async with installed_configuration(api, webhook_manifest(api, config), strict, lax, mutating=mutating):
             await wait_until_served(api, hook)
-            refused = await api.create("secrets", {"metadata": {"name": "s"}})
+            rejected = await api.create("secrets", {"metadata": {"name": "s"}})
             service = {"metadata": {"generateName": "s-"}, "spec": {"ports": [{"port": 1}]}}
             (await api.create("services", service)).expect_success()
         call = 'Post "https://127.0.0.1:1/review?timeout=10s": dial tcp 127.0.0.1:1: connect: connection refused'
         text = f'failed calling webhook "{strict["name"]}": failed to call webhook: {call}'
-        assert refused.body == _internal_error_status(text)
+        assert rejected.body == _internal_error_status(text)
         await wait_until_removed(api, hook)
 
 
-async def case_a_webhook_that_is_too_slow(api: Api) -> None:
+async def case_webhook_timeout(api: Api) -> None:
     never = asyncio.Event()
     specs: list[Json] = []
     for name, resources, policy in (("b", "secrets", "Fail"), ("c", "services", "Ignore")):
@@ -274,15 +280,15 @@ async def case_a_webhook_that_is_too_slow(api: Api) -> None:
     ready = WebhookStub()
     async with installed_configuration(api, webhook_manifest(api, await api.serve_webhook(ready)), *specs):
         await wait_until_served(api, ready)
-        refused = await api.create("secrets", {"metadata": {"name": "s"}})
+        rejected = await api.create("secrets", {"metadata": {"name": "s"}})
         (await api.create("services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}})).expect_success()
     call = f'Post "{specs[0]["clientConfig"]["url"]}?timeout=1s": context deadline exceeded'
-    assert refused.body == _internal_error_status(
+    assert rejected.body == _internal_error_status(
         f'failed calling webhook "{specs[0]["name"]}": failed to call webhook: {call}'
     )
 
 
-async def case_a_scale_is_judged_and_changed(api: Api) -> None:
+async def case_scale_is_mutated_and_denied(api: Api) -> None:
     (await api.create("deployments", deployment("d"))).expect_success()
     scale: Json = {"spec": {"replicas": 3}}
     async with served_webhook(api, WebhookStub(lambda _: deny_response("enough"))):
@@ -294,26 +300,26 @@ async def case_a_scale_is_judged_and_changed(api: Api) -> None:
     assert (await api.get("deployments", "d")).body["spec"]["replicas"] == 2
 
 
-async def case_an_eviction_is_judged(api: Api) -> None:
+async def case_eviction_is_denied(api: Api) -> None:
     pod: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
     (await api.create("pods", pod)).expect_success()
     body: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
     async with served_webhook(api, WebhookStub(lambda _: deny_response("stay"))) as name:
-        refused = await api.call("POST", api.path("pods", "p", "eviction"), body)
-    assert (refused.code, refused.message) == (400, f'admission webhook "{name}" denied the request: stay')
+        rejected = await api.call("POST", api.path("pods", "p", "eviction"), body)
+    assert (rejected.code, rejected.message) == (400, f'admission webhook "{name}" denied the request: stay')
     (await api.get("pods", "p")).expect_success()
 
 
-async def case_no_such_service(api: Api) -> None:
+async def case_missing_service(api: Api) -> None:
     hook = WebhookStub()
     service = {"service": {"name": "gone", "namespace": api.namespace, "path": "/review"}}
     spec = webhook_manifest(api, service, "b", rules=[MATCH_ALL_RULE | {"resources": ["secrets"]}], timeoutSeconds=3)
     config = await api.serve_webhook(hook)
     async with installed_configuration(api, webhook_manifest(api, config), spec):
         await wait_until_served(api, hook)
-        refused = await api.create("secrets", {"metadata": {"name": "s"}})
+        rejected = await api.create("secrets", {"metadata": {"name": "s"}})
     call = f'Post "https://gone.{api.namespace}.svc:443/review?timeout=3s": service "gone" not found'
-    assert refused.body == _internal_error_status(
+    assert rejected.body == _internal_error_status(
         f'failed calling webhook "{spec["name"]}": failed to call webhook: {call}'
     )
 
@@ -325,11 +331,11 @@ async def case_warnings(api: Api) -> None:
         request = HttpRequest(method="POST", path=api.path("configmaps"), body=body)
         assert (await api.transport.request(request)).warnings == ("careful", 'a "quoted" one')
     async with served_webhook(api, WebhookStub(lambda _: {**response, "allowed": False}), name="b"):
-        refused = await api.transport.request(request)
-        assert (refused.status, refused.warnings) == (400, ("careful", 'a "quoted" one'))
+        rejected = await api.transport.request(request)
+        assert (rejected.status, rejected.warnings) == (400, ("careful", 'a "quoted" one'))
 
 
-async def case_what_a_configuration_is_completed_by(api: Api) -> None:
+async def case_configuration_defaults(api: Api) -> None:
     spec: Json = {
         "name": f"a.{api.namespace}.dev",
         "clientConfig": {"service": {"name": "s", "namespace": api.namespace}},
@@ -435,23 +441,23 @@ async def case_malformed_configurations(api: Api) -> None:
     for fields, text in broken:
         spec = {k: v for k, v in {**good, **fields}.items() if v is not None}
         body: Json = {"metadata": {"name": f"a-{api.namespace}"}, "webhooks": [spec]}
-        refused = (await api.call("POST", path, body, {"dryRun": "All"})).expect_error(422, "Invalid")
+        rejected = (await api.call("POST", path, body, {"dryRun": "All"})).expect_error(422, "Invalid")
         named = f'ValidatingWebhookConfiguration.admissionregistration.k8s.io "a-{api.namespace}" is invalid'
-        assert refused.message == f"{named}: webhooks[0].{text}", refused.message
+        assert rejected.message == f"{named}: webhooks[0].{text}", rejected.message
 
 
-async def case_an_eviction_is_changed(api: Api) -> None:
+async def case_eviction_is_mutated(api: Api) -> None:
     pod: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
     (await api.create("pods", pod)).expect_success()
     body: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
-    tried = patch_response({"op": "add", "path": "/deleteOptions", "value": {"dryRun": ["All"]}})
-    hook = WebhookStub(lambda request: tried if request.get("subResource") == "eviction" else allow_response())
+    dry_run = patch_response({"op": "add", "path": "/deleteOptions", "value": {"dryRun": ["All"]}})
+    hook = WebhookStub(lambda request: dry_run if request.get("subResource") == "eviction" else allow_response())
     async with served_webhook(api, hook, mutating=True):
         assert (await api.call("POST", api.path("pods", "p", "eviction"), body)).code == 201
     assert "deletionTimestamp" not in (await api.get("pods", "p")).expect_success().metadata
 
 
-async def case_applied_nulls_beside_a_webhook(api: Api) -> None:
+async def case_applied_nulls_with_webhook(api: Api) -> None:
     wrong, fine = widget("a", {"size": None}), widget("a", {"size": 1, "note": None})
     async with served_webhook(api, WebhookStub()):
         (await api.apply("widgets", wrong)).expect_error(422, "Invalid", "spec.size")

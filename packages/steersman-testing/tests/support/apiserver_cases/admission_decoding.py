@@ -1,4 +1,4 @@
-"""What webhooks answer, read as its type: the whole, and patches."""
+"""Decoding of the responses and patches of webhooks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from apiserver_cases.api import Api, Json, config_map, error_cases
 from apiserver_cases.hooks import WebhookStub, allow_response, deny_response, raw_patch_response, served_webhook
 
 
-async def case_answers_are_read_as_their_type(api: Api) -> None:
+async def case_wrong_response_types(api: Api) -> None:
     hook = WebhookStub()
     inside = "Go struct field AdmissionResponse.response"
     async with served_webhook(api, hook, mutating=True):
@@ -28,15 +28,15 @@ async def case_answers_are_read_as_their_type(api: Api) -> None:
             ({"allowed": False, "status": {"details": "x"}}, "Status.response.status.details of type v1.Status"),
         ):
             hook.respond = lambda _, answer=answer: answer
-            refused = await api.create("configmaps", config_map("a"), dryRun="All")
-            refused.expect_error(500, "InternalError", text)
+            rejected = await api.create("configmaps", config_map("a"), dryRun="All")
+            rejected.expect_error(500, "InternalError", text)
         hook.respond = lambda _: allow_response(
             odd=1, status={"message": "fine", "code": 400}, auditAnnotations={"a": "b"}
         )
         (await api.create("configmaps", config_map("a"), dryRun="All")).expect_success()
 
 
-async def case_answers_are_reviews(api: Api) -> None:
+async def case_responses_are_reviews(api: Api) -> None:
     hook = WebhookStub()
     async with served_webhook(api, hook):
         for changes, text in error_cases(
@@ -59,7 +59,7 @@ async def case_answers_are_reviews(api: Api) -> None:
             (await api.create("configmaps", config_map("a"), dryRun="All")).expect_error(500, "InternalError", text)
 
 
-async def case_the_code_of_a_refusal_is_one_of_refusals(api: Api) -> None:
+async def case_denial_code_is_an_error_code(api: Api) -> None:
     hook = WebhookStub()
     async with served_webhook(api, hook):
         for code in (0, -1, 100, 200, 302, 399, 400):
@@ -67,15 +67,15 @@ async def case_the_code_of_a_refusal_is_one_of_refusals(api: Api) -> None:
             (await api.create("configmaps", config_map("a"))).expect_error(400, "", "denied the request: m")
         for code in (418, 500, 503, 600):
             hook.respond = lambda _, code=code: deny_response("m", code=code, reason="Odd", odd=1)
-            refused = await api.create("configmaps", config_map("a"))
-            assert (refused.code, refused.reason, refused.body["code"]) == (code, "Odd", code)
+            rejected = await api.create("configmaps", config_map("a"))
+            assert (rejected.code, rejected.reason, rejected.body["code"]) == (code, "Odd", code)
         hook.respond = lambda _: {"allowed": False, "status": None}
         (await api.create("configmaps", config_map("a"))).expect_error(
             400, "", "denied the request without explanation"
         )
 
 
-async def case_patches_of_another_shape(api: Api) -> None:
+async def case_wrong_patch_types(api: Api) -> None:
     hook = WebhookStub()
     unread = "received undecodable patch in webhook response: json: cannot unmarshal"
     async with served_webhook(api, hook, mutating=True):
@@ -106,14 +106,14 @@ async def case_patches_of_another_shape(api: Api) -> None:
             ([{"op": "replace", "path": "/kind", "value": 1}], "unmarshal number into Go struct field .kind of"),
         ):
             hook.respond = lambda _, patch=patch: raw_patch_response(patch)
-            refused = await api.create("configmaps", config_map("a", {"k": "v"}), dryRun="All")
-            refused.expect_error(500, "InternalError", text)
+            rejected = await api.create("configmaps", config_map("a", {"k": "v"}), dryRun="All")
+            rejected.expect_error(500, "InternalError", text)
         hook.respond = lambda _: {**raw_patch_response([]), "patchType": ""}
-        refused = await api.create("configmaps", config_map("a"), dryRun="All")
-        refused.expect_error(500, "InternalError", 'webhook returned invalid response.patchType of ""')
+        rejected = await api.create("configmaps", config_map("a"), dryRun="All")
+        rejected.expect_error(500, "InternalError", 'webhook returned invalid response.patchType of ""')
 
 
-async def case_patches_that_the_server_forgives(api: Api) -> None:
+async def case_tolerated_patches(api: Api) -> None:
     hook = WebhookStub()
     async with served_webhook(api, hook, mutating=True):
         patches: list[Any] = [
@@ -136,5 +136,5 @@ async def case_patches_that_the_server_forgives(api: Api) -> None:
             422, "Invalid", "metadata.labels"
         )
         hook.respond = lambda _: raw_patch_response([{"op": "remove", "path": "/metadata"}])
-        refused = await api.create("configmaps", config_map("a"), dryRun="All")
-        refused.expect_error(422, "Invalid", "metadata.name: Required value: name or generateName is required")
+        rejected = await api.create("configmaps", config_map("a"), dryRun="All")
+        rejected.expect_error(422, "Invalid", "metadata.name: Required value: name or generateName is required")

@@ -1,4 +1,4 @@
-"""What admission webhooks are asked, and when."""
+"""Requests to admission webhooks, and their order."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def _rule_with(**fields: Any) -> Json:
     return {**MATCH_ALL_RULE, **fields}
 
 
-async def case_a_creation(api: Api) -> None:
+async def case_create(api: Api) -> None:
     first, second = WebhookStub(), WebhookStub()
     async with served_webhook(api, first, mutating=True), served_webhook(api, second, name="b"):
-        made = (
+        created = (
             await api.as_user("jane", "system:masters").create("configmaps", config_map("x", {"k": "v"}))
         ).expect_success()
     (mutating,), (validating,) = first.requests, second.requests
@@ -46,17 +46,17 @@ async def case_a_creation(api: Api) -> None:
     for request in (mutating, validating):
         assert {k: v for k, v in request.items() if k not in ("uid", "object")} == expected
     assert mutating["uid"] != validating["uid"]
-    # The one comes before the server's own metadata, the other after it, and neither knows a version.
+    # Mutation precedes the metadata of the server, and validation follows it. Neither has a resourceVersion.
     early = mutating["object"]["metadata"]
     assert set(early) == {"name", "namespace", "managedFields"}
     late = validating["object"]["metadata"]
     assert set(late) == {"name", "namespace", "managedFields", "uid", "creationTimestamp"}
-    assert late["uid"] == made.metadata["uid"]
+    assert late["uid"] == created.metadata["uid"]
     assert mutating["object"]["data"] == validating["object"]["data"] == {"k": "v"}
     assert (mutating["object"]["apiVersion"], mutating["object"]["kind"]) == ("v1", "ConfigMap")
 
 
-async def case_an_update(api: Api) -> None:
+async def case_update(api: Api) -> None:
     before = (await api.create("configmaps", config_map("x", {"k": "v"}))).expect_success()
     first, second = WebhookStub(), WebhookStub()
     async with served_webhook(api, first, mutating=True), served_webhook(api, second, name="b"):
@@ -66,7 +66,7 @@ async def case_an_update(api: Api) -> None:
     assert first.operations == second.operations == ["UPDATE x"] * 3
     put, merge, void = first.requests
     assert put["options"] == {"kind": "UpdateOptions", "apiVersion": "meta.k8s.io/v1", "fieldManager": "me"}
-    # A PUT is shown as it was sent, a patch as what it makes.
+    # A webhook sees the body of a PUT, but the result of a patch.
     assert "uid" not in put["object"]["metadata"]
     assert merge["object"]["metadata"]["uid"] == before.metadata["uid"]
     for request in (put, second.requests[0]):
@@ -79,8 +79,8 @@ async def case_an_update(api: Api) -> None:
     assert void["object"]["data"] == void["oldObject"]["data"] == {"k": "u"}
 
 
-async def case_a_deletion(api: Api) -> None:
-    made = (await api.create("configmaps", config_map("x", {"k": "v"}))).expect_success()
+async def case_delete(api: Api) -> None:
+    created = (await api.create("configmaps", config_map("x", {"k": "v"}))).expect_success()
     first, second = WebhookStub(), WebhookStub()
     async with served_webhook(api, first, mutating=True), served_webhook(api, second, name="b"):
         (await api.delete("configmaps", "x", {"propagationPolicy": "Background"})).expect_success()
@@ -88,7 +88,7 @@ async def case_a_deletion(api: Api) -> None:
     for hook in (first, second):
         (request,) = hook.requests
         assert (request["operation"], request["name"], request["object"]) == ("DELETE", "x", None)
-        assert request["oldObject"]["metadata"]["uid"] == made.metadata["uid"]
+        assert request["oldObject"]["metadata"]["uid"] == created.metadata["uid"]
         assert request["options"] == {
             "kind": "DeleteOptions",
             "apiVersion": "meta.k8s.io/v1",
@@ -96,19 +96,19 @@ async def case_a_deletion(api: Api) -> None:
         }
 
 
-async def case_a_deletion_of_many(api: Api) -> None:
+async def case_deletecollection(api: Api) -> None:
     for name in ("x", "y"):
         (await api.create("configmaps", config_map(name, labels={"of": "these"}))).expect_success()
     hook = WebhookStub()
     async with served_webhook(api, hook):
         path = api.path("configmaps")
         (await api.call("DELETE", path, None, {"labelSelector": "of=these"})).expect_success()
-    # Each is asked about alone; the name is not that of the request.
+    # Each object has its own request, without a name.
     assert hook.operations == ["DELETE", "DELETE"]
     assert sorted(r["oldObject"]["metadata"]["name"] for r in hook.requests) == ["x", "y"]
 
 
-async def case_an_apply(api: Api) -> None:
+async def case_apply(api: Api) -> None:
     hook = WebhookStub()
     body = {"apiVersion": "v1", **config_map("x", {"k": "v"})}
     async with served_webhook(api, hook):
@@ -122,25 +122,25 @@ async def case_an_apply(api: Api) -> None:
     ]
 
 
-async def case_a_creation_by_put(api: Api) -> None:
+async def case_create_by_put(api: Api) -> None:
     hook = WebhookStub()
     async with served_webhook(api, hook):
         (await api.put("leases", {"metadata": {"name": "x"}})).expect_success()
     assert hook.operations == ["CREATE x"]
 
 
-async def case_a_generated_name(api: Api) -> None:
+async def case_generated_name(api: Api) -> None:
     first, second = WebhookStub(), WebhookStub()
     async with served_webhook(api, first, mutating=True), served_webhook(api, second, name="b"):
-        made = (await api.create("configmaps", {"metadata": {"generateName": "x-"}})).expect_success()
+        created = (await api.create("configmaps", {"metadata": {"generateName": "x-"}})).expect_success()
     assert "name" not in first.requests[0]
     assert "name" not in first.requests[0]["object"]["metadata"]
-    name = made.metadata["name"]
+    name = created.metadata["name"]
     assert second.requests[0]["name"] == second.requests[0]["object"]["metadata"]["name"] == name
     assert len(first.requests) == len(second.requests) == 1
 
 
-async def case_a_dry_run(api: Api) -> None:
+async def case_dry_run(api: Api) -> None:
     hook = WebhookStub()
     async with served_webhook(api, hook):
         (await api.create("configmaps", config_map("x"), dryRun="All")).expect_success()
@@ -149,7 +149,7 @@ async def case_a_dry_run(api: Api) -> None:
     assert request["options"]["dryRun"] == ["All"]
 
 
-async def case_defaults_come_before(api: Api) -> None:
+async def case_defaults_precede_mutation(api: Api) -> None:
     hook = WebhookStub()
     async with served_webhook(api, hook, mutating=True):
         (await api.create("secrets", {"metadata": {"name": "s"}, "stringData": {"a": "b"}})).expect_success()
@@ -161,14 +161,14 @@ async def case_defaults_come_before(api: Api) -> None:
     assert workload["spec"]["replicas"] == 1
 
 
-async def case_validation_comes_between(api: Api) -> None:
+async def case_validation_precedes_validating_webhooks(api: Api) -> None:
     first, second = WebhookStub(), WebhookStub()
     async with served_webhook(api, first, mutating=True), served_webhook(api, second, name="b"):
         (await api.create("widgets", widget("w", {"size": 1000}))).expect_error(422, "Invalid")
     assert (first.operations, second.operations) == (["CREATE w"], [])
 
 
-async def case_what_exists_is_noticed_last(api: Api) -> None:
+async def case_name_conflict_follows_webhooks(api: Api) -> None:
     (await api.create("configmaps", config_map("x"))).expect_success()
     first, second = WebhookStub(), WebhookStub()
     async with served_webhook(api, first, mutating=True), served_webhook(api, second, name="b"):
@@ -176,7 +176,7 @@ async def case_what_exists_is_noticed_last(api: Api) -> None:
     assert first.operations == second.operations == ["CREATE x"]
 
 
-async def case_what_is_missing_is_noticed_first(api: Api) -> None:
+async def case_missing_object_precedes_webhooks(api: Api) -> None:
     hook = WebhookStub()
     async with served_webhook(api, hook, mutating=True):
         (await api.put("configmaps", config_map("x"))).expect_error(404, "NotFound")
@@ -184,7 +184,7 @@ async def case_what_is_missing_is_noticed_first(api: Api) -> None:
     assert hook.operations == []
 
 
-async def case_a_conflict_comes_between(api: Api) -> None:
+async def case_version_conflict_follows_mutation(api: Api) -> None:
     (await api.create("configmaps", config_map("x"))).expect_success()
     first, second = WebhookStub(), WebhookStub()
     async with served_webhook(api, first, mutating=True), served_webhook(api, second, name="b"):
@@ -208,8 +208,8 @@ async def case_status(api: Api) -> None:
     assert "status" not in request["oldObject"]
 
 
-async def case_a_scale(api: Api) -> None:
-    made = (await api.create("deployments", deployment("d"))).expect_success()
+async def case_scale(api: Api) -> None:
+    created = (await api.create("deployments", deployment("d"))).expect_success()
     hook = WebhookStub()
     async with served_webhook(api, hook):
         (await api.merge("deployments", "d", {"spec": {"replicas": 3}}, "scale")).expect_success()
@@ -218,22 +218,22 @@ async def case_a_scale(api: Api) -> None:
     assert request["resource"] == {"group": "apps", "version": "v1", "resource": "deployments"}
     assert (request["operation"], request["name"], request["subResource"]) == ("UPDATE", "d", "scale")
     for state, replicas in (("oldObject", 1), ("object", 3)):
-        shown = request[state]
-        assert (shown["apiVersion"], shown["kind"]) == ("autoscaling/v1", "Scale")
-        assert shown["spec"] == {"replicas": replicas}
-        assert shown["status"] == {"replicas": 0, "selector": "app=d"}
-        assert shown["metadata"]["uid"] == made.metadata["uid"]
-        assert shown["metadata"]["resourceVersion"] == made.resource_version
+        formatted = request[state]
+        assert (formatted["apiVersion"], formatted["kind"]) == ("autoscaling/v1", "Scale")
+        assert formatted["spec"] == {"replicas": replicas}
+        assert formatted["status"] == {"replicas": 0, "selector": "app=d"}
+        assert formatted["metadata"]["uid"] == created.metadata["uid"]
+        assert formatted["metadata"]["resourceVersion"] == created.resource_version
 
 
-async def case_an_eviction(api: Api) -> None:
+async def case_eviction(api: Api) -> None:
     pod: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "a"}]}}
     (await api.create("pods", pod)).expect_success()
     hook = WebhookStub()
     body: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p"}}
     async with served_webhook(api, hook):
         (await api.call("POST", api.path("pods", "p", "eviction"), body)).expect_success()
-    # The deletion that follows from it is not asked about.
+    # The deletion that follows has no webhook call.
     (request,) = hook.requests
     assert request["kind"] == {"group": "policy", "version": "v1", "kind": "Eviction"}
     assert (request["operation"], request["name"], request["subResource"]) == ("CREATE", "p", "eviction")
@@ -271,7 +271,7 @@ async def case_rules(api: Api) -> None:
         assert hook.operations == expected, f"{rule}: asked {[one.get('subResource', '') for one in hook.requests]}"
 
 
-async def case_labels_of_the_object(api: Api) -> None:
+async def case_object_selector(api: Api) -> None:
     hook = WebhookStub()
     selector = {"matchExpressions": [{"key": "ignored", "operator": "DoesNotExist"}], "matchLabels": {"team": "a"}}
     config = await api.serve_webhook(hook)
@@ -279,19 +279,19 @@ async def case_labels_of_the_object(api: Api) -> None:
         api, webhook_manifest(api, config), webhook_manifest(api, config, "b", objectSelector=selector)
     ):
         await wait_until_served(api, hook)
-        # Both are asked under the same URL: the second about objects with the labels.
+        # Both webhooks have the same URL. The second one selects objects by labels.
         (await api.create("configmaps", config_map("none"))).expect_success()
         (await api.create("configmaps", config_map("worn", labels={"team": "a"}))).expect_success()
         (await api.create("configmaps", config_map("but", labels={"team": "a", "ignored": ""}))).expect_success()
-        # Before or after is enough.
+        # A match of the old or the new object suffices.
         (await api.merge("configmaps", "worn", {"metadata": {"labels": None}})).expect_success()
         (await api.merge("configmaps", "none", {"metadata": {"labels": {"team": "a"}}})).expect_success()
     counted = {name: hook.operations.count(name) for name in sorted(set(hook.operations))}
     assert counted == {"CREATE but": 1, "CREATE none": 1, "CREATE worn": 2, "UPDATE none": 2, "UPDATE worn": 2}
 
 
-async def case_labels_of_the_namespace(api: Api) -> None:
-    here, elsewhere = WebhookStub(), WebhookStub()
+async def case_namespace_selector(api: Api) -> None:
+    here, other_namespace = WebhookStub(), WebhookStub()
     name = "kubernetes.io/metadata.name"
     other = {
         "matchExpressions": [
@@ -299,16 +299,16 @@ async def case_labels_of_the_namespace(api: Api) -> None:
             {"key": "x", "operator": "Exists"},
         ]
     }
-    config = await api.serve_webhook(elsewhere)
+    config = await api.serve_webhook(other_namespace)
     async with (
         served_webhook(api, here),
         installed_configuration(api, webhook_manifest(api, config, "b", namespaceSelector=other), name="b"),
     ):
         (await api.create("configmaps", config_map("x"))).expect_success()
-    assert (here.operations, elsewhere.operations) == (["CREATE x"], [])
+    assert (here.operations, other_namespace.operations) == (["CREATE x"], [])
 
 
-async def case_the_namespace_itself(api: Api) -> None:
+async def case_namespace_selector_of_a_namespace(api: Api) -> None:
     hook = WebhookStub()
     rules = [_rule_with(resources=["namespaces"]), _rule_with(resources=["configmaps"])]
     async with served_webhook(api, hook, rules=rules):
@@ -342,7 +342,7 @@ async def case_match_conditions(api: Api) -> None:
     assert counted == {"CREATE x": 2, "CREATE xx": 1, "CREATE xy": 1, "CREATE y": 1}
 
 
-async def case_a_match_condition_that_fails(api: Api) -> None:
+async def case_failing_match_condition(api: Api) -> None:
     broken = [{"name": "broken", "expression": "object.data.missing == 'x'"}]
     hook, strict, lax = WebhookStub(), WebhookStub(), WebhookStub()
     specs = [
@@ -365,16 +365,16 @@ async def case_a_match_condition_that_fails(api: Api) -> None:
     ]
     async with installed_configuration(api, *specs):
         await wait_until_served(api, hook)
-        refused = await api.create("secrets", {"metadata": {"name": "s"}, "data": {"a": "Yg=="}})
+        rejected = await api.create("secrets", {"metadata": {"name": "s"}, "data": {"a": "Yg=="}})
         (await api.create("services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 1}]}})).expect_success()
-    refused.expect_error(403, "Forbidden")
-    assert refused.message == (
+    rejected.expect_error(403, "Forbidden")
+    assert rejected.message == (
         "secrets \"s\" is forbidden: expression 'object.data.missing == 'x'' resulted in error: no such key: missing"
     )
     assert strict.requests == lax.requests == []
 
 
-async def case_webhook_configurations_are_not_asked_about(api: Api) -> None:
+async def case_webhook_configurations_are_exempt(api: Api) -> None:
     hook = WebhookStub()
     async with (
         served_webhook(
@@ -396,15 +396,15 @@ async def case_webhook_configurations_are_not_asked_about(api: Api) -> None:
     assert hook.operations == []
 
 
-async def case_who_mutates_first(api: Api) -> None:
+async def case_order_of_mutating_webhooks(api: Api) -> None:
     order: list[str] = []
 
     def noted(name: str) -> WebhookStub:
-        def answer(_: Json) -> Json:
+        def response(_: Json) -> Json:
             order.append(name)
             return allow_response()
 
-        return WebhookStub(answer)
+        return WebhookStub(response)
 
     first, second, third = noted("b.2"), noted("b.1"), noted("a")
     specs = [webhook_manifest(api, await api.serve_webhook(h), n) for h, n in ((second, "b1"), (first, "b2"))]
@@ -415,11 +415,11 @@ async def case_who_mutates_first(api: Api) -> None:
         for hook in (first, second):
             await wait_until_served(api, hook)
         (await api.create("configmaps", config_map("x"))).expect_success()
-    # By the name of the configuration, and by position in it.
+    # The order is by name of the configuration and position in it.
     assert order == ["a", "b.1", "b.2"]
 
 
-async def case_each_sees_what_those_before_it_did(api: Api) -> None:
+async def case_webhooks_see_previous_mutations(api: Api) -> None:
     add = patch_response({"op": "add", "path": "/data", "value": {"first": "1"}})
     more = patch_response({"op": "add", "path": "/data/second", "value": "2"})
     first, second, last = WebhookStub(lambda _: add), WebhookStub(lambda _: more), WebhookStub()
@@ -428,10 +428,10 @@ async def case_each_sees_what_those_before_it_did(api: Api) -> None:
         served_webhook(api, second, mutating=True, name="b"),
         served_webhook(api, last, name="c"),
     ):
-        made = (await api.create("configmaps", config_map("x"))).expect_success()
+        created = (await api.create("configmaps", config_map("x"))).expect_success()
     assert "data" not in first.requests[0]["object"]
     assert second.requests[0]["object"]["data"] == {"first": "1"}
-    assert made.body["data"] == last.requests[0]["object"]["data"] == {"first": "1", "second": "2"}
+    assert created.body["data"] == last.requests[0]["object"]["data"] == {"first": "1", "second": "2"}
     assert len(first.requests) == len(second.requests) == 1
 
 
