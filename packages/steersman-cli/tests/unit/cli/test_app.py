@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -105,3 +106,22 @@ def test_no_arguments_prints_command_list() -> None:
     output = steersman().output
     assert "manifests" in output
     assert "version" in output
+
+
+def test_help_at_80_columns_is_complete() -> None:
+    commands = [
+        "",
+        "create api",
+        "create webhook",
+        "manifests",
+        "run",
+        "deploy",
+        "models",
+        "rbac check",
+        "testing serve",
+    ]
+    for command in commands:
+        result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "80"})
+        assert result.exit_code == 0
+        assert not re.search(r"[a-z]\.\.\.$|…", result.output, re.MULTILINE), result.output
+        assert max(map(len, result.output.splitlines())) <= 80

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from framework_support.scripted_transport import (
+from framework_support.transports import (
     ScriptedTransport,
     Step,
     bookmark_line,
