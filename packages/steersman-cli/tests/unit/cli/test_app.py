@@ -60,8 +60,8 @@ def test_manifests_builtin_descriptions_are_optional() -> None:
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("nowhere", "there is no module nowhere"),
-        ("framework_support.widget.nowhere", "there is no module framework_support.widget.nowhere"),
+        ("nowhere", "the module nowhere does not exist"),
+        ("framework_support.widget.nowhere", "the module framework_support.widget.nowhere does not exist"),
         ("framework_support.widget:Whale", r"framework_support.widget declares no kind Whale (it declares: Widget)"),
         ("framework_support.widget:widget", "framework_support.widget declares no kind widget"),
         ("steersman.meta", "steersman.meta declares no kind: put @resource"),
