@@ -56,7 +56,7 @@ def test_json(old_definitions: Path) -> None:
 
 def test_crd_diff_of_equal_schemas_succeeds() -> None:
     result = diff("framework_support.crd_twins.v1:Task", "framework_support.crd_twins.v1:Task")
-    assert (result.exit_code, result.output) == (0, "Nothing breaks.\n")
+    assert (result.exit_code, result.output) == (0, "No breaking changes.\n")
 
 
 def test_standard_input(old_definitions: Path) -> None:
@@ -67,7 +67,7 @@ def test_crd_diff_of_directories_reports_removed_crd(old_definitions: Path, tmp_
     (tmp_path / "fixeds.yaml").write_text(yaml.safe_dump(definition(*TWINS["fixeds"])))
     result = diff(str(tmp_path), str(old_definitions))
     assert result.exit_code == 1
-    assert "fixeds.twins.example.com: the definition goes" in result.output
+    assert "fixeds.twins.example.com: the CRD is removed" in result.output
 
 
 @pytest.mark.parametrize(

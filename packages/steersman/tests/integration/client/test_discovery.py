@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import steersman.api
-from framework_support.unaggregated_discovery import UnaggregatedDiscoveryTransport
+from framework_support.transports import UnaggregatedDiscoveryTransport
 from steersman.api.apiextensions_v1 import CustomResourceDefinition
 from steersman.client import (
     Client,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from framework_support.running_reflector import requested_versions, running_reflector, versions_by_name
-from framework_support.scripted_transport import (
+from framework_support.informers import requested_versions, running_reflector, versions_by_name
+from framework_support.transports import (
     ScriptedTransport,
     bookmark_line,
     error_response,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from framework_support.scripted_transport import (
+from framework_support.transports import (
     ScriptedTransport,
     bookmark_line,
     error_response,

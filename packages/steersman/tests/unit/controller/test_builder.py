@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from framework_support.controller_env import ControllerEnv, drain_event_loop, key
-from framework_support.manual_informer import ManualInformer
+from framework_support.informers import ManualInformer
 from framework_support.widget import Widget, widget
 from steersman.api.core_v1 import ConfigMap, Node, Service
 from steersman.controller import (

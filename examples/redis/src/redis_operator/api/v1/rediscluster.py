@@ -1,4 +1,4 @@
-"""RedisCluster in cache.example.com/v1."""
+"""API types of RedisCluster in cache.example.com/v1."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class StorageSpec(FrozenStruct):
 
 @schema(rules=[_MIN_REPLICAS])
 class RedisClusterSpec(Spec):
-    """What users want of a RedisCluster."""
+    """Desired state of a RedisCluster."""
 
     version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+(\.[0-9]+)?$", max_length=20, rules=(_NO_DOWNGRADE,))]
     """Of Redis, as in 8.0 or 8.0.2. It is the tag of the image. Nodes change one by one, replicas before masters."""
@@ -125,7 +125,7 @@ class NodeStatus(FrozenStruct):
 
 
 class RedisClusterStatus(Status):
-    """How it is, as the operator tells."""
+    """Observed state of a RedisCluster."""
 
     phase: Phase | None = None
     replicas: int | None = None

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from framework_support.scripted_transport import ScriptedTransport, json_response
+from framework_support.transports import ScriptedTransport, json_response
 from steersman.client import HttpRequest, RateLimit, RateLimitedTransport
 from steersman.observability import metrics
 from steersman_testing import virtual_runtime, virtual_time

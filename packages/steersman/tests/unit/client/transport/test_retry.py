@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from framework_support.scripted_transport import ScriptedTransport, error_response, json_response
+from framework_support.transports import ScriptedTransport, error_response, json_response
 from steersman.client import HttpRequest, HttpResponse, RetryingTransport, RetryPolicy
 from steersman.client.transport.retry import is_idempotent
 from steersman.errors import ConnectionFailed, LeadershipLost

@@ -1,4 +1,4 @@
-"""What the Operator Framework's own validators say of a bundle: the program below ``go/``."""
+"""Validators of the Operator Framework for bundles, built from ``go/``."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _MODULE = GoModule(Path(__file__).parent / "go", "the validators of bundles", "o
 
 
 class Findings(msgspec.Struct):
-    """What is wrong with a bundle, and what could be better."""
+    """Errors and warnings about a bundle."""
 
     errors: list[str]
     warnings: list[str]
 
 
 def validated(bundle: Path) -> Findings:
-    """What they say of the directory ``bundle``."""
+    """Validate the bundle in a directory."""
     done = subprocess.run([program(), bundle], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     return msgspec.json.decode(done.stdout, type=Findings)
 
 
 def program() -> Path:
-    """The program that asks them, built first if need be: 90 s, once."""
+    """Path of the validator, built on the first call (90 seconds)."""
     return _MODULE.ensure(_build, Progress()) / "olm-bundles"
 
 

@@ -1,4 +1,4 @@
-"""The Operator Lifecycle Manager itself, as processes beside a cluster, and a catalog of one bundle for it."""
+"""The Operator Lifecycle Manager as local processes, with a catalog of one bundle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from steersman_testing.envtest.ports import reserve_port
 _MODULE = GoModule(Path(__file__).parent / "go", "the Operator Lifecycle Manager", "lifecycle")
 _OLM = "github.com/operator-framework/operator-lifecycle-manager"
 _OPM = "github.com/operator-framework/operator-registry/cmd/opm"
-# Its signatures by Go and not by a C library.
+# Signatures are verified in Go instead of a C library.
 _TAGS = "-tags=json1,containers_image_openpgp"
 _CHANNEL = """\
 ---
@@ -30,22 +30,22 @@ entries: [{{name: {version}}}]
 
 
 def programs() -> Path:
-    """The directory of ``olm``, ``catalog`` and ``opm``, built first if need be: 5 minutes, once."""
+    """Directory of ``olm``, ``catalog`` and ``opm``, built on the first call (5 minutes)."""
     return _MODULE.ensure(_build, Progress())
 
 
 def definitions() -> Path:
-    """OLM's own, which it needs before it starts."""
-    # What it was built from may be gone from Go's cache since.
+    """Directory of the CRDs of OLM."""
+    # Go's module cache may have been cleared since the build.
     downloaded = json.loads(_MODULE.output("go", "mod", "download", "-json", _OLM))
     return Path(downloaded["Dir"]) / "deploy/chart/crds"
 
 
 def catalog(bundle: Path, directory: Path, *, package: str, channel: str, version: str) -> None:
-    """Writes a catalog to ``directory``, in which ``version`` is the only bundle of its package."""
+    """Write a catalog in which ``version`` is the only bundle of its package."""
     directory.mkdir()
     head = _opm("init", package, "--default-channel", channel, "--output", "yaml")
-    # Without an image, the manifests themselves are in the catalog.
+    # Without an image the catalog contains the manifests.
     content = _opm("render", bundle.name, "--output", "yaml", within=bundle.parent)
     channels = _CHANNEL.format(package=package, channel=channel, version=version)
     (directory / "catalog.yaml").write_text(f"{head}{content}{channels}")
@@ -54,11 +54,13 @@ def catalog(bundle: Path, directory: Path, *, package: str, channel: str, versio
 
 @contextmanager
 def running(cluster: Target, catalog: Path, logs: Path, namespace: str) -> Generator[str]:
-    """Runs OLM for ``cluster``, and yields the address at which it finds ``catalog``.
+    """Run OLM for ``cluster`` and yield the address of the catalog server.
 
     Args:
-        logs: a directory for what the processes say.
-        namespace: of catalogs that all namespaces see.
+        cluster: cluster that OLM manages.
+        catalog: directory of the catalog.
+        logs: directory for the logs of the processes.
+        namespace: namespace of global catalogs.
     """
     with reserve_port() as reserved:
         port: int = reserved.getsockname()[1]

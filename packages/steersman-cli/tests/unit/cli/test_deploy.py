@@ -20,11 +20,10 @@ from steersman.client import HttpRequest, HttpResponse, Transport
 from steersman.crd import definition
 from steersman.errors import ConfigurationError, NotFound, SteersmanError
 from steersman.meta import ObjectKey, decode_builtins
-from steersman_cli import cluster
-from steersman_cli.apply import Applier
+from steersman_cli import deploy
+from steersman_cli.apply import Applier, rollout_pending_reason, wait_available
 from steersman_cli.exit_codes import CheckFailed
 from steersman_cli.project import Project
-from steersman_cli.rollout import rollout_pending_reason, wait_available
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop-system"}}
@@ -39,7 +38,7 @@ CONFIG_MAP: dict[str, Any] = {
 def test_neither_kubectl_nor_kustomize(pristine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     with pytest.raises(ConfigurationError, match="neither is in PATH"):
-        cluster.deploy_manifests(Project.load(pristine), "x")
+        deploy.deploy_manifests(Project.load(pristine), "x")
 
 
 @virtual_time
@@ -98,7 +97,7 @@ async def test_apply_waits_until_crd_is_discoverable(capsys: pytest.CaptureFixtu
 
 @virtual_time
 async def test_apply_crd_missing_in_discovery_times_out() -> None:
-    with pytest.raises(CheckFailed, match=r"after 60 s \(it is established, but the API server does not"):
+    with pytest.raises(CheckFailed, match=r"after 60 s \(established, but not in API discovery"):
         await Applier(Client(DelayedDiscoveryTransport(delay_seconds=3600))).apply([definition(Widget)])
 
 
@@ -127,7 +126,7 @@ async def test_delete_waits_for_finalizers_until_timeout(capsys: pytest.CaptureF
         await client.get(Namespace, ObjectKey("", "shop-system"))
 
     await Applier(client).apply([NAMESPACE, held])
-    with pytest.raises(SteersmanError, match="configmap/words is not gone after 180 s: a finalizer"):
+    with pytest.raises(SteersmanError, match="configmap/words still exists after 180 s: check its finalizers"):
         await Applier(client).delete([held])
 
 
@@ -140,7 +139,7 @@ async def test_definitions_with_objects(capsys: pytest.CaptureFixture[str]) -> N
     await client.create(Widget(metadata=ObjectMeta(name="a", namespace="default"), spec=WidgetSpec()))
     assert await applier.count_objects([definition(Widget)]) == {"widgets": 1}
     await applier.delete([definition(Widget), CONFIG_MAP])
-    assert "configmap/words not there" in capsys.readouterr().out
+    assert "configmap/words not found" in capsys.readouterr().out
 
 
 def rolled_out_deployment(**status: Any) -> dict[str, Any]:
@@ -161,9 +160,9 @@ UPDATED_STATUS = {"observedGeneration": 2, "updatedReplicas": 1, "replicas": 1}
 @pytest.mark.parametrize(
     ("status", "told"),
     [
-        ({"observedGeneration": 1, "availableReplicas": 1}, "it was not looked at yet"),
-        ({**UPDATED_STATUS, "updatedReplicas": 0, "availableReplicas": 1}, "0 of 1 replicas are new"),
-        ({**UPDATED_STATUS, "replicas": 2, "availableReplicas": 2}, "1 old replicas are still there"),
+        ({"observedGeneration": 1, "availableReplicas": 1}, "the Deployment controller has not observed it yet"),
+        ({**UPDATED_STATUS, "updatedReplicas": 0, "availableReplicas": 1}, "0 of 1 replicas are updated"),
+        ({**UPDATED_STATUS, "replicas": 2, "availableReplicas": 2}, "1 old replicas are still running"),
         (UPDATED_STATUS, "0 of 1 replicas are available"),
         ({**UPDATED_STATUS, "availableReplicas": 1}, ""),
     ],
@@ -225,7 +224,7 @@ def test_docker_without_its_daemon(pristine: Path, tmp_path: Path, monkeypatch: 
     docker.chmod(0o755)
     result = steersman(pristine, "build", "--image", "x")
     assert result.returncode == 2
-    assert "its daemon does not answer" in result.stderr
+    assert "the docker daemon does not respond" in result.stderr
     buildah = tmp_path / "buildah"
     buildah.write_text("#!/bin/sh\nexit 0\n")
     buildah.chmod(0o755)

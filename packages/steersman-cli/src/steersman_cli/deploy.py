@@ -1,4 +1,4 @@
-"""``steersman install``, ``uninstall``, ``deploy`` and ``undeploy``: a project on a cluster."""
+"""``steersman install``, ``uninstall``, ``deploy`` and ``undeploy``: manage a project on a cluster."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from steersman_cli.exit_codes import report_errors
 from steersman_cli.packaging import PLACEHOLDER_IMAGE
 from steersman_cli.project import Project
 
-KubeconfigOption = Annotated[str, typer.Option(help="A kubeconfig file; $KUBECONFIG or ~/.kube/config unless given.")]
-ContextOption = Annotated[str, typer.Option("--context", help="A context of the kubeconfig.")]
+KubeconfigOption = Annotated[
+    str, typer.Option(help="Path of a kubeconfig. Defaults to $KUBECONFIG or ~/.kube/config.")
+]
+ContextOption = Annotated[str, typer.Option("--context", help="Context of the kubeconfig.")]
 ServerDryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Have the API server check everything, and store nothing.")
+    bool, typer.Option("--dry-run", help="Let the API server validate everything and store nothing.")
 ]
 DeleteObjectsOption = Annotated[
-    bool, typer.Option("--force", help="Delete definitions, and with them all objects of the kinds.")
+    bool, typer.Option("--force", help="Delete the CRDs even if objects of their kinds exist.")
 ]
 
 
 def install(
     kubeconfig: KubeconfigOption = "", context: ContextOption = "", dry_run: ServerDryRunOption = False
 ) -> None:
-    """Install the project's definitions, and wait until they are served.
+    """Install the CRDs of the project, and wait until they are served.
 
     Example: steersman install --context staging
     """
@@ -39,7 +41,7 @@ def uninstall(
     force: DeleteObjectsOption = False,
     dry_run: ServerDryRunOption = False,
 ) -> None:
-    """Delete the project's definitions; while there are objects of the kinds, only with --force.
+    """Delete the CRDs of the project. If objects of the kinds exist, it needs --force.
 
     Example: steersman uninstall --dry-run
     """
@@ -49,17 +51,15 @@ def uninstall(
 
 def deploy(
     image: Annotated[
-        str, typer.Option("--image", help="The operator's image, such as registry.example.com/shop:v1.")
+        str, typer.Option("--image", help="Image of the operator, such as registry.example.com/shop:v1.")
     ],
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
     dry_run: ServerDryRunOption = False,
-    wait: Annotated[
-        bool, typer.Option(help="Wait until the operator is available, and its webhooks are answered.")
-    ] = True,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait.", min=0)] = 300.0,
+    wait: Annotated[bool, typer.Option(help="Wait until the operator is available.")] = True,
+    timeout: Annotated[float, typer.Option(help="Timeout of the wait, in seconds.", min=0)] = 300.0,
 ) -> None:
-    """Apply config/default with an image, by server-side apply, and wait until the operator is available.
+    """Apply config/default by server-side apply, and wait until the operator is available.
 
     It needs kubectl or kustomize.
 
@@ -79,7 +79,7 @@ def undeploy(
     force: DeleteObjectsOption = False,
     dry_run: ServerDryRunOption = False,
 ) -> None:
-    """Delete what deploy applied; while there are objects of the kinds, only with --force.
+    """Delete the objects that deploy applied. If objects of the kinds exist, it needs --force.
 
     Example: steersman undeploy --dry-run
     """
@@ -94,10 +94,10 @@ def undeploy(
 
 
 def deploy_manifests(project: Project, image: str) -> list[Manifest]:
-    """The manifests of config/default, with ``image`` for the operator.
+    """Return the manifests of config/default with ``image`` for the operator.
 
     Raises:
-        ConfigurationError: there is neither kubectl nor kustomize, or they cannot put the files together.
+        ConfigurationError: kubectl and kustomize are missing, or the build failed.
     """
     return project.installation().with_image(image)
 
@@ -105,7 +105,7 @@ def deploy_manifests(project: Project, image: str) -> list[Manifest]:
 def _crd_manifests(project: Project) -> list[Manifest]:
     crds = project.crd_manifests()
     if not crds:
-        raise ConfigurationError("config/crd/bases has no definition: `steersman create api`, or `make manifests`")
+        raise ConfigurationError("config/crd/bases has no CRD: run `steersman create api` or `make manifests`")
     return crds
 
 
@@ -119,8 +119,7 @@ def _apply(
 ) -> None:
     from steersman.client import Client
     from steersman.meta import ObjectKey
-    from steersman_cli.apply import Applier, display_name, run_with_client
-    from steersman_cli.rollout import wait_available
+    from steersman_cli.apply import Applier, display_name, run_with_client, wait_available
 
     async def apply(client: Client) -> None:
         await Applier(client, dry_run=dry_run).apply(manifests)
@@ -143,7 +142,9 @@ def _delete(manifests: list[Manifest], kubeconfig: str, context: str, *, force: 
         counts = {} if force else await applier.count_objects(crds)
         if counts:
             remaining = ", ".join(f"{number} {plural}" for plural, number in counts.items())
-            raise ConfigurationError(f"there are still {remaining}, which go with their definitions: --force")
+            raise ConfigurationError(
+                f"objects exist: {remaining}. Deleting the CRDs deletes them; delete them first, or give --force"
+            )
         await applier.delete(manifests)
 
     run_with_client(kubeconfig, context, delete)

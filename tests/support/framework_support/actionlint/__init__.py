@@ -1,4 +1,4 @@
-"""What actionlint says of workflows: the program that ``go/`` pins."""
+"""actionlint, built from the version pinned in ``go/``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PACKAGE = "github.com/rhysd/actionlint/cmd/actionlint"
 
 
 def complaints(directory: Path) -> str:
-    """About the files in ``directory``; other linters, which may be there or not, are not asked."""
+    """Findings of actionlint for the workflows in ``directory``, without other linters."""
     files = sorted(directory.glob("*.yml"))
     assert files, directory
     command = [str(program()), "-shellcheck=", "-pyflakes=", *map(str, files)]
@@ -22,7 +22,7 @@ def complaints(directory: Path) -> str:
 
 
 def program() -> Path:
-    """Actionlint, built first if need be: 20 s, once."""
+    """Path of actionlint, built on the first call (20 seconds)."""
     return _MODULE.ensure(_build, Progress()) / "actionlint"
 
 
