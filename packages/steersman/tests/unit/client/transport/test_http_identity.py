@@ -251,7 +251,7 @@ async def test_half_rotated_certificate_keeps_previous_pair(
         assert (await transport.request(get())).body == b"before\n"
         certificate.write_bytes(new[0])
         assert (await transport.request(get())).body == b"before\n"
-        assert "keeping those before" in caplog.text
+        assert "keeping the previous ones" in caplog.text
         key.write_bytes(new[1])
         assert (await transport.request(get())).body == b"after\n"
 
