@@ -123,6 +123,7 @@ lint: $(READY) ## Formatting, lint, types, layers, generated files, links of the
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports
 	@$(BIN)/python scripts/check_tree.py
+	@$(BIN)/python scripts/versions.py --check
 	@$(BIN)/python scripts/field_reference.py --check
 	@$(BIN)/python scripts/diagrams.py --check
 	@$(BIN)/mkdocs build --strict --quiet

@@ -1,4 +1,4 @@
-"""Fixtures and hooks of all test suites of the repository."""
+"""Root conftest: loads the plugin of steersman-testing and the case fixtures."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ pytest_plugins = ["steersman_testing.pytest_plugin", "framework_support.case_fix
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection() -> None:
-    """Disable the garbage collector: collected items stay until the end."""
+    """Disable the garbage collector during the collection, which frees nothing."""
     gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """Freeze the collected items, so that later collections skip them."""
+    """Exclude the collected tests from garbage collection."""
     gc.collect()
     gc.freeze()
     gc.enable()

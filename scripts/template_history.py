@@ -1,4 +1,4 @@
-"""Record the release's project templates for later ``steersman update`` runs."""
+"""Add the templates of this release to the history for ``steersman update``. Run it before each release."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from steersman_cli.update import HISTORY, build_template_repository
 
 
 def record_templates(history: Path = HISTORY) -> None:
-    """Write ``history`` with the current templates under their version's tag."""
+    """Add the current templates to ``history``, with their version as the tag."""
     with tempfile.TemporaryDirectory() as directory:
         templates = Path(directory) / "templates"
         build_template_repository(templates, history)

@@ -23,7 +23,7 @@ from devcluster.process import run
 from devcluster.progress import Progress
 from devcluster.state import State
 from devcluster.target import Target, wait_until
-from framework_support.devcluster_itself import ours, own_namespace, toolbox
+from framework_support.cluster_fixtures import ours, own_namespace, toolbox
 
 __all__ = ["ours"]
 

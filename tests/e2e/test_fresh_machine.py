@@ -77,8 +77,9 @@ def test_from_an_empty_folder_to_a_running_operator(
         explained = machine.run(PROJECT, "steersman", "explain", "databaseuser", "default/databaseuser-sample")
         assert "created" in explained or "added" in explained or "initial" in explained, explained
         controller = machine.home / PROJECT / "src/databaseuser/controllers/databaseuser.py"
-        save_atomically(controller, controller.read_text().replace("all is as it should be", "all is well"))
-        running.wait_for_text("changed: src/databaseuser/controllers/databaseuser.py; starting anew")
+        text = controller.read_text()
+        save_atomically(controller, text.replace("The cluster matches the spec.", "The cluster is ready."))
+        running.wait_for_text("changed: src/databaseuser/controllers/databaseuser.py; restarting")
         running.wait_for_text("cache synced")
         machine.run(
             PROJECT, "kubectl", "wait", "--for=jsonpath={.status.conditions[0].message}=all is well", *ready[1:]

@@ -14,7 +14,7 @@ from devcluster import projects
 from devcluster.images import load
 from devcluster.progress import Progress
 from devcluster.target import Target, wait_until
-from framework_support import lifecycle
+from framework_support import olm
 from framework_support.projects import create_project
 
 IMAGE = "steersman.dev/ferry-operator:e2e"
@@ -58,7 +58,7 @@ def watched(bare_cluster: Target, namespace: str) -> Iterator[str]:
 @pytest.fixture
 def definitions(bare_cluster: Target) -> Iterator[None]:
     """OLM's own, and afterwards neither these nor the operator's, nor its roles for people."""
-    crds = str(lifecycle.definitions())
+    crds = str(olm.definitions())
     bare_cluster.kubectl("apply", "--server-side", f"--filename={crds}")
 
     def are_served() -> bool:
@@ -76,10 +76,10 @@ def definitions(bare_cluster: Target) -> Iterator[None]:
 @pytest.fixture
 def catalog(bare_cluster: Target, project: Path, namespace: str, definitions: None, tmp_path: Path) -> Iterator[str]:
     """The address of a catalog with the bundle, while OLM runs."""
-    lifecycle.catalog(
+    olm.catalog(
         project / "bundle", tmp_path / "catalog", package="ferry-operator", channel="candidate", version=VERSION
     )
-    with lifecycle.running(bare_cluster, tmp_path / "catalog", tmp_path, namespace) as address:
+    with olm.running(bare_cluster, tmp_path / "catalog", tmp_path, namespace) as address:
         yield address
         # OLM takes away what it made outside of the namespace, as long as it runs.
         for kind in ("subscription", "csv", "operatorgroup"):

@@ -128,8 +128,8 @@ def _remove(project: DeployedProject) -> None:
 def test_project_is_deployed_and_removed(project: DeployedProject, bare_cluster: Target) -> None:
     before = project.steersman("doctor")
     assert before.returncode == 1, before.stdout
-    assert "it is not installed" in before.stdout
-    assert "it is not deployed" in before.stdout
+    assert "not installed" in before.stdout
+    assert "not deployed" in before.stdout
 
     told = project.make("deploy")
     assert f"deployment.apps/{NAME} created" in told
@@ -149,7 +149,7 @@ def test_project_is_deployed_and_removed(project: DeployedProject, bare_cluster:
 
     refused = project.steersman("undeploy")
     assert refused.returncode == 2
-    assert "there are still 1 widgets" in refused.stderr
+    assert "objects exist: 1 widgets" in refused.stderr
     bare_cluster.kubectl("delete", "-k", str(project.root / "config/samples"), "--namespace=default")
     project.make("undeploy")
     kinds = "clusterrole,clusterrolebinding,mutatingwebhookconfiguration,validatingwebhookconfiguration,crd"

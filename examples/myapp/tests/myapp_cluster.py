@@ -20,12 +20,12 @@ ROLLOUT_SECONDS = 3.0
 
 @dataclass
 class ImageRegistry:
-    """Images, and what becomes of them.
+    """The images that fail, and the migrations that ran.
 
     Attributes:
-        broken: whose pods never get ready.
-        refused: whose migration fails.
-        migrations: those that ran, by their images, in order.
+        failing_rollouts: images whose pods never become ready.
+        failing_migrations: images whose migration fails.
+        migrations: images whose migration ran, in order.
     """
 
     failing_rollouts: set[str] = field(default_factory=set[str])

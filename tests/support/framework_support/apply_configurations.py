@@ -1,4 +1,4 @@
-"""Apply configurations of many shapes: what operators write, for tests on both API servers."""
+"""Apply configurations of many shapes, as operators write them."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def service(*ports: int) -> ServiceApply:
 
 
 def all_apply_configurations() -> dict[str, ApplyConfiguration[Any]]:
-    """By a name for the test's report."""
+    """All apply configurations by name."""
     return {
         "a config map": ConfigMapApply(metadata=metadata("c"), data={"a": "1", "b": ""}),
         "a config map with labels and finalizers": ConfigMapApply(

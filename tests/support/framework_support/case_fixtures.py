@@ -1,4 +1,4 @@
-"""What several of these tests find on the real API server."""
+"""Fixtures for the conformance cases on the real API server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steersman_testing.envtest import Envtest
 
 @pytest.fixture(scope="session")
 def envtest_of_cases(envtest: Envtest) -> Envtest:
-    """The real API server with the definitions of the cases: put there once, since it judges them anew each time."""
+    """Real API server with the definitions of the cases, installed once per session."""
 
     async def installed() -> None:
         async with connect(envtest.config, retry=None) as transport:

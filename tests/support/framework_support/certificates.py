@@ -1,9 +1,11 @@
-"""Certificates for tests, made in a moment and kept in memory."""
+"""Certificates for tests, and a strict TLS handshake."""
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -24,7 +26,7 @@ _USAGES = (
 
 
 class CertificateAuthority:
-    """A certificate authority. Certificates and keys are PEM."""
+    """Certificate authority in memory. Certificates and keys are PEM."""
 
     def __init__(self) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -39,7 +41,13 @@ class CertificateAuthority:
         self.certificate = builder.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     def issue(self, name: str, *, names: Sequence[str] = (), password: bytes | None = None) -> tuple[bytes, bytes]:
-        """A certificate and its key for ``name``, which may serve as the hosts ``names``."""
+        """Issue a certificate and its key.
+
+        Args:
+            name: common name.
+            names: DNS names of a server.
+            password: password that encrypts the key.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(_named(name), self._name, key, self._key)
         if names:
@@ -61,7 +69,7 @@ def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, signer: ec.EllipticCurvePrivateKey
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
-    # Python 3.13 refuses what does not say by whose key it is signed.
+    # Python 3.13 rejects certificates without authority key identifier.
     authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key())
     return (
         x509.CertificateBuilder()
@@ -70,8 +78,42 @@ def _builder(
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(hours=1))
-        # Longer than what the product finds short.
+        # Longer than the renewal threshold of the framework.
         .not_valid_after(now + timedelta(days=30))
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(authority, critical=False)
     )
+
+
+def strict_handshake(ca_certificate: str, certificate: str, key: str, name: str, directory: Path) -> None:
+    """TLS handshake as strict as that of Python 3.13. Raises ssl.SSLError.
+
+    Args:
+        ca_certificate: PEM of the trusted authority.
+        certificate: PEM of the server certificate.
+        key: PEM of its key.
+        name: host name that the client verifies.
+        directory: directory for temporary files.
+    """
+    pair = directory / "pair.pem"
+    pair.write_text(certificate + key)
+    serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    serving.load_cert_chain(pair)
+    strict_handshake_with(serving, ca_certificate, name)
+
+
+def strict_handshake_with(serving: ssl.SSLContext, ca_certificate: str, name: str) -> None:
+    """Like ``strict_handshake``, with an existing server context."""
+    trusting = ssl.create_default_context(cadata=ca_certificate)
+    # Default of Python 3.13.
+    trusting.verify_flags |= ssl.VERIFY_X509_STRICT
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting.wrap_bio(back, there, server_hostname=name)
+    server = serving.wrap_bio(there, back, server_side=True)
+    for _ in range(3):
+        for side in (client, server):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+    assert client.version() is not None

@@ -1,4 +1,4 @@
-"""A thousand objects that change while something is broken, and the comparison of each of them afterwards."""
+"""Continuous changes of many objects during a fault, and a final comparison."""
 
 from __future__ import annotations
 
@@ -9,33 +9,35 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager, suppress
 
-from framework_support.crd_installer import apply_crd
 from framework_support.gadget import Gadget, config_map_data, gadget, gadget_crd
+from steersman.api.apply.apiextensions_v1 import CustomResourceDefinitionApply
 from steersman.api.apply.core_v1 import NamespaceApply
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch
 from steersman.errors import AlreadyExists, NotFound, SteersmanError
-from steersman.meta import ObjectKey, ObjectMetaApply, metadata_only
+from steersman.meta import ObjectKey, ObjectMetaApply, decode_builtins, metadata_only
 
 _PATCHERS = 8
 _POLL = 0.25
-# One change in so many deletes the object and creates a namesake.
+# One of so many changes deletes the object and creates it again.
 _REPLACE_EVERY = 25
 
 
 class Churn:
-    """Gadgets, and whoever changes them.
+    """Changes gadgets and compares their state.
 
-    Changes go straight to the API server, and are the same in each run: in a shuffled order, so that neighbours in
-    time are no neighbours in the list. One that fails, since the API server is down, is counted, and the next tried.
+    Changes go directly to the API server, in a deterministic shuffled order. A failed change is counted and the
+    next one follows.
 
     Args:
-        objects: how many gadgets there are.
-        rate: changes a second, as far as the API server keeps up.
-        patience: seconds at most for whatever is waited for.
+        client: client of the API server.
+        namespace: namespace of the gadgets.
+        objects: number of gadgets.
+        rate: changes per second, if the API server is fast enough.
+        patience: timeout of all waits in seconds.
 
     Attributes:
-        spared: gadgets that are not changed; part of what is compared.
+        excluded: gadgets that are compared but not changed.
     """
 
     def __init__(self, client: Client, namespace: str, *, objects: int, rate: float, patience: float) -> None:
@@ -52,20 +54,23 @@ class Churn:
 
     @property
     def total(self) -> int:
-        """How many changes the API server took."""
+        """Number of successful changes."""
         return self.changes.total()
 
     async def install(self) -> None:
-        """Makes the API server know the kind, and the namespace; returns once it serves them."""
+        """Create the CRD and the namespace, and wait until the kind is served."""
         await self.client.apply(NamespaceApply(metadata=ObjectMetaApply(name=self.namespace)))
         await self.install_crd()
 
     async def install_crd(self) -> None:
-        """Makes the API server know the kind; returns once it serves it."""
-        await apply_crd(self.client, Gadget, gadget_crd())
+        """Create the CRD and wait until the kind is served."""
+        await self.client.apply(decode_builtins(gadget_crd(), CustomResourceDefinitionApply))
+        async with asyncio.timeout(self.patience):
+            while not await self._is_served():
+                await asyncio.sleep(0.05)
 
     async def create(self) -> None:
-        """Creates all gadgets."""
+        """Create all gadgets."""
         remaining = iter(self.keys)
 
         async def creator() -> None:
@@ -77,13 +82,13 @@ class Churn:
                 group.create_task(creator())
 
     async def delete_all(self) -> None:
-        """Deletes everything that was made here, so that the next test has an API server to itself."""
+        """Delete all objects of the test."""
         for kind in (Gadget, ConfigMap):
             await self.client.delete_collection(metadata_only(kind), namespace=self.namespace)
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Changes gadgets at ``rate`` during the block."""
+        """Change gadgets at ``rate`` during the block."""
         stop = asyncio.Event()
         work = asyncio.create_task(self._change(stop))
         try:
@@ -93,27 +98,27 @@ class Churn:
             await work
 
     async def wait_for_round(self) -> None:
-        """Returns once each gadget has changed once more. For use within ``changing``."""
+        """Wait until each gadget has changed once more. Use within ``running``."""
         goal = {key: self.changes[key] + 1 for key in self.keys if key not in self.excluded}
         async with asyncio.timeout(self.patience):
             while any(self.changes[key] < times for key, times in goal.items()):
                 await asyncio.sleep(0.02)
 
     async def wait_for_failure(self) -> None:
-        """Returns once one more request has failed. For use within ``changing``."""
+        """Wait for another failed request. Use within ``running``."""
         before = self.failures.total()
         async with asyncio.timeout(self.patience):
             while self.failures.total() == before:
                 await asyncio.sleep(0.02)
 
     async def wait_until_converged(self, *, ignoring: Iterable[ObjectKey] = ()) -> float:
-        """Waits until everything is as it should be, and returns how many seconds that took.
+        """Wait until all objects are consistent. Return the seconds it took.
 
         Args:
-            but: what is not compared.
+            ignoring: gadgets that are not compared.
 
         Raises:
-            AssertionError: not within ``patience`` seconds; names objects, and what is wrong with them.
+            AssertionError: after ``patience`` seconds, with some of the differences.
         """
         started = time.monotonic()
         while wrong := await self.mismatches(ignoring=ignoring):
@@ -123,7 +128,7 @@ class Churn:
         return time.monotonic() - started
 
     async def mismatches(self, *, ignoring: Iterable[ObjectKey] = ()) -> list[str]:
-        """What is not as it should be, object by object: spec, ConfigMap, owner, observed generation, status."""
+        """Differences in spec, ConfigMap, owner, observed generation and status, by object."""
         ignored = set(ignoring)
         unread: set[ObjectKey] = set()
         listed = await self.client.list(
@@ -138,6 +143,13 @@ class Churn:
             if key not in ignored:
                 wrong += [f"{key}: {what}" for what in _mismatches_of(obj, maps.get(key))]
         return wrong
+
+    async def _is_served(self) -> bool:
+        try:
+            await self.client.list(Gadget)
+        except NotFound:
+            return False
+        return True
 
     def _next(self) -> int:
         self._number += 1
@@ -166,7 +178,7 @@ class Churn:
 
     async def _patch(self, key: ObjectKey, number: int) -> None:
         try:
-            spec = {"text": f"change {number}", "brightness": number}
+            spec = {"text": f"change {number}", "replicas": number}
             await self.client.patch(Gadget, key, MergePatch({"spec": spec}))
             self.changes[key] += 1
         except NotFound:
@@ -178,7 +190,7 @@ class Churn:
         try:
             with suppress(NotFound):
                 await self.client.delete(Gadget, key)
-            # It may be there: an earlier answer was lost.
+            # The object may exist if the response to an earlier request was lost.
             with suppress(AlreadyExists):
                 await self.client.create(gadget(key, f"change {number}", number))
             self.changes[key] += 1
@@ -199,9 +211,9 @@ def _mismatches_of(obj: Gadget, config_map: ConfigMap | None) -> Iterable[str]:
         if config_map.data != wanted:
             yield f"its ConfigMap says {config_map.data.get('text')!r}, its spec {obj.spec.text!r}"
         if owner is None or owner.uid != obj.metadata.uid:
-            yield "its ConfigMap belongs to a former gadget"
+            yield "its ConfigMap has the UID of a previous gadget as owner"
     if obj.status is None or obj.status.observed_generation != obj.metadata.generation:
         seen = obj.status.observed_generation if obj.status is not None else None
         yield f"status has seen generation {seen} of {obj.metadata.generation}"
     elif obj.status.fingerprint != wanted["fingerprint"]:
-        yield "status tells of other content"
+        yield "the fingerprint in its status is outdated"

@@ -1,6 +1,6 @@
-"""What a client does that must be true on the in-memory API server and on the real one alike.
+"""Client behaviour that is the same on the in-memory and the real API server.
 
-Each case is an async function of a ``Client`` and of a namespace of its own.
+Each case is an async function of a ``Client`` and a namespace.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def gadget(namespace: str, name: str = "a", **spec: Any) -> Any:
 
 
 def deployment_config(namespace: str, *, replicas: int | None = None) -> DeploymentApply:
-    """A Deployment of one container; ``replicas`` is declared only where it is given."""
+    """A Deployment with one container and optional ``replicas``."""
     template = PodTemplateSpecApply(
         metadata=TemplateMetaApply(labels={"app": "a"}),
         spec=PodSpecApply(containers=[ContainerApply(name="app", image="app:1")]),
@@ -72,7 +72,7 @@ def deployment_config(namespace: str, *, replicas: int | None = None) -> Deploym
 
 
 async def case_an_explicit_default_is_sent_and_owned(client: Client, namespace: str) -> None:
-    """1 is what the server takes for ``replicas`` anyhow; declared, it is ours all the same."""
+    """A declared field is owned even if its value is the default."""
     applied = await client.apply(deployment_config(namespace, replicas=1))
     (ours,) = applied.metadata.managed_fields
     assert "f:replicas" in json.loads(bytes(ours.fields_v1))["f:spec"]
@@ -97,7 +97,7 @@ async def case_what_is_not_declared_is_left_to_an_autoscaler(client: Client, nam
 
 
 async def case_a_typed_write_loses_no_unknown_field(client: Client, namespace: str) -> None:
-    """A type that knows less than the server, as every type does after the server's next upgrade."""
+    """A type with fewer fields than the server's, as after an upgrade of the server."""
     outline = metadata_only(Gadget)
     made = await client.create(gadget(namespace, depth=1, novelty={"deep": [1, 2]}))
     await client.patch(outline, made.key, MergePatch({"metadata": {"labels": {"l": "x"}}}))

@@ -1,11 +1,12 @@
-"""Fixtures of end-to-end tests: the cluster: the devcluster, or the user's own with CLUSTER=current."""
+"""Fixtures of end-to-end tests on the devcluster, or on another cluster with CLUSTER=current."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import pytest
@@ -18,10 +19,9 @@ from devcluster.target import Target, select_target
 
 @pytest.fixture(scope="session", autouse=True)
 def only_loopback() -> Iterator[None]:
-    """Tests reach nothing but loopback themselves, and the devcluster's API server, which answers on a link to it.
+    """Restrict connections to loopback and the devcluster's API server.
 
-    No route of the machine leads to pods and Services. What is sent to their addresses would leave it by the default
-    route.
+    The machine has no route to pods and Services. Packets to their addresses would use the default route.
     """
     with pytest.MonkeyPatch.context() as patch:
         for name in ("connect", "connect_ex"):
@@ -31,10 +31,12 @@ def only_loopback() -> Iterator[None]:
 
 def _loopback_guard(connect: Any) -> Any:
     def guarded(self: socket.socket, address: Any) -> Any:
-        # Connecting a datagram socket sends nothing.
+        # Connecting a datagram socket sends no packet.
         to_network = self.family in (socket.AF_INET, socket.AF_INET6) and self.type == socket.SOCK_STREAM
         if to_network and not _is_local(address[0]):
-            raise AssertionError(f"{address[0]} is not on this machine: use kubectl port-forward, or ask from a pod")
+            raise AssertionError(
+                f"{address[0]} is not on this machine: use kubectl port-forward, or send the request from a pod"
+            )
         return connect(self, address)
 
     return guarded
@@ -63,7 +65,7 @@ def cluster(bare_cluster: Target) -> Target:
 
 @pytest.fixture
 def namespace(bare_cluster: Target, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace of the test's own, deleted with all that is in it."""
+    """Namespace of the test, deleted with its objects afterwards."""
     test = cast("pytest.Item", request.node)  # pyright: ignore[reportUnknownMemberType]
     words = re.sub(r"[^a-z0-9]+", "-", test.name.lower()).strip("-")
     name = f"e2e-{words}"[:60].rstrip("-")
@@ -71,3 +73,25 @@ def namespace(bare_cluster: Target, request: pytest.FixtureRequest) -> Iterator[
     bare_cluster.kubectl("create", "namespace", name)
     yield name
     bare_cluster.kubectl("delete", "namespace", name, "--timeout=180s", seconds=200)
+
+
+@pytest.fixture(scope="module")
+def ours(bare_cluster: Target) -> Target:
+    """The devcluster. Other clusters are not supported."""
+    if not bare_cluster.is_devcluster:
+        pytest.fail("these tests need the devcluster: run them without CLUSTER=current")
+    return bare_cluster
+
+
+@contextmanager
+def own_namespace(target: Target, name: str) -> Generator[str]:
+    """A new namespace during the block."""
+    target.kubectl("delete", "namespace", name, "--ignore-not-found", "--timeout=60s", seconds=70)
+    target.kubectl("create", "namespace", name)
+    yield name
+    target.kubectl("delete", "namespace", name, "--timeout=60s", seconds=70)
+
+
+def toolbox(target: Target, namespace: str, pod: str, *arguments: str) -> str:
+    """Output of the toolbox in a pod. Raises CommandFailed."""
+    return target.kubectl("exec", f"--namespace={namespace}", pod, "--", "toolbox", *arguments).strip()

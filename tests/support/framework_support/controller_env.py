@@ -1,18 +1,30 @@
-"""An API server in memory with widgets, and what a controller needs around it."""
+"""In-memory API server with widgets, clients and a scripted reconciler for controller tests."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from framework_support.widget import Widget
+from framework_support.widget import Widget, widget
 from steersman.cache import Cache, CachedClient
 from steersman.client import Client
-from steersman.controller import EventRecorder, ReconcilerContext
+from steersman.controller import (
+    Controller,
+    ControllerOptions,
+    ControllerSpec,
+    EventRecorder,
+    Reconciler,
+    ReconcilerContext,
+    Request,
+    Result,
+)
+from steersman.controller.controller import TraceSpan
+from steersman.errors import ApiStatus, Conflict
 from steersman.manager import Manager
 from steersman.meta import ObjectKey
+from steersman.observability import metrics
 from steersman.observability.logging import get_logger
 from steersman.observability.runtime import Runtime
 from steersman_testing import InMemoryApiServer, virtual_runtime
@@ -21,13 +33,13 @@ NAMESPACE = "orders"
 
 
 def key(name: str) -> ObjectKey:
-    """The key of something in the namespace of these tests."""
+    """Key of an object in the namespace of these tests."""
     return ObjectKey(NAMESPACE, name)
 
 
 @dataclass
 class ControllerEnv:
-    """A server on which ``Widget`` is defined, and clients to it."""
+    """In-memory server that serves ``Widget``, with clients."""
 
     runtime: Runtime = field(default_factory=virtual_runtime)
     server: InMemoryApiServer = field(init=False)
@@ -43,21 +55,21 @@ class ControllerEnv:
 
     @property
     def cached(self) -> CachedClient:
-        """Reads from the cache what it holds."""
+        """Client that reads from the cache."""
         return CachedClient(Client(self.server, field_manager="tester", observer=self.cache), self.cache)
 
     def recorder(self, source: str = "test/widget", instance: str = "test-0") -> EventRecorder:
-        """A recorder whose ``run`` nobody runs yet."""
+        """Event recorder whose ``run`` is not started."""
         return EventRecorder(self.client, source, instance, runtime=self.runtime)
 
     def context(self) -> ReconcilerContext:
-        """What a controller hands to its reconciler."""
+        """Context of a reconciler."""
         return ReconcilerContext(
             client=self.cached, events=self.recorder(), runtime=self.runtime, log=get_logger("test")
         )
 
     def create_widgets(self, *names: str, depth: int = 1) -> None:
-        """Creates widgets."""
+        """Create widgets."""
         for name in names:
             self.server.load(
                 {
@@ -69,14 +81,14 @@ class ControllerEnv:
             )
 
     def read_widget(self, name: str) -> Widget:
-        """The widget as the server has it."""
+        """The widget as stored by the server."""
         found = self.server.read(Widget, key(name))
-        assert found is not None, f"there is no widget {name}"
+        assert found is not None, f"widget {name} does not exist"
         return found
 
     @asynccontextmanager
     async def running_cache(self, *kinds: type) -> AsyncGenerator[None, None]:
-        """The cache with informers of ``kinds``, synced."""
+        """Run the cache with synced informers of ``kinds``."""
         for kind in kinds:
             self.cache.informer(kind)
         self.cache.start()
@@ -89,7 +101,7 @@ class ControllerEnv:
 
 @asynccontextmanager
 async def running(manager: Manager) -> AsyncGenerator[Manager, None]:
-    """Runs the manager during the block, and ends it in order unless the block fails."""
+    """Run the manager during the block, and stop it unless the block fails."""
     task = asyncio.create_task(manager.run())
     try:
         yield manager
@@ -101,13 +113,70 @@ async def running(manager: Manager) -> AsyncGenerator[Manager, None]:
 
 
 async def drain_event_loop() -> None:
-    """Lets everything happen that needs no time to pass."""
+    """Run callbacks that need no progress of time."""
     for _ in range(50):
         await asyncio.sleep(0)
 
 
 async def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> None:
-    """Returns once ``condition`` holds. Raises TimeoutError after ``seconds``. For tests in real time."""
+    """Wait for ``condition`` in real time. Raises TimeoutError."""
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.005)
+
+
+Behaviour = Callable[[Request], Awaitable[Result]]
+
+
+class ScriptedReconciler(Reconciler[Widget]):
+    """Reconciler with a replaceable behaviour that records its calls."""
+
+    def __init__(self, world: ControllerEnv, behaviour: Behaviour | None = None) -> None:
+        super().__init__(world.context())
+        self.behaviour = behaviour
+        self.calls: list[tuple[float, str]] = []
+
+    async def reconcile(self, request: Request) -> Result:
+        self.calls.append((self.runtime.clock.monotonic(), request.name))
+        return await self.behaviour(request) if self.behaviour is not None else Result()
+
+    def times(self, name: str) -> list[float]:
+        return [moment for moment, called in self.calls if called == name]
+
+
+def controller_for(
+    reconciler: ScriptedReconciler,
+    name: str = "widget",
+    *,
+    exists: bool = True,
+    workers: int = 1,
+    timeout: float | None = None,
+    trace_span: TraceSpan | None = None,
+) -> Controller:
+    spec = ControllerSpec(
+        name=name,
+        resource=Widget.api_resource,
+        get_cached=lambda request: widget(request.name) if exists else None,
+        options=ControllerOptions(max_concurrent_reconciles=workers, reconcile_timeout=timeout),
+    )
+    return Controller(spec, reconciler, runtime=reconciler.runtime, trace_span=trace_span)
+
+
+def metric_value(metric: str, /, **labels: str) -> float:
+    return metrics.registry.get_sample_value(metric, labels) or 0.0
+
+
+def raising(*errors: BaseException) -> Behaviour:
+    """Behaviour that raises one error per call, then succeeds."""
+    left = list(errors)
+
+    async def behave(_: Request) -> Result:
+        if left:
+            raise left.pop(0)
+        return Result()
+
+    return behave
+
+
+def conflict() -> Conflict:
+    return Conflict(ApiStatus("scripted conflict", "Conflict", 409))

@@ -1,4 +1,4 @@
-"""An operator with a world outside Kubernetes, for simulations: each widget has a lamp at the harbour master's."""
+"""Operator with an external system: one DNS record per widget."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ KEY = ObjectKey("default", "a")
 
 @dataclass
 class DnsZone:
-    """Lamps by the name of their widget; each has been lit at some depth."""
+    """DNS records by name."""
 
     records: dict[str, int] = field(default_factory=dict[str, int])
 
     async def upsert_record(self, name: str, depth: int) -> None:
-        async with fault_point(f"upsert record {name}", ConnectionError("nobody answers")):
+        async with fault_point(f"upsert record {name}", ConnectionError("connection timed out")):
             self.records[name] = depth
 
     async def delete_record(self, name: str) -> None:
-        async with fault_point(f"delete record {name}", ConnectionError("nobody answers")):
+        async with fault_point(f"delete record {name}", ConnectionError("connection timed out")):
             self.records.pop(name, None)
 
 
 class WidgetReconciler(Reconciler[Widget]):
-    """Does it right: a lamp and a chart for each widget, whatever happened before."""
+    """Maintains a DNS record and a ConfigMap per widget, and recovers from all faults."""
 
     zone: DnsZone
 
@@ -57,7 +57,7 @@ class WidgetReconciler(Reconciler[Widget]):
 
 
 def setup_for(reconciler: type[WidgetReconciler]) -> Callable[[Manager, DnsZone], None]:
-    """The setup function of an operator with this reconciler."""
+    """Return the setup function of an operator with this reconciler."""
 
     def setup(manager: Manager, zone: DnsZone) -> None:
         def create_reconciler(context: ReconcilerContext) -> WidgetReconciler:
@@ -76,7 +76,7 @@ def new_widget() -> Widget:
 
 
 async def scenario(world: World[DnsZone]) -> None:
-    """A widget comes, sinks deeper, and goes."""
+    """Create, change and delete a widget."""
     await world.client.create(
         Widget(metadata=ObjectMeta(name=KEY.name, namespace=KEY.namespace), spec=WidgetSpec(depth=1))
     )

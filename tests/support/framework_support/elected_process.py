@@ -1,7 +1,7 @@
-"""One replica of an operator with leader election. Run by tests that end it, kill it, or take its lease away.
+"""Operator replica with leader election, run as a process by tests.
 
-Arguments: kubeconfig, namespace, and ``lease_duration,renew_deadline,retry_period`` in seconds. It says
-``standing by`` once its caches are synced and ``leading`` once it leads.
+Arguments: kubeconfig, namespace, and ``lease_duration,renew_deadline,retry_period`` in seconds. It prints
+``standing by`` when its caches are synced and ``leading`` when it is the leader.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from steersman.manager.flags import ManagerFlags
 
 
 class IdleReconciler(Reconciler[ConfigMap]):
-    """Does nothing; its cache is what has to be warm."""
+    """Does nothing. Its cache must be synced."""
 
     async def reconcile(self, request: Request) -> Result:
         return Result()
 
 
 def setup(manager: Manager) -> None:
-    """A controller, and what tells the test where it is."""
+    """Register a controller and runnables that print the state."""
     manager.controller(ConfigMap).complete(IdleReconciler)
 
     async def ready() -> None:
@@ -38,13 +38,13 @@ def setup(manager: Manager) -> None:
 
 
 def print_line(words: str) -> None:
-    """One line, at once."""
+    """Print a line and flush."""
     sys.stdout.write(f"{words}\n")
     sys.stdout.flush()
 
 
 def main() -> None:
-    """The process."""
+    """Run the process."""
     kubeconfig, namespace, times = sys.argv[1:]
     duration, deadline, period = times.split(",")
     election = LeaderElection(

@@ -1,11 +1,10 @@
-"""A proxy on loopback between an operator and the API server, that breaks what it is told to break.
+"""Proxy on loopback between an operator and the API server that injects faults.
 
-Plain HTTP to the operator, TLS to the API server. Each connection of the operator has one of its own to the API
-server; requests are read, so that they can be recorded and answered in its stead, and answers pass through as
-they come.
+Plain HTTP to the operator, TLS to the API server. Each connection of the operator has its own connection to the API
+server. Requests are parsed, recorded and optionally answered by the proxy. Responses pass through unchanged.
 
-Its black hole is real: a filter on the sockets makes the kernel throw away every packet that arrives, before TCP sees
-it, so nothing is acknowledged, refused or reset. Source: socket(7), ``SO_ATTACH_FILTER``.
+The black hole is a socket filter: the kernel drops every incoming packet before TCP, so nothing is acknowledged,
+refused or reset. Source: socket(7), ``SO_ATTACH_FILTER``.
 """
 
 from __future__ import annotations
@@ -37,7 +36,12 @@ _LIMIT = 1 << 22
 
 @dataclass(slots=True)
 class ProxiedRequest:
-    """A request: ``at`` (monotonic seconds) its head was complete, and ``code`` if the proxy answered it itself."""
+    """A request.
+
+    Attributes:
+        received_at: monotonic time in seconds at which the head was complete.
+        code: status code if the proxy responded itself.
+    """
 
     received_at: float
     method: str
@@ -59,13 +63,13 @@ class ProxiedRequest:
 
 @dataclass(frozen=True, slots=True)
 class ProxyResponse:
-    """An answer in the server's stead; ``retry_after`` in seconds, None for none."""
+    """A response of the proxy. ``retry_after`` is in seconds."""
 
     code: int
     retry_after: int | None = None
 
     def to_bytes(self) -> bytes:
-        body = b'{"kind":"Status","apiVersion":"v1","status":"Failure","message":"refused by the proxy","code":%d}'
+        body = b'{"kind":"Status","apiVersion":"v1","status":"Failure","message":"rejected by the proxy","code":%d}'
         body %= self.code
         advice = "" if self.retry_after is None else f"Retry-After: {self.retry_after}\r\n"
         head = f"HTTP/1.1 {self.code} Refused\r\nContent-Type: application/json\r\n{advice}"
@@ -73,7 +77,7 @@ class ProxyResponse:
 
 
 class _ProxiedConnection:
-    """A connection of the operator, the one to the API server that belongs to it, and the request under way on it."""
+    """A connection of the operator with its connection to the API server."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -85,7 +89,7 @@ class _ProxiedConnection:
         self.black_holed = False
 
     def abort(self) -> None:
-        """Ends both connections at once; a lost one stays as it is for the operator, which hears nothing."""
+        """Abort both connections. The operator's side of a black hole stays open."""
         if self.response_task is not None:
             self.response_task.cancel()
         if self.server is not None:
@@ -95,12 +99,12 @@ class _ProxiedConnection:
 
 
 class FaultProxy:
-    """The proxy, on a thread of its own, since tests must not slow it down. Use ``running``.
+    """The proxy in its own thread. Use ``running``.
 
     Attributes:
-        kubeconfig: for the operator.
-        seen: every request, in order.
-        refuse: asked for each request; what it returns is the answer, and None passes the request on.
+        kubeconfig: kubeconfig for the operator.
+        requests: all requests in order.
+        respond: called for each request. It returns a response, or None to forward the request.
     """
 
     def __init__(self, directory: Path, kubeconfig: Path) -> None:
@@ -126,7 +130,7 @@ class FaultProxy:
     @classmethod
     @contextmanager
     def running(cls, directory: Path, kubeconfig: Path) -> Generator[FaultProxy]:
-        """A proxy to the server of ``kubeconfig``, with the identity that it holds."""
+        """Run a proxy to the server of ``kubeconfig`` with its credentials."""
         proxy = cls(directory, kubeconfig)
         thread = threading.Thread(target=proxy._run, name="fault proxy", daemon=True)
         thread.start()
@@ -138,30 +142,30 @@ class FaultProxy:
 
     @property
     def writes(self) -> list[ProxiedRequest]:
-        """The requests that would change something, those for Leases apart."""
+        """Write requests, without those of Leases."""
         return [s for s in self.requests if s.is_write and not s.is_lease]
 
     @property
     def intercepted(self) -> list[ProxiedRequest]:
-        """The requests that the proxy answered itself."""
+        """Requests with a response of the proxy."""
         return [s for s in self.requests if s.code is not None]
 
     async def first_write(self, seconds: float) -> ProxiedRequest:
-        """The first of ``writes``, once there is one."""
+        """Wait for the first write."""
         async with asyncio.timeout(seconds):
             while not (writes := self.writes):
                 await asyncio.sleep(0.02)
             return writes[0]
 
     def break_watches(self) -> None:
-        """Resets the connections on which a watch is under way."""
+        """Abort the connections with a watch."""
         self._run_on_loop(
             lambda: self._abort_matching(lambda link: link.current is not None and link.current.is_watch)
         )
 
     @contextmanager
     def delayed_watches(self) -> Generator[None]:
-        """Lets nothing of any watch through during the block; the API server sees a client that does not read."""
+        """Delay all watches during the block. The API server observes a slow client."""
         self._run_on_loop(self._watches_open.clear)
         try:
             yield
@@ -170,9 +174,10 @@ class FaultProxy:
 
     @contextmanager
     def dropped_inbound_packets(self) -> Generator[None]:
-        """Throws away all packets of the operator during the block, and goes on sending to it as long as that works.
+        """Drop all packets from the operator during the block.
 
-        What the operator writes then waits in its kernel, to be sent again and again, and would arrive afterwards.
+        The operator's kernel retransmits its requests, which arrive after the block. Responses are sent while
+        possible.
         """
         self._run_on_loop(lambda: self._set_dropping(True))
         try:
@@ -181,26 +186,26 @@ class FaultProxy:
             self._run_on_loop(lambda: self._set_dropping(False))
 
     def unacknowledged_sockets(self) -> int:
-        """How many sockets of the operator, those of a dead one included, hold what was not acknowledged.
+        """Number of operator sockets with unacknowledged data.
 
-        Source: proc_net_tcp; ``tx_queue`` of sockets whose peer we are.
+        Source: proc_net_tcp, ``tx_queue`` of sockets whose peer is the proxy.
         """
         rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
         return sum(1 for row in rows if int(row[2].partition(":")[2], 16) == self._port and int(row[4][:8], 16))
 
     @contextmanager
     def black_hole(self, *, keep_existing: bool = False) -> Generator[None]:
-        """Throws away all packets, in both directions, during the block.
+        """Drop all packets in both directions during the block.
 
         Args:
-            for_ever: connections that were open in the block stay black holes; only new ones work again. That is what
-                a firewall does that forgot them.
+            keep_existing: existing connections remain black holes after the block and only new ones work, as with a
+                firewall that lost its state.
         """
         self._run_on_loop(self._all_open.clear)
-        # What the operator never acknowledged would be sent to it again and again, and it would hear of us after all.
+        # Unacknowledged responses would be retransmitted and reach the operator.
         deadline = time.monotonic() + 10
         while self._unacknowledged():
-            assert time.monotonic() < deadline, "the operator acknowledges nothing"
+            assert time.monotonic() < deadline, "the operator does not acknowledge responses"
             time.sleep(0.001)
         self._run_on_loop(lambda: self._set_dropping(True))
         try:
@@ -212,7 +217,7 @@ class FaultProxy:
             self._run_on_loop(self._all_open.set)
 
     def _run_on_loop(self, action: Callable[[], object]) -> None:
-        """Runs ``action`` on the proxy's thread and returns once it is done."""
+        """Run ``action`` on the thread of the proxy and wait for it."""
         done = threading.Event()
 
         def act() -> None:
@@ -220,7 +225,7 @@ class FaultProxy:
             done.set()
 
         self._loop.call_soon_threadsafe(act)
-        assert done.wait(10), "the proxy does not run"
+        assert done.wait(10), "the proxy is not running"
 
     def _unacknowledged(self) -> int:
         return sum(
@@ -260,7 +265,7 @@ class FaultProxy:
         for connection in tuple(self._connections):
             connection.black_holed = False
             connection.abort()
-        # All of them end with their connections; to cancel them would have asyncio complain.
+        # The tasks end with their connections. Cancelling them would log errors.
         if others := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(others, timeout=5)
 
@@ -273,7 +278,7 @@ class FaultProxy:
                     await self._handle_request(connection)
         finally:
             if connection.black_holed:
-                # Kept open for good: a socket that is closed tells its peer.
+                # Stays open, because closing the socket would notify the peer.
                 await self._stopped.wait()
             self._connections.discard(connection)
             connection.abort()
@@ -325,9 +330,9 @@ def _content_length(head: bytes) -> int:
 
 
 def _unsent_bytes(kept: Any) -> int:
-    """How many bytes the kernel has yet to send, or was not told of by the peer. Source: tcp(7), ``SIOCOUTQ``."""
-    answer = fcntl.ioctl(kept.fileno(), termios.TIOCOUTQ, b"\0" * 4)
-    return struct.unpack("i", answer)[0]
+    """Number of bytes that are unsent or unacknowledged. Source: tcp(7), ``SIOCOUTQ``."""
+    queued = fcntl.ioctl(kept.fileno(), termios.TIOCOUTQ, b"\0" * 4)
+    return struct.unpack("i", queued)[0]
 
 
 def _drop_packets(kept: Any, drop: bool) -> None:

@@ -1,4 +1,4 @@
-"""A machine of somebody who has never seen our repository, with Python, make and a package index, in a container."""
+"""Container with only Python, make and a package index, without this repository."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _STATE = "/run/steersman-fresh-machine"
 
 @dataclass(frozen=True)
 class FreshMachine:
-    """The machine, running.
+    """A running container.
 
     Attributes:
-        home: the developer's home directory, as the host sees it. All else can only be read.
+        name: name of the container.
+        home: home directory of the user on the host. Other directories are read-only.
     """
 
     name: str
@@ -36,18 +37,18 @@ class FreshMachine:
     def command(
         self, directory: str, *words: str, environment: Mapping[str, str] | None = None, terminal: bool = False
     ) -> list[str]:
-        """What runs a command there, in a directory below the home."""
+        """Command line that runs ``words`` in a directory below the home."""
         place = f"{HOME}/{directory}".rstrip("/")
         path = f"{HOME}/venv/bin:{BINARIES}:/usr/bin:/bin"
         known = {"PATH": path, "HOME": HOME, "LANG": "C.UTF-8", "VIRTUAL_ENV": f"{HOME}/venv"}
-        # The package index of this machine.
+        # pip installs from the mounted wheels only.
         index = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": WHEELS, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
         given = [o for k, v in {**known, **index, **(environment or {})}.items() for o in ("--env", f"{k}={v}")]
         options = ["--cwd", place, "--user", f"{_UID}:{_UID}", *(["--tty"] * terminal), *given]
         return ["runc", "--root", _STATE, "exec", *options, self.name, *words]
 
     def run(self, directory: str, *words: str, **environment: str) -> str:
-        """What a command says, which must succeed."""
+        """Run a command, which must succeed, and return its output."""
         command = self.command(directory, *words, environment=environment)
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         assert ended.returncode == 0, f"{' '.join(words)}: {ended.stdout}{ended.stderr}"
@@ -56,13 +57,13 @@ class FreshMachine:
 
 @contextmanager
 def fresh_machine(archive: Path, directory: Path, *, wheels: Path, binaries: Path) -> Generator[FreshMachine]:
-    """A machine that runs.
+    """Run the container during the block.
 
     Args:
-        archive: the image.
-        directory: for what the machine is made of.
-        wheels: all that its package index has.
-        binaries: of Kubernetes.
+        archive: image as OCI archive.
+        directory: directory for the container.
+        wheels: wheels of the package index.
+        binaries: binaries of Kubernetes.
     """
     root, home = directory / "root", directory / "home"
     for each in (root, home):
@@ -75,7 +76,7 @@ def fresh_machine(archive: Path, directory: Path, *, wheels: Path, binaries: Pat
     (directory / "config.json").write_text(json.dumps(_specification(root, mounts)))
     name = f"steersman-fresh-{uuid.uuid4().hex[:8]}"
     runc = ["runc", "--root", _STATE]
-    # What the container's processes say goes to the runc that started them, which ends at once.
+    # runc exits at once, so the output of the container is discarded.
     started = subprocess.run(
         [*runc, "run", "--detach", "--bundle", str(directory), name],
         stdin=subprocess.DEVNULL,
@@ -120,6 +121,6 @@ def _specification(root: Path, mounts: dict[str, tuple[Path, str]]) -> dict[str,
         },
         "root": {"path": str(root), "readonly": True},
         "mounts": [*own, *bound],
-        # The network is the host's, on whose loopback the API server listens; pip is given no index to ask.
+        # Host network, since the API server listens on loopback.
         "linux": {"namespaces": [{"type": kind} for kind in ("pid", "ipc", "uts", "mount")]},
     }

@@ -1,51 +1,55 @@
-"""The kind that fault tests change by the thousand, and its operator, written as a user would write it.
+"""Gadget, the kind of the fault tests, and its operator as a program.
 
-For each ``Gadget`` there is to be one owned ConfigMap whose content follows from the gadget's spec, and a status that
-says which generation has been seen. So whatever was missed shows, object by object, in the end.
+The operator maintains one ConfigMap per ``Gadget`` and a status with the observed generation. A missed event shows in
+both. Run it with ``python gadget.py --kubeconfig FILE --namespace NAME``.
 """
 
 from __future__ import annotations
 
+import argparse
+import asyncio
 import hashlib
 from typing import Any
 
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.core_v1 import ConfigMap
+from steersman.client import connect, load_config
 from steersman.controller import Reconciler, Request, Result
 from steersman.crd import definition
-from steersman.manager import Manager
+from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply, Resource, Spec, Status, resource
+from steersman.observability.logging import configure_logging
 
 
 class GadgetSpec(Spec):
-    """The light that is wanted."""
+    """Desired state."""
 
     replicas: int = 1
     text: str = ""
 
 
 class GadgetStatus(Status):
-    """The light as it is."""
+    """Observed state."""
 
     fingerprint: str = ""
-    """Of the content that the ConfigMap was given."""
+    """Fingerprint of the content of the ConfigMap."""
 
 
 @resource(group="faults.example.com", version="v1")
 class Gadget(Resource[GadgetSpec, GadgetStatus]):
-    """Is seen by its ConfigMap."""
+    """Object with one ConfigMap."""
 
 
 def gadget_crd() -> dict[str, Any]:
-    """The CRD. Its ``brightness`` may be a string too: the server lets in what the operator's type does not fit."""
+    """The CRD. Its ``replicas`` may also be a string, which the operator cannot decode."""
     document = definition(Gadget)
     schema = document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    schema["properties"]["spec"]["properties"]["brightness"] = {"x-kubernetes-int-or-string": True}
+    schema["properties"]["spec"]["properties"]["replicas"] = {"x-kubernetes-int-or-string": True}
     return document
 
 
 def gadget(key: ObjectKey, text: str = "", replicas: int = 1) -> Gadget:
-    """A gadget to create."""
+    """Create a gadget object."""
     return Gadget(
         metadata=ObjectMeta(name=key.name, namespace=key.namespace),
         spec=GadgetSpec(replicas=replicas, text=text),
@@ -53,17 +57,17 @@ def gadget(key: ObjectKey, text: str = "", replicas: int = 1) -> Gadget:
 
 
 def config_map_data(spec: GadgetSpec) -> dict[str, str]:
-    """What the ConfigMap of a gadget with ``spec`` holds."""
-    return {"text": spec.text, "brightness": str(spec.replicas), "fingerprint": fingerprint(spec)}
+    """Expected data of the ConfigMap of a gadget."""
+    return {"text": spec.text, "replicas": str(spec.replicas), "fingerprint": fingerprint(spec)}
 
 
 def fingerprint(spec: GadgetSpec) -> str:
-    """Sixteen hexadecimal digits that tell one spec from another."""
+    """Sixteen hexadecimal digits of the hash of a spec."""
     return hashlib.sha256(f"{spec.replicas} {spec.text}".encode()).hexdigest()[:16]
 
 
 class GadgetReconciler(Reconciler[Gadget]):
-    """Keeps the ConfigMap and the status of each gadget."""
+    """Maintains the ConfigMap and the status of each gadget."""
 
     async def reconcile(self, request: Request) -> Result:
         gadget = await self.client.get(Gadget, request)
@@ -76,5 +80,47 @@ class GadgetReconciler(Reconciler[Gadget]):
 
 
 def setup(manager: Manager, workers: int = 16) -> None:
-    """Adds the controller."""
+    """Register the controller."""
     manager.controller(Gadget).owns(ConfigMap).max_concurrent_reconciles(workers).complete(GadgetReconciler)
+
+
+async def run(arguments: argparse.Namespace) -> None:
+    """Run the operator until SIGTERM."""
+    lease: float = arguments.lease
+    async with connect(load_config(arguments.kubeconfig)) as transport:
+        options = ManagerOptions(
+            name="gadgets",
+            instance=arguments.instance,
+            namespaces=(arguments.namespace,),
+            leader_election=_election(lease, arguments.namespace) if lease else None,
+            metrics_bind_address="127.0.0.1:0",
+        )
+        manager = Manager(transport, options)
+        setup(manager)
+        await manager.run_until_signalled()
+
+
+def _election(lease: float, namespace: str) -> LeaderElection:
+    """Leader election with the proportions of the defaults: 15, 10 and 2 seconds."""
+    return LeaderElection(
+        name="gadgets",
+        namespace=namespace,
+        lease_duration=round(lease),
+        renew_deadline=lease * 2 / 3,
+        retry_period=lease * 2 / 15,
+    )
+
+
+def main() -> None:
+    """Parse the arguments and run the operator."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kubeconfig", required=True)
+    parser.add_argument("--namespace", required=True)
+    parser.add_argument("--instance", default="gadgets-0")
+    parser.add_argument("--lease", type=float, default=0.0, help="lease duration in seconds; enables leader election")
+    configure_logging("info")
+    asyncio.run(run(parser.parse_args()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""The real helm, for the cluster that tests use."""
+"""helm for the cluster of the tests."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from steersman.meta.yaml_codec import load_yaml_documents
 
 @dataclass(frozen=True)
 class Helm:
-    """Helm with a home of its own.
+    """helm with separate cache and configuration directories.
 
     Attributes:
-        program: its path.
-        home: where it keeps what it caches.
-        kubeconfig: of the cluster, if it is to reach one.
+        program: path of helm.
+        home: directory of caches and configuration.
+        kubeconfig: kubeconfig of the cluster, if any.
     """
 
     program: Path
@@ -27,7 +27,7 @@ class Helm:
     kubeconfig: Path | None = None
 
     def run(self, *arguments: str, seconds: float = 300.0) -> subprocess.CompletedProcess[str]:
-        """How a command ends, whatever it says."""
+        """Run helm and return the completed process."""
         places = {f"HELM_{name}_HOME": str(self.home / name.lower()) for name in ("CACHE", "CONFIG", "DATA")}
         cluster = {} if self.kubeconfig is None else {"KUBECONFIG": str(self.kubeconfig)}
         return subprocess.run(
@@ -40,18 +40,18 @@ class Helm:
         )
 
     def __call__(self, *arguments: str) -> str:
-        """What a command says, which must succeed."""
+        """Run helm, which must succeed, and return its output."""
         ended = self.run(*arguments)
         assert ended.returncode == 0, f"helm {' '.join(arguments)}:\n{ended.stdout}\n{ended.stderr}"
         return ended.stdout
 
     def template(self, chart: Path, *arguments: str, name: str = "post", namespace: str = "mail") -> list[Any]:
-        """The manifests of a release."""
+        """Render the manifests of a release."""
         return list(
             filled(load_yaml_documents(self("template", name, str(chart), "--namespace", namespace, *arguments)))
         )
 
 
 def filled(found: Iterable[Any]) -> Iterable[Any]:
-    """Those documents that are not empty."""
+    """Documents that are not empty."""
     return (d for d in found if d)

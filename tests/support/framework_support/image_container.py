@@ -1,4 +1,4 @@
-"""A container of one of our images, run by runc alone, as a pod would run it."""
+"""Container of an image of this repository, run by runc as in a pod."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ STATE = "/run/steersman-image-tests"
 
 @dataclass(frozen=True)
 class Unpacked:
-    """An image's root file system in a directory, and its configuration (OCI image-spec, config.md)."""
+    """Root file system and configuration of an image (OCI image-spec, config.md)."""
 
     root: Path
     config: dict[str, Any]
 
 
 def unpack(archive: Path, directory: Path) -> Unpacked:
-    """Lay an OCI archive's layers over each other in `directory`."""
+    """Extract the layers of an OCI archive into ``directory``."""
     directory.chmod(0o755)
     with tarfile.open(archive) as file:
 
@@ -58,9 +58,9 @@ def unpack(archive: Path, directory: Path) -> Unpacked:
 
 @dataclass
 class Container:
-    """One life of a container: what it is given, its process, its log.
+    """A container: configuration, process and log.
 
-    `volume`, `run` and `admin` are host directories for the mount points of the images' contract.
+    ``volume``, `run` and `admin` are host directories of the mount points that the images require.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Container:
     _runc: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def start(self) -> None:
-        """Start it; what it says is appended to its log."""
+        """Start the container. Its output is appended to the log."""
         self.bundle.mkdir(parents=True, exist_ok=True)
         (self.bundle / "config.json").write_text(json.dumps(self._specification()))
         self._begin(["runc", "--root", STATE, "run", "--bundle", str(self.bundle), self.name])
@@ -87,40 +87,40 @@ class Container:
         return self._runc is not None and self._runc.poll() is None
 
     def signal(self, name: str) -> None:
-        """Send a signal to the container's first process, if it is there."""
+        """Send a signal to the first process, if it is running."""
         _runc("kill", self.name, name)
 
     def stop(self, seconds: float = 30.0) -> int:
-        """Stop it as a kubelet does; its exit code."""
+        """Stop the container as a kubelet does. Return the exit code."""
         self.signal(self.image.config.get("StopSignal", "SIGTERM"))
         return self.wait(seconds)
 
     def kill(self) -> None:
-        """SIGKILL to all of it, at once."""
+        """Send SIGKILL to all processes."""
         if self.running():
             _runc("kill", "--all", self.name, "KILL")
             self.wait(10)
 
     def wait(self, seconds: float) -> int:
-        """Wait for its end; its exit code."""
+        """Wait for the exit code."""
         assert self._runc is not None
         try:
             code = self._runc.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"no end within {seconds} s; its log:\n{self.log}") from None
+            raise AssertionError(f"did not exit within {seconds} s; its log:\n{self.log}") from None
         _runc("delete", "--force", self.name)
         return code
 
     def sleep(self, seconds: float) -> None:
-        """Let it run for a time that the test chose; not a way to wait for anything."""
+        """Let the container run for ``seconds``. Do not use it to wait for a condition."""
         time.sleep(seconds)
 
     def remove(self) -> None:
-        """Leave nothing of it behind, whatever state it is in."""
+        """Remove the container in any state."""
         _runc("delete", "--force", self.name)
 
     def execute(self, *command: str, environment: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-        """Run a command inside, as the kubelet runs probes."""
+        """Run a command in the container, as the kubelet runs probes."""
         given = [option for variable in environment for option in ("--env", variable)]
         return _runc("exec", *given, self.name, *command)
 
@@ -197,7 +197,7 @@ class Container:
 
 
 def writable(directory: Path) -> Path:
-    """A new directory of the container's user."""
+    """A new directory owned by the user of the container."""
     directory.mkdir(parents=True)
     os.chown(directory, UID, UID)
     return directory

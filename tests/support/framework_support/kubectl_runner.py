@@ -1,4 +1,4 @@
-"""The real kubectl, against whatever a kubeconfig leads to."""
+"""kubectl with output normalized for comparison."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _VOLATILE = (
 
 
 class KubectlOutput(NamedTuple):
-    """What kubectl answered: its exit code, and all that it wrote."""
+    """Exit code and output of kubectl."""
 
     code: int
     text: str
 
     @property
     def stable(self) -> KubectlOutput:
-        """Without what is another in every run: ages, times, UIDs, addresses, versions, widths of columns."""
+        """Output without ages, times, UIDs, addresses, versions and column widths."""
         text = self.text
         for pattern, stands_for in _VOLATILE:
             text = pattern.sub(stands_for, text)
@@ -42,21 +42,27 @@ class KubectlOutput(NamedTuple):
 
 
 class Kubectl:
-    """Runs kubectl in one namespace. ``home`` keeps its caches, and its manifests by name."""
+    """Runs kubectl in one namespace.
+
+    Args:
+        kubeconfig: kubeconfig file.
+        home: home directory with caches and manifests.
+        namespace: default namespace.
+    """
 
     def __init__(self, kubeconfig: Path, home: Path, namespace: str) -> None:
         self._program = str(find_binaries() / "kubectl")
         self._kubeconfig, self._cache_directory, self._namespace = kubeconfig, home, namespace
 
     async def __call__(self, *arguments: str, stdin: str = "", editor: str = "") -> KubectlOutput:
-        """The answer to ``kubectl arguments…``."""
+        """Run kubectl and return its output."""
         process = await self.start(*arguments, editor=editor)
         output, _ = await asyncio.wait_for(process.communicate(stdin.encode() or None), 30)
         assert process.returncode is not None
         return KubectlOutput(process.returncode, output.decode())
 
     async def start(self, *arguments: str, editor: str = "") -> Process:
-        """Starts it, with its output in a pipe."""
+        """Start kubectl with its output in a pipe."""
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(self._cache_directory),

@@ -1,4 +1,4 @@
-"""A server on loopback that answers as a test says, and transports to it."""
+"""HTTP server on loopback with a handler of the test, and transports to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 async def running_server(
     handler: Handler, tls: ssl.SSLContext | None = None, port: int = 0
 ) -> AsyncGenerator[int, None]:
-    """Answers every request on loopback with ``handler``; gives the port (0: any that is free)."""
+    """Serve requests on loopback with ``handler`` during the block. Yields the port."""
     runner = web.ServerRunner(web.Server(handler, handler_cancellation=True), shutdown_timeout=0.1)
     await runner.setup()
     try:
@@ -31,7 +31,7 @@ async def running_server(
 
 @asynccontextmanager
 async def open_transport(config: ClusterConfig) -> AsyncGenerator[HttpTransport, None]:
-    """The bare transport, which tries everything once."""
+    """Transport without retries."""
     transport = HttpTransport(config)
     try:
         yield transport
@@ -41,7 +41,7 @@ async def open_transport(config: ClusterConfig) -> AsyncGenerator[HttpTransport,
 
 @asynccontextmanager
 async def transport_to(handler: Handler, **config: Any) -> AsyncGenerator[HttpTransport, None]:
-    """A transport to a server that answers with ``handler``."""
+    """Transport to a server with ``handler``."""
     async with (
         running_server(handler) as port,
         open_transport(ClusterConfig(server=f"http://127.0.0.1:{port}", **config)) as transport,
@@ -54,7 +54,7 @@ def get(path: str = "/api/v1/pods", **fields: Any) -> HttpRequest:
 
 
 async def echo_authorization(request: web.BaseRequest) -> web.Response:
-    """Answers the ``Authorization`` header."""
+    """Respond with the ``Authorization`` header."""
     return web.Response(text=request.headers.get("Authorization", "none"))
 
 
@@ -62,7 +62,7 @@ async def echo_authorization(request: web.BaseRequest) -> web.Response:
 async def connect_proxy(
     *, authorization: str | None = None, answer: bytes = b"HTTP/1.1 200 OK\r\n\r\n", tls: ssl.SSLContext | None = None
 ) -> AsyncGenerator[tuple[int, list[str]], None]:
-    """A proxy that knows CONNECT alone: gives its port, and the targets that it was asked for, as they come."""
+    """Proxy that supports only CONNECT. Yields its port and the requested targets."""
     targets: list[str] = []
     streams: set[asyncio.Task[None]] = set()
 

@@ -1,8 +1,8 @@
-"""A process with a manager over an API server in memory. Run by tests that send it signals.
+"""Manager process on an in-memory API server, for tests that send signals.
 
-It says ``started`` once a widget is being reconciled, and what happens then. ``slow`` makes that reconcile take long,
-``patient`` gives it a minute at shutdown, and says ``ending`` when that begins, ``unsynced`` makes the first list
-never end.
+It prints ``started`` when a widget is reconciled, and further events. Arguments: ``slow`` delays the reconcile,
+``patient`` sets a shutdown timeout of a minute and prints ``ending`` at its start, and ``unsynced`` makes the first
+list fail repeatedly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from steersman_testing import matching
 
 
 class ReportingReconciler(Reconciler[Widget]):
-    """Says what happens to it."""
+    """Prints its progress."""
 
     async def reconcile(self, request: Request) -> Result:
         print_line("started")
@@ -34,7 +34,7 @@ class ReportingReconciler(Reconciler[Widget]):
 
 
 async def report_shutdown() -> None:
-    """Says when shutdown begins."""
+    """Print a line when shutdown starts."""
     try:
         await asyncio.Event().wait()
     finally:
@@ -42,7 +42,7 @@ async def report_shutdown() -> None:
 
 
 def print_line(word: str) -> None:
-    """One line, at once."""
+    """Print a line and flush."""
     sys.stdout.write(f"{word}\n")
     sys.stdout.flush()
 

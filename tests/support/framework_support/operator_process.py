@@ -1,4 +1,4 @@
-"""An operator in a process of its own: what it logs, counts and weighs."""
+"""Operator process with access to logs, metrics and memory."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from steersman_testing.envtest.process import ServerProcess
 
-PROGRAM = Path(__file__).with_name("gadget_operator.py")
+PROGRAM = Path(__file__).with_name("gadget.py")
 
 
 class OperatorProcess:
-    """``gadget_operator.py``, running.
+    """A running ``gadget.py``.
 
     Args:
-        directory: for its log.
-        kubeconfig: the way to the API server, straight or through a proxy.
-        arguments: more of the program's options.
+        directory: directory of the log.
+        kubeconfig: kubeconfig of the API server or of a proxy.
+        namespace: namespace that the operator watches.
+        arguments: further options of the program.
+        name: name of the instance.
     """
 
     def __init__(self, directory: Path, kubeconfig: Path, namespace: str, *arguments: str, name: str = "a") -> None:
@@ -38,14 +40,14 @@ class OperatorProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; minus the signal that ended it."""
+        """None while it runs. Negative: number of the signal that ended it."""
         return self._process.exit_code
 
     def signal(self, number: signal.Signals) -> None:
         self._process.signal(number)
 
     def log_lines(self) -> Iterator[dict[str, Any]]:
-        """What it has logged so far; what is no JSON comes as ``{"event": text}``."""
+        """Log lines so far. A line that is not JSON becomes ``{"event": text}``."""
         for line in self.log.read_text(errors="replace").splitlines() if self.log.exists() else ():
             try:
                 yield json.loads(line)
@@ -53,28 +55,28 @@ class OperatorProcess:
                 yield {"event": line}
 
     def log_lines_with_event(self, event: str) -> list[dict[str, Any]]:
-        """Its lines that say ``event``."""
+        """Log lines with an event."""
         return [line for line in self.log_lines() if line.get("event") == event]
 
     async def wait_for_log(self, event: str, seconds: float = 60.0) -> dict[str, Any]:
-        """The first line that says ``event``. Raises RuntimeError when it ends without."""
+        """Wait for the first line with an event. Raises RuntimeError if the process exits."""
         async with asyncio.timeout(seconds):
             while True:
                 if found := self.log_lines_with_event(event):
                     return found[0]
                 if self.exit_code is not None:
-                    raise RuntimeError(f"the operator ended with {self.exit_code}:\n{self._process.log_tail(40)}")
+                    raise RuntimeError(f"the operator exited with {self.exit_code}:\n{self._process.log_tail(40)}")
                 await asyncio.sleep(0.05)
 
     async def wait_until_exited(self, seconds: float = 60.0) -> int:
-        """Its exit code."""
+        """Wait for the exit code."""
         async with asyncio.timeout(seconds):
             while (code := self.exit_code) is None:
                 await asyncio.sleep(0.02)
             return code
 
     async def metrics(self) -> dict[str, float]:
-        """Its metrics, by ``name{label="value"}``, and by ``name`` the sum over all labels."""
+        """Metrics by ``name{label="value"}``, and sums over all labels by ``name``."""
         port = next(line["port"] for line in self.log_lines_with_event("listening") if "/metrics" in line["paths"])
         text = await asyncio.to_thread(_read, f"http://127.0.0.1:{port}/metrics")
         totals: dict[str, float] = {}
@@ -86,15 +88,15 @@ class OperatorProcess:
         return totals
 
     def rss_mib(self) -> float:
-        """The memory that it has resident, in MiB."""
+        """Resident memory in MiB."""
         return _status_mib(self.pid, "VmRSS:")
 
     def peak_rss_mib(self) -> float:
-        """The most that it ever had resident, in MiB."""
+        """Peak resident memory in MiB."""
         return _status_mib(self.pid, "VmHWM:")
 
     def kill(self) -> None:
-        """Ends it at once, frozen or not."""
+        """Kill the process, even if it is stopped."""
         self._process.kill()
 
 

@@ -1,4 +1,4 @@
-"""What a package index would have: Steersman's wheel as this checkout is, and all that it and its projects need."""
+"""Package index with the wheels of this checkout and their dependencies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from devcluster.wheels import download
 
 
 def package_index(directory: Path) -> Path:
-    """A new directory with wheels for Debian's Python, pinned and checked; those of others are kept between calls."""
+    """Fill a directory with pinned wheels for Debian's Python.
+
+    Downloaded wheels are kept between calls.
+    """
     with tempfile.TemporaryDirectory() as logs:
         download(CHECKOUT / "requirements/dev.txt", directory, Path(logs) / "log")
     build_wheels(directory)
@@ -24,7 +27,7 @@ def build_wheels(directory: Path) -> None:
     """Build the wheels of all packages of this checkout into ``directory``."""
     with tempfile.TemporaryDirectory() as temporary:
         packages = [str(each.parent) for each in (CHECKOUT / "packages").glob("*/pyproject.toml")]
-        # hatchling looks for files to leave out upwards of the sources, and writes nothing beside them.
+        # hatchling reads ignore files above the sources, and writes nothing next to them.
         options = ["--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", temporary]
         subprocess.run([sys.executable, "-m", "pip", "wheel", *options, *packages], check=True)
         for wheel in Path(temporary).glob("*.whl"):

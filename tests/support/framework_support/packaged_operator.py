@@ -1,4 +1,4 @@
-"""The installation of the tutorial's project, with webhooks and every optional component; manifests among others."""
+"""Manifests of the tutorial project with webhooks and all optional components."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def webhook_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def installation(webhook_project: Path) -> OperatorManifests:
-    """What it deploys."""
+    """Manifests of the project."""
     return OperatorManifests.read(webhook_project / "config", "databaseuser")
 
 
 def single_manifest(found: Iterable[Manifest], kind: str, name: str = "") -> Manifest:
-    """The only one of ``kind``, and of ``name`` if given."""
+    """The only manifest of ``kind`` and ``name``."""
     (manifest,) = (m for m in found if m["kind"] == kind and name in ("", m["metadata"]["name"]))
     return manifest
 
@@ -42,7 +42,7 @@ def operator_container(found: Iterable[Manifest]) -> dict[str, Any]:
 
 
 def with_changed(installation: OperatorManifests, kind: str, change: Callable[[Manifest], None]) -> OperatorManifests:
-    """With each manifest of ``kind`` changed."""
+    """Copy of the manifests with each one of ``kind`` changed."""
     manifests = copy.deepcopy(installation.manifests)
     for manifest in manifests:
         if manifest["kind"] == kind:

@@ -1,4 +1,4 @@
-"""The command ``steersman`` as processes of their own, forked from one that has imported what most of them need.
+"""Runs the command ``steersman`` in processes forked from a preloaded one.
 
 A fresh interpreter spends more time on imports than on most commands.
 """
@@ -22,7 +22,7 @@ _SERIALIZED = threading.Lock()
 
 
 def run_steersman(root: Path, *arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Runs ``python -m steersman_cli`` in ``root`` and returns how it ended."""
+    """Run ``python -m steersman_cli`` in ``root`` and return the completed process."""
     with tempfile.TemporaryDirectory() as place:
         said, complained = Path(place, "out"), Path(place, "err")
         asked = {"root": str(root), "arguments": arguments, "env": env, "out": str(said), "err": str(complained)}
@@ -39,7 +39,7 @@ def _request_succeeded(request: str) -> int:
             source.stdin.flush()
             return int(source.stdout.readline())
         except BaseException:
-            # A test's time is up: the answer that comes is not that to the next request.
+            # After a test timeout, the late response would be mistaken for the next one.
             source.kill()
             source.wait()
             _source.cache_clear()
@@ -48,7 +48,7 @@ def _request_succeeded(request: str) -> int:
 
 @cache
 def _source() -> subprocess.Popen[str]:
-    """The process that the others are forked from; it ends with this one, when nobody can write to it any more."""
+    """The preloaded process. It ends when its standard input is closed."""
     places = os.pathsep.join(p for p in sys.path if p)
     return subprocess.Popen(
         [sys.executable, __file__],
@@ -62,19 +62,19 @@ def _source() -> subprocess.Popen[str]:
 def _serve() -> None:
     for module in _PRELOADED:
         __import__(module)
-    answers = os.fdopen(os.dup(1), "w")
+    responses = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         child = os.fork()
         if child == 0:
-            answers.close()
+            responses.close()
             _run_forked(json.loads(line))
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        answers.write(f"{code}\n")
-        answers.flush()
+        responses.write(f"{code}\n")
+        responses.flush()
 
 
 def _run_forked(asked: dict[str, Any]) -> None:
-    """What a fresh interpreter would be at the start, and then the command."""
+    """Reset the process state to that of a fresh interpreter, then run the command."""
     os.chdir(asked["root"])
     for descriptor, name in enumerate((os.devnull, asked["out"], asked["err"])):
         os.dup2(os.open(name, os.O_RDWR | os.O_CREAT, 0o600), descriptor)

@@ -1,4 +1,4 @@
-"""Projects as ``steersman init`` makes them, and the commands in them as processes of their own."""
+"""Projects created by ``steersman init``, and commands run in them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from framework_support import preloaded_cli
 from steersman_cli import app
 
 EXAMPLES = sorted(p.parent for p in (Path(__file__).parents[3] / "examples").glob("*/PROJECT"))
-"""The projects of this repository."""
+"""Example projects of this repository."""
 
 INIT = ("init", "--domain", "handsomeguy.cn", "--repo", "handsomeguy.cn/databaseuser")
 KIND = ("--group", "mygroup", "--version", "v1alpha1", "--kind", "DatabaseUser")
@@ -23,18 +23,18 @@ CREATE = ("create", "api", *KIND)
 
 
 def ours(*paths: Path) -> dict[str, str]:
-    """The environment in which Steersman's sources, and ``paths``, are importable."""
+    """Environment in which this checkout and ``paths`` are importable."""
     places = [*(str(p) for p in paths), *(p for p in sys.path if p)]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
 
 
 def steersman(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs a command in ``root`` and returns how it ended."""
+    """Run a command in ``root`` and return the completed process."""
     return preloaded_cli.run_steersman(root, *arguments, env=ours())
 
 
 def create_project(root: Path, *commands: tuple[str, ...]) -> Path:
-    """Runs ``commands`` in ``root``, which must all succeed."""
+    """Run ``commands`` in ``root``, which must succeed."""
     root.mkdir(parents=True, exist_ok=True)
     for each in commands:
         ended = steersman(root, *each)
@@ -43,7 +43,7 @@ def create_project(root: Path, *commands: tuple[str, ...]) -> Path:
 
 
 def write_project(root: Path, *commands: tuple[str, ...]) -> Path:
-    """As ``made``, but in this process and without manifests, for tests of what several commands write."""
+    """Like ``create_project``, but in this process and without manifests."""
     root.mkdir(parents=True, exist_ok=True)
     with chdir(root), patch("steersman_cli.manifests.generate_in_subprocess"):
         for each in commands:
@@ -53,14 +53,14 @@ def write_project(root: Path, *commands: tuple[str, ...]) -> Path:
 
 
 def prepare_directory(directory: Path, project: str) -> dict[str, str]:
-    """The environment of somebody who has installed Steersman and, by ``make``, what the project needs.
+    """Environment in which Steersman and the project's dependencies are installed.
 
     Args:
-        directory: for the programs.
-        project: its name.
+        directory: directory for the programs.
+        project: name of the project.
     """
     directory.mkdir()
-    # To make, what it would install is there: in the environment of these tests.
+    # make uses the environment of these tests instead of installing dependencies.
     installed = f"VENV={sys.prefix} --old-file={sys.prefix}/.{project}"
     for name, command in (
         ("steersman", f"{sys.executable} -m steersman_cli"),

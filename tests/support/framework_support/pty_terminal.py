@@ -1,4 +1,4 @@
-"""A program at a terminal: what it shows, and the keys that are pressed."""
+"""A program in a pseudo-terminal: its output and key presses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIMEOUT_SECONDS = 10.0
 
 
 class Terminal:
-    """One program and its terminal."""
+    """A process and its terminal."""
 
     def __init__(self, process: subprocess.Popen[bytes], end: int) -> None:
         self._process = process
@@ -30,28 +30,28 @@ class Terminal:
         os.write(self._end, keys)
 
     def wait_for_text(self, words: str, seconds: float = 60.0) -> None:
-        """Waits until it shows ``words``, after what was waited for before."""
+        """Wait until ``words`` appear after the previous match."""
         deadline = time.monotonic() + seconds
         while (place := self.output.find(words, self._read)) < 0:
-            assert self._more(deadline), f"it never said {words!r}:\n{self.output}"
+            assert self._more(deadline), f"{words!r} did not appear:\n{self.output}"
         self._read = place + len(words)
 
     def wait(self, seconds: float = 60.0) -> int:
-        """Waits for its end. Returns the exit code."""
+        """Wait for the process and return its exit code."""
         deadline = time.monotonic() + seconds
         while self._more(deadline):
             continue
         return self._process.wait(max(0.1, deadline - time.monotonic()))
 
     def _more(self, deadline: float) -> bool:
-        """Whether it showed more, before its end and the deadline."""
+        """Read more output. Return False at the end or the deadline."""
         ready, _, _ = select.select([self._end], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
             return False
         try:
             content = os.read(self._end, 65536)
         except OSError:
-            # Linux says so where the last program has let the terminal go.
+            # Linux raises EIO when the last process has closed the terminal.
             return False
         self.output += content.decode(errors="replace")
         return bool(content)
@@ -61,7 +61,7 @@ class Terminal:
 def run_in_terminal(
     command: Sequence[str], *, directory: Path | None = None, environment: dict[str, str] | None = None
 ) -> Generator[Terminal]:
-    """Runs ``command`` at a terminal of its own, which is closed in the end."""
+    """Run ``command`` in a new terminal, which is closed at the end."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         command,
@@ -71,14 +71,14 @@ def run_in_terminal(
         stdout=theirs,
         stderr=theirs,
         start_new_session=True,
-        # So that keys become signals.
+        # A controlling terminal turns keys into signals.
         preexec_fn=_set_controlling_terminal,
     )
     os.close(theirs)
     try:
         yield Terminal(process, ours)
     finally:
-        # What still runs is told that its terminal is gone.
+        # Remaining processes receive SIGHUP.
         os.close(ours)
         try:
             process.wait(_TIMEOUT_SECONDS)

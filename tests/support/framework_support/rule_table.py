@@ -1,4 +1,7 @@
-"""Rules on one kind, with what the API server says of each; unit tests and the real server go by the same table."""
+"""CEL rules and whether the API server accepts them.
+
+Unit tests and tests on the real API server use the same table.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ MESSAGE = "it does not hold"
 
 
 class Row(NamedTuple):
-    """A rule on the spec, or on one of its fields."""
+    """A rule on the spec or on one of its fields."""
 
     rule: str
     refused: bool = False
@@ -62,13 +65,13 @@ ROWS = (
 
 
 class Part(FrozenStruct):
-    """A part."""
+    """A nested object."""
 
     namespace: Annotated[str, Field(max_length=9)] = "a"
 
 
 def kind_with(row: Row) -> type[Resource[Any, Any]]:
-    """The kind with the rule of ``row``."""
+    """Create a kind with the rule of ``row``."""
     rule = Rule(
         rule=row.rule,
         message=MESSAGE,
@@ -88,7 +91,7 @@ def kind_with(row: Row) -> type[Resource[Any, Any]]:
         size: Quantity = Quantity("2Gi")
         part: Part = Part()
 
-    # Annotations that are texts would not see what is around them.
+    # String annotations could not refer to local variables.
     fields = {"__module__": __name__, "__annotations__": {"count": Annotated[int, Field(rules=on_count)]}, "count": 1}
     made: Any = FrozenStructMeta("RuledSpec", (RuledBase,), fields)
     spec: Any = schema(rules=on_spec)(made)

@@ -1,4 +1,4 @@
-"""One address behind which the API server can be exchanged, as behind a load balancer."""
+"""TCP proxy whose target can be switched, like a load balancer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from steersman.client import ClusterConfig
 
 
 class TcpSwitch:
-    """Passes connections on to the server that it is connected to."""
+    """Forwards connections to the current target."""
 
     def __init__(self, config: ClusterConfig) -> None:
         self._target = _port(config)
@@ -23,7 +23,7 @@ class TcpSwitch:
 
     @asynccontextmanager
     async def listening(self) -> AsyncGenerator[TcpSwitch]:
-        """``config`` leads here during the block."""
+        """Listen during the block. ``config`` then points to the proxy."""
         listener = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         port = listener.sockets[0].getsockname()[1]
         self.config = replace(self._config, server=f"https://127.0.0.1:{port}")
@@ -37,7 +37,7 @@ class TcpSwitch:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def switch_to(self, config: ClusterConfig) -> None:
-        """Breaks all connections; those to come lead to ``config``."""
+        """Abort all connections. New ones go to ``config``."""
         self._target = _port(config)
         self.connections = 0
         for writer in self._writers:

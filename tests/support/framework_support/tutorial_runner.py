@@ -1,4 +1,4 @@
-"""A page of the documentation, done as a reader does it: files written, changes made, commands typed."""
+"""Runs a page of the documentation: writes its files and runs its commands."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ _AGE = re.compile(r"\d+[smh]")
 
 @dataclass
 class Block:
-    """A block of code.
+    """A code block.
 
     Attributes:
-        language: what is said after the fence. ``console`` is for what no test has: Docker, an image registry.
-        title: the name of a file, if it is one.
+        language: language of the block. ``console`` blocks are not run: they need Docker or an image registry.
+        title: name of the file, or empty.
+        text: content.
     """
 
     language: str
@@ -36,12 +37,12 @@ def blocks_of(page: str) -> list[Block]:
 
 
 class TutorialRunner:
-    """Does what a page says.
+    """Runs the blocks of a page.
 
     Args:
-        root: where files are written and commands typed.
-        environment: of the commands.
-        service: how a command begins that stays in a terminal of its own, and what it says once it works.
+        root: working directory.
+        environment: environment of the commands.
+        service: prefix of the command that keeps running, and the output that shows its readiness.
     """
 
     def __init__(self, root: Path, environment: dict[str, str], service: tuple[str, str]) -> None:
@@ -51,7 +52,7 @@ class TutorialRunner:
         self._written: set[str] = set()
 
     def run_blocks(self, blocks: list[Block]) -> None:
-        """From top to bottom. AssertionError: something is not as the page says."""
+        """Run blocks in order. Raises AssertionError if the page is wrong."""
         said = ""
         for number, block in enumerate(blocks):
             if block.language == "diff":
@@ -93,7 +94,7 @@ class TutorialRunner:
         return ended.stdout
 
     def _write_file(self, block: Block) -> None:
-        """Parts of one file follow each other."""
+        """Write a file. Blocks with the same title are appended."""
         file = self._root / block.title
         file.parent.mkdir(parents=True, exist_ok=True)
         former = f"{file.read_text()}\n" if block.title in self._written else ""
@@ -120,7 +121,7 @@ class TutorialRunner:
 
 
 def _compare_output(shown: str, said: str) -> None:
-    """Every line that is shown was said, but for spaces and ages."""
+    """Check that each documented line was printed, except for spaces and ages."""
     lines = [_normalize_line(line) for line in said.splitlines()]
     for line in shown.splitlines():
         assert _normalize_line(line) in lines, f"{line!r} is not in\n{said}"

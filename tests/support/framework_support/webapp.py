@@ -1,4 +1,4 @@
-"""A kind with fields of many sorts, its operator, and operators for it that are wrong, each in a way of its own."""
+"""WebApp, a kind with fields of many types, with a correct operator and faulty ones."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from steersman.meta import (
 from steersman.observability.runtime import Runtime
 
 MISSING_IMAGE = "registry.example.com/gone"
-"""An image that the schema allows and that is not there."""
+"""An image that the schema allows but that does not exist."""
 
 
 class Backend(FrozenStruct):
-    """A light on the pier."""
+    """A backend of the web application."""
 
     name: Annotated[str, Field(pattern="^[a-z]([a-z0-9]{0,6}[a-z0-9])?$")]
     weight: Annotated[int, Field(ge=1, le=100)] = 10
 
 
 class WebAppSpec(Spec):
-    """The webapp that is wanted."""
+    """Desired state."""
 
     title: Annotated[str, Field(min_length=1, max_length=20)]
     region: Annotated[
@@ -62,16 +62,16 @@ class WebAppSpec(Spec):
 
 
 class WebAppStatus(Status):
-    """The webapp as it is."""
+    """Observed state."""
 
 
 @resource(group="shop.example.com", version="v1")
 class WebApp(Resource[WebAppSpec, WebAppStatus]):
-    """Ships lie in it, and backends burn on its pier."""
+    """A web application with backends."""
 
 
 class WebAppReconciler(Reconciler[WebApp]):
-    """Keeps a ConfigMap for the webapp, and one for each backend."""
+    """Maintains a ConfigMap for the web application and one per backend."""
 
     async def reconcile(self, request: Request) -> Result:
         webapp = await self.client.get(WebApp, request)
@@ -88,19 +88,19 @@ class WebAppReconciler(Reconciler[WebApp]):
         return Result()
 
     async def apply_config_map(self, webapp: WebApp) -> None:
-        """The webapp's own ConfigMap."""
+        """Apply the ConfigMap of the web application."""
         await self.client.apply(
             config_map_for(webapp, webapp.metadata.name, self.config_map_data(webapp.spec)), owner=webapp
         )
 
     def config_map_data(self, spec: WebAppSpec) -> dict[str, str]:
-        """What the webapp's ConfigMap says."""
+        """Data of the ConfigMap of the web application."""
         known = {"title": spec.title, "region": spec.region, "image": spec.image, "replicas": str(spec.replicas)}
         optional = {"banner": spec.banner} if spec.banner is not None else {}
         return known | optional | {"memory": str(spec.memory)} | {f"label-{k}": v for k, v in spec.labels.items()}
 
     async def apply_backends(self, webapp: WebApp) -> None:
-        """One ConfigMap for each backend, and none for those that are gone."""
+        """Apply one ConfigMap per backend and delete the others."""
         wanted = {f"{webapp.metadata.name}-{backend.name}": backend for backend in webapp.spec.backends}
         for name, backend in wanted.items():
             await self.client.apply(config_map_for(webapp, name, {"weight": str(backend.weight)}), owner=webapp)
@@ -109,7 +109,7 @@ class WebAppReconciler(Reconciler[WebApp]):
                 await self.client.delete(ConfigMap, found.key)
 
     async def write_status(self, webapp: WebApp, status: Any, reason: str, message: str) -> None:
-        """The status."""
+        """Apply the status."""
         ready = Condition(type="Ready", status=status, reason=reason, message=message)
         previous = webapp.status.conditions if webapp.status else ()
         conditions = set_condition(previous, ready, self.runtime.clock.now())
@@ -118,17 +118,17 @@ class WebAppReconciler(Reconciler[WebApp]):
 
 
 def config_map_for(webapp: WebApp, name: str, data: dict[str, str]) -> ConfigMapApply:
-    """A ConfigMap in the webapp's namespace."""
+    """A ConfigMap in the namespace of the web application."""
     return ConfigMapApply(metadata=ObjectMetaApply(name=name, namespace=webapp.metadata.namespace), data=data)
 
 
 def setup(manager: Manager) -> None:
-    """Adds the controller that is right."""
+    """Register the correct controller."""
     manager.controller(WebApp).owns(ConfigMap).complete(WebAppReconciler)
 
 
 def setup_with(reconciler: Callable[[ReconcilerContext], Reconciler[WebApp]]) -> Callable[[Manager], None]:
-    """Adds a controller with another reconciler."""
+    """Register a controller with another reconciler."""
 
     def setup(manager: Manager) -> None:
         manager.controller(WebApp).owns(ConfigMap).complete(reconciler)
@@ -137,7 +137,7 @@ def setup_with(reconciler: Callable[[ReconcilerContext], Reconciler[WebApp]]) ->
 
 
 class InProcessOperator:
-    """An operator in this process, which can be ended and started anew. Runs during its ``async with`` block."""
+    """An operator in this process that can be restarted."""
 
     def __init__(
         self, transport: Transport, setup: Callable[[Manager], object], runtime: Runtime | None = None
@@ -156,7 +156,7 @@ class InProcessOperator:
         await self._stop()
 
     async def restart(self) -> None:
-        """Ends it and starts another."""
+        """Stop the operator and start a new one."""
         await self._stop()
         self._start()
 
@@ -172,11 +172,11 @@ class InProcessOperator:
         await self._task
 
 
-# Those that are wrong
+# Faulty operators
 
 
 class NeverRemovesKeys(WebAppReconciler):
-    """Adds and changes keys, and never takes one away."""
+    """Adds and changes keys, but never removes any."""
 
     async def apply_config_map(self, webapp: WebApp) -> None:
         wanted = self.config_map_data(webapp.spec)
@@ -186,7 +186,7 @@ class NeverRemovesKeys(WebAppReconciler):
 
 
 class LeaksBackendConfigMaps(WebAppReconciler):
-    """Never deletes the ConfigMap of a backend that is gone."""
+    """Never deletes the ConfigMap of a removed backend."""
 
     async def apply_backends(self, webapp: WebApp) -> None:
         for backend in webapp.spec.backends:
@@ -195,7 +195,7 @@ class LeaksBackendConfigMaps(WebAppReconciler):
 
 
 class WritesProcessNumber(WebAppReconciler):
-    """Writes the number of its process into what it makes, so that each process writes all anew."""
+    """Writes a random number of its process, so that each process rewrites all objects."""
 
     def __init__(self, context: ReconcilerContext) -> None:
         super().__init__(context)
@@ -206,7 +206,7 @@ class WritesProcessNumber(WebAppReconciler):
 
 
 class NeverRecovers(WebAppReconciler):
-    """Once it met an image that is not there, it works no more for this object."""
+    """Never recovers an object that once had a missing image."""
 
     def __init__(self, context: ReconcilerContext) -> None:
         super().__init__(context)
@@ -223,7 +223,7 @@ class NeverRecovers(WebAppReconciler):
 
 
 class HidesImageError(WebAppReconciler):
-    """Leaves all as it was when the image is not there, and says that all is well."""
+    """Ignores a missing image and reports Ready."""
 
     async def reconcile(self, request: Request) -> Result:
         webapp = await self.client.get(WebApp, request)
@@ -234,7 +234,7 @@ class HidesImageError(WebAppReconciler):
 
 
 class IgnoresZeroReplicas(WebAppReconciler):
-    """Does nothing at all for a webapp without replicas."""
+    """Ignores objects with zero replicas."""
 
     async def reconcile(self, request: Request) -> Result:
         webapp = await self.client.get(WebApp, request)
@@ -242,14 +242,14 @@ class IgnoresZeroReplicas(WebAppReconciler):
 
 
 class DividesByReplicas(WebAppReconciler):
-    """Cannot work without replicas, and only its log knows."""
+    """Fails for zero replicas, without a condition."""
 
     def config_map_data(self, spec: WebAppSpec) -> dict[str, str]:
         return super().config_map_data(spec) | {"share": str(100 // spec.replicas)}
 
 
 class StaleObservedGeneration(WebAppReconciler):
-    """Reports the generation that it saw first, for ever."""
+    """Never updates the observed generation."""
 
     async def write_status(self, webapp: WebApp, status: Any, reason: str, message: str) -> None:
         if webapp.status is None or webapp.status.observed_generation is None:
@@ -257,7 +257,7 @@ class StaleObservedGeneration(WebAppReconciler):
 
 
 class Oscillates(WebAppReconciler):
-    """With more than ten replicas it writes one thing, sees that it has changed, and writes another."""
+    """Writes alternating values with more than ten replicas."""
 
     def __init__(self, context: ReconcilerContext) -> None:
         super().__init__(context)
@@ -273,7 +273,7 @@ class Oscillates(WebAppReconciler):
 
 
 class WritesTimestamps(WebAppReconciler):
-    """With more than ten replicas it writes the time, every twenty seconds."""
+    """Writes the time every 20 seconds with more than ten replicas."""
 
     async def reconcile(self, request: Request) -> Result:
         webapp = await self.client.get(WebApp, request)
@@ -286,7 +286,7 @@ class WritesTimestamps(WebAppReconciler):
 
 
 class BlocksDeletion(WebAppReconciler):
-    """Does not let go of a webapp that has backends."""
+    """Never removes the finalizer of an object with backends."""
 
     async def reconcile(self, request: Request) -> Result:
         webapp = await self.client.get(WebApp, request)
@@ -298,7 +298,7 @@ class BlocksDeletion(WebAppReconciler):
 
 
 def setup_that_crashes(manager: Manager) -> None:
-    """The process ends when a webapp is flagged with a banner."""
+    """Register an operator whose process crashes on a banner."""
     banner_seen = asyncio.Event()
 
     class CrashesOnBanner(WebAppReconciler):
@@ -309,7 +309,7 @@ def setup_that_crashes(manager: Manager) -> None:
 
     async def crash() -> None:
         await banner_seen.wait()
-        raise RuntimeError("the flagpole broke")
+        raise RuntimeError("the banner task failed")
 
     setup_with(CrashesOnBanner)(manager)
     manager.add(crash)

@@ -20,13 +20,13 @@ from steersman.meta import (
 
 
 class WidgetSpec(Spec):
-    """The widget that is wanted."""
+    """Desired state."""
 
     depth: Annotated[int, Field(ge=0)] = 1
 
 
 class WidgetStatus(Status):
-    """The widget as it is."""
+    """Observed state."""
 
     depth: int | None = None
     note: str = ""
@@ -34,7 +34,7 @@ class WidgetStatus(Status):
 
 @resource(group="shop.example.com", version="v1")
 class Widget(Resource[WidgetSpec, WidgetStatus]):
-    """Floats, and is chained to the ground."""
+    """A custom resource for tests."""
 
 
 class WidgetSpecApply(FrozenStruct):
@@ -61,7 +61,7 @@ def widget(
     labels: Mapping[str, str] | None = None,
     owners: tuple[OwnerReference, ...] = (),
 ) -> Widget:
-    """A widget as read from the server; its UID follows from its name unless told."""
+    """A widget as returned by the server. Its UID defaults to one derived from its name."""
     return Widget(
         metadata=ObjectMeta(
             name=name,
@@ -76,7 +76,7 @@ def widget(
 
 
 def widget_document(name: str = "a", version: int | str = 1, *, uid: str = "", depth: Any = 1) -> dict[str, Any]:
-    """As ``widget``, in wire form, in which ``depth`` may be anything."""
+    """Like ``widget``, in wire form. ``depth`` may have any type."""
     return {
         "apiVersion": "shop.example.com/v1",
         "kind": "Widget",

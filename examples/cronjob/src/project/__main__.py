@@ -1,7 +1,7 @@
 # Copyright 2026
 # SPDX-License-Identifier: Apache-2.0
 
-"""The operator's process: ``python -m project``."""
+"""Entry point of the operator: ``python -m project``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import NoReturn
 
 
 def main() -> None:
-    """Runs the operator."""
-    # As process 1 of a container Python is deaf to SIGTERM until something handles it, and imports take a moment.
+    """Run the operator."""
+    # As PID 1 of a container, Python ignores SIGTERM until a handler is installed. The imports below take a second.
     signal.signal(signal.SIGTERM, _end)
     from project.main import app
 

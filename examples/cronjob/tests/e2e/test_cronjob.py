@@ -1,4 +1,4 @@
-"""CronJob in the cluster of the kubeconfig: after ``make deploy IMG=…``."""
+"""End-to-end test of CronJob. It needs a deployed operator: ``make deploy IMG=…``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator in the cluster of the kubeconfig: after ``make deploy IMG=…``."""
+"""End-to-end test of the deployed operator: ``make deploy IMG=…``."""
 
 from __future__ import annotations
 

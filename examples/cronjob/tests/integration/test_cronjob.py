@@ -127,7 +127,7 @@ async def test_samples_are_accepted(envtest: Envtest, envtest_namespace: str) ->
 
 
 async def wait_for_status(client: Client, key: ObjectKey) -> v1.CronJobStatus:
-    """The first status that the operator writes."""
+    """Return the first status that the operator writes."""
     async with asyncio.timeout(30):
         while (status := (await client.get(v1.CronJob, key)).status) is None:
             await asyncio.sleep(0.05)

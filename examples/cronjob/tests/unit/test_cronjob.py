@@ -68,7 +68,7 @@ class CronJobDriver:
         return status
 
     async def available_condition(self) -> str:
-        """The reason why Jobs run as they are due, or not."""
+        """The reason why Jobs are created on schedule., or not."""
         condition = find_condition((await self.status()).conditions, "Available")
         assert condition is not None
         return f"{condition.status} {condition.reason}"

@@ -1,4 +1,4 @@
-"""Nothing is lost between the versions of CronJob."""
+"""Test of the conversion between the versions of CronJob."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from steersman_testing.conversions import assert_round_trips
 from project.webhooks.cronjob_conversion import CRONJOBS
 
 
-def test_cronjobs_round_trip_between_versions() -> None:
+def test_cronjob_conversion_round_trips() -> None:
     assert_round_trips(CRONJOBS)

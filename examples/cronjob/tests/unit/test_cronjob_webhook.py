@@ -1,4 +1,4 @@
-"""What is said about writes of CronJob."""
+"""Test of the admission webhook of CronJob."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright 2026
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which controllers and webhooks there are, and the command that runs them."""
+"""Controllers and webhooks of the operator, and its command."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from my_operator.controllers.myapp import MyAppReconciler
 # +steersman:scaffold:imports
 
 NAME = "my-operator"
-"""The operator's: of its Lease, its Events, and the fields that it writes."""
+"""Name of the Lease, the Events' reporter and the field manager."""
 
 WEBHOOKS = WebhookServerOptions(service=f"{NAME}-webhook", namespace=f"{NAME}-system")
-"""Where the API server finds the webhooks, if there are any."""
+"""Service of the webhooks."""
 
 app = typer.Typer(add_completion=False)
 
 
 def setup(manager: Manager) -> None:
-    """Declares the operator's controllers and webhooks."""
+    """Register the controllers and webhooks."""
     MyAppReconciler.setup_with_manager(manager)
     # +steersman:scaffold:setup
 
@@ -35,7 +35,7 @@ def setup(manager: Manager) -> None:
 @with_manager_flags
 def run(
     flags: ManagerFlags,
-    webhooks: Annotated[bool, typer.Option(help="Serve the webhooks, if there are any.")] = True,
+    webhooks: Annotated[bool, typer.Option(help="Serve the webhooks.")] = True,
 ) -> None:
     """Run the operator until SIGTERM."""
     flags.run(setup, name=NAME, webhooks=WEBHOOKS if webhooks else None)

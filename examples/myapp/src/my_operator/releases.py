@@ -1,9 +1,10 @@
 # Copyright 2026
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which image runs, and why: pure functions of what is.
+"""Release logic without side effects: which image should run, and why.
 
-``recorded`` is what must be remembered before anything is done about it; ``told`` is how it is, for people.
+``update_records`` returns the state to store before the controller acts on it. ``status_conditions`` returns the
+phase and the conditions for users.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
 
 @dataclass(frozen=True)
 class ObservedState:
-    """What there is of one MyApp.
+    """Observed objects of one MyApp.
 
     Attributes:
-        app: as its user wants it, with the status that was written last.
-        jobs: its migrations, those that are being deleted included.
+        app: the MyApp, with the last written status.
+        deployment: its Deployment, or None.
+        database: its Database, or None.
+        jobs: its migration Jobs, including terminating ones.
     """
 
     app: MyApp
@@ -36,11 +39,11 @@ class ObservedState:
 
     @property
     def migration_job(self) -> Job | None:
-        """The migration to what is wanted, of this very database."""
+        """Job that migrates the current database to the desired version, or None."""
         return next((job for job in self.jobs if self.is_current_migration(job)), None)
 
     def is_current_migration(self, job: Job) -> bool:
-        """Whether a Job migrates this database to what is wanted."""
+        """Return True if a Job migrates this database to the desired version."""
         meta = job.metadata
         for_this_database = (
             self.database is not None and meta.annotations.get(resources.DATABASE_UID) == self.database.metadata.uid
@@ -54,12 +57,12 @@ class ObservedState:
 
 @dataclass(frozen=True)
 class ReleaseRecords:
-    """What the status remembers.
+    """Release state that is stored in the status.
 
     Attributes:
-        good: the image that last came up whole; empty if none has.
-        failed: what is wanted, but failed.
-        migrated: the last migration that succeeded; None where there is no database.
+        last_good_image: the image of the last complete rollout; empty if there is none.
+        failed: failure of the desired image, or None.
+        migrated: the last successful migration; None without a database.
     """
 
     last_good_image: str
@@ -68,12 +71,12 @@ class ReleaseRecords:
 
     @classmethod
     def from_status(cls, status: MyAppStatus) -> ReleaseRecords:
-        """As they were written last."""
+        """Read the records from a status."""
         return cls(status.image or "", status.failed, status.migrated)
 
 
 def update_records(observed: ObservedState) -> ReleaseRecords:
-    """What is to be remembered now."""
+    """Return the records after this observation."""
     app = observed.app
     previous = ReleaseRecords.from_status(app.status or MyAppStatus())
     failed = previous.failed if previous.failed is not None and previous.failed.image == app.image else None
@@ -90,9 +93,9 @@ def update_records(observed: ObservedState) -> ReleaseRecords:
 
 
 def needs_migration(observed: ObservedState, records: ReleaseRecords) -> bool:
-    """Whether the database must be migrated before what is wanted may run.
+    """Return True if the desired version needs a migration first.
 
-    To go back to the version that served last takes none: it has to cope with what a newer one has migrated.
+    A rollback needs no migration: the previous version must work with a migrated database.
     """
     if not observed.app.spec.database.enabled:
         return False
@@ -105,7 +108,7 @@ def needs_migration(observed: ObservedState, records: ReleaseRecords) -> bool:
 
 
 def image_to_run(observed: ObservedState, records: ReleaseRecords) -> str:
-    """What the Deployment shall run; empty: nothing yet."""
+    """Return the image for the Deployment; empty without a Deployment."""
     if records.failed is not None:
         return records.last_good_image
     if needs_migration(observed, records):
@@ -114,10 +117,10 @@ def image_to_run(observed: ObservedState, records: ReleaseRecords) -> str:
 
 
 def obsolete_migrations(observed: ObservedState) -> list[Job]:
-    """Migrations to what is no longer wanted.
+    """Return the migration Jobs of other versions than the desired one.
 
-    That to what is wanted stays, done or failed: for whoever reads its logs, and because a former leader's request
-    to make it, should that arrive late, then makes no other one.
+    The current Job stays after it has finished, for its logs. It also prevents a late create request of a previous
+    leader from running the migration again.
     """
     return [
         job
@@ -127,13 +130,13 @@ def obsolete_migrations(observed: ObservedState) -> list[Job]:
 
 
 def can_migrate(observed: ObservedState, records: ReleaseRecords) -> bool:
-    """Whether the migration can begin: it is needed, the database is ready, and no other one runs."""
+    """Return True if a migration is due and can start."""
     due = records.failed is None and needs_migration(observed, records)
     return due and is_database_ready(observed.database) and not observed.jobs
 
 
 def status_conditions(observed: ObservedState, records: ReleaseRecords) -> tuple[Phase, tuple[Condition, ...]]:
-    """The phase, and the conditions ``Ready`` and ``Degraded``."""
+    """Return the phase and the conditions ``Ready`` and ``Degraded``."""
     phase, reason, message = _progress(observed, records)
     failed = phase in ("RolledBack", "Failed")
     ready = Condition(type="Ready", status="True" if phase == "Ready" else "False", reason=reason, message=message)
@@ -141,13 +144,13 @@ def status_conditions(observed: ObservedState, records: ReleaseRecords) -> tuple
         type="Degraded",
         status="True" if failed else "False",
         reason=reason if failed else "AsExpected",
-        message=message if failed else "nothing has failed",
+        message=message if failed else "No failure.",
     )
     return phase, (ready, degraded)
 
 
 def is_rollout_complete(deployment: Deployment | None) -> bool:
-    """Whether all pods that it wants are there, up to date and available, and no others."""
+    """Return True if exactly the updated replicas exist and are available."""
     if deployment is None or not _is_observed(deployment):
         return False
     status, desired = deployment.status, deployment.spec.replicas
@@ -155,14 +158,14 @@ def is_rollout_complete(deployment: Deployment | None) -> bool:
 
 
 def is_database_ready(database: Database | None) -> bool:
-    """Whether applications can connect."""
+    """Return True if applications can connect."""
     if database is None or database.status is None or database.metadata.deletion_timestamp is not None:
         return False
     return is_true(database.status.conditions, "Ready")
 
 
 def runs_image(observed: ObservedState, image: str) -> bool:
-    """Whether the Deployment wants pods of ``image``."""
+    """Return True if the Deployment has ``image``."""
     return observed.deployment is not None and resources.app_image(observed.deployment.spec.template.spec) == image
 
 
@@ -175,7 +178,7 @@ def _last_migration(observed: ObservedState, previous: Migration | None) -> Migr
 
 
 def _detect_failure(observed: ObservedState, records: ReleaseRecords) -> Failure | None:
-    """What is wanted has failed just now, and is not to be tried again."""
+    """Return a new failure of the desired image, which is not retried."""
     image = observed.app.image
     if needs_migration(observed, records) and (message := _finish_message(observed.migration_job, "Failed")):
         return Failure(image=image, reason="MigrationFailed", message=message)
@@ -189,13 +192,13 @@ def _detect_failure(observed: ObservedState, records: ReleaseRecords) -> Failure
 
 
 def _finish_message(job: Job | None, kind: Literal["Complete", "Failed"]) -> str:
-    """What a Job says of its end, if it is that one; else empty."""
+    """Return the message of a Job's condition, or empty."""
     finished = (c for c in (job.status.conditions if job else ()) if c.type == kind and c.status == "True")
     return next((c.message or c.reason or kind for c in finished), "")
 
 
 def _stalled_message(deployment: Deployment | None) -> str:
-    """What a Deployment says of a rollout that makes no progress; else empty."""
+    """Return the message of a rollout without progress, or empty."""
     if deployment is None or not _is_observed(deployment):
         return ""
     found = (c for c in deployment.status.conditions if c.type == "Progressing")
@@ -208,7 +211,7 @@ def _is_observed(deployment: Deployment) -> bool:
 
 
 def _progress(observed: ObservedState, records: ReleaseRecords) -> tuple[Phase, str, str]:
-    """Phase, reason, and a message that says what to do where something is wrong."""
+    """Return phase, reason, and a message with advice."""
     if records.failed is not None:
         return _failure_progress(observed, records, records.failed)
     if needs_migration(observed, records):
@@ -217,10 +220,14 @@ def _progress(observed: ObservedState, records: ReleaseRecords) -> tuple[Phase, 
     if records.last_good_image == app.image and runs_image(observed, app.image) and is_rollout_complete(deployment):
         return "Ready", "AllPodsReady", f"{app.spec.replicas} of {app.spec.replicas} pods run {app.spec.version}"
     if message := _stalled_message(deployment):
-        advice = f"look at its pods: kubectl get pods -n {app.metadata.namespace} -l {_selector(app)}"
-        return "Failed", "RolloutFailed", f"{message}; there is no other version to go back to, so {advice}"
+        advice = f"check its pods: kubectl get pods -n {app.metadata.namespace} -l {_selector(app)}"
+        return (
+            "Failed",
+            "RolloutFailed",
+            f"{message}; there is no previous version to roll back to. {advice[0].upper()}{advice[1:]}",
+        )
     ready = (deployment.status.updated_replicas or 0) if deployment else 0
-    return "RollingOut", "RollingOut", f"{ready} of {app.spec.replicas} pods are of {app.spec.version}"
+    return "RollingOut", "RollingOut", f"{ready} of {app.spec.replicas} pods run {app.spec.version}"
 
 
 def _failure_progress(observed: ObservedState, records: ReleaseRecords, failed: Failure) -> tuple[Phase, str, str]:
@@ -228,19 +235,19 @@ def _failure_progress(observed: ObservedState, records: ReleaseRecords, failed: 
     version = app.spec.version
     if failed.reason == "MigrationFailed":
         job = resources.migration_key(app, failed.image).name
-        advice = f"Read why: kubectl logs -n {app.metadata.namespace} job/{job}"
+        advice = f"Check: kubectl logs -n {app.metadata.namespace} job/{job}"
         problem = f"the migration to {version} failed ({failed.message})"
     else:
-        advice = f"Read why: kubectl get events -n {app.metadata.namespace}, or the logs of its pods"
-        problem = f"{version} did not come up ({failed.message})"
-    retry = "then set spec.version to what is mended; to try the same again, set another one first"
+        advice = f"Check: kubectl get events -n {app.metadata.namespace}, or the logs of its pods"
+        problem = f"the rollout of {version} failed ({failed.message})"
+    retry = "then set spec.version to a fixed version. To retry the same version, set another one first"
     if records.last_good_image:
         return (
             "RolledBack",
             failed.reason,
-            f"{problem}; {records.last_good_image.rpartition(':')[2]} serves. {advice}, {retry}",
+            f"{problem}; {records.last_good_image.rpartition(':')[2]} is running. {advice}, {retry}",
         )
-    return "Failed", failed.reason, f"{problem}; nothing serves. {advice}, {retry}"
+    return "Failed", failed.reason, f"{problem}; no version is running. {advice}, {retry}"
 
 
 def _migration_progress(observed: ObservedState) -> tuple[Phase, str, str]:
@@ -252,7 +259,7 @@ def _migration_progress(observed: ObservedState) -> tuple[Phase, str, str]:
             f"{observed.migration_job.metadata.name} migrates the database to {app.spec.version}",
         )
     if is_database_ready(database):
-        return "Migrating", "Migrating", "waits until a former migration has ended"
+        return "Migrating", "Migrating", "waiting for a previous migration to end"
     condition = find_condition(database.status.conditions, "Ready") if database and database.status else None
     detail = f": {condition.reason}: {condition.message}" if condition else ""
     return "Pending", "WaitingForDatabase", f"the Database {app.metadata.name} is not ready{detail}"

@@ -1,7 +1,7 @@
 # Copyright 2026
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a MyApp consists of: pure functions of it."""
+"""Owned objects of a MyApp, as functions without side effects."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ UNPRIVILEGED = SecurityContextApply(
 
 
 def selector_labels(app: MyApp) -> dict[str, str]:
-    """The labels of the pods that serve; they never change."""
+    """Return the immutable selector labels of the serving pods."""
     return {"app.kubernetes.io/name": "myapp", "app.kubernetes.io/instance": app.metadata.name}
 
 
 def recommended_labels(app: MyApp, image: str) -> dict[str, str]:
-    """The recommended labels of what runs ``image``."""
+    """Return the recommended labels of pods with ``image``."""
     version = image.rpartition(":")[2]
     return {
         **selector_labels(app),
@@ -69,21 +69,21 @@ def recommended_labels(app: MyApp, image: str) -> dict[str, str]:
 
 
 def database(app: MyApp) -> DatabaseApply:
-    """The Database; fields that are not named here, its deletion policy above all, are the users'."""
+    """Return the Database. Users own the other fields, such as the deletion policy."""
     spec = DatabaseSpecApply(engine="postgresql", version="17", storage_size=app.spec.database.storage)
     return DatabaseApply(metadata=_metadata(app), spec=spec)
 
 
 def service(app: MyApp) -> ServiceApply:
-    """Leads to the pods that are ready."""
+    """Return the Service of the ready pods."""
     port = ServicePortApply(name="http", port=80, target_port="http")
     return ServiceApply(metadata=_metadata(app), spec=ServiceSpecApply(selector=selector_labels(app), ports=[port]))
 
 
 def deployment(app: MyApp, image: str, *, with_database: bool) -> DeploymentApply:
-    """Runs ``image``.
+    """Return the Deployment for ``image``.
 
-    The version before goes on serving until the pods of a new one are ready.
+    The previous version serves until the pods of the new one are ready.
     """
     container = ContainerApply(
         name=CONTAINER,
@@ -112,12 +112,12 @@ def deployment(app: MyApp, image: str, *, with_database: bool) -> DeploymentAppl
 
 
 def migration_key(app: MyApp, image: str) -> ObjectKey:
-    """The Job that migrates to ``image``: the same name however often it is asked for."""
+    """Return the key of the migration Job for ``image``, always the same."""
     return ObjectKey(app.metadata.namespace, f"{app.metadata.name}-migrate-{sha256(image.encode()).hexdigest()[:8]}")
 
 
 def migration(app: MyApp, image: str, database_uid: str) -> JobApply:
-    """Brings the database to the version of ``image``."""
+    """Return the Job that migrates the database to ``image``."""
     container = ContainerApply(
         name=CONTAINER,
         image=image,
@@ -138,7 +138,7 @@ def migration(app: MyApp, image: str, database_uid: str) -> JobApply:
         spec=JobSpecApply(
             backoff_limit=1,
             active_deadline_seconds=app.spec.migration_deadline_seconds,
-            # A second pod starts once the first has ended, not while it is being ended.
+            # Replace a pod only after it has terminated.
             pod_replacement_policy="Failed",
             template=pod,
         ),
@@ -146,12 +146,12 @@ def migration(app: MyApp, image: str, database_uid: str) -> JobApply:
 
 
 def app_image(pod: PodSpec) -> str:
-    """The image that the application's container runs; empty if there is no such container."""
+    """Return the image of the application container; empty without one."""
     return next((c.image or "" for c in pod.containers if c.name == CONTAINER), "")
 
 
 def has_database(pod: PodSpec) -> bool:
-    """Whether the application's container is told of a database."""
+    """Return True if the application container has a database URL."""
     return any(_has_database_url(c) for c in pod.containers if c.name == CONTAINER)
 
 
@@ -164,7 +164,7 @@ def _metadata(app: MyApp) -> ObjectMetaApply:
 
 
 def _environment(app: MyApp, with_database: bool) -> list[EnvVarApply]:
-    # The Database's operator names its Secret for applications so.
+    # Name of the Secret that the database operator creates for applications.
     secret_key = SecretKeySelectorApply(name=f"{app.metadata.name}-app", key="uri")
     url = EnvVarApply(name="DATABASE_URL", value_from=EnvVarSourceApply(secret_key_ref=secret_key))
     return [url] if with_database else []

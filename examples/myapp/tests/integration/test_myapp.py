@@ -1,4 +1,4 @@
-"""MyApp on the real API server, with the rights of its role."""
+"""Test of MyApp on a real API server, with the operator's role."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def running_operator(envtest: Envtest, namespace: str) -> AsyncGenerator[S
             await running
 
 
-async def test_its_rights_are_enough(envtest: Envtest, envtest_namespace: str) -> None:
+async def test_myapp_becomes_ready_with_operator_role(envtest: Envtest, envtest_namespace: str) -> None:
     async with running_operator(envtest, envtest_namespace) as cluster:
         await cluster.apply_sample()
         assert (await cluster.wait_for_phase("Pending", "1.2.0")).version is None

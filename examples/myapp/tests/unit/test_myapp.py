@@ -1,4 +1,4 @@
-"""MyApp on an API server in memory, in virtual time."""
+"""Test of MyApp on the in-memory API server, in virtual time."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ async def test_a_new_version_is_migrated_to_once(apiserver: InMemoryApiServer) -
 
 @virtual_time
 async def test_failed_migration_keeps_previous_version(apiserver: InMemoryApiServer) -> None:
-    async with running_operator(apiserver, refused={NEW}) as running:
+    async with running_operator(apiserver, failing_migrations={NEW}) as running:
         await running.create()
         await running.patch_spec(version="1.3.0")
         status = await running.status()
@@ -150,7 +150,7 @@ async def test_failed_migration_keeps_previous_version(apiserver: InMemoryApiSer
 
 @virtual_time
 async def test_failed_rollout_is_rolled_back(apiserver: InMemoryApiServer) -> None:
-    async with running_operator(apiserver, broken={NEW}) as running:
+    async with running_operator(apiserver, failing_rollouts={NEW}) as running:
         await running.create()
         await running.patch_spec(version="1.3.0")
         status = await running.status()
@@ -172,7 +172,7 @@ async def test_failed_rollout_is_rolled_back(apiserver: InMemoryApiServer) -> No
 
 @virtual_time
 async def test_failed_first_version_becomes_ready_when_fixed(apiserver: InMemoryApiServer) -> None:
-    async with running_operator(apiserver, broken={OLD}, refused={NEW}) as running:
+    async with running_operator(apiserver, failing_rollouts={OLD}, failing_migrations={NEW}) as running:
         await running.create()
         status = await running.status()
         assert (status.phase, status.version, running.image()) == ("Failed", None, OLD)
@@ -183,7 +183,7 @@ async def test_failed_first_version_becomes_ready_when_fixed(apiserver: InMemory
 
 @virtual_time
 async def test_failed_first_migration_creates_no_deployment(apiserver: InMemoryApiServer) -> None:
-    async with running_operator(apiserver, refused={OLD}) as running:
+    async with running_operator(apiserver, failing_migrations={OLD}) as running:
         await running.create()
         assert (await running.status()).phase == "Failed"
         assert not apiserver.read_all(Deployment)

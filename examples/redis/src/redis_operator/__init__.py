@@ -1,1 +1,1 @@
-"""The operator redis-operator."""
+"""Operator redis-operator."""

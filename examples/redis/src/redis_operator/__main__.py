@@ -1,4 +1,4 @@
-"""The operator's process: ``python -m redis_operator``."""
+"""Entry point of the operator: ``python -m redis_operator``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NoReturn
 
 
 def main() -> None:
-    """Runs the operator."""
-    # As process 1 of a container Python is deaf to SIGTERM until something handles it, and imports take a moment.
+    """Run the operator."""
+    # As PID 1 of a container, Python ignores SIGTERM until a handler is installed. The imports below take a second.
     signal.signal(signal.SIGTERM, _end)
     from redis_operator.main import app
 

@@ -1,4 +1,4 @@
-"""Which controllers and webhooks there are, and the command that runs them."""
+"""Controllers and webhooks of the operator, and its command."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from redis_operator.nodes import Redis
 # +steersman:scaffold:imports
 
 NAME = "redis-operator"
-"""The operator's: of its Lease, its Events, and the fields that it writes."""
+"""Name of the Lease, the Events' reporter and the field manager."""
 
 WEBHOOKS = WebhookServerOptions(service=f"{NAME}-webhook", namespace=f"{NAME}-system")
-"""Where the API server finds the webhooks, if there are any."""
+"""Service of the webhooks."""
 
 app = typer.Typer(add_completion=False)
 
@@ -33,7 +33,7 @@ def setup(manager: Manager, redis: Redis | None = None) -> None:
 @with_manager_flags
 def run(
     flags: ManagerFlags,
-    webhooks: Annotated[bool, typer.Option(help="Serve the webhooks, if there are any.")] = True,
+    webhooks: Annotated[bool, typer.Option(help="Serve the webhooks.")] = True,
 ) -> None:
     """Run the operator until SIGTERM."""
     flags.run(setup, name=NAME, webhooks=WEBHOOKS if webhooks else None)

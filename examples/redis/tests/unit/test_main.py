@@ -1,4 +1,4 @@
-"""The operator's command."""
+"""Test of the operator's command."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from redis_operator.main import app
 
 
-def test_help() -> None:
+def test_help_lists_manager_flags() -> None:
     result = CliRunner().invoke(app, ["--help"])
     assert result.exit_code == 0
     assert "--leader-elect" in result.output

@@ -1,4 +1,4 @@
-"""``python -m steersman_cli``: the ``steersman`` command, where it is not in PATH."""
+"""Entry point of ``python -m steersman_cli``, for environments without ``steersman`` in PATH."""
 
 from steersman_cli.app import main
 

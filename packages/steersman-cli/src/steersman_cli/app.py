@@ -1,4 +1,4 @@
-"""Commands of ``steersman``."""
+"""The ``steersman`` command and its subcommands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.metadata import version as version_of
 
 import typer
 
-from steersman_cli import cluster, crd, create, rbac, testing
+from steersman_cli import crd, create, deploy, rbac, testing
 from steersman_cli.build import build
 from steersman_cli.bundle import bundle
 from steersman_cli.chart import chart
@@ -25,6 +25,7 @@ from steersman_cli.update import update
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # tables of rich truncate long options at 80 columns
     help="Write Kubernetes operators in typed, async Python.",
 )
 """The ``steersman`` command, as a typer application."""
@@ -32,12 +33,12 @@ app = typer.Typer(
 app.command()(init)
 app.add_typer(create.group, name="create")
 app.command()(manifests)
-app.command()(cluster.install)
-app.command()(cluster.uninstall)
+app.command()(deploy.install)
+app.command()(deploy.uninstall)
 app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(run)
 app.command()(build)
-app.command()(cluster.deploy)
-app.command()(cluster.undeploy)
+app.command()(deploy.deploy)
+app.command()(deploy.undeploy)
 app.command()(installer)
 app.command()(chart)
 app.command()(bundle)
@@ -62,7 +63,7 @@ def version() -> None:
 
 
 def main() -> None:
-    """The entry point of the command."""
-    # As with `python -m`: the operator's modules are where it is run.
+    """Run the command."""
+    # As with `python -m`: the modules of the operator are in the working directory.
     sys.path.insert(0, "")
     app(prog_name="steersman")

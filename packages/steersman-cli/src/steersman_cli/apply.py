@@ -1,4 +1,4 @@
-"""Manifests on a cluster: applied, waited for, deleted."""
+"""Apply manifests to a cluster, delete them, and wait."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import TypeVar
 import typer
 
 from steersman.api.apiextensions_v1 import CustomResourceDefinition
+from steersman.api.apps_v1 import Deployment, DeploymentStatus
+from steersman.api.core_v1 import Pod
+from steersman.api.meta_v1 import LabelSelector
 from steersman.client import Client, Discovery, connect, load_config
 from steersman.errors import NoKindMatch, NotFound
 from steersman.meta import ApiResource, ObjectKey, Unstructured, metadata_only, unstructured
@@ -19,21 +22,22 @@ T = TypeVar("T")
 
 _FIELD_MANAGER = "steersman-cli"
 _CRD_KIND = "CustomResourceDefinition"
-# What others need comes first; as kubectl and kustomize order it.
+# The order of kubectl and kustomize: objects that others need come first.
 _APPLY_FIRST = ("Namespace", _CRD_KIND, "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
 _APPLY_LAST = ("Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _ESTABLISHED_TIMEOUT_SECONDS = 60.0
-# Of pods that take their time to end, and of a namespace with all that is in it.
+# Long enough for pods with a grace period, and for a namespace with its content.
 _DELETE_TIMEOUT_SECONDS = 180.0
 _POLL_INTERVAL_SECONDS = 0.1
+_ROLLOUT_POLL_INTERVAL_SECONDS = 0.5
 
 
 class Applier:
-    """Puts manifests on one cluster, and tells each.
+    """Applies and deletes manifests, and prints a line for each.
 
     Args:
-        client: of who may do so.
-        dry_run: the API server checks them and stores nothing.
+        client: client of a user with the required permissions.
+        dry_run: the API server validates the manifests and stores nothing.
     """
 
     def __init__(self, client: Client, *, dry_run: bool = False) -> None:
@@ -43,15 +47,15 @@ class Applier:
         self._created_namespaces: set[str] = set()
 
     async def apply(self, manifests: list[Manifest]) -> None:
-        """Applies them by server-side apply, in an order that fits, and waits until definitions are served.
+        """Apply manifests in dependency order, and wait until CRDs are served.
 
         Raises:
-            SteersmanError: the server refuses one; what came before stays.
+            SteersmanError: the server rejects a manifest. Manifests before it stay applied.
         """
         ordered = sorted(manifests, key=_apply_order)
         for manifest in ordered:
             if self._dry_run and _is_within(manifest, self._created_namespaces):
-                typer.echo(f"{display_name(manifest)} not checked: its namespace is not there yet")
+                typer.echo(f"{display_name(manifest)} not checked: its namespace does not exist yet")
                 continue
             await self._apply(manifest)
         if not self._dry_run:
@@ -60,10 +64,10 @@ class Applier:
                     await self._wait_established(manifest)
 
     async def delete(self, manifests: list[Manifest]) -> None:
-        """Deletes them in the opposite order, and waits until they are gone; what is not there is well.
+        """Delete objects in reverse order, and wait until they are gone. Missing objects are ignored.
 
         Raises:
-            SteersmanError: the server refuses one, or one does not go.
+            SteersmanError: the server rejects a deletion, or an object still exists after the timeout.
         """
         deleting: list[tuple[Manifest, ApiResource]] = []
         for manifest in sorted(manifests, key=_apply_order, reverse=True):
@@ -71,7 +75,7 @@ class Applier:
                 kind = await self._resolve_kind(manifest)
                 await self._client.delete(metadata_only(kind), _object_key(manifest), dry_run=self._dry_run)
             except (NotFound, NoKindMatch):
-                typer.echo(f"{display_name(manifest)} not there")
+                typer.echo(f"{display_name(manifest)} not found")
             else:
                 typer.echo(f"{display_name(manifest)} deleted{self._dry_run_suffix}")
                 deleting.append((manifest, kind))
@@ -80,7 +84,7 @@ class Applier:
                 await self._wait_deleted(manifest, kind)
 
     async def count_objects(self, crds: list[Manifest]) -> dict[str, int]:
-        """How many objects there are of each kind that is defined; those without objects are left out."""
+        """Count the objects of each CRD, by plural. CRDs without objects are omitted."""
         counts: dict[str, int] = {}
         for manifest in crds:
             resource = _served_resources(manifest)[0]
@@ -119,13 +123,13 @@ class Applier:
         return await self._discovery.mapping(manifest["kind"], group=group, version=version)
 
     async def _wait_deleted(self, manifest: Manifest, resource: ApiResource) -> None:
-        """Whoever deploys anew at once would find a namespace that takes nothing, and a definition about to go."""
+        # A deployment before that would find a terminating namespace and CRD.
         deadline = asyncio.get_running_loop().time() + _DELETE_TIMEOUT_SECONDS
         while await self._current_resource_version(unstructured(resource), _object_key(manifest)) is not None:
             if asyncio.get_running_loop().time() > deadline:
-                hint = "a finalizer holds it, or what is in it"
+                hint = "check its finalizers and its content"
                 raise CheckFailed(
-                    f"{display_name(manifest)} is not gone after {_DELETE_TIMEOUT_SECONDS:.0f} s: {hint}"
+                    f"{display_name(manifest)} still exists after {_DELETE_TIMEOUT_SECONDS:.0f} s: {hint}"
                 )
             await asyncio.sleep(_POLL_INTERVAL_SECONDS)
 
@@ -139,18 +143,83 @@ class Applier:
             await asyncio.sleep(_POLL_INTERVAL_SECONDS)
 
     async def _not_ready_reason(self, crd: Manifest) -> str | None:
-        """What its users still wait for: who looks kinds up does not find one as soon as it is established."""
+        """Return why the CRD cannot be used yet."""
         status = (await self._client.get(CustomResourceDefinition, _object_key(crd))).status
         conditions = status.conditions or ()
         if not any((c.type, c.status) == ("Established", "True") for c in conditions):
             return "; ".join(f"{c.type}={c.status}: {c.message}" for c in conditions)
         await self._discovery.refresh()
         discoverable = [await self._discovery.is_served(served) for served in _served_resources(crd)]
-        return None if all(discoverable) else "it is established, but the API server does not list it yet"
+        return None if all(discoverable) else "established, but not in API discovery yet"
+
+
+async def wait_available(client: Client, key: ObjectKey, seconds: float) -> None:
+    """Wait until a Deployment has only updated and available replicas.
+
+    Args:
+        client: client of the cluster.
+        key: namespace and name of the Deployment.
+        seconds: the timeout.
+
+    Raises:
+        CheckFailed: the timeout or the progress deadline has passed. The message has the problems of the pods.
+    """
+    deadline = asyncio.get_running_loop().time() + seconds
+    while True:
+        deployment = await client.get(Deployment, key)
+        pending = rollout_pending_reason(deployment)
+        if not pending:
+            return
+        if asyncio.get_running_loop().time() > deadline or _progress_deadline_exceeded(deployment):
+            reasons = "; ".join([pending, *await _container_problems(client, deployment)])
+            raise CheckFailed(f"deployment.apps/{key.name} is not available after {seconds:.0f} s: {reasons}")
+        await asyncio.sleep(_ROLLOUT_POLL_INTERVAL_SECONDS)
+
+
+def rollout_pending_reason(deployment: Deployment) -> str:
+    """Return why a rollout is incomplete; empty if it is complete.
+
+    Source: ``kubectl rollout status``.
+    """
+    status, replicas = deployment.status or DeploymentStatus(), deployment.spec.replicas
+    desired = 1 if replicas is None else replicas
+    updated, available = status.updated_replicas or 0, status.available_replicas or 0
+    if (status.observed_generation or 0) < (deployment.metadata.generation or 0):
+        return "the Deployment controller has not observed it yet"
+    if updated < desired:
+        return f"{updated} of {desired} replicas are updated"
+    if outdated := (status.replicas or 0) - updated:
+        return f"{outdated} old replicas are still running"
+    return "" if available >= updated else f"{available} of {desired} replicas are available"
+
+
+def _progress_deadline_exceeded(deployment: Deployment) -> bool:
+    return any(c.reason == "ProgressDeadlineExceeded" for c in deployment.status.conditions or ())
+
+
+async def _container_problems(client: Client, deployment: Deployment) -> list[str]:
+    """Return the reasons why containers wait or pods are unscheduled."""
+    selected = deployment.spec.selector or LabelSelector()
+    selector = ",".join(f"{name}={value}" for name, value in selected.match_labels.items())
+    pods = (await client.list(Pod, namespace=deployment.metadata.namespace, label_selector=selector)).items
+    reasons: dict[str, None] = {}
+    for pod in pods:
+        for container in pod.status.container_statuses or () if pod.status else ():
+            waiting = container.state.waiting if container.state else None
+            if waiting is not None:
+                reasons[f"{waiting.reason}: {waiting.message}" if waiting.message else str(waiting.reason)] = None
+        for condition in pod.status.conditions or () if pod.status else ():
+            if condition.status == "False" and condition.message and condition.type == "PodScheduled":
+                reasons[f"{condition.reason}: {condition.message}"] = None
+    return list(reasons)
 
 
 def run_with_client(kubeconfig: str, context: str, action: Callable[[Client], Awaitable[T]]) -> T:
-    """What ``work`` returns, given a client of the chosen cluster. Raises ConfigurationError, and as ``work``."""
+    """Run ``action`` with a client of the selected cluster.
+
+    Raises:
+        ConfigurationError: there is no usable kubeconfig.
+    """
 
     async def run() -> T:
         async with connect(load_config(kubeconfig or None, context=context or None)) as transport:
@@ -160,7 +229,7 @@ def run_with_client(kubeconfig: str, context: str, action: Callable[[Client], Aw
 
 
 def display_name(manifest: Manifest) -> str:
-    """``deployment.apps/shop``, as kubectl tells it."""
+    """Return kubectl's name of an object, such as ``deployment.apps/shop``."""
     group = manifest["apiVersion"].rpartition("/")[0]
     return f"{manifest['kind'].lower()}{'.' if group else ''}{group}/{manifest['metadata']['name']}"
 
@@ -171,7 +240,7 @@ def _object_key(manifest: Manifest) -> ObjectKey:
 
 
 def _served_resources(crd: Manifest) -> list[ApiResource]:
-    """What it defines, in each version that is served."""
+    """Return the resource of each served version of a CRD."""
     spec = crd["spec"]
     names, namespaced = spec["names"], spec["scope"] == "Namespaced"
     versions = [version["name"] for version in spec["versions"] if version["served"]]

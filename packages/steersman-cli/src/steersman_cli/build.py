@@ -1,4 +1,4 @@
-"""``steersman build``: the operator's image."""
+"""``steersman build``: build the image of the operator."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ BUILDERS = ("podman", "docker", "buildah")
 def build(
     image: Annotated[str, typer.Option("--image", help="Name of the image, such as registry.example.com/shop:v1.")],
     builder: Annotated[
-        str, typer.Option(help="podman, docker or buildah; the first that is there unless given.")
+        str, typer.Option(help="podman, docker or buildah. Defaults to the first one installed.")
     ] = "",
     build_arg: Annotated[
-        list[str] | None, typer.Option(help="NAME=VALUE of an ARG, such as BASE=python:3.12-slim; may be repeated.")
+        list[str] | None,
+        typer.Option(help="NAME=VALUE of a build argument, such as BASE=python:3.12-slim. Repeatable."),
     ] = None,
-    file: Annotated[Path, typer.Option(help="The Containerfile, below the project.")] = Path("Containerfile"),
-    directory: Annotated[Path, typer.Option(help="What its COPY takes from, below the project.")] = Path(),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command.")] = False,
+    file: Annotated[Path, typer.Option(help="Containerfile, relative to the project.")] = Path("Containerfile"),
+    directory: Annotated[Path, typer.Option(help="Build context, relative to the project.")] = Path(),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the command instead of running it.")] = False,
 ) -> None:
     """Build the project's Containerfile, or another one.
 
@@ -51,7 +52,11 @@ def build(
 
 
 def find_builder(builder: str) -> str:
-    """The builder to take. Raises ConfigurationError: there is none, or none that works."""
+    """Return the builder to use.
+
+    Raises:
+        ConfigurationError: no builder is installed, or none is usable.
+    """
     if builder:
         if not shutil.which(builder):
             raise ConfigurationError(f"{builder} is not in PATH")
@@ -61,13 +66,11 @@ def find_builder(builder: str) -> str:
         raise ConfigurationError(f"none of {', '.join(BUILDERS)} is in PATH: install one of them")
     if usable := next((b for b in installed if _is_usable(b)), ""):
         return usable
-    raise ConfigurationError(
-        "docker is there, but its daemon does not answer: start it, or install podman or buildah"
-    )
+    raise ConfigurationError("the docker daemon does not respond: start it, or install podman or buildah")
 
 
 def _is_usable(builder: str) -> bool:
-    """Whether it works: docker is nothing without its daemon."""
+    """Return True if the builder is usable: docker needs its daemon."""
     if builder != "docker":
         return True
     return subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""``steersman bundle``: what the Operator Lifecycle Manager installs the operator by."""
+"""``steersman bundle``: write a bundle for the Operator Lifecycle Manager (OLM)."""
 
 from __future__ import annotations
 
@@ -10,29 +10,35 @@ import typer
 
 from steersman.meta.manifests import Manifest, load_manifests
 from steersman_cli.exit_codes import report_errors
-from steersman_cli.generated_files import sync_files
 from steersman_cli.project import Project
+from steersman_cli.project_files import sync_files
 
 if TYPE_CHECKING:
     from steersman_cli.packaging.bundle import Bundle, BundleSettings
 
 
 def bundle(
-    image: Annotated[str, typer.Option("--image", help="The operator's image, in a registry.")] = "",
-    version: Annotated[str, typer.Option(help="Of the bundle, such as 1.2.3; the project's unless given.")] = "",
-    channels: Annotated[str, typer.Option(help="In which it appears, separated by commas.")] = "",
-    default_channel: Annotated[str, typer.Option(help="Of new subscriptions; the first unless given.")] = "",
-    output: Annotated[Path, typer.Option("--output", "-o", help="The directory, below the project.")] = Path(
+    image: Annotated[
+        str, typer.Option("--image", help="Image of the operator. Defaults to image in [tool.steersman.bundle].")
+    ] = "",
+    version: Annotated[str, typer.Option(help="Version of the bundle. Defaults to the version of the project.")] = "",
+    channels: Annotated[
+        str, typer.Option(help="Comma-separated channels. Defaults to channels in [tool.steersman.bundle].")
+    ] = "",
+    default_channel: Annotated[
+        str, typer.Option(help="Channel of new subscriptions. Defaults to the first channel.")
+    ] = "",
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output directory, relative to the project.")] = Path(
         "bundle"
     ),
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit code 1 and the difference if a file is stale.")
+        bool, typer.Option("--check", help="Write nothing; print the differences and exit with 1 if a file is stale.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be written.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the files instead of writing them.")] = False,
 ) -> None:
-    """Write an OLM bundle of what config/default deploys, and the Containerfile of its image.
+    """Write an OLM bundle of config/default, and its Containerfile.
 
-    Exit codes: 0 all is well, 1 --check found a stale file, 2 the project says what cannot be.
+    Exit codes: 0 success, 1 --check found a stale file, 2 the project is invalid.
 
     Example: steersman bundle --image registry.example.com/databaseuser:v1.0.0
 
@@ -43,7 +49,7 @@ def bundle(
         output_directory = project.root / output
         built = _build_bundle(project, image, version, _settings(project, channels, default_channel))
     for note in built.warnings:
-        typer.echo(f"cannot be expressed: {note}", err=True)
+        typer.echo(f"unsupported in a bundle: {note}", err=True)
     files: dict[str, str | None] = {f"{output_directory.name}/{path}": text for path, text in built.files.items()}
     files[f"{output_directory.name}.Containerfile"] = built.containerfile
     stale = dict.fromkeys(name for name in _existing_manifests(output_directory) if name not in files)
@@ -86,7 +92,7 @@ def _samples(project: Project) -> tuple[Manifest, ...]:
 
 
 def _existing_manifests(bundle_directory: Path) -> list[str]:
-    """What is there of a former bundle; all of its manifests would be installed."""
+    """Return the manifests of the previous bundle. OLM would install stale ones."""
     return sorted(
         p.relative_to(bundle_directory.parent).as_posix() for p in (bundle_directory / "manifests").glob("*.yaml")
     )

@@ -1,4 +1,4 @@
-"""``steersman crd``: what a new definition breaks."""
+"""``steersman crd``: find breaking changes between CRDs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steersman.crd.kinds import find_kinds
 from steersman.errors import ConfigurationError, SteersmanError
 from steersman.meta.manifests import load_manifests
 
-group = typer.Typer(no_args_is_help=True, help="Tools for custom resource definitions.")
+group = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Compare custom resource definitions.")
 """The commands below ``steersman crd``."""
 
 _CRD_KIND = "CustomResourceDefinition"
@@ -25,18 +25,18 @@ DiffFormat = Literal["text", "json"]
 
 @group.callback()
 def _crd() -> None:  # pyright: ignore[reportUnusedFunction]
-    """Tools for custom resource definitions."""
+    """Compare custom resource definitions."""
 
 
 @group.command()
 def diff(
     old: Annotated[str, typer.Argument(metavar="OLD", help="A file, a directory, - or MODULE[:KIND].")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The same, of the new definitions.")],
-    output: Annotated[DiffFormat, typer.Option("--output", "-o", help="How to tell what was found.")] = "text",
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The new CRDs, in the same form as OLD.")],
+    output: Annotated[DiffFormat, typer.Option("--output", "-o", help="Output format.")] = "text",
 ) -> None:
-    """Tell what breaks for those who use OLD when NEW takes its place.
+    """List the breaking changes from OLD to NEW.
 
-    Exit codes: 0 nothing breaks, 1 something does, 2 they cannot be compared.
+    Exit codes: 0 no breaking changes, 1 breaking changes, 2 the CRDs cannot be compared.
 
     Example: steersman crd diff crds.yaml shop.api
 
@@ -53,7 +53,7 @@ def diff(
         for change in changes:
             typer.echo(str(change))
         count = len(changes)
-        typer.echo(f"{count} breaking change{'' if count == 1 else 's'}." if changes else "Nothing breaks.")
+        typer.echo(f"{count} breaking change{'' if count == 1 else 's'}." if changes else "No breaking changes.")
     if changes:
         raise typer.Exit(1)
 
@@ -68,21 +68,21 @@ def _definition_changes(
     if name in new:
         yield from breaking_changes(old[name], new[name])
     elif len(old) == len(new) == 1:
-        # One definition under another name: what changed is worth more than that it is another.
+        # A renamed CRD: its changes are more useful than "removed".
         yield from breaking_changes(old[name], *new.values())
     else:
         yield BreakingChange(
             rule="definition-removed",
-            message="the definition goes, and with it all objects of the kind",
-            fix="keep it, with its versions deprecated, until nobody has objects of it",
+            message="the CRD is removed, which deletes all objects of the kind",
+            fix="keep the CRD with deprecated versions until no objects exist",
         )
 
 
 def _load_definitions(source: str) -> dict[str, dict[str, Any]]:
-    """The definitions at ``place`` by their names.
+    """Return the CRDs of a source, by name.
 
     Raises:
-        ConfigurationError: there are none, or they are not of v1.
+        ConfigurationError: the source has no CRD, or one that is not of v1.
     """
     path = Path(source)
     if source == "-" or path.exists() or path.suffix in _FILE_SUFFIXES:

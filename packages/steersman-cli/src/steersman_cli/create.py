@@ -1,4 +1,4 @@
-"""``steersman create``: kinds, controllers and webhooks of a project."""
+"""``steersman create``: add kinds, controllers and webhooks to a project."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ import yaml
 from steersman.errors import ConfigurationError
 from steersman_cli.exit_codes import GoFlags, prompt_if_missing, report_errors
 from steersman_cli.project import PROJECT_FILE, Project, to_project_yaml
-from steersman_cli.scaffold import FileEdits, insert_at_marker
-from steersman_cli.templating import render_template, write_files
+from steersman_cli.project_files import FileEdits, insert_at_marker, write_files
+from steersman_cli.templating import render_template
 
-group = typer.Typer(no_args_is_help=True, help="Add kinds, controllers and webhooks to a project.")
+group = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Add kinds, controllers and webhooks to a project."
+)
 """The commands below ``steersman create``."""
 
 _GROUP_LABEL_PATTERN = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
@@ -26,12 +28,12 @@ _VERSION_PATTERN = re.compile(r"v[1-9][0-9]*((alpha|beta)[1-9][0-9]*)?")
 _KIND_PATTERN = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
 _CRD_VERSIONS = ("v1", "v1beta1")
 
-GroupOption = Annotated[str | None, typer.Option("--group", help="API group, without the domain.")]
+GroupOption = Annotated[str | None, typer.Option("--group", help="API group without the domain, such as mygroup.")]
 VersionOption = Annotated[str | None, typer.Option("--version", help="API version, such as v1alpha1.")]
-KindOption = Annotated[str | None, typer.Option("--kind", help="The kind, such as DatabaseUser.")]
-PluralOption = Annotated[str, typer.Option(help="Name in URLs; the English plural of the kind unless given.")]
-OverwriteOption = Annotated[bool, typer.Option("--force", help="Write over files that are there.")]
-DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Tell what would be written.")]
+KindOption = Annotated[str | None, typer.Option("--kind", help="Kind, such as DatabaseUser.")]
+PluralOption = Annotated[str, typer.Option(help="Plural of the kind in URLs. Defaults to the English plural.")]
+OverwriteOption = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print the files that would be written.")]
 
 
 @group.callback()
@@ -46,35 +48,37 @@ def api(
     kind: KindOption = None,
     plural: PluralOption = "",
     resource: Annotated[
-        bool | None, typer.Option("--resource/--no-resource", help="Write the types; asked unless given.")
+        bool | None, typer.Option("--resource/--no-resource", help="Write the API types. Defaults to a prompt.")
     ] = None,
     controller: Annotated[
-        bool | None, typer.Option("--controller/--no-controller", help="Write a controller; asked unless given.")
+        bool | None, typer.Option("--controller/--no-controller", help="Write a controller. Defaults to a prompt.")
     ] = None,
     namespaced: Annotated[
         bool | None,
         typer.Option(
             "--namespaced/--no-namespaced",
-            help="Whether objects are in namespaces; as in the kind's other version, or yes, unless given.",
+            help="Scope of the kind. Defaults to the scope of its other versions, or namespaced.",
         ),
     ] = None,
     storage: Annotated[
         bool | None,
         typer.Option(
             "--storage/--no-storage",
-            help="Whether a further version of a kind is the one that is stored; asked unless given.",
+            help="Make a further version the storage version. Defaults to a prompt.",
         ),
     ] = None,
     crd_version: Annotated[
-        str, typer.Option(help="Forms of the definition, such as v1,v1beta1 for Kubernetes before 1.16 too.")
+        str, typer.Option(help="API versions of the CRD, such as v1,v1beta1 for Kubernetes before 1.16.")
     ] = "v1",
     force: OverwriteOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Write a kind, its controller, a sample, roles for people, and tests of all three tiers.
+    """Write the API types of a kind and its controller.
 
-    Without --resource, the controller is for a kind that the project or Kubernetes has. A further version of a kind
-    has the roles and the controller that are there.
+    The command also writes a sample, roles for users, and tests.
+
+    With --no-resource, the controller reconciles an existing kind of the project or of Kubernetes. A further version
+    of a kind shares the roles and the controller.
 
     Example: steersman create api --group mygroup --version v1alpha1 --kind DatabaseUser
 
@@ -86,13 +90,13 @@ def api(
         project = Project.from_working_directory()
         target = _resolve_target(project, group, version, kind, plural)
         other_versions = target.other_versions
-        resource = _confirm(resource, "Write the types?")
-        # One controller reconciles a kind, whichever version its objects were written in.
+        resource = _confirm(resource, "Write the API types?")
+        # One controller reconciles all versions of a kind.
         controller = _confirm(
             controller, "Write a controller?", default=not any("controller" in r for r in other_versions)
         )
         if not resource and not controller:
-            raise ConfigurationError("neither --resource nor --controller: there is nothing to write")
+            raise ConfigurationError("nothing to write: give --resource, --controller or both")
         if bad := [v for v in crd_version.split(",") if v not in _CRD_VERSIONS]:
             raise ConfigurationError(f"--crd-version: {', '.join(bad)} is none of {', '.join(_CRD_VERSIONS)}")
         if namespaced is None:
@@ -132,26 +136,24 @@ def webhook(
     version: VersionOption = None,
     kind: KindOption = None,
     defaulting: Annotated[
-        bool, typer.Option("--defaulting/--no-defaulting", help="Fill in what is left out.")
+        bool, typer.Option("--defaulting/--no-defaulting", help="Set defaults of omitted fields.")
     ] = False,
     programmatic_validation: Annotated[
         bool,
-        typer.Option(
-            "--programmatic-validation/--no-programmatic-validation", help="Say what is wrong with objects."
-        ),
+        typer.Option("--programmatic-validation/--no-programmatic-validation", help="Validate objects in code."),
     ] = False,
     conversion: Annotated[
         bool,
-        typer.Option("--conversion/--no-conversion", help="Convert between versions; this one is the hub."),
+        typer.Option("--conversion/--no-conversion", help="Convert between versions; --version is the hub."),
     ] = False,
     spoke: Annotated[
         list[str] | None,
-        typer.Option(help="A version that becomes the hub and comes from it; by commas, or given several times."),
+        typer.Option(help="Version to convert to and from the hub; comma-separated or repeated."),
     ] = None,
     force: OverwriteOption = False,
     dry_run: DryRunOption = False,
 ) -> None:
-    """Write a webhook for a kind: of the project, after `create api`, or one of Kubernetes' own.
+    """Write a webhook for a kind of the project or of Kubernetes.
 
     Example: steersman create webhook --group mygroup --version v1alpha1 --kind DatabaseUser --defaulting
 
@@ -164,7 +166,9 @@ def webhook(
         target = _resolve_target(project, group, version, kind, "")
         features = {"defaulting": defaulting, "validation": programmatic_validation, "conversion": conversion}
         if not any(features.values()):
-            raise ConfigurationError("say what it does: --defaulting, --programmatic-validation, --conversion")
+            raise ConfigurationError(
+                "the webhook has no function: give --defaulting, --programmatic-validation or --conversion"
+            )
         spokes = _parse_spokes(target, spoke, conversion)
         is_own = target.entry is not None and "path" in target.entry
         path = target.own_module if is_own else _builtin_module(target)
@@ -196,7 +200,7 @@ def webhook(
 
 @dataclass(frozen=True)
 class _ScaffoldTarget:
-    """A kind, and what it is called in files."""
+    """A kind, with its names in the files of the project."""
 
     project: Project
     group: str
@@ -223,7 +227,7 @@ class _ScaffoldTarget:
 
     @property
     def other_versions(self) -> list[dict[str, Any]]:
-        """The entries of the kind's other versions."""
+        """PROJECT entries of the other versions of the kind."""
         return [r for r in self.project.resources if _is_other_version(r, self) and "api" in r]
 
 
@@ -239,7 +243,7 @@ def _resolve_target(
 
 
 def pluralize(kind: str) -> str:
-    """The usual English plural of a kind, in lower case."""
+    """Return the English plural of a kind, in lower case."""
     word = kind.lower()
     if word.endswith("y") and word[-2:-1] not in ("a", "e", "i", "o", "u", ""):
         return f"{word[:-1]}ies"
@@ -249,17 +253,17 @@ def pluralize(kind: str) -> str:
 
 
 def _kind_error(kind: str) -> str | None:
-    return None if _KIND_PATTERN.fullmatch(kind) else "a name as of a class is needed, such as DatabaseUser"
+    return None if _KIND_PATTERN.fullmatch(kind) else "use a name in CamelCase, such as DatabaseUser"
 
 
 def _version_error(version: str) -> str | None:
-    return None if _VERSION_PATTERN.fullmatch(version) else "a version is needed, such as v1, v1alpha1 or v2beta1"
+    return None if _VERSION_PATTERN.fullmatch(version) else "use a version such as v1, v1alpha1 or v2beta1"
 
 
 def _group_error(group: str) -> str | None:
     parts = group.split(".")
     valid = not group or all(_GROUP_LABEL_PATTERN.fullmatch(p) for p in parts)
-    return None if valid else "lower-case letters, digits and - are needed, such as mygroup"
+    return None if valid else "use lower-case letters, digits and -, such as mygroup"
 
 
 def _confirm(choice: bool | None, question: str, *, default: bool = True) -> bool:
@@ -269,13 +273,15 @@ def _confirm(choice: bool | None, question: str, *, default: bool = True) -> boo
 
 
 def _choose_storage_version(choice: bool | None, target: _ScaffoldTarget) -> bool:
-    """Whether the version is the one in which objects are stored."""
+    """Return True if the new version becomes the storage version."""
     others = ", ".join(r["version"] for r in target.other_versions)
     if others:
         question = f"Store objects in {target.version} from now on, in place of {others}?"
         return _confirm(choice, question, default=False)
     if choice is False:
-        raise ConfigurationError(f"--no-storage: {target.version} is the only version, and one has to be stored")
+        raise ConfigurationError(
+            f"--no-storage: {target.version} is the only version; one version must be the storage version"
+        )
     return True
 
 
@@ -285,7 +291,11 @@ def _is_other_version(entry: dict[str, Any], target: _ScaffoldTarget) -> bool:
 
 
 def _builtin_module(target: _ScaffoldTarget) -> str:
-    """The module of a kind of Kubernetes' own. Raises ConfigurationError: there is none."""
+    """Return the module of a built-in kind.
+
+    Raises:
+        ConfigurationError: there is no such kind.
+    """
     short = target.group.partition(".")[0] or "core"
     path = f"steersman.api.{short}_{target.version}"
     try:
@@ -294,8 +304,8 @@ def _builtin_module(target: _ScaffoldTarget) -> str:
         found = False
     if not found:
         raise ConfigurationError(
-            f"the project has no {target.kind} of {target.group}/{target.version}, and Steersman has no type of it: "
-            "make it by `steersman create api --resource`"
+            f"the project has no {target.kind} of {target.group}/{target.version}, and Steersman has no type for it: "
+            "create it with `steersman create api --resource`"
         )
     return path
 
@@ -331,7 +341,7 @@ _VERSION_ARGUMENT_PATTERN = r"(\n[ ]*)version=[\"']{version}[\"'],"
 
 
 def _unset_storage_version(edits: FileEdits, target: _ScaffoldTarget) -> None:
-    """Has the kind's other versions say that they are not the one that is stored."""
+    """Set ``storage=False`` in the other versions of the kind."""
     for other in target.other_versions:
         name = f"src/{other['path'].replace('.', '/')}.py"
         text = edits.text(name)
@@ -343,16 +353,25 @@ def _unset_storage_version(edits: FileEdits, target: _ScaffoldTarget) -> None:
         if count:
             edits.set_text(name, changed)
         else:
-            typer.echo(f"steersman: say storage=False in @resource(…) in {name}: one version is stored", err=True)
+            typer.echo(
+                f"steersman: set storage=False in @resource(…) in {name}: one version is the storage version",
+                err=True,
+            )
 
 
 def _parse_spokes(target: _ScaffoldTarget, values: list[str] | None, conversion: bool) -> list[str]:
-    """The versions that ``--spoke`` names. Raises ConfigurationError: there is no such version."""
+    """Return the versions in ``--spoke``.
+
+    Raises:
+        ConfigurationError: the project has no such version.
+    """
     spokes = list(dict.fromkeys(part.strip() for value in values or () for part in value.split(",") if part.strip()))
     if conversion != bool(spokes):
-        raise ConfigurationError("--conversion and --spoke belong together: --version is the hub, --spoke the others")
+        raise ConfigurationError(
+            "--conversion requires --spoke and vice versa: --version is the hub, --spoke the other versions"
+        )
     if target.version in spokes:
-        raise ConfigurationError(f"--spoke {target.version}: that is the hub")
+        raise ConfigurationError(f"--spoke {target.version}: this version is the hub")
     for version in (target.version, *spokes) if conversion else ():
         entry = target.project.find_resource(target.group, version, target.kind)
         if entry is None or "path" not in entry:
@@ -366,7 +385,7 @@ def _parse_spokes(target: _ScaffoldTarget, values: list[str] | None, conversion:
 def _render_conversion(
     edits: FileEdits, target: _ScaffoldTarget, variables: dict[str, Any], spokes: list[str]
 ) -> dict[str, str]:
-    """The files of a hub and its spokes; a hub that is there gets more spokes."""
+    """Return the files of a hub and its spokes. Spokes are added to an existing hub."""
     package, module = target.project.package, target.module
     name = f"src/{package}/webhooks/{module}_conversion.py"
     constant = target.plural.upper().replace("-", "_")

@@ -1,4 +1,4 @@
-"""``steersman doctor``: what is wrong with a project on a cluster."""
+"""``steersman doctor``: diagnose a project on a cluster."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from steersman_cli.cluster import ContextOption, KubeconfigOption
+from steersman_cli.deploy import ContextOption, KubeconfigOption
 from steersman_cli.exit_codes import EXIT_CHECK_FAILED, report_errors
 from steersman_cli.output import OutputFormat, print_output
 from steersman_cli.project import Project
@@ -21,11 +21,13 @@ _STATUS_LABELS = {"ok": "ok", "wrong": "WRONG", "unknown": "?"}
 def doctor(
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
-    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="How to tell.")] = "table",
+    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")] = "table",
 ) -> None:
-    """Look at the cluster, the definitions, the deployment, its rights, its webhooks and their certificate.
+    """Diagnose the project on a cluster.
 
-    Nothing is changed. Exit codes: 0 all is well, 1 something is wrong, 2 there is nothing to look at.
+    The command checks CRDs, Deployment, permissions, webhooks and their certificate, and changes nothing.
+
+    Exit codes: 0 no problem, 1 a problem was found, 2 the project is invalid.
 
     Example: steersman doctor
 
@@ -45,6 +47,6 @@ def doctor(
 
         findings = run_with_client(kubeconfig, context, run_checks)
     rows = [(_STATUS_LABELS[f.status], f.subject, f.message + (f"\n→ {f.fix}" if f.fix else "")) for f in findings]
-    print_output(findings, output, columns=("", "what", "found"), rows=rows)
+    print_output(findings, output, columns=("", "subject", "result"), rows=rows)
     if any(f.status == "wrong" for f in findings):
         raise typer.Exit(EXIT_CHECK_FAILED)

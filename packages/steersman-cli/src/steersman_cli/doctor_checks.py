@@ -1,4 +1,4 @@
-"""What is wrong with a project on a cluster: each check tells what it found, and what to do."""
+"""Checks of a project on a cluster. Each result has the problem and a fix."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 Manifest = dict[str, Any]
 _EXPIRY_WARNING = timedelta(days=7)
-_RECREATE_CERTIFICATE_FIX = "delete the Secret: the running operator makes a new one"
+_RECREATE_CERTIFICATE_FIX = "delete the Secret: the operator creates a new one"
 _CRD = unstructured(CustomResourceDefinition.api_resource)
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """What one check found.
+    """Result of one check.
 
     Attributes:
-        subject: what was looked at.
-        status: ``ok``, ``wrong``, or ``unknown`` where it could not be looked at.
-        message: what is the case.
-        fix: what to do, where something is.
+        subject: the checked object.
+        status: ``ok``, ``wrong``, or ``unknown`` if the object cannot be read.
+        message: the state or the problem.
+        fix: the command or action that fixes the problem.
     """
 
     subject: str
@@ -49,9 +49,9 @@ class ProjectChecks:
     """The checks of one project on one cluster.
 
     Args:
-        client: of who asks; what it may not read is ``unknown``.
-        manager: that was set up by the project's code.
-        serving: where the project's webhooks are served.
+        client: client of the user; unreadable objects have the status ``unknown``.
+        manager: manager after the setup of the project.
+        serving: the webhook server options of the project.
     """
 
     def __init__(
@@ -63,9 +63,13 @@ class ProjectChecks:
         self._serving = serving
 
     async def run(self) -> AsyncGenerator[CheckResult]:
-        """All checks, in the order in which to mend things. Raises ConnectionFailed: there is no cluster."""
+        """Yield the results, in the order in which problems should be fixed.
+
+        Raises:
+            ConnectionFailed: the cluster is unreachable.
+        """
         version: dict[str, Any] = msgspec.json.decode(await self._client.raw("/version"))
-        yield CheckResult("cluster", "ok", f"Kubernetes {version.get('gitVersion', '?')} answers")
+        yield CheckResult("cluster", "ok", f"Kubernetes {version.get('gitVersion', '?')} responds")
         checks = {
             "definitions": self._check_crds(),
             "deployment": self._check_deployment(),
@@ -79,7 +83,7 @@ class ProjectChecks:
                 async for finding in check:
                     yield finding
             except ApiError as error:
-                yield CheckResult(subject, "unknown", str(error), "look as somebody who may read it")
+                yield CheckResult(subject, "unknown", str(error), "use a user with permission to read it")
 
     async def _check_crds(self) -> AsyncGenerator[CheckResult]:
         for manifest in self._project.crd_manifests():
@@ -91,18 +95,18 @@ class ProjectChecks:
         try:
             found = (await self._client.get(_CRD, ObjectKey("", name))).to_dict()
         except NotFound:
-            return CheckResult(subject, "wrong", "it is not installed", "make install")
+            return CheckResult(subject, "wrong", "not installed", "make install")
         conditions = {c["type"]: c for c in found.get("status", {}).get("conditions", [])}
         if conditions.get("Established", {}).get("status") != "True":
             names = conditions.get("NamesAccepted", {})
             return CheckResult(
-                subject, "wrong", f"it is not served: {names.get('message', 'it is new')}", "rename the kind"
+                subject, "wrong", f"not served: {names.get('message', 'not established yet')}", "rename the kind"
             )
-        # The server fills in defaults, so it is asked what would become of ours.
+        # A dry run shows the manifest with the defaults of the server.
         expected = await self._client.apply(_CRD.of(manifest), dry_run=True)
         if _comparable_spec(expected) != _comparable_spec(_CRD.of(found)):
-            return CheckResult(subject, "wrong", "the cluster has another one than config/crd/bases", "make install")
-        return CheckResult(subject, "ok", "it is installed, and served")
+            return CheckResult(subject, "wrong", "the cluster's CRD differs from config/crd/bases", "make install")
+        return CheckResult(subject, "ok", "installed and served")
 
     async def _check_deployment(self) -> AsyncGenerator[CheckResult]:
         key = ObjectKey(self._project.namespace, self._project.name)
@@ -110,9 +114,7 @@ class ProjectChecks:
         try:
             found = await self._client.get(Deployment, key)
         except NotFound:
-            yield CheckResult(
-                subject, "wrong", "it is not deployed", "make deploy IMG=…, or make run on your machine"
-            )
+            yield CheckResult(subject, "wrong", "not deployed", "make deploy IMG=…, or make run on your machine")
             return
         if found.status.available_replicas:
             yield CheckResult(subject, "ok", f"{found.status.available_replicas} available")
@@ -120,11 +122,11 @@ class ProjectChecks:
         selector = f"app.kubernetes.io/name={self._project.name}"
         pods = (await self._client.list(Pod, namespace=key.namespace, label_selector=selector)).items
         reasons = sorted({reason for pod in pods for reason in _pod_problems(pod)})
-        summary = "; ".join(reasons) or ("it has no pods" if not pods else "its pods are not ready")
+        summary = "; ".join(reasons) or ("no pods" if not pods else "pods are not ready")
         yield CheckResult(
             subject,
             "wrong",
-            f"none is available: {summary}",
+            f"no replica is available: {summary}",
             f"kubectl -n {key.namespace} describe pods -l {selector}",
         )
 
@@ -132,10 +134,12 @@ class ProjectChecks:
         user = f"system:serviceaccount:{self._project.namespace}:{self._project.name}"
         missing = [denied async for denied in self._missing_permissions(user)]
         if missing:
-            told = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-            yield CheckResult("rights", "wrong", f"{user} may not {told}", "make manifests, then make deploy IMG=…")
+            summary = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+            yield CheckResult(
+                "rights", "wrong", f"{user} lacks permission to {summary}", "make manifests, then make deploy IMG=…"
+            )
         else:
-            yield CheckResult("rights", "ok", "the service account may do all that the code declares")
+            yield CheckResult("rights", "ok", "the service account has all permissions that the code declares")
 
     async def _missing_permissions(self, user: str) -> AsyncGenerator[str]:
         for permission in dict.fromkeys(self._manager.permissions):
@@ -154,26 +158,29 @@ class ProjectChecks:
             try:
                 found = await self._client.get(kinds[expected["kind"]], ObjectKey("", name))
             except NotFound:
-                yield CheckResult(subject, "wrong", "it is not installed", "make deploy IMG=…")
+                yield CheckResult(subject, "wrong", "not installed", "make deploy IMG=…")
                 continue
             webhooks = {w.name: w for w in found.webhooks}
             absent = [w["name"] for w in expected["webhooks"] if w["name"] not in webhooks]
             without_ca_bundle = [n for n, w in webhooks.items() if not w.client_config.ca_bundle]
             if absent:
                 yield CheckResult(
-                    subject, "wrong", f"it has no {', '.join(absent)}", "make manifests, then make deploy IMG=…"
+                    subject,
+                    "wrong",
+                    f"webhooks missing: {', '.join(absent)}",
+                    "make manifests, then make deploy IMG=…",
                 )
             elif without_ca_bundle:
-                problem = f"{', '.join(without_ca_bundle)} trust no authority, so every call fails"
-                yield CheckResult(subject, "wrong", problem, "the running operator writes it: look into its log")
+                problem = f"{', '.join(without_ca_bundle)} have no CA bundle, so every call fails"
+                yield CheckResult(subject, "wrong", problem, "the running operator writes it: check its logs")
             else:
-                yield CheckResult(subject, "ok", "it is installed, and trusts an authority")
+                yield CheckResult(subject, "ok", "installed with a CA bundle")
 
     async def _check_certificate(self, serving: WebhookServerOptions) -> AsyncGenerator[CheckResult]:
         from steersman.webhook.certificates import subject_alternative_names, validity
 
         if serving.cert_path:
-            yield CheckResult("certificate", "unknown", f"something else keeps it, in {serving.cert_path}")
+            yield CheckResult("certificate", "unknown", f"managed externally, in {serving.cert_path}")
             return
         key = ObjectKey(serving.namespace, serving.secret_name)
         subject = f"certificate in the Secret {key}"
@@ -181,28 +188,34 @@ class ProjectChecks:
             data = (await self._client.get(Secret, key)).data or {}
             certificate = bytes(data["tls.crt"]).decode()
             not_after = validity(certificate)[1]
-            # The first is what the API server asks for; cert-manager need not be told of the others.
+            # The API server uses the first name. A Certificate of cert-manager may omit the others.
             absent = {serving.server_names[0]} - subject_alternative_names(certificate)
         except (NotFound, KeyError):
-            yield CheckResult(subject, "wrong", "there is none", "the running operator makes it: look into its log")
+            yield CheckResult(subject, "wrong", "not found", "the running operator creates it: check its logs")
             return
         except (ValueError, ImportError) as error:
-            yield CheckResult(subject, "unknown", f"it cannot be read: {error}", _RECREATE_CERTIFICATE_FIX)
+            yield CheckResult(subject, "unknown", f"unreadable: {error}", _RECREATE_CERTIFICATE_FIX)
             return
         if absent:
             yield CheckResult(
-                subject, "wrong", f"it is not for {', '.join(sorted(absent))}", "delete the Secret: a new one is made"
+                subject,
+                "wrong",
+                f"not valid for {', '.join(sorted(absent))}",
+                "delete the Secret: the operator creates a new one",
             )
         elif not_after - datetime.now(UTC) < _EXPIRY_WARNING:
             yield CheckResult(
-                subject, "wrong", f"it ends at {not_after:%Y-%m-%d %H:%M}", "delete the Secret: a new one is made"
+                subject,
+                "wrong",
+                f"expires at {not_after:%Y-%m-%d %H:%M}",
+                "delete the Secret: the operator creates a new one",
             )
         else:
-            yield CheckResult(subject, "ok", f"it is valid until {not_after:%Y-%m-%d}")
+            yield CheckResult(subject, "ok", f"valid until {not_after:%Y-%m-%d}")
 
 
 def _comparable_spec(definition: Unstructured) -> Manifest:
-    """What counts of a definition; authorities are written into the rest."""
+    """Return the spec without ``conversion``, which has the CA bundle."""
     spec: Manifest = dict(definition.to_dict()["spec"])
     spec.pop("conversion", None)
     return spec
@@ -216,7 +229,7 @@ def _pod_problems(pod: Pod) -> Iterator[str]:
             yield f"{waiting.reason} {waiting.message or ''}".strip()
     for condition in pod.status.conditions or ():
         if (condition.type, condition.status) == ("PodScheduled", "False"):
-            yield condition.message or "it cannot be scheduled"
+            yield condition.message or "the pod cannot be scheduled"
 
 
 def _resource_attributes(permission: Permission) -> Iterable[ResourceAttributes]:

@@ -1,4 +1,7 @@
-"""How commands end: 0 all is well, 1 something is wrong, 2 they were asked for what cannot be."""
+"""Exit codes and error messages of commands.
+
+0 is success, 1 a failed check or an error of the server, 2 invalid input.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ EXIT_CHECK_FAILED, EXIT_USAGE_ERROR = 1, 2
 
 
 class CheckFailed(SteersmanError):
-    """Nothing is wrong with what was asked for, but with what is there: exit code 1."""
+    """The check found a problem (exit code 1)."""
 
 
 @contextmanager
 def report_errors() -> Generator[None]:
-    """What a user can mend is one line, and the exit code: 2 for what was asked, 1 for what a server said."""
+    """Print an error as one line, and set the exit code."""
     try:
         yield
     except SteersmanError as error:
@@ -32,10 +35,10 @@ def report_errors() -> Generator[None]:
 
 
 class GoFlags(TyperCommand):
-    """A command whose switches may also be written as in Go: ``--namespaced=false``."""
+    """Command that also accepts switches in Go's form: ``--namespaced=false``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Rewrites them, and reads on as usual."""
+        """Parse arguments after rewriting the switches."""
         switches = {o for p in self.params for o in getattr(p, "opts", ()) if getattr(p, "secondary_opts", ())}
         return super().parse_args(ctx, [_normalize_switch(a, switches) for a in args])
 
@@ -51,14 +54,20 @@ def _normalize_switch(argument: str, switches: set[str]) -> str:
 
 
 def prompt_if_missing(value: str | None, option: str, question: str, check: Callable[[str], str | None]) -> str:
-    """``value``, or what somebody at a terminal answers.
+    """Return ``value``, or prompt for it on a terminal.
+
+    Args:
+        value: value of the option, if given.
+        option: name of the option, for messages.
+        question: text of the prompt.
+        check: returns the problem of a value, or None.
 
     Raises:
-        ConfigurationError: nobody can be asked, or ``check`` says what is wrong with it.
+        ConfigurationError: there is no terminal, or ``check`` rejects the value.
     """
     if value is None:
         if not sys.stdin.isatty():
-            raise ConfigurationError(f"{option} is missing, and there is no terminal to ask at")
+            raise ConfigurationError(f"{option} is required without a terminal")
         value = str(typer.prompt(question))
     if problem := check(value):
         raise ConfigurationError(f"{option} {value!r}: {problem}")

@@ -1,4 +1,4 @@
-"""``steersman explain``: why an object was reconciled, as the running operator tells."""
+"""``steersman explain``: show why objects were reconciled, from the running operator."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ _REQUEST_TIMEOUT_SECONDS = 10.0
 
 
 def explain(
-    controller: Annotated[str, typer.Argument(help="Name of the controller: the kind in lower case, as a rule.")],
-    object: Annotated[str, typer.Argument(metavar="[NAMESPACE/NAME]", help="That object alone.")] = "",
+    controller: Annotated[str, typer.Argument(help="Name of the controller; usually the kind in lower case.")],
+    object: Annotated[str, typer.Argument(metavar="[NAMESPACE/NAME]", help="Show only this object.")] = "",
     url: Annotated[
         str,
-        typer.Option(help="Where the operator serves /debug: its --debug-bind-address, or a port forwarded to it."),
+        typer.Option(help="URL of the operator's --debug-bind-address, or of a forwarded port."),
     ] = "http://127.0.0.1:8082",
-    limit: Annotated[int, typer.Option(min=1, max=256, help="The newest so many.")] = 20,
-    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="How to tell.")] = "table",
+    limit: Annotated[int, typer.Option(min=1, max=256, help="Number of recent reconciles.")] = 20,
+    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")] = "table",
 ) -> None:
-    """Tell why objects were reconciled, how it went, and what comes next.
+    """Show why objects were reconciled.
+
+    The table has queued, running and recent reconciles with their triggers and results.
 
     Example: steersman explain databaseuser shop/blue
 
@@ -39,33 +41,39 @@ def explain(
         selected = next((c for c in controllers if c["name"] == controller), None)
         if selected is None:
             names = ", ".join(c["name"] for c in controllers) or "none"
-            raise ConfigurationError(f"there is no controller {controller} (there are: {names})")
+            raise ConfigurationError(f"controller {controller} not found (controllers: {names})")
         recent = _fetch_json(url, f"/debug/controllers/{quote(controller)}/recent", query)
     content = {"running": selected["running"], "queue": selected["queue"], "recent": recent}
     print_output(
         content,
         output,
-        columns=("when", "object", "how", "why"),
+        columns=("time", "object", "result", "triggers"),
         rows=[*_pending_rows(selected, object), *_recent_rows(recent)],
     )
 
 
 def _fetch_json(url: str, path: str, query: str) -> Any:
-    """The JSON at ``path``. Raises ConfigurationError: nobody answers, or not that."""
+    """Return the JSON at ``path``.
+
+    Raises:
+        ConfigurationError: the URL is invalid or unreachable, or responds with an error.
+    """
     if urlsplit(url).scheme not in ("http", "https"):
         raise ConfigurationError(f"--url {url!r} must start with http:// or https://")
     try:
-        # No proxy leads to this machine.
+        # Ignore HTTP_PROXY: the URL is usually on this machine.
         with build_opener(ProxyHandler({})).open(
             f"{url.rstrip('/')}{path}{query}", timeout=_REQUEST_TIMEOUT_SECONDS
         ) as response:
             return json.load(response)
     except HTTPError as error:
-        raise ConfigurationError(f"{url} answers {error.code}: is --debug-bind-address served there?") from None
+        raise ConfigurationError(
+            f"{url} responded with {error.code}: start the operator with --debug-bind-address, and check --url"
+        ) from None
     except (URLError, OSError, ValueError) as error:
         raise ConfigurationError(
-            f"{url} does not answer ({error}): run the operator with --debug-bind-address=127.0.0.1:8082, and "
-            "for one in the cluster `kubectl -n NAMESPACE port-forward deployment/NAME 8082`"
+            f"{url} is unreachable ({error}): run the operator with --debug-bind-address=127.0.0.1:8082; "
+            "in a cluster, also run `kubectl -n NAMESPACE port-forward deployment/NAME 8082`"
         ) from None
 
 
@@ -73,9 +81,9 @@ def _pending_rows(controller: dict[str, Any], object_filter: str) -> list[tuple[
     queue = controller["queue"]
     running = [r for r in controller["running"] if object_filter in ("", _object_name(r))]
     return [
-        *((f"for {r['age_seconds']:.1f} s", _object_name(r), "runs", _format_triggers(r)) for r in running),
+        *((f"for {r['age_seconds']:.1f} s", _object_name(r), "running", _format_triggers(r)) for r in running),
         *(
-            (f"for {w['waited_seconds']:.1f} s", _object_name(w), "waits", _format_triggers(w))
+            (f"for {w['waited_seconds']:.1f} s", _object_name(w), "queued", _format_triggers(w))
             for w in queue["waiting"]
         ),
         *(
@@ -98,7 +106,7 @@ def _object_name(entry: dict[str, Any]) -> str:
 
 def _delay_reason(entry: dict[str, Any]) -> str:
     failures = entry["consecutive_failures"]
-    return f"comes again after {failures} failures" if failures else "comes again"
+    return f"retry after {failures} failures" if failures else "requeued"
 
 
 def _format_outcome(entry: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""``steersman init``: a new project."""
+"""``steersman init``: create a project."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ import typer
 from steersman.errors import ConfigurationError
 from steersman_cli.exit_codes import prompt_if_missing, report_errors
 from steersman_cli.project import PROJECT_FILE, PROJECT_LAYOUT, Project, to_project_yaml
-from steersman_cli.templating import TEMPLATE_SOURCE, release, render_template, write_files
+from steersman_cli.project_files import write_files
+from steersman_cli.templating import TEMPLATE_SOURCE, release, render_template
 
 License = Literal["apache2", "mit", "none"]
 
 _DOMAIN_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)+")
-# The longest name made of it is NAME-leader-election, and a Service's has 63 characters at most.
+# The longest derived name is NAME-leader-election; names of Services have at most 63 characters.
 _NAME_PATTERN = re.compile(r"[a-z]([-a-z0-9]{0,43}[a-z0-9])?")
 
 
 def init(
-    domain: Annotated[str | None, typer.Option(help="What API groups end in, such as example.com.")] = None,
-    repo: Annotated[str, typer.Option(help="Where the project lives, such as example.com/shop; names it.")] = "",
+    domain: Annotated[str | None, typer.Option(help="Domain of the API groups, such as example.com.")] = None,
+    repo: Annotated[str, typer.Option(help="Repository of the project, such as example.com/shop.")] = "",
     project_name: Annotated[
-        str, typer.Option(help="Name of the operator; the repo's last part or the directory's unless given.")
+        str, typer.Option(help="Name of the project. Defaults to the last part of --repo, or to the directory.")
     ] = "",
-    owner: Annotated[str, typer.Option(help="Whose copyright it is.")] = "",
-    license: Annotated[License, typer.Option(help="License in the head of files.")] = "apache2",
-    force: Annotated[bool, typer.Option("--force", help="Write over files that are there.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be written.")] = False,
+    owner: Annotated[str, typer.Option(help="Copyright owner.")] = "",
+    license: Annotated[License, typer.Option(help="License in file headers.")] = "apache2",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the files that would be written.")] = False,
 ) -> None:
-    """Make a project in the current directory.
+    """Create a project in the current directory.
 
     Example: steersman init --domain example.com --repo example.com/databaseuser
 
@@ -45,16 +46,16 @@ def init(
     with report_errors():
         root = Path.cwd()
         if (root / PROJECT_FILE).exists() and not force:
-            raise ConfigurationError(f"{PROJECT_FILE} is there: this is a project already")
+            raise ConfigurationError(f"{PROJECT_FILE} exists: this directory is already a project")
         domain = prompt_if_missing(domain, "--domain", "Domain of the API groups, such as example.com", _domain_error)
         name = project_name or repo.rstrip("/").rpartition("/")[2] or root.name.lower()
         if not _NAME_PATTERN.fullmatch(name):
             raise ConfigurationError(
-                f"{name!r} cannot name an operator: give --project-name, of a-z, 0-9 and -, 45 at most"
+                f"{name!r} is not a valid project name: give --project-name, at most 45 of a-z, 0-9 and -"
             )
         package = name.replace("-", "_")
         if reason := _package_name_conflict(package, root):
-            problem = f"{package!r} cannot name a Python package of yours, {reason}"
+            problem = f"{package!r} cannot be the name of your Python package, {reason}"
             raise ConfigurationError(f"{problem}: give --project-name")
         variables = {
             "domain": domain,
@@ -77,25 +78,25 @@ def init(
 
 
 def steersman_requirement() -> str:
-    """Which versions of Steersman a new project takes: this one, and those that say they are compatible."""
+    """Return the version specifier of Steersman in new projects."""
     major, minor, *_ = version("steersman").split(".")
     return f">={version('steersman')},<{f'0.{int(minor) + 1}' if major == '0' else int(major) + 1}"
 
 
 def _package_name_conflict(package: str, root: Path) -> str:
-    """Why ``package`` would hide another module, or could not be imported; empty if it is free."""
+    """Return the problem of a package name; empty if it is free."""
     if iskeyword(package):
-        return "since it is a word of the language"
+        return "because it is a Python keyword"
     if package in sys.stdlib_module_names:
-        return "since Python has a module of that name"
+        return "because the standard library has a module of that name"
     spec = find_spec(package)
     if spec is None or spec.origin is None or Path(spec.origin).resolve().is_relative_to(root.resolve()):
         return ""
-    return "since a module of that name is installed"
+    return "because a module of that name is installed"
 
 
 def _domain_error(domain: str) -> str | None:
-    return None if _DOMAIN_PATTERN.fullmatch(domain) else "a DNS name is needed, such as example.com"
+    return None if _DOMAIN_PATTERN.fullmatch(domain) else "use a DNS name, such as example.com"
 
 
 def _generate_manifests(root: Path) -> None:

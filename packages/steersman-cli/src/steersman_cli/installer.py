@@ -1,4 +1,4 @@
-"""``steersman installer``: all that is applied, in one file."""
+"""``steersman installer``: write all manifests into one file."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ import typer
 
 from steersman.meta.yaml_codec import dump_yaml
 from steersman_cli.exit_codes import report_errors
-from steersman_cli.generated_files import sync_files
 from steersman_cli.project import Project
+from steersman_cli.project_files import sync_files
 
 
 def installer(
     image: Annotated[
-        str, typer.Option("--image", help="The operator's image, such as registry.example.com/shop:v1.")
+        str, typer.Option("--image", help="Image of the operator, such as registry.example.com/shop:v1.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file, below the project.")] = Path(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output file, relative to the project.")] = Path(
         "dist/install.yaml"
     ),
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit code 1 and the difference if it is stale.")
+        bool, typer.Option("--check", help="Write nothing; print the difference and exit with 1 if it is stale.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be written.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the files instead of writing them.")] = False,
 ) -> None:
-    """Write one file of all that config/default deploys, for kubectl apply. It needs kubectl or kustomize.
+    """Write the manifests of config/default into one file.
+
+    The file is for kubectl apply. The command needs kubectl or kustomize.
 
     Example: steersman installer --image registry.example.com/databaseuser:v1
 

@@ -1,4 +1,4 @@
-"""``steersman manifests``: what follows from the code."""
+"""``steersman manifests``: generate CRDs, RBAC and webhook configurations from the code."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from steersman.crd.kinds import KindType, find_kinds, kinds_in
 from steersman.errors import ConfigurationError
 from steersman.meta.yaml_codec import dump_yaml
 from steersman_cli.exit_codes import report_errors
-from steersman_cli.generated_files import read_if_exists, sync_files
-from steersman_cli.load import load_manager
-from steersman_cli.project import Project
+from steersman_cli.project import Project, load_manager
+from steersman_cli.project_files import read_if_exists, sync_files
 
 if TYPE_CHECKING:
     from steersman.crd import ConversionWebhook
@@ -36,26 +35,31 @@ def manifests(
         list[str] | None,
         typer.Argument(
             metavar="[MODULE[:KIND]...]",
-            help="Where kinds are declared whose definitions are printed; every kind of a module unless named.",
+            help="Print the CRDs of these kinds. Defaults to all kinds of the module.",
         ),
     ] = None,
     builtin_descriptions: Annotated[
-        bool, typer.Option("--builtin-descriptions", help="Keep the descriptions of Kubernetes' own types within.")
+        bool, typer.Option("--builtin-descriptions", help="Keep the descriptions of built-in types in CRDs.")
     ] = False,
     role_name: Annotated[
-        str, typer.Option(help="Name of the ClusterRole; role-name in [tool.steersman] unless given.")
+        str, typer.Option(help="Name of the ClusterRole. Defaults to role-name in [tool.steersman].")
     ] = "",
     crd_version: Annotated[
-        str, typer.Option(help="Forms of definitions, as v1,v1beta1; crd-version in [tool.steersman] unless given.")
+        str,
+        typer.Option(
+            help="API versions of CRDs, such as v1,v1beta1. Defaults to crd-version in [tool.steersman], or v1."
+        ),
     ] = "",
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit code 1 and the difference if a file is stale.")
+        bool, typer.Option("--check", help="Write nothing; print the differences and exit with 1 if a file is stale.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be written.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the files instead of writing them.")] = False,
 ) -> None:
-    """Write a project's definitions, roles and webhook configurations below config/, or print definitions of kinds.
+    """Write CRDs, RBAC and webhook configurations to config/.
 
-    Exit codes: 0 all is well, 1 --check found a stale file, 2 the code says what cannot be.
+    With arguments, print the CRDs of these kinds instead.
+
+    Exit codes: 0 success, 1 --check found a stale file, 2 the code is invalid.
 
     Example: steersman manifests --check
 
@@ -76,22 +80,22 @@ def manifests(
 
 
 def generate_in_subprocess(project: Project) -> None:
-    """Writes the manifests in a process of its own, which imports the project's code as it is now."""
+    """Generate the manifests in a new process, with freshly imported code."""
     command = [sys.executable, "-m", "steersman_cli", "manifests"]
     completed = subprocess.run(command, cwd=project.root, capture_output=True, text=True, check=False)
     typer.echo(completed.stdout, nl=False)
     if completed.returncode:
-        reason = completed.stderr.strip().splitlines()[-1:] or ["it failed"]
-        typer.echo(f"steersman: no manifests were written ({reason[0]}): run `make manifests`", err=True)
+        reason = completed.stderr.strip().splitlines()[-1:] or ["unknown error"]
+        typer.echo(f"steersman: manifests not generated ({reason[0]}). Run `make manifests`", err=True)
 
 
 def generate_manifests(
     project: Project, *, role_name: str = "", crd_versions: str = "", builtin_descriptions: bool = False
 ) -> dict[str, str]:
-    """The texts of a project's generated files, by their paths.
+    """Return the generated files of a project, by path.
 
     Raises:
-        ConfigurationError: the project's code cannot be imported, or says what cannot be.
+        ConfigurationError: the code of the project cannot be imported or is invalid.
     """
     from steersman.rbac import cluster_role, leader_election_role
 
@@ -111,14 +115,14 @@ def generate_manifests(
 
 
 def load_project_manager(project: Project, serving: WebhookServerOptions | None) -> Manager:
-    """The project's manager, set up, which sends nothing."""
+    """Return the manager of the project after its setup. It sends no requests."""
     from steersman.manager import ManagerOptions
 
     return load_manager(project.load_setup(), ManagerOptions(name=project.name, webhooks=serving))
 
 
 def to_generated_yaml(documents: YamlDocuments) -> str:
-    """The text of a generated file."""
+    """Return the text of a generated file."""
     return _HEADER + _dump_yaml(documents)
 
 
@@ -131,7 +135,7 @@ def _crd_files(
         for position, version in enumerate(crd_versions):
             found = _crd_manifest(kinds, version, descriptions, _conversion_webhook(kinds[0], manager, serving))
             spec = found["spec"]
-            # As controller-gen names them.
+            # The file names of controller-gen.
             suffix = f".{version}" if position else ""
             files[f"{_CRD_DIRECTORY}/{spec['group']}_{spec['names']['plural']}{suffix}.yaml"] = [found]
     return files
@@ -140,14 +144,14 @@ def _crd_files(
 def _conversion_webhook(
     kind: KindType, manager: Manager, serving: WebhookServerOptions | None
 ) -> ConversionWebhook | None:
-    """Who converts the versions of ``kind``, if that is declared."""
+    """Return the conversion webhook of ``kind``, or None."""
     names = {c.crd_name for c in manager.webhooks.conversions}
     if f"{kind.api_resource.plural}.{kind.api_resource.group}" not in names:
         return None
     if serving is None:
         raise ConfigurationError(
-            f"{kind.api_resource.kind} is converted by a webhook, and [tool.steersman] does not say where it is "
-            'served: webhooks = "shop.main:WEBHOOKS"'
+            f"{kind.api_resource.kind} has a conversion webhook, but [tool.steersman] in pyproject.toml does "
+            'not configure webhooks: add webhooks = "shop.main:WEBHOOKS"'
         )
     return manager.webhooks.conversion_webhook(serving)
 
@@ -168,7 +172,7 @@ def _crd_manifest(
 
 
 def _project_kinds(project: Project) -> Iterator[KindType]:
-    """Every kind that is declared somewhere below the package's ``api``."""
+    """Yield all kinds that are defined in the package ``api``."""
     project.add_to_sys_path()
     api = import_module(f"{project.package}.api")
     for module in pkgutil.walk_packages(api.__path__, f"{api.__name__}."):
@@ -221,7 +225,7 @@ def _webhook_files(project: Project, manager: Manager, serving: WebhookServerOpt
 
 
 def _stale_crd_files(project: Project, files: dict[str, str]) -> list[str]:
-    """Generated definitions of kinds that are not there any more."""
+    """Return the generated CRDs of removed kinds."""
     bases = (p.relative_to(project.root).as_posix() for p in (project.root / _CRD_DIRECTORY).glob("*.yaml"))
     return sorted(n for n in bases if n not in files and (read_if_exists(project.root / n) or "").startswith(_HEADER))
 

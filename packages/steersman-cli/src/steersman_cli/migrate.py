@@ -1,4 +1,4 @@
-"""``steersman migrate``: stored objects in the version in which their kind is stored now."""
+"""``steersman migrate``: rewrite stored objects in the storage version of their kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from steersman.errors import ConfigurationError
-from steersman_cli.cluster import ContextOption, KubeconfigOption, ServerDryRunOption
+from steersman_cli.deploy import ContextOption, KubeconfigOption, ServerDryRunOption
 from steersman_cli.exit_codes import report_errors
 from steersman_cli.output import OutputFormat, print_output
 
@@ -24,20 +24,21 @@ def migrate(
     kinds: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KIND...]", help="Custom kinds, as kubectl takes them: cronjobs, CronJob, cronjobs.GROUP."
+            metavar="[KIND...]", help="Custom resources by the names of kubectl: cronjobs, CronJob, cronjobs.GROUP."
         ),
     ] = None,
     all_kinds: Annotated[
-        bool, typer.Option("--all", help="Every custom kind whose objects may be stored in several versions.")
+        bool, typer.Option("--all", help="All custom resources with several stored versions.")
     ] = False,
     kubeconfig: KubeconfigOption = "",
     context: ContextOption = "",
     dry_run: ServerDryRunOption = False,
-    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="How to tell.")] = "table",
+    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")] = "table",
 ) -> None:
-    """Rewrite stored objects in the storage version of their kind, so that a former version can leave the definition.
+    """Rewrite stored objects in the storage version of their kind.
 
-    Each object is written once and does not change. It may be ended at any time, and begun again.
+    Then old versions can be removed from the CRD. Each object is written once, without a change. The command can be
+    interrupted and run again.
 
     Example: steersman migrate cronjobs.batch.tutorial.kubebuilder.io --dry-run
 
@@ -45,7 +46,7 @@ def migrate(
     """
     with report_errors():
         if bool(kinds) == all_kinds:
-            raise ConfigurationError("say which kinds, or --all")
+            raise ConfigurationError("give kinds, or --all")
         from steersman_cli.apply import run_with_client
 
         results = run_with_client(
@@ -57,11 +58,11 @@ def migrate(
 
 
 async def migrate_kinds(client: Client, names: list[str], *, dry_run: bool) -> list[dict[str, Any]]:
-    """What was done to each of the kinds that ``names`` name; to all that need it if there are none.
+    """Migrate the named kinds, or all that need it; return results.
 
     Raises:
-        ConfigurationError: a name is that of no custom kind, or of several.
-        SteersmanError: as ``migrate_storage_version``; the kinds before it are done.
+        ConfigurationError: a name matches no custom resource, or several.
+        SteersmanError: the migration failed. Kinds before it are migrated.
     """
     from steersman.api.apiextensions_v1 import CustomResourceDefinition
     from steersman.meta import ApiResource
@@ -93,9 +94,9 @@ async def migrate_kinds(client: Client, names: list[str], *, dry_run: bool) -> l
 def _find_crd(name: str, definitions: tuple[CustomResourceDefinition, ...]) -> CustomResourceDefinition:
     found = [d for d in definitions if name.lower() in _accepted_names(d)]
     if not found:
-        raise ConfigurationError(f"the cluster has no custom kind {name!r}")
+        raise ConfigurationError(f"the cluster has no custom resource {name!r}")
     if len(found) > 1:
-        raise ConfigurationError(f"{name!r} may be {', '.join(d.metadata.name for d in found)}: say which")
+        raise ConfigurationError(f"{name!r} is ambiguous: give one of {', '.join(d.metadata.name for d in found)}")
     return found[0]
 
 
@@ -112,7 +113,7 @@ def _needing_migration(definitions: tuple[CustomResourceDefinition, ...]) -> lis
 
 @contextmanager
 def _progress_bar(name: str) -> Generator[ProgressCallback]:
-    """Shows how far it is, on the terminal and beside what is told at the end."""
+    """Show the progress on a terminal, on standard error."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar

@@ -1,4 +1,4 @@
-"""``steersman models``: types of somebody else's kinds."""
+"""``steersman models``: generate types from CRDs."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ _MAX_DOWNLOAD_BYTES = 64 * 2**20
 def models(
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="SOURCE...", help="Files, directories, - , https addresses, or the word cluster."),
+        typer.Argument(metavar="SOURCE...", help="Files, directories, - (standard input), https URLs, or cluster."),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The package to write; its directory is made.")],
-    group: Annotated[list[str] | None, typer.Option(help="Only kinds of this group; may be repeated.")] = None,
-    kind: Annotated[list[str] | None, typer.Option(help="Only this kind; may be repeated.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory of the package to write.")],
+    group: Annotated[list[str] | None, typer.Option(help="Include only this API group. Repeatable.")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="Include only this kind. Repeatable.")] = None,
     descriptions: Annotated[bool, typer.Option(help="Write descriptions as docstrings.")] = True,
-    line_length: Annotated[int, typer.Option(min=40, help="That of your formatter.")] = 88,
+    line_length: Annotated[int, typer.Option(min=40, help="Line length of your formatter.")] = 88,
 ) -> None:
-    """Write typed Python modules of the kinds that CustomResourceDefinitions declare, one a version of a group.
+    """Write typed Python modules of the kinds in CRDs.
 
-    Exit codes: 0 written, 1 something cannot be read or written. What no type can say is told on the standard error.
+    Features of a schema without a Python type are listed on standard error. Exit codes: 0 success, 1 a source cannot
+    be read or a file cannot be written.
 
     Example: steersman models cert-manager.crds.yaml --output shop/foreign
 
@@ -45,7 +46,7 @@ def models(
     try:
         crds = [d for source in sources for d in _load_crds(source) if _is_selected(d, group, kind)]
         if not crds:
-            raise ConfigurationError(f"{', '.join(sources)}: there is no {_CRD_KIND} that is asked for")
+            raise ConfigurationError(f"{', '.join(sources)}: no {_CRD_KIND} matches")
         generated = generate_package(crds, descriptions=descriptions, width=line_length)
         for path, text in generated.files.items():
             _write(output / path, text)
@@ -53,7 +54,7 @@ def models(
         typer.echo(f"steersman: {error}", err=True)
         raise typer.Exit(1) from None
     for note in generated.unsupported_features:
-        typer.echo(f"cannot be expressed: {note}", err=True)
+        typer.echo(f"unsupported: {note}", err=True)
 
 
 def _is_selected(definition: dict[str, Any], groups: Iterable[str] | None, kinds: Iterable[str] | None) -> bool:
@@ -62,17 +63,17 @@ def _is_selected(definition: dict[str, Any], groups: Iterable[str] | None, kinds
 
 
 def _load_crds(source: str) -> Iterator[dict[str, Any]]:
-    """The definitions at ``source``.
+    """Yield the CRDs of a source.
 
     Raises:
-        SteersmanError: it cannot be read.
+        SteersmanError: the source cannot be read.
     """
     if source == "cluster":
         yield from _crds_in_cluster()
     elif source.startswith("https://"):
         yield from parse_manifests(_download(source), source, (_CRD_KIND,))
     elif "://" in source:
-        raise ConfigurationError(f"{source} is not read: give an https address, or download it first")
+        raise ConfigurationError(f"{source} is not supported: give an https URL, or download it first")
     else:
         yield from load_manifests(Path(source), (_CRD_KIND,))
 
@@ -88,12 +89,12 @@ def _crds_in_cluster() -> Iterator[dict[str, Any]]:
 
 def _download(url: str) -> str:
     try:
-        # The standard library's, which honours HTTPS_PROXY and NO_PROXY.
+        # urllib honors HTTPS_PROXY and NO_PROXY.
         with urlopen(url, timeout=_DOWNLOAD_TIMEOUT_SECONDS) as response:  # noqa: S310
             content: bytes = response.read(_MAX_DOWNLOAD_BYTES + 1)
         if len(content) > _MAX_DOWNLOAD_BYTES:
             raise ConfigurationError(
-                f"{url} is larger than {_MAX_DOWNLOAD_BYTES // 2**20} MiB: download what you need of it"
+                f"{url} is larger than {_MAX_DOWNLOAD_BYTES // 2**20} MiB: download the part that you need"
             )
         return content.decode()
     except (OSError, HTTPException, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -102,7 +103,7 @@ def _download(url: str) -> str:
 
 def _write(file: Path, text: str) -> None:
     try:
-        # A package's own docstring is left alone.
+        # An existing package keeps its docstring.
         if file.name == "__init__.py" and file.exists():
             return
         file.parent.mkdir(parents=True, exist_ok=True)

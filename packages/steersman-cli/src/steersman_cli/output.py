@@ -1,4 +1,4 @@
-"""How commands tell what they found: for people, or for programs."""
+"""Output of commands: a table, JSON or YAML."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MIN_COLUMN_WIDTH, _UNBOUNDED_WIDTH = 24, 500
 def print_output(
     content: Any, output: OutputFormat, *, columns: Sequence[str], rows: Iterable[Sequence[str]]
 ) -> None:
-    """Prints ``content`` as JSON or YAML, or ``rows`` as a table."""
+    """Print ``content`` as JSON or YAML, or ``rows`` as a table."""
     if output == "json":
         typer.echo(msgspec.json.format(msgspec.json.encode(content)).decode())
     elif output == "yaml":
@@ -37,6 +37,6 @@ def _print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     table.add_column(columns[-1], overflow="fold", min_width=_MIN_COLUMN_WIDTH)
     for row in rows:
         table.add_row(*row)
-    # Names are whole, for people to copy; what is read by a program has no edge to break at.
+    # Without a terminal, lines are not wrapped, so that programs can parse them.
     width = None if sys.stdout.isatty() else _UNBOUNDED_WIDTH
     Console(width=width, soft_wrap=False, highlight=False, markup=False).print(table)

@@ -1,4 +1,4 @@
-"""A project: its PROJECT file, as kubebuilder has it, and ``[tool.steersman]`` in its pyproject.toml."""
+"""A project: its PROJECT file, in kubebuilder's format, and ``[tool.steersman]`` in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import yaml
 
@@ -17,7 +17,8 @@ from steersman.meta.manifests import Manifest, load_manifests
 from steersman_cli.packaging import OperatorManifests
 
 if TYPE_CHECKING:
-    from steersman.manager import Manager
+    from steersman.client import HttpRequest
+    from steersman.manager import Manager, ManagerOptions
     from steersman.webhook import WebhookServerOptions
 
 PROJECT_FILE = "PROJECT"
@@ -26,12 +27,12 @@ PROJECT_LAYOUT = "steersman.dev/v1"
 
 @dataclass(frozen=True)
 class Project:
-    """One project.
+    """A project.
 
     Attributes:
-        root: its directory.
-        content: of the PROJECT file.
-        settings: ``[tool.steersman]``.
+        root: directory of the project.
+        content: content of the PROJECT file.
+        settings: table ``[tool.steersman]`` of pyproject.toml.
     """
 
     root: Path
@@ -40,13 +41,17 @@ class Project:
 
     @classmethod
     def from_working_directory(cls) -> Project:
-        """The project around the current directory. Raises ConfigurationError: there is none."""
+        """Return the project of the working directory or its nearest parent.
+
+        Raises:
+            ConfigurationError: there is no project.
+        """
         start = Path.cwd()
         for root in (start, *start.parents):
             if (root / PROJECT_FILE).is_file() and (root / "pyproject.toml").is_file():
                 return cls.load(root)
         raise ConfigurationError(
-            f"no {PROJECT_FILE} file here or above: this is no project; `steersman init` makes one"
+            f"no {PROJECT_FILE} file in this directory or its parents: create a project with `steersman init`"
         )
 
     @classmethod
@@ -58,56 +63,64 @@ class Project:
         except (OSError, ValueError, yaml.YAMLError) as error:
             raise ConfigurationError(f"cannot read the project in {root}: {error}") from error
         if not isinstance(content, dict) or content.get("layout") != [PROJECT_LAYOUT]:  # pyright: ignore[reportUnknownMemberType]
-            raise ConfigurationError(f"{root / PROJECT_FILE} is not of the layout {PROJECT_LAYOUT}")
+            raise ConfigurationError(f"{root / PROJECT_FILE} does not have the layout {PROJECT_LAYOUT}")
         if "setup" not in settings:
             raise ConfigurationError('pyproject.toml has no setup in [tool.steersman], such as "shop.main:setup"')
         return cls(root, cast("dict[str, Any]", content), settings)
 
     @property
     def name(self) -> str:
-        """Of the operator: its deployment, its roles, its Lease."""
+        """Name of the operator, its Deployment, its roles and its Lease."""
         return self.content["projectName"]
 
     @property
     def namespace(self) -> str:
-        """Where it is deployed."""
+        """Namespace of the operator."""
         return f"{self.name}-system"
 
     @property
     def domain(self) -> str:
-        """What API groups end in."""
+        """Domain of the API groups."""
         return self.content["domain"]
 
     @property
     def package(self) -> str:
-        """The Python package."""
+        """Name of the Python package."""
         return str(self.settings["setup"]).partition(".")[0].partition(":")[0]
 
     @property
     def role_name(self) -> str:
-        """Of the ClusterRole of what the controllers declared."""
+        """Name of the generated ClusterRole."""
         return self.settings.get("role-name", f"{self.name}-manager-role")
 
     @property
     def resources(self) -> list[dict[str, Any]]:
-        """What ``create api`` and ``create webhook`` made."""
+        """Entries of ``create api`` and ``create webhook`` in PROJECT."""
         return self.content.setdefault("resources", [])
 
     def find_resource(self, group: str, version: str, kind: str) -> dict[str, Any] | None:
-        """The entry of a kind, if there is one."""
+        """Return the entry of a kind, or None."""
         key = (group, version, kind)
         return next((r for r in self.resources if (r.get("group", ""), r["version"], r["kind"]) == key), None)
 
     def installation(self) -> OperatorManifests:
-        """What config/ deploys. Raises ConfigurationError: kubectl or kustomize cannot put it together."""
+        """Build the manifests in config/.
+
+        Raises:
+            ConfigurationError: kubectl and kustomize are missing, or the build failed.
+        """
         return OperatorManifests.read(self.root / "config", self.name)
 
     def save(self) -> None:
-        """Writes the PROJECT file."""
+        """Write the PROJECT file."""
         (self.root / PROJECT_FILE).write_text(to_project_yaml(self.content))
 
     def crd_manifests(self) -> list[Manifest]:
-        """Those in config/crd/bases that clusters of today take. Raises ConfigurationError: a file cannot be read."""
+        """Return the CRDs of v1 in config/crd/bases.
+
+        Raises:
+            ConfigurationError: a file cannot be read.
+        """
         bases = self.root / "config" / "crd" / "bases"
         found = load_manifests(bases, ("CustomResourceDefinition",)) if bases.is_dir() else []
         return [m for m in found if m["apiVersion"] == "apiextensions.k8s.io/v1"]
@@ -115,16 +128,24 @@ class Project:
     # The code
 
     def add_to_sys_path(self) -> None:
-        """Makes the project's own package importable, whether or not it is installed."""
+        """Make the package importable, even if it is not installed."""
         if (source := str(self.root / "src")) not in sys.path:
             sys.path.insert(0, source)
 
     def load_setup(self) -> Callable[[Manager], None]:
-        """What declares controllers and webhooks. Raises ConfigurationError: it is not where pyproject.toml says."""
+        """Return the function that registers controllers and webhooks.
+
+        Raises:
+            ConfigurationError: the reference in pyproject.toml is invalid.
+        """
         return self._load_setting("setup")
 
     def load_webhook_serving(self) -> WebhookServerOptions | None:
-        """Where webhooks are served. Raises as ``setup``."""
+        """Return the webhook server options, or None.
+
+        Raises:
+            ConfigurationError: the reference in pyproject.toml is invalid.
+        """
         return self._load_setting("webhooks") if "webhooks" in self.settings else None
 
     def _load_setting(self, setting: str) -> Any:
@@ -142,5 +163,31 @@ class Project:
 
 
 def to_project_yaml(content: dict[str, Any]) -> str:
-    """The text of a PROJECT file."""
-    return f"# What `steersman` knows of this project. Commands read and write it.\n{yaml.safe_dump(content)}"
+    """Return the text of a PROJECT file."""
+    return f"# Metadata of the project for `steersman`, which reads and writes it.\n{yaml.safe_dump(content)}"
+
+
+def load_manager(setup: Callable[[Manager], None], options: ManagerOptions | None = None) -> Manager:
+    """Return a manager after ``setup``. It sends no requests.
+
+    Raises:
+        ConfigurationError: ``setup`` sends a request.
+    """
+    from steersman.manager import Manager
+
+    manager = Manager(_OfflineTransport(), options)
+    setup(manager)
+    return manager
+
+
+class _OfflineTransport:
+    """Transport that rejects all requests."""
+
+    async def request(self, request: HttpRequest) -> NoReturn:
+        raise ConfigurationError(f"setup must not send requests, but it sends {request.method} {request.path}")
+
+    def stream(self, request: HttpRequest) -> NoReturn:
+        raise ConfigurationError(f"setup must not send requests, but it watches {request.path}")
+
+    async def close(self) -> None:
+        return

@@ -1,4 +1,4 @@
-"""``steersman rbac``: what a role lacks, and what it grants in vain."""
+"""``steersman rbac``: find missing and superfluous permissions of roles."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ import typer
 from steersman.errors import ConfigurationError, SteersmanError
 from steersman.meta import ApiResource, ObjectKey
 from steersman.meta.manifests import load_manifests
-from steersman_cli.load import load_manager
 from steersman_cli.manifests import load_project_manager
-from steersman_cli.project import Project
+from steersman_cli.project import Project, load_manager
 
 if TYPE_CHECKING:
     from steersman.manager import Manager
     from steersman.rbac import ResourceAccess
 
-group = typer.Typer(no_args_is_help=True, help="Tools for roles.")
+group = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check RBAC roles.")
 """The commands below ``steersman rbac``."""
 
 _ROLE_KINDS = ("ClusterRole", "Role")
@@ -33,7 +32,7 @@ CheckFormat = Literal["text", "json"]
 
 @group.callback()
 def _rbac() -> None:  # pyright: ignore[reportUnusedFunction]
-    """Tools for roles."""
+    """Check RBAC roles."""
 
 
 @group.command()
@@ -46,23 +45,21 @@ def check(
         typer.Option(
             "--declared",
             metavar="MODULE:FUNCTION",
-            help="It declares controllers to a Manager; the project's setup unless given.",
+            help="Function that registers controllers. Defaults to setup of the project.",
         ),
     ] = None,
     webhooks: Annotated[
         str | None,
-        typer.Option(
-            "--webhooks", metavar="MODULE:NAME", help="Where what --declared declares serves its webhooks, if any."
-        ),
+        typer.Option("--webhooks", metavar="MODULE:NAME", help="WebhookServerOptions for --declared."),
     ] = None,
     recorded: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What pytest --steersman-rbac recorded.")
+        Path | None, typer.Option(metavar="FILE", help="File that pytest --steersman-rbac recorded.")
     ] = None,
-    output: Annotated[CheckFormat, typer.Option("--output", "-o", help="How to tell what was found.")] = "text",
+    output: Annotated[CheckFormat, typer.Option("--output", "-o", help="Output format.")] = "text",
 ) -> None:
-    """Tell what ROLE, all roles together, lacks of what the operator needs, and what it grants beyond that.
+    """Compare roles with the permissions that the operator needs.
 
-    Exit codes: 0 it fits, 1 something is missing or superfluous, 2 they cannot be compared.
+    Exit codes: 0 equal, 1 permissions are missing or superfluous, 2 they cannot be compared.
 
     Example: steersman rbac check config/rbac/role.yaml
 
@@ -85,7 +82,7 @@ def check(
             for access in found:
                 typer.echo(f"{label}: {access}")
         if not (findings.missing or findings.superfluous):
-            typer.echo("The role grants what is needed, and nothing beyond.")
+            typer.echo("The role grants exactly the required permissions.")
     if findings.missing or findings.superfluous:
         raise typer.Exit(1)
 
@@ -94,7 +91,7 @@ def _required_access(setup: str | None, webhooks: str | None, recorded: Path | N
     from steersman.rbac import ResourceAccess, resource_accesses
 
     if webhooks is not None and setup is None:
-        raise ConfigurationError("--webhooks is about what --declared declares, which is not given")
+        raise ConfigurationError("--webhooks requires --declared")
     found: set[ResourceAccess] = set()
     if setup is not None or recorded is None:
         found |= resource_accesses(_load_manager(setup, webhooks).permissions)
@@ -121,7 +118,7 @@ def _load_attribute(reference: str, default: str) -> Any:
     try:
         return getattr(import_module(name), attribute or default)
     except (ModuleNotFoundError, AttributeError, ValueError) as error:
-        raise ConfigurationError(f"{reference} is not there: {error}; write package.module:{default}") from error
+        raise ConfigurationError(f"{reference} cannot be loaded ({error}): give package.module:{default}") from error
 
 
 def _load_rules(role: str) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""``steersman run``: the project's operator on this machine, anew after each change."""
+"""``steersman run``: run the operator on this machine, and restart it after changes."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ from steersman.errors import ConfigurationError
 from steersman_cli.exit_codes import EXIT_CHECK_FAILED, report_errors
 from steersman_cli.project import Project
 
-# More than the operator's own grace, after which something in it hangs.
+# Longer than the operator's graceful shutdown timeout.
 _STOP_TIMEOUT_SECONDS = 40.0
-# How a process ends that is told to before it listens to signals: by it, or by what `__main__` does at first.
+# Exit codes after SIGTERM before the operator handles signals: by the signal, or by the handler in `__main__`.
 _TERMINATED_CODES = (-signal.SIGTERM, 128 + signal.SIGTERM)
-# The last one comes where a terminal is closed: the operator, in a session of its own, would hear of it from nobody.
-# It may come twice, to the session and to the foreground, and nobody asks for haste by it.
+# SIGHUP arrives when the terminal is closed. The operator has a session of its own and does not receive it. A second
+# SIGHUP (one for the session, one for the foreground) must not kill the operator.
 _KEYBOARD_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STOP_SIGNALS = (*_KEYBOARD_SIGNALS, *([signal.SIGHUP] if sys.platform != "win32" else []))
-# How often it is looked whether the operator still runs.
+# Yields every 500 ms to check whether the operator still runs.
 _WATCH_OPTIONS: dict[str, Any] = {"rust_timeout": 500, "yield_on_timeout": True}
 
 
 def run(
     context: typer.Context,
-    reload: Annotated[bool, typer.Option(help="Start anew when a file below src/ changes.")] = True,
+    reload: Annotated[bool, typer.Option(help="Restart when a file in src/ changes.")] = True,
 ) -> None:
-    """Run the operator against the cluster of your kubeconfig until Ctrl-C; every other option is the operator's.
+    """Run the operator on this machine until Ctrl-C.
+
+    It uses the cluster of your kubeconfig. Other options are passed to the operator.
 
     Example: steersman run --namespace shop --log-level debug
 
@@ -42,7 +44,7 @@ def run(
     """
     with report_errors():
         project = Project.from_working_directory()
-        # Readable, and without webhooks, which the API server cannot reach here; what is given comes later, and wins.
+        # Console logs, and no webhooks, which the API server cannot reach here. Arguments of the user follow and win.
         command = [sys.executable, "-m", project.package, "--log-format", "console"]
         if "webhooks" in project.settings:
             command.append("--no-webhooks")
@@ -52,7 +54,7 @@ def run(
 
 
 class _OperatorProcess:
-    """The operator's process, and who follows it."""
+    """Process of the operator, restarted after changes."""
 
     def __init__(self, command: list[str], project: Project) -> None:
         self._command = command
@@ -62,7 +64,7 @@ class _OperatorProcess:
         self._terminated_process: subprocess.Popen[bytes] | None = None
 
     def run_with(self, changes: Callable[[threading.Event], Iterator[Any]] | None) -> int:
-        """Runs it until a signal, or until it ends without a change to come. Returns its exit code."""
+        """Run until a signal or a successful exit; return the code."""
         with self._handle_signals():
             self._start()
             if changes is None:
@@ -73,7 +75,7 @@ class _OperatorProcess:
                 if not changed:
                     continue
                 names = ", ".join(sorted({str(name) for _, name in changed}))
-                typer.echo(f"steersman: changed: {names.replace(f'{self._root}/', '')}; starting anew", err=True)
+                typer.echo(f"steersman: changed: {names.replace(f'{self._root}/', '')}; restarting", err=True)
                 self._stop()
                 if self._stopped.is_set():
                     break
@@ -81,25 +83,25 @@ class _OperatorProcess:
             return self._stop()
 
     def _finished_successfully(self) -> bool:
-        """Whether it ended in order. One that failed waits for the change that mends it."""
+        """Return True if the process has exited with 0."""
         code = None if self._process is None else self._process.poll()
         if code:
-            typer.echo(f"steersman: the operator ended with exit code {code}; waiting for a change", err=True)
+            typer.echo(f"steersman: the operator exited with {code}; waiting for a change", err=True)
             self._process = None
         return code == 0
 
     def _start(self) -> None:
-        # In a session of its own, so that Ctrl-C reaches it once, from here, and not from the terminal as well.
+        # With a session of its own, it receives Ctrl-C once: from here, not from the terminal as well.
         path = os.pathsep.join(p for p in (str(self._root / "src"), os.environ.get("PYTHONPATH", "")) if p)
         self._process = subprocess.Popen(
             self._command, cwd=self._root, env={**os.environ, "PYTHONPATH": path}, start_new_session=True
         )
-        # A signal from before there was a process to tell.
+        # A signal arrived before the process existed.
         if self._stopped.is_set():
             self._terminate(self._process)
 
     def _stop(self) -> int:
-        """Ends it in order; 0 too where it was told so before it could listen."""
+        """Terminate the process; return its code, or 0 after SIGTERM."""
         process = self._process
         if process is None:
             return EXIT_CHECK_FAILED
@@ -112,7 +114,7 @@ class _OperatorProcess:
         return 0 if code in _TERMINATED_CODES else code
 
     def _terminate(self, process: subprocess.Popen[bytes]) -> None:
-        """Tells it to end, once: told again, it would drop what it is at."""
+        """Send SIGTERM once: a second one would abort the graceful shutdown."""
         if self._terminated_process is not process and process.poll() is None:
             self._terminated_process = process
             process.send_signal(signal.SIGTERM)
@@ -124,7 +126,7 @@ class _OperatorProcess:
 
     @contextmanager
     def _handle_signals(self) -> Generator[None]:
-        """The first signal ends the operator in order, the second at once."""
+        """Terminate the operator at the first signal, kill it at the second."""
 
         def stop(number: int, _: FrameType | None) -> None:
             second = self._stopped.is_set()
@@ -151,7 +153,7 @@ def _source_changes(project: Project) -> Callable[[threading.Event], Iterator[An
         from watchfiles import PythonFilter, watch
     except ImportError as error:
         raise ConfigurationError(
-            f"starting anew needs more: pip install 'steersman[cli]', or say --no-reload ({error})"
+            f"cannot watch files ({error}): pip install 'steersman[cli]', or give --no-reload"
         ) from None
 
     def changes(stopped: threading.Event) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""``steersman sbom``: what is in the operator's image."""
+"""``steersman sbom``: write a software bill of materials (SBOM) of the image."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ import typer
 from steersman.errors import ConfigurationError
 from steersman_cli.build import find_builder
 from steersman_cli.exit_codes import report_errors
-from steersman_cli.generated_files import sync_files
 from steersman_cli.packaging import ProjectMetadata
 from steersman_cli.project import Project
+from steersman_cli.project_files import sync_files
 
 _PIP_INSPECT = ("-m", "pip", "inspect", "--local")
 
 
 def sbom(
     image: Annotated[
-        str, typer.Option("--image", help="What is in this image; what an image would be made of now, unless given.")
+        str, typer.Option("--image", help="Image to inspect. Defaults to the packages that pip would install now.")
     ] = "",
     builder: Annotated[
         str,
-        typer.Option(help="podman, docker or buildah, which has it; the first that is there unless given."),
+        typer.Option(help="podman, docker or buildah. Defaults to the first one installed."),
     ] = "",
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file, below the project.")] = Path(
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output file, relative to the project.")] = Path(
         "dist/sbom.cdx.json"
     ),
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the SBOM instead of writing it.")] = False,
 ) -> None:
-    """Write a bill of materials: the Python packages of the image, as CycloneDX in JSON.
+    """Write the Python packages of the image as a CycloneDX SBOM.
 
     Example: steersman sbom --image registry.example.com/databaseuser:v1
 
@@ -50,12 +50,14 @@ def _render_sbom(report: Any, metadata: ProjectMetadata) -> str:
     try:
         from steersman_cli.packaging.sbom import render_sbom
     except ImportError as error:
-        raise ConfigurationError(f"this command needs more: pip install 'steersman[cli]' ({error})") from None
+        raise ConfigurationError(
+            f"cannot import a required package ({error}): pip install 'steersman[cli]'"
+        ) from None
     return render_sbom(report, metadata)
 
 
 def _resolve_dependencies(project: Project) -> Any:
-    """pip's report of what the Containerfile would have it install, by the Python that runs this."""
+    """Return pip's report of the packages that the Containerfile would install."""
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     wheels = project.root / "wheels"
     offline = ["--no-index", f"--find-links={wheels}"] if wheels.is_dir() else []
@@ -63,7 +65,7 @@ def _resolve_dependencies(project: Project) -> Any:
 
 
 def _inspect_image(image: str, builder: str) -> Any:
-    """What pip in the image tells of the packages there."""
+    """Return the report of ``pip inspect`` in the image."""
     if builder != "buildah":
         return _run_json([builder, "run", "--rm", "--network=none", "--entrypoint=python3", image, *_PIP_INSPECT])
     container = _run(["buildah", "from", "--pull-never", image]).strip()
@@ -77,7 +79,7 @@ def _run_json(command: list[str]) -> Any:
     try:
         return json.loads(_run(command))
     except ValueError as error:
-        raise ConfigurationError(f"`{' '.join(command[:3])}` gave no JSON: {error}") from None
+        raise ConfigurationError(f"`{' '.join(command[:3])}` printed invalid JSON: {error}") from None
 
 
 def _run(command: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Files made of the package's templates, by copier."""
+"""Render the templates of the package with copier."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from steersman.errors import ConfigurationError
 
 TEMPLATES = Path(__file__).parent / "templates"
 TEMPLATE_SOURCE = "https://steersman.dev/templates/project.git"
-"""By what name projects know their template; `steersman update` has it in the package, and asks no server."""
+"""Template URL in the projects. `steersman update` maps it to the templates of the package."""
 
 _ANSWERS_FILE = ".copier-answers.yml"
 
 
 def release() -> str:
-    """The version of the templates: that of the package, as a tag."""
+    """Return the version of the templates as a tag, such as ``v0.1.0``."""
     return f"v{version('steersman')}"
 
 
 def load_copier() -> Any:
-    """The module. Raises ConfigurationError: it is not installed."""
+    """The module. Raises ConfigurationError: not installed."""
     try:
         import copier
     except ImportError as error:
-        raise ConfigurationError(f"this command needs more: pip install 'steersman[cli]' ({error})") from None
+        raise ConfigurationError(
+            f"cannot import a required package ({error}): pip install 'steersman[cli]'"
+        ) from None
     return copier
 
 
 def render_template(template: str, variables: Mapping[str, Any]) -> dict[str, str]:
-    """The files that ``template`` makes, by their paths.
+    """Render ``template`` and return its files, by path.
 
     Raises:
         ConfigurationError: copier is not installed.
@@ -58,36 +58,9 @@ def render_template(template: str, variables: Mapping[str, Any]) -> dict[str, st
 
 
 def _format(directory: Path) -> None:
-    """Breaks lines that long names made too long, where the project's own formatter is at hand."""
+    """Format the files with ruff, if it is installed."""
     local_ruff = Path(sys.executable).with_name("ruff")
     ruff = str(local_ruff) if local_ruff.exists() else shutil.which("ruff")
     if ruff is not None:
         settings = ("--quiet", "--no-cache", "--isolated", "--config", "line-length=118", str(directory))
         subprocess.run([ruff, "format", *settings], check=False, capture_output=True)
-
-
-def write_files(
-    root: Path, files: Mapping[str, str], *, force: bool, dry_run: bool, edits: Mapping[str, str]
-) -> None:
-    """Writes ``files`` and ``edits`` below ``root``, and tells what.
-
-    Args:
-        files: that are new; one that is there already is an error, unless ``force``, but for ``__init__.py``.
-        edits: that are there and are changed.
-        force: write over files.
-        dry_run: only tell.
-
-    Raises:
-        ConfigurationError: a file is there already.
-    """
-    creatable = {n: t for n, t in files.items() if not (n.endswith("__init__.py") and (root / n).exists())}
-    conflicting = [n for n, text in creatable.items() if (root / n).exists() and (root / n).read_text() != text]
-    if conflicting and not force:
-        raise ConfigurationError(f"there already, and not written over without --force: {', '.join(conflicting)}")
-    for name, text in {**creatable, **edits}.items():
-        path = root / name
-        verb = "would write" if dry_run else "wrote"
-        typer.echo(f"{verb} {name}")
-        if not dry_run:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)

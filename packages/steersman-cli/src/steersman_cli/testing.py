@@ -1,4 +1,4 @@
-"""``steersman testing``: an API server in memory, for kubectl and for programs in any language."""
+"""``steersman testing``: serve the in-memory API server to kubectl and other programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from steersman_testing import InMemoryApiServer
     from steersman_testing.serving import ApiEndpoint
 
-group = typer.Typer(no_args_is_help=True, help="Tools for tests.")
+group = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Serve an in-memory API server.")
 """The commands below ``steersman testing``."""
 
 _COMPACTION_INTERVAL_SECONDS = 300.0
@@ -24,24 +24,24 @@ _COMPACTION_INTERVAL_SECONDS = 300.0
 
 @group.callback()
 def _testing() -> None:  # pyright: ignore[reportUnusedFunction]
-    """Tools for tests."""
+    """Serve an in-memory API server."""
 
 
 @group.command()
 def serve(
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen, on 127.0.0.1; 0: a free port.")] = 0,
-    kubeconfig: Annotated[Path, typer.Option(help="The kubeconfig file to write.")] = Path("kubeconfig"),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 chooses a free port.")] = 0,
+    kubeconfig: Annotated[Path, typer.Option(help="Kubeconfig to write.")] = Path("kubeconfig"),
     crd: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE|DIRECTORY", help="Install its CustomResourceDefinitions; may be repeated."),
+        typer.Option(metavar="FILE|DIRECTORY", help="CRDs to install. Repeatable."),
     ] = None,
     load: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE|DIRECTORY", help="Create its objects before anyone can ask; may be repeated."),
+        typer.Option(metavar="FILE|DIRECTORY", help="Objects to create at start. Repeatable."),
     ] = None,
-    tls: Annotated[bool, typer.Option("--tls", help="Serve HTTPS, by a certificate of its own.")] = False,
+    tls: Annotated[bool, typer.Option("--tls", help="Serve HTTPS with a self-signed certificate.")] = False,
 ) -> None:
-    """Serve a Kubernetes API from memory until SIGINT or SIGTERM. Nothing is kept, nothing else listens to it.
+    """Serve a Kubernetes API from memory until SIGINT or SIGTERM. Nothing is stored on disk.
 
     Example: steersman testing serve --crd crds.yaml
 
@@ -70,7 +70,7 @@ async def _serve(server: InMemoryApiServer, port: int, kubeconfig: Path, tls: bo
     async with serving.serve(server, port=port, tls=tls) as endpoint:
         _write_kubeconfig(endpoint, kubeconfig)
         await _compact_periodically(server, stopped)
-    typer.echo("Ended.")
+    typer.echo("Stopped.")
 
 
 def _write_kubeconfig(endpoint: ApiEndpoint, kubeconfig: Path) -> None:
@@ -79,11 +79,11 @@ def _write_kubeconfig(endpoint: ApiEndpoint, kubeconfig: Path) -> None:
     except OSError as error:
         raise ConfigurationError(f"cannot write {kubeconfig}: {error.strerror}") from error
     typer.echo(f"Listening at {endpoint.url}. In another terminal:\n")
-    typer.echo(f"  export KUBECONFIG={kubeconfig.resolve()}\n  kubectl get namespaces\n\nCtrl-C ends it.")
+    typer.echo(f"  export KUBECONFIG={kubeconfig.resolve()}\n  kubectl get namespaces\n\nPress Ctrl-C to stop.")
 
 
 async def _compact_periodically(server: InMemoryApiServer, stopped: asyncio.Event) -> None:
-    """Waits for the end; meanwhile, what is older than five to ten minutes is forgotten, as etcd is made to do."""
+    """Compact old revisions every 5 minutes until the server stops."""
     compact_revision = server.resource_version
     while not stopped.is_set():
         try:
@@ -97,7 +97,7 @@ async def _compact_periodically(server: InMemoryApiServer, stopped: asyncio.Even
 
 
 def _check_kubeconfig_owner(kubeconfig: Path) -> None:
-    """Never writes over a kubeconfig that leads elsewhere."""
+    """Reject an existing kubeconfig that this command did not write."""
     from steersman_testing.serving.endpoint import CONTEXT_NAME
 
     if not kubeconfig.exists():
@@ -107,4 +107,6 @@ def _check_kubeconfig_owner(kubeconfig: Path) -> None:
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise ConfigurationError(f"{kubeconfig} exists and cannot be read: choose another --kubeconfig") from error
     if not isinstance(found, dict) or cast("dict[str, Any]", found).get("current-context") != CONTEXT_NAME:
-        raise ConfigurationError(f"{kubeconfig} exists and leads elsewhere: choose another --kubeconfig")
+        raise ConfigurationError(
+            f"{kubeconfig} exists and was not written by this command: choose another --kubeconfig"
+        )

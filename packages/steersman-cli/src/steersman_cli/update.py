@@ -1,4 +1,4 @@
-"""``steersman update``: what changed in the templates, brought into a project by copier."""
+"""``steersman update``: merge changes of the templates into a project with copier."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from steersman_cli.project import Project
 from steersman_cli.templating import TEMPLATE_SOURCE, TEMPLATES, load_copier, release
 
 HISTORY = TEMPLATES / "history.bundle"
-"""The templates of earlier releases, each a tag; there is none before the second."""
+"""Git bundle of the templates of earlier releases, one tag per release. The first release has none."""
 
 _CONFLICT_MARKER = "<" * 7 + " before updating"
 
 
 def update(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would change.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the files that would change.")] = False,
 ) -> None:
-    """Bring what is new in the templates into the project, and keep your changes. Commit first.
+    """Merge changes of the templates into the project.
 
-    Exit codes: 0 all is well, 1 some files have conflict markers, 2 it cannot be done.
+    Commit your changes first. Exit codes: 0 success, 1 files have conflict markers, 2 the update is impossible.
 
     Example: steersman update --dry-run
     """
@@ -39,27 +39,29 @@ def update(
         project = Project.from_working_directory()
         conflicts = update_project(project, dry_run=dry_run)
     if conflicts:
-        typer.echo(f"both you and the templates changed the same lines: see {', '.join(conflicts)}", err=True)
+        typer.echo(
+            f"merge conflicts, because you and the templates changed the same lines: {', '.join(conflicts)}", err=True
+        )
         raise typer.Exit(EXIT_CHECK_FAILED)
     if not dry_run:
         generate_in_subprocess(project)
-        typer.echo("Look at `git diff`, and run `make check test`.")
+        typer.echo("Review `git diff`, then run `make check test`.")
 
 
 def update_project(project: Project, *, history: Path = HISTORY, dry_run: bool = False) -> list[str]:
-    """Updates ``project`` and returns the files in which there are conflict markers.
+    """Update ``project`` and return the files with conflict markers.
 
     Raises:
-        ConfigurationError: git or copier is missing, something is not committed, or the release that the project was
-            made by is not known.
+        ConfigurationError: git or copier is missing, the project has uncommitted changes, or the release of its
+            templates is unknown.
     """
     load_copier()
     if shutil.which("git") is None:
-        raise ConfigurationError("git is not in PATH: an update needs it")
+        raise ConfigurationError("git is not in PATH: install it")
     if _git(project.root, "rev-parse", "--is-inside-work-tree", check=False) != "true":
-        raise ConfigurationError("the project is not in git: an update compares with what you committed")
+        raise ConfigurationError("the project is not in a Git repository: run `git init` and commit it")
     if _git(project.root, "status", "--porcelain", "."):
-        raise ConfigurationError("something is not committed: commit or stash it, so that the update can be seen")
+        raise ConfigurationError("the project has uncommitted changes: commit or stash them")
     with tempfile.TemporaryDirectory() as directory:
         workspace = Path(directory)
         build_template_repository(workspace / "templates", history)
@@ -67,7 +69,8 @@ def update_project(project: Project, *, history: Path = HISTORY, dry_run: bool =
         known_versions = _git(workspace / "templates", "tag").split()
         if current_version not in known_versions:
             raise ConfigurationError(
-                f"the templates of {current_version} are not known here (known: {', '.join(known_versions)})"
+                f"the templates of {current_version} are unknown (known: {', '.join(known_versions)}): "
+                "install a newer steersman-cli"
             )
         _run_copier(project, workspace, dry_run=dry_run)
     changed = _git(project.root, "status", "--porcelain", "--untracked-files=all", ".").splitlines()
@@ -78,21 +81,21 @@ def update_project(project: Project, *, history: Path = HISTORY, dry_run: bool =
 def build_template_repository(
     directory: Path, history: Path = HISTORY, templates: Path = TEMPLATES / "project"
 ) -> None:
-    """Makes a git repository in which each release's templates have a tag, those of this package included."""
+    """Create a Git repository with one tag per release of the templates."""
     directory.mkdir()
     _git(directory, "init", "--quiet")
     if history.exists():
         _git(directory, "fetch", "--quiet", str(history), "refs/tags/*:refs/tags/*")
     shutil.copytree(templates, directory, dirs_exist_ok=True)
-    # Whatever the user tells git to ignore, a template is not.
+    # --force: a global gitignore of the user must not exclude templates.
     _git(directory, "add", "--all", "--force")
     _git(directory, "commit", "--quiet", "--no-verify", "--no-gpg-sign", "--message", release())
     _git(directory, "tag", "--force", release())
 
 
 def _run_copier(project: Project, workspace: Path, *, dry_run: bool) -> None:
-    """In a process of its own, to which the templates' name leads to the repository on this machine."""
-    # What is not in the templates of that time was not asked for, so defaults do.
+    """Run copier; Git's ``insteadOf`` maps the template URL to the repository."""
+    # Variables that the old templates lack have defaults.
     data = {"steersman": steersman_requirement(), "template_source": TEMPLATE_SOURCE, "template_version": release()}
     command = [sys.executable, "-m", "copier", "update", "--defaults", "--quiet", "--vcs-ref", release()]
     command += [part for name, value in data.items() for part in ("--data", f"{name}={value}")]
@@ -118,7 +121,7 @@ def _recorded_version(project: Project) -> str:
     try:
         return yaml.safe_load(file.read_text())["_commit"]
     except (OSError, KeyError, TypeError, yaml.YAMLError) as error:
-        raise ConfigurationError(f"{file} does not say which templates the project was made of") from error
+        raise ConfigurationError(f"{file} has no _commit: the version of the templates is unknown") from error
 
 
 def _git(directory: Path, *arguments: str, check: bool = True) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from framework_support.strict_tls import strict_handshake
+from framework_support.certificates import strict_handshake
 from steersman_testing.envtest.certificates import CertificateAuthority
 
 

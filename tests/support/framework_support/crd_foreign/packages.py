@@ -1,4 +1,4 @@
-"""Generated packages of types, imported."""
+"""Generated type packages, written and imported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steersman_cli.codegen.names import module_name
 
 
 def written(definitions: Iterable[dict[str, Any]], directory: Path, name: str, **options: Any) -> Path:
-    """The package ``name`` of the kinds of ``definitions``, below ``directory``, which can be imported from."""
+    """Generate the package ``name`` into ``directory`` and add it to the path."""
     place = directory / name
     for path, text in generate_package(definitions, **options).files.items():
         (place / path).parent.mkdir(parents=True, exist_ok=True)
@@ -27,14 +27,14 @@ def written(definitions: Iterable[dict[str, Any]], directory: Path, name: str, *
 
 
 def kinds_of(manifest: dict[str, Any], name: str) -> list[type[Object]]:
-    """The classes of the versions of ``manifest`` in the package ``name``."""
+    """Classes of all versions of ``manifest`` in the package ``name``."""
     spec = manifest["spec"]
     modules = [import_module(f"{name}.{module_name(spec['group'], v['name'])}") for v in spec["versions"]]
     return [getattr(module, spec["names"]["kind"]) for module in modules]
 
 
 def ruff(directory: Path, width: int) -> str:
-    """What ruff would change."""
+    """Changes that ruff would make."""
     options = ["--isolated", "--no-cache", "--line-length", str(width), "."]
     said = ""
     for command in (["format", "--diff", "--quiet"], ["check", "--quiet"]):

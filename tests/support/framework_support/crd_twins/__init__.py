@@ -1,4 +1,4 @@
-"""Kinds that are written twice: in Go with controller-gen's markers, below ``go/``, and in Python."""
+"""Kinds written twice: in Go with controller-gen markers, and in Python."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ TWINS: dict[str, tuple[type[Resource[Any, Any]], ...]] = {
     "versioneds": (v1alpha1.Versioned, v1beta1.Versioned, Versioned),
     "workloads": (v1.Workload,),
 }
-"""By the plural of the kind: its versions."""
+"""Versions of each kind by plural."""

@@ -1,6 +1,6 @@
-"""Definitions in the form in which those of two generators mean the same exactly if they are equal.
+"""Normalization of CRDs, so that equivalent definitions of two generators are equal.
 
-What differs on purpose is taken away here, one function each; docs/reference/controller-gen.md explains them.
+Each function removes one intended difference. docs/reference/controller-gen.md explains them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _QUANTITY = "(([KMGTPE]i)|[numkMGTPE]|"
 
 
 def normal(manifest: dict[str, Any], *, descriptions: bool = False) -> dict[str, Any]:
-    """``manifest`` without what may differ."""
+    """Normalize ``manifest``."""
     spec = manifest["spec"]
     versions = [_version(v, descriptions) for v in sorted(spec["versions"], key=lambda v: v["name"])]
     annotations = manifest["metadata"].get("annotations", {})
@@ -32,13 +32,13 @@ def _version(version: dict[str, Any], descriptions: bool) -> dict[str, Any]:
         schema = mapped(schema, change)
     if not descriptions:
         schema = mapped(schema, lambda s: {k: v for k, v in s.items() if k != "description"})
-    # kubectl shows the age of what has no columns.
+    # kubectl shows the age of kinds without columns.
     columns = [c for c in version.get("additionalPrinterColumns", ()) if c["jsonPath"] != _AGE]
     return {**version, "schema": schema, "additionalPrinterColumns": columns}
 
 
 def mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
-    """``schema`` after ``change`` at each depth, from the inside."""
+    """Apply ``change`` to ``schema`` at each depth, inner schemas first."""
     result = dict(schema)
     if "properties" in result:
         result["properties"] = {name: mapped(inner, change) for name, inner in result["properties"].items()}
@@ -49,7 +49,7 @@ def mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
 
 
 def _without_zeroes(schema: Schema) -> Schema:
-    """What the API server fills in by itself, and the order of what has none."""
+    """Remove server defaults, and sort unordered lists."""
     result = dict(schema)
     if "required" in schema:
         result["required"] = sorted(schema["required"])
@@ -59,14 +59,14 @@ def _without_zeroes(schema: Schema) -> Schema:
 
 
 def _conditions(schema: Schema) -> Schema:
-    """Conditions may be without a time and a message."""
+    """Make the time and the message of conditions optional."""
     if "lastTransitionTime" not in schema.get("properties", {}) or "reason" not in schema.get("required", ()):
         return schema
     return {**schema, "required": [r for r in schema["required"] if r not in ("lastTransitionTime", "message")]}
 
 
 def _patterns(schema: Schema) -> Schema:
-    """Texts of quantities and durations are held to what can be read."""
+    """Remove the patterns of quantities and durations."""
     pattern = schema.get("pattern", "")
     if _QUANTITY in pattern or "µs" in pattern:
         return {k: v for k, v in schema.items() if k != "pattern"}
@@ -74,7 +74,7 @@ def _patterns(schema: Schema) -> Schema:
 
 
 def _inlined_references(schema: Schema) -> Schema:
-    """controller-gen gives structs the map type of those that are embedded in them."""
+    """Remove the map type that controller-gen copies from embedded structs."""
     properties = schema.get("properties", {})
     if set(properties) <= {"name", "optional", "items", "defaultMode"} and "name" in properties:
         return {k: v for k, v in schema.items() if k != "x-kubernetes-map-type"}
@@ -82,7 +82,7 @@ def _inlined_references(schema: Schema) -> Schema:
 
 
 def _disks(schema: Schema) -> Schema:
-    """controller-gen does not read the defaults of disks of Azure, which are written as names of constants."""
+    """Remove defaults of Azure disks, which controller-gen cannot read from constants."""
     properties = schema.get("properties", {})
     if "cachingMode" not in properties:
         return schema
@@ -94,7 +94,7 @@ def _disks(schema: Schema) -> Schema:
 
 
 def differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
-    """Where two values differ, each with its path."""
+    """Yield the differences between two values with their paths."""
     if is_map(one) and is_map(other):
         for key in sorted({*one, *other}):
             if key not in one or key not in other:
@@ -109,7 +109,7 @@ def differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
 
 
 def same_to_the_server(manifest: dict[str, Any], *, descriptions: bool = False) -> dict[str, Any]:
-    """``normal`` without what the API server takes no notice of, and without what is no part of types."""
+    """``normal`` without fields that the API server ignores and that types lack."""
     result = normal(manifest, descriptions=descriptions)
     versions: list[dict[str, Any]] = []
     for version in result["spec"]["versions"]:
@@ -131,14 +131,14 @@ def same_to_the_server(manifest: dict[str, Any], *, descriptions: bool = False) 
 def _unnoticed(schema: Schema) -> Schema:
     result = dict(schema)
     if result.get("type") == "integer":
-        # A whole number has 64 bits unless told.
+        # Integers default to 64 bits.
         result.setdefault("format", "int64")
     if result.get("x-kubernetes-int-or-string"):
         result["anyOf"] = [{"type": "integer"}, {"type": "string"}]
     if result.get("properties") == {}:
         del result["properties"]
     if "required" in result:
-        # What has a default is never absent.
+        # A field with a default is never absent.
         properties = result.get("properties", {})
         result["required"] = [name for name in result["required"] if "default" not in properties.get(name, {})]
     if "description" in result:

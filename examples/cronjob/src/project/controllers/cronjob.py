@@ -1,7 +1,7 @@
 # Copyright 2026
 # SPDX-License-Identifier: Apache-2.0
 
-"""Brings the world in line with each CronJob: Jobs that are due are made, and old ones go."""
+"""Controller of CronJob: creates Jobs that are due, and deletes old ones."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from project.api.v1.cronjob import CronJob, CronJobStatus
 from project.schedules import last_due, next_due, schedule_error
 
 SCHEDULED_AT = "batch.tutorial.kubebuilder.io/scheduled-at"
-"""The annotation of a Job that says when it was due."""
+"""Annotation of a Job with its scheduled time."""
 
 _MAX_ACTIVE_REFERENCES = 10
 
 
 @dataclass(frozen=True)
 class OwnedJobs:
-    """The Jobs of one CronJob, the oldest first."""
+    """Jobs of one CronJob, oldest first."""
 
     active: list[Job]
     successful: list[Job]
@@ -32,7 +32,7 @@ class OwnedJobs:
 
     @classmethod
     def from_list(cls, jobs: tuple[Job, ...]) -> OwnedJobs:
-        """Tells them apart by their conditions."""
+        """Group Jobs by their conditions."""
         sorted_jobs = sorted(jobs, key=lambda job: (_start_time(job), job.metadata.name))
         found: dict[str, list[Job]] = {"": [], "Complete": [], "Failed": []}
         for job in sorted_jobs:
@@ -41,21 +41,24 @@ class OwnedJobs:
 
     @property
     def last_schedule_time(self) -> datetime | None:
-        """The last time for which there is one."""
+        """Latest scheduled time of a Job, or None."""
         times = (_scheduled_at(job) for job in (*self.active, *self.successful, *self.failed))
         return max((t for t in times if t is not None), default=None)
 
 
 class CronJobReconciler(Reconciler[CronJob]):
-    """Brings the world in line with one CronJob."""
+    """Makes the cluster match the spec of each CronJob."""
 
     async def reconcile(self, request: Request) -> Result:
-        """Runs after each change, and again after each error; it looks at what is, and does what is missing."""
+        """Compare the actual state with the spec, and change what differs.
+
+        The controller calls it after each change, and retries it with back-off after an error.
+        """
         cronjob = await self.client.get(CronJob, request)
         if cronjob.metadata.deletion_timestamp is not None:
             return Result()
         jobs = OwnedJobs.from_list(await self.client.list(Job, namespace=request.namespace, owner=cronjob))
-        # First of all: what went by is told by no Job any more once history is tidied up.
+        # Write the status first: pruning deletes the Jobs that record the last scheduled time.
         status = await self._write_status(cronjob, jobs)
         await self._prune_history(cronjob, jobs)
         if cronjob.spec.suspend or schedule_error(cronjob.spec.schedule):
@@ -91,7 +94,7 @@ class CronJobReconciler(Reconciler[CronJob]):
 
     async def _create_job(self, cronjob: CronJob, due: datetime, jobs: OwnedJobs) -> None:
         if cronjob.spec.concurrency_policy == "Forbid" and jobs.active:
-            self.log.info("left out: a former run still works", due=due.isoformat(), active=len(jobs.active))
+            self.log.info("run skipped: a previous run is active", due=due.isoformat(), active=len(jobs.active))
             return
         if cronjob.spec.concurrency_policy == "Replace":
             for job in jobs.active:
@@ -100,7 +103,7 @@ class CronJobReconciler(Reconciler[CronJob]):
         try:
             await self.client.create(job, owner=cronjob)
         except AlreadyExists:
-            # Made before, and the answer was lost: its name says for when it is.
+            # Created before, but the response was lost. The name contains the scheduled time.
             return
         self.events.normal(cronjob, "SuccessfulCreate", f"created Job {job.metadata.name}")
 
@@ -112,12 +115,12 @@ class CronJobReconciler(Reconciler[CronJob]):
 
     @classmethod
     def setup_with_manager(cls, manager: Manager) -> None:
-        """Declares what triggers it, and what it does."""
+        """Declare the watched kinds and the permissions of the controller."""
         manager.controller(CronJob).owns(Job).rbac(Job, "create", "delete").complete(cls)
 
 
 def _missed_schedule_time(cronjob: CronJob, last: datetime | None, now: datetime) -> datetime | None:
-    """The last time at which a Job was due and not made, if it still may be."""
+    """Return the latest missed scheduled time within the deadline, or None."""
     since = last or cronjob.metadata.creation_timestamp or now
     if (seconds := cronjob.spec.starting_deadline_seconds) is not None:
         since = max(since, now - timedelta(seconds=seconds))
@@ -139,8 +142,8 @@ def _available_condition(cronjob: CronJob) -> Condition:
     if error := schedule_error(cronjob.spec.schedule):
         return Condition(type="Available", status="False", reason="InvalidSchedule", message=error)
     if cronjob.spec.suspend:
-        return Condition(type="Available", status="False", reason="Suspended", message="no more runs begin")
-    return Condition(type="Available", status="True", reason="Scheduled", message="Jobs run as they are due")
+        return Condition(type="Available", status="False", reason="Suspended", message="New runs are suspended.")
+    return Condition(type="Available", status="True", reason="Scheduled", message="Jobs are created on schedule.")
 
 
 def _object_reference(job: Job) -> ObjectReference:
@@ -164,7 +167,7 @@ def _scheduled_at(job: Job) -> datetime | None:
         found = datetime.fromisoformat(job.metadata.annotations.get(SCHEDULED_AT, ""))
     except ValueError:
         return None
-    # Without a time zone it is not ours, and goes before or after nothing.
+    # A time without a time zone is foreign and cannot be compared.
     return found if found.tzinfo is not None else None
 
 

@@ -1,7 +1,7 @@
 # Copyright 2026
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the API server asks about writes of CronJob."""
+"""Admission webhook of CronJob."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from project.api.v1.cronjob import CronJob
 from project.schedules import schedule_error
 
 MAX_NAME_LENGTH = 52
-"""Of 63 characters, which is what a Job's pods can be named by, 11 are for the time of the run."""
+"""Names of Jobs have 63 characters, with 11 for the time."""
 
 
 def default(obj: CronJob) -> CronJob:
-    """What users may leave out."""
+    """Return the object with defaults for omitted fields."""
     spec = obj.spec
     spec = replace(
         spec,
@@ -32,15 +32,15 @@ def default(obj: CronJob) -> CronJob:
 
 
 def validate(obj: CronJob, old: CronJob | None) -> Iterable[FieldError | AdmissionWarning]:
-    """What is wrong with it; ``former`` is what it was before, None when it is created."""
+    """Yield an error for each invalid field. ``old`` is None when the object is created."""
     if len(obj.metadata.name) > MAX_NAME_LENGTH:
-        yield FieldError("metadata.name", f"must be no more than {MAX_NAME_LENGTH} characters")
+        yield FieldError("metadata.name", f"must have at most {MAX_NAME_LENGTH} characters")
     if error := schedule_error(obj.spec.schedule):
-        yield FieldError("spec.schedule", f"{obj.spec.schedule!r} cannot be read: {error}")
+        yield FieldError("spec.schedule", f"{obj.spec.schedule!r} is not a valid schedule: {error}")
 
 
 def setup_cronjob_webhook_with_manager(manager: Manager) -> None:
-    """Declares the webhook."""
+    """Register the webhook."""
     manager.webhook(CronJob).defaults(default).validates(validate)
 
 

@@ -1,7 +1,7 @@
 # Copyright 2026
 # SPDX-License-Identifier: Apache-2.0
 
-"""How the versions of CronJob become each other: by way of v1, the hub."""
+"""Conversion between the versions of CronJob. The hub is v1."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright 2026
 # SPDX-License-Identifier: Apache-2.0
 
-"""How CronJob v2 becomes v1, the hub, and comes from it."""
+"""Conversion of CronJob between v2 and the hub v1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from project.api.v2 import cronjob as v2
 
 
 def to_hub(old: v2.CronJob) -> hub.CronJob:
-    """All that v2 can say, v1 must be able to say."""
+    """Convert from v2: join the fields of the schedule."""
     parts = old.spec.schedule
     schedule = " ".join((parts.minute, parts.hour, parts.day_of_month, parts.month, parts.day_of_week))
     spec = copy_fields(old.spec, hub.CronJobSpec, schedule=schedule)
@@ -20,7 +20,7 @@ def to_hub(old: v2.CronJob) -> hub.CronJob:
 
 
 def from_hub(new: hub.CronJob) -> v2.CronJob:
-    """What v2 cannot say may be dropped: it is kept beside."""
+    """Convert to v2: split the schedule into fields."""
     minute, hour, day_of_month, month, day_of_week = new.spec.schedule.split()
     schedule = v2.CronSchedule(
         minute=minute, hour=hour, day_of_month=day_of_month, month=month, day_of_week=day_of_week

@@ -1,7 +1,7 @@
 # Copyright 2026
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the operator measures beside what every operator of Steersman does."""
+"""Metrics of the operator, in addition to those of the framework."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ RECONCILES = Counter(
     ("namespace", "name", "result"),
     registry=metrics.registry,
 )
-"""Made once a process, as the registry is."""
+"""Counter of reconciles; one per process, like the registry."""
 
 RESULTS = ("success", "error")
 
 
 def record_reconcile(request: Request, outcome: ReconcileOutcome) -> None:
-    """Counts one reconcile of an object that is there."""
+    """Count a reconcile of an existing object."""
     RECONCILES.labels(request.namespace, request.name, RESULTS[outcome.error is not None]).inc()
 
 
 def remove_metrics(request: Request) -> None:
-    """Shows nothing of an object that is gone: names come and go, and each would be kept for ever."""
+    """Remove the series of a deleted object."""
     RECONCILES.remove_by_labels({"namespace": request.namespace, "name": request.name})

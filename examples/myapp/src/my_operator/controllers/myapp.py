@@ -1,7 +1,7 @@
 # Copyright 2026
 # SPDX-License-Identifier: Apache-2.0
 
-"""Brings the world in line with each MyApp."""
+"""Controller of MyApp."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ from my_operator.releases import ObservedState, ReleaseRecords
 
 
 class NameTaken(SteersmanError):
-    """There is an object of the name that ours would have, and it is not ours."""
+    """A foreign object has the name of an owned object."""
 
 
 class MyAppReconciler(Reconciler[MyApp]):
-    """Brings the world in line with one MyApp.
+    """Makes the cluster match the spec of each MyApp.
 
-    What has to be remembered is written into the status before it is acted upon: wherever the process ends, the next
-    one goes on from there.
+    Release records are written to the status before the controller acts on them, so that a new process continues
+    after a crash at any point.
     """
 
     async def reconcile(self, request: Request) -> Result:
-        """Looks at what is, remembers what must not be forgotten, does what is missing, and tells."""
+        """Observe the objects, store the records, apply changes, and report the status."""
         try:
             app = await self.client.get(MyApp, request)
         except NotFound:
             metrics.remove_metrics(request)
             raise
         if app.metadata.deletion_timestamp is not None:
-            # What it owns goes with it; it must not be made again meanwhile.
+            # Kubernetes deletes the owned objects. They must not be recreated.
             return Result()
         records = releases.update_records(await self._observe(app))
         app = await self._save_records(app, records)
@@ -62,7 +62,7 @@ class MyAppReconciler(Reconciler[MyApp]):
         return Result()
 
     async def update_status(self, request: Request, outcome: ReconcileOutcome) -> None:
-        """Counts, and tells what the API server refuses: it needs a person."""
+        """Count the reconcile, and report rejected requests in the status."""
         metrics.record_reconcile(request, outcome)
         if isinstance(outcome.error, (NameTaken, Forbidden, Invalid)):
             app = await self.client.get(MyApp, request)
@@ -85,7 +85,7 @@ class MyAppReconciler(Reconciler[MyApp]):
         return await self._apply_status(app, _with_records(previous, records))
 
     async def _apply_status(self, app: MyApp, status: MyAppStatus) -> MyApp:
-        """Writes the status if nobody has changed the object since: what a former leader remembers is of no use."""
+        """Write the status with a resourceVersion, against stale writes."""
         return await self.client.apply_status(app, status, resource_version=app.metadata.resource_version)
 
     async def _apply_resources(self, observed: ObservedState, records: ReleaseRecords) -> None:
@@ -94,7 +94,7 @@ class MyAppReconciler(Reconciler[MyApp]):
         if app.spec.database.enabled:
             await self._apply_owned(resources.database(app), app)
         for job in releases.obsolete_migrations(observed):
-            # Gone once its pods have ended, so that no two migrations are at work.
+            # Foreground deletion waits for the pods, so that only one migration runs.
             await self.client.delete(Job, job.key, uid=job.metadata.uid, propagation="Foreground")
         if releases.can_migrate(observed, records) and observed.database is not None:
             await self._apply_owned(resources.migration(app, app.image, observed.database.metadata.uid), app)
@@ -103,7 +103,7 @@ class MyAppReconciler(Reconciler[MyApp]):
         await self._delete_unused_database(observed)
 
     async def _delete_unused_database(self, observed: ObservedState) -> None:
-        """Deletes the Database that is no longer wanted, once no pod uses it."""
+        """Delete a disabled Database when no pod uses it."""
         database = observed.database
         if observed.app.spec.database.enabled or database is None or not _is_controlled_by(database, observed.app):
             return
@@ -113,12 +113,16 @@ class MyAppReconciler(Reconciler[MyApp]):
             await self.client.delete(Database, database.key, uid=database.metadata.uid)
 
     async def _apply_owned(self, config: ApplyConfiguration[Any], app: MyApp) -> None:
-        """Applies what the application owns. Raises NameTaken: somebody else has an object of this name."""
+        """Apply the owned objects.
+
+        Raises:
+            NameTaken: a foreign object has the name.
+        """
         kind = config.read_type
         found = await self.client.get_or_none(kind, config.key)
         if found is not None and not _is_controlled_by(found, app):
             name = kind.api_resource.kind
-            raise NameTaken(f"the {name} {config.key} belongs to somebody else: rename it, or this MyApp")
+            raise NameTaken(f"the {name} {config.key} is not owned by this MyApp: rename it, or this MyApp")
         await self.client.apply(config, owner=app)
 
     async def _report_status(self, observed: ObservedState, records: ReleaseRecords) -> None:
@@ -134,7 +138,7 @@ class MyAppReconciler(Reconciler[MyApp]):
         await self._write_status(app, _with_records(status, records), conditions)
 
     async def _write_status(self, app: MyApp, status: MyAppStatus, conditions: tuple[Condition, ...]) -> None:
-        """Writes the status if it is new, and an Event if it is for another reason than before."""
+        """Write a changed status, and an Event if the reason has changed."""
         previous = find_condition((app.status or MyAppStatus()).conditions, "Ready")
         now, generation = self.runtime.clock.now(), app.metadata.generation
         merged = status.conditions
@@ -152,7 +156,7 @@ class MyAppReconciler(Reconciler[MyApp]):
 
     @classmethod
     def setup_with_manager(cls, manager: Manager) -> None:
-        """Declares what triggers it, and what it does."""
+        """Declare the watched kinds and the permissions of the controller."""
         (
             manager.controller(MyApp)
             .owns(Deployment)

@@ -1,1 +1,1 @@
-"""The kinds, by version."""
+"""API types, one package per version."""

@@ -1,1 +1,1 @@
-"""What the operator does."""
+"""Controllers, one module per kind."""

@@ -1,1 +1,1 @@
-"""What the API server asks about writes."""
+"""Webhooks, one module per kind."""

@@ -1,4 +1,4 @@
-"""What users install an operator by, all of it made of the manifests in a project's ``config/``."""
+"""Packages of an operator: Helm chart, OLM bundle and SBOM."""
 
 from steersman_cli.packaging.kustomize import build_kustomization
 from steersman_cli.packaging.operator_manifests import OPTIONAL_COMPONENTS, PLACEHOLDER_IMAGE, OperatorManifests

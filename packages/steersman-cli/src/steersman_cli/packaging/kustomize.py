@@ -1,4 +1,4 @@
-"""Directories of manifests, put together by kubectl or kustomize."""
+"""Build kustomizations with kubectl or kustomize."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from steersman.meta.manifests import Manifest, parse_manifests
 
 
 def build_kustomization(directory: Path) -> list[Manifest]:
-    """The manifests that ``directory``, which has a ``kustomization.yaml``, comes to.
+    """Return the manifests of a directory with a ``kustomization.yaml``.
 
     Raises:
-        ConfigurationError: there is neither kubectl nor kustomize, or they cannot put the files together.
+        ConfigurationError: kubectl and kustomize are missing, or the build failed.
     """
     if shutil.which("kubectl"):
         command = ["kubectl", "kustomize"]
@@ -22,7 +22,7 @@ def build_kustomization(directory: Path) -> list[Manifest]:
         command = ["kustomize", "build"]
     else:
         short_path = "/".join(directory.parts[-2:])
-        raise ConfigurationError(f"{short_path} is put together by kubectl or kustomize, and neither is in PATH")
+        raise ConfigurationError(f"{short_path} cannot be built: install kubectl or kustomize, neither is in PATH")
     completed = subprocess.run([*command, str(directory)], capture_output=True, text=True, check=False)
     if completed.returncode:
         raise ConfigurationError(f"`{' '.join(command)}` failed: {completed.stderr.strip()}")

@@ -1,4 +1,4 @@
-"""An operator as ``config/`` deploys it: the one source of all packages."""
+"""Manifests of an operator in ``config/``: the source of all packages."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from steersman.meta.manifests import Manifest
 from steersman_cli.packaging.kustomize import build_kustomization
 
 PLACEHOLDER_IMAGE = "controller:latest"
-"""What stands for the operator's image in config/manager, as in kubebuilder's."""
+"""Placeholder of the operator's image in config/manager, the same as kubebuilder's."""
 
 OPTIONAL_COMPONENTS = ("prometheus", "network-policy", "certmanager")
-"""Directories of ``config/`` that ``config/default`` leaves out, and packages may offer."""
+"""Directories of ``config/`` that ``config/default`` omits and packages offer."""
 
 
 @dataclass(frozen=True)
 class OperatorManifests:
-    """The manifests of an operator, with the parts that packages tell apart.
+    """Manifests of an operator, with access to its parts.
 
     Attributes:
-        name: of the operator.
-        manifests: all that ``config/default`` comes to, in its order.
-        components: what each directory of ``COMPONENTS`` comes to, if there is one; none of it is in ``manifests``.
-        image: what stands for the operator's image.
+        name: name of the operator.
+        manifests: manifests of ``config/default``, in its order.
+        components: manifests of the directories in ``OPTIONAL_COMPONENTS`` that are not in ``manifests``.
+        image: placeholder of the operator's image.
 
     Raises:
-        ConfigurationError: none of the manifests is the operator's Deployment.
+        ConfigurationError: the manifests have no Deployment of the operator.
     """
 
     name: str
@@ -41,21 +41,21 @@ class OperatorManifests:
         if not self._operator_deployments():
             raise ConfigurationError(
                 f"no Deployment in config/default has a container with the image {self.image}: "
-                "that is what stands for the operator's own, in config/manager/deployment.yaml"
+                "restore that image in config/manager/deployment.yaml; commands replace it by --image"
             )
 
     @classmethod
     def read(cls, config: Path, name: str, *, image: str = PLACEHOLDER_IMAGE) -> OperatorManifests:
-        """That of the directory ``config``.
+        """Build the manifests of the directory ``config``.
 
         Args:
-            config: has ``default/kustomization.yaml``, and beside it the optional components.
-            name: of the operator.
-            image: what stands for the operator's image in its Deployment.
+            config: directory with ``default/kustomization.yaml`` and the optional components.
+            name: name of the operator.
+            image: placeholder of the operator's image in its Deployment.
 
         Raises:
-            ConfigurationError: kubectl and kustomize are missing, the files cannot be put together, or there is none
-                of the operator's Deployment.
+            ConfigurationError: kubectl and kustomize are missing, the build failed, or the Deployment of the operator
+                is missing.
         """
         manifests = build_kustomization(config / "default")
         present = {object_identity(m) for m in manifests}
@@ -68,63 +68,76 @@ class OperatorManifests:
 
     @property
     def deployment(self) -> Manifest:
-        """The operator's own."""
+        """Deployment of the operator."""
         return self._operator_deployments()[0]
 
     @property
     def pod(self) -> dict[str, Any]:
-        """The spec of its pods."""
+        """Pod spec of the Deployment."""
         return self.deployment["spec"]["template"]["spec"]
 
     @property
     def container(self) -> dict[str, Any]:
-        """The manager's."""
+        """Container of the manager."""
         return next(c for c in self.pod["containers"] if c["image"] == self.image)
 
     @property
     def namespace(self) -> str:
-        """Where it is deployed. Raises ConfigurationError: the manifests do not say."""
+        """Namespace of the operator.
+
+        Raises:
+            ConfigurationError: the Deployment has no namespace.
+        """
         if found := self.deployment["metadata"].get("namespace", ""):
             return found
-        raise ConfigurationError("config/default/kustomization.yaml has no namespace: NAME, so packages have none")
+        raise ConfigurationError(
+            "the operator's Deployment has no namespace: set namespace in config/default/kustomization.yaml"
+        )
 
     @property
     def service_account(self) -> Manifest:
-        """Whom it works as. Raises ConfigurationError: it is not among the manifests."""
+        """ServiceAccount of the operator.
+
+        Raises:
+            ConfigurationError: the manifests lack it.
+        """
         name = self.pod.get("serviceAccountName", "default")
         if found := next((m for m in self.of_kind("ServiceAccount") if m["metadata"]["name"] == name), None):
             return found
         raise ConfigurationError(
-            f"the operator works as the ServiceAccount {name}, and config/default has none of that name: "
-            "list it in config/rbac/kustomization.yaml"
+            f"config/default has no ServiceAccount {name}, which the operator uses: "
+            "add it to config/rbac/kustomization.yaml"
         )
 
     @property
     def crds(self) -> tuple[Manifest, ...]:
-        """Its CustomResourceDefinitions."""
+        """CustomResourceDefinitions."""
         return self.of_kind("CustomResourceDefinition")
 
     @property
     def webhooks(self) -> tuple[Manifest, ...]:
-        """Its webhook configurations."""
+        """Mutating and validating webhook configurations."""
         return self.of_kind("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
     @property
     def roles(self) -> tuple[Manifest, ...]:
-        """Its Roles and ClusterRoles, those for users of its kinds included."""
+        """Roles and ClusterRoles, including those for users of the kinds."""
         return self.of_kind("Role", "ClusterRole")
 
     @property
     def bindings(self) -> tuple[Manifest, ...]:
-        """Its RoleBindings and ClusterRoleBindings."""
+        """RoleBindings and ClusterRoleBindings."""
         return self.of_kind("RoleBinding", "ClusterRoleBinding")
 
     def of_kind(self, *kinds: str) -> tuple[Manifest, ...]:
-        """The manifests of ``kinds``."""
+        """Return the manifests of ``kinds``."""
         return tuple(m for m in self.manifests if m["kind"] in kinds)
 
     def role_bindings(self) -> tuple[tuple[Manifest, Manifest], ...]:
-        """Each binding of the operator's own ServiceAccount, with its role where that is among the manifests."""
+        """Return the bindings of the operator's ServiceAccount with their roles.
+
+        Bindings whose role is not among the manifests are omitted.
+        """
         account = self.service_account["metadata"]["name"]
         found: list[tuple[Manifest, Manifest]] = []
         for binding in self.bindings:
@@ -137,7 +150,7 @@ class OperatorManifests:
         return tuple(found)
 
     def with_image(self, image: str) -> list[Manifest]:
-        """All manifests, with ``image`` for the operator."""
+        """Return all manifests with ``image`` for the operator."""
         found = copy.deepcopy(list(self.manifests))
         for manifest in found:
             for container in _containers(manifest):
@@ -154,7 +167,7 @@ class OperatorManifests:
 
 
 def object_identity(manifest: Manifest) -> tuple[str, str, str, str]:
-    """By what no other object is called: API group, kind, namespace and name."""
+    """Return the identity of an object: API group, kind, namespace and name."""
     metadata = manifest["metadata"]
     group = manifest["apiVersion"].rpartition("/")[0]
     return (group, manifest["kind"], metadata.get("namespace", ""), metadata["name"])

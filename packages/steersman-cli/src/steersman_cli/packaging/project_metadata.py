@@ -1,4 +1,4 @@
-"""What a project says of itself, in its ``pyproject.toml``. Source: PEP 621, "Storing project metadata"."""
+"""Project metadata in ``pyproject.toml``. Source: PEP 621, "Storing project metadata"."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steersman.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class Maintainer:
-    """Somebody who keeps the project."""
+    """Maintainer of a project."""
 
     name: str
     email: str = ""
@@ -21,16 +21,16 @@ class Maintainer:
 
 @dataclass(frozen=True)
 class ProjectMetadata:
-    """What ``[project]`` says, as far as packages repeat it.
+    """Fields of ``[project]`` that packages repeat.
 
     Attributes:
-        name: of the distribution.
-        version: of the operator, and of each package of it; of the form 1.2.3, as OLM and Helm demand.
+        name: name of the distribution.
+        version: semantic version of the operator and its packages, which OLM and Helm require.
         description: one line.
         license: an SPDX expression, or empty.
-        keywords: by which people find it.
-        people: its maintainers, or its authors where it names none.
-        urls: by their labels in lower case, such as ``homepage`` and ``source``.
+        keywords: keywords for catalogs.
+        maintainers: the maintainers; without any, the authors.
+        urls: URLs by label in lower case, such as ``homepage`` and ``source``.
     """
 
     name: str
@@ -43,14 +43,18 @@ class ProjectMetadata:
 
     @classmethod
     def read(cls, root: Path) -> ProjectMetadata:
-        """What the project in ``root`` says. Raises ConfigurationError: it cannot be read, or names no version."""
+        """Read the metadata of the project in ``root``.
+
+        Raises:
+            ConfigurationError: the file is unreadable or has no version.
+        """
         file = root / "pyproject.toml"
         try:
             project: dict[str, Any] = tomllib.loads(file.read_text()).get("project", {})
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"cannot read {file}: {error}") from error
         if "version" not in project:
-            raise ConfigurationError(f'{file} has no version in [project], such as "0.1.0": packages have one')
+            raise ConfigurationError(f'{file} has no version in [project]: add one, such as "0.1.0"')
         maintainers: list[dict[str, str]] = project.get("maintainers") or project.get("authors") or []
         license = project.get("license", "")
         return cls(
@@ -65,14 +69,18 @@ class ProjectMetadata:
 
 
 def _to_semantic_version(version: str) -> str:
-    """A version of Python as a semantic one: ``1.2`` is 1.2.0, ``1.2.0rc1`` 1.2.0-rc.1. Sources: PEP 440, semver.org.
+    """Convert a Python version to a semantic version.
+
+    ``1.2`` becomes 1.2.0, and ``1.2.0rc1`` becomes 1.2.0-rc.1. Sources: PEP 440, semver.org.
 
     Raises:
-        ConfigurationError: it cannot be one.
+        ConfigurationError: the version has no semantic form.
     """
     found = re.fullmatch(r"v?(\d+)(?:\.(\d+))?(?:\.(\d+))?(?:(a|b|rc)(\d+))?(?:\.dev(\d+))?(\+[a-z0-9.]+)?", version)
     if found is None:
-        raise ConfigurationError(f"version {version!r} in pyproject.toml: packages need one such as 1.2.3")
+        raise ConfigurationError(
+            f"version {version!r} in pyproject.toml is not a semantic version: use one such as 1.2.3"
+        )
     major, minor, patch, stage, number, dev, local = found.groups()
     names = {"a": "alpha", "b": "beta", "rc": "rc"}
     prerelease = [*([names[stage], number] if stage else []), *(["dev", dev] if dev is not None else [])]

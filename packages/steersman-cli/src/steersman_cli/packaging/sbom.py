@@ -1,7 +1,7 @@
-"""What is in an operator's image, as a bill of materials. Source: CycloneDX 1.6.
+"""Software bill of materials (SBOM) of an operator's image. Source: CycloneDX 1.6.
 
-Needs ``steersman[cli]``. What packages there are, pip tells: in an image ``pip inspect``, before there is one the
-report of an installation that is only tried. Sources: "Installation Report" and "pip inspect JSON output" of pip.
+pip reports the packages: ``pip inspect`` in an image, ``pip install --dry-run --report`` without one. Sources:
+"Installation Report" and "pip inspect JSON output" of pip.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from packaging.utils import canonicalize_name
 from steersman.errors import ConfigurationError
 from steersman_cli.packaging.project_metadata import ProjectMetadata
 
-# Its classes are made by a decorator that says nothing of their arguments.
+# A decorator hides the constructor arguments of these classes from type checkers.
 _Component: Any = Component
 _DisjunctiveLicense: Any = DisjunctiveLicense
 _ExternalReference: Any = ExternalReference
@@ -37,21 +37,21 @@ _XsUri: Any = XsUri
 
 _HASH_ALGORITHMS = {"sha256": HashAlgorithm.SHA_256, "sha384": HashAlgorithm.SHA_384, "sha512": HashAlgorithm.SHA_512}
 _NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://steersman.dev/sbom")
-# Longer ones are the text of a license, and not its name.
+# Longer values are the text of a license, not its name.
 _MAX_LICENSE_NAME_LENGTH = 100
 
 
 def render_sbom(report: Mapping[str, Any], metadata: ProjectMetadata) -> str:
-    """The packages in ``report``, as CycloneDX in JSON; the project is what they are parts of.
+    """Render the packages in ``report`` as a CycloneDX document in JSON.
 
-    The same packages give the same text, but for the time: that of ``$SOURCE_DATE_EPOCH`` where it is set.
+    The text is reproducible if ``$SOURCE_DATE_EPOCH`` sets the timestamp.
 
     Args:
-        report: what ``pip inspect`` or ``pip install --report`` wrote.
-        metadata: the project.
+        report: report of ``pip inspect`` or ``pip install --report``.
+        metadata: metadata of the project, the root component.
 
     Raises:
-        ConfigurationError: the project is not among the packages.
+        ConfigurationError: the report does not contain the project.
     """
     entries: dict[str, dict[str, Any]] = {
         canonicalize_name(e["metadata"]["name"]): e for e in report.get("install") or report.get("installed") or ()
@@ -99,7 +99,7 @@ def _component(entry: Mapping[str, Any], *, root: bool) -> Any:
 
 
 def _licenses(metadata: Mapping[str, Any]) -> list[Any]:
-    """As declared: an expression, a name, or classifiers. Sources: PEP 639, "Core metadata specifications"."""
+    """Return the declared licenses. Sources: PEP 639, "Core metadata specifications"."""
     factory, declared = LicenseFactory(), LicenseAcknowledgement.DECLARED
     license_text = metadata.get("license_expression") or metadata.get("license") or ""
     if (
@@ -121,7 +121,7 @@ def _homepages(metadata: Mapping[str, Any]) -> list[str]:
 
 
 def _dependencies(entries: Mapping[str, dict[str, Any]], environment: Mapping[str, str]) -> dict[str, list[str]]:
-    """Which of the packages each of them needs, by what it says."""
+    """Return the dependencies of each package, by name."""
     requirements = {
         name: [Requirement(r) for r in entry["metadata"].get("requires_dist") or ()]
         for name, entry in entries.items()

@@ -34,4 +34,4 @@ def test_bundle_dry_run_writes_no_files(project: Path) -> None:
 def test_an_image_is_needed(pristine: Path) -> None:
     result = steersman(pristine, "bundle")
     assert result.returncode == 2
-    assert "a bundle names the operator's image" in result.stderr
+    assert "the bundle needs the operator's image" in result.stderr

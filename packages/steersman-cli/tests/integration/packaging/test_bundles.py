@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from framework_support.olm_bundles import validated
+from framework_support.olm_validator import validated
 from framework_support.projects import CREATE, INIT, KIND, create_project
 
 pytestmark = [

@@ -269,7 +269,7 @@ def test_edited_config_appears_in_chart(installation: OperatorManifests, write_c
     own = single_manifest(found, "ConfigMap")
     assert (own["metadata"]["name"], own["metadata"]["namespace"], own["data"]) == ("words", "mail", {"a": "{{ b }}"})
     # As the manifests have it: two replicas, and no election.
-    assert "all would do the work" in chart.template_error()
+    assert "otherwise all replicas reconcile" in chart.template_error()
 
 
 def test_an_operator_without_webhooks_and_definitions(

@@ -51,7 +51,7 @@ def test_values_of_pods(installation: OperatorManifests, write_chart: WriteChart
     assert pod["priorityClassName"] == "high"
     # Helm merges mappings: what a user leaves out is as the manifests have it.
     assert pod["securityContext"] == {**installation.pod["securityContext"], "runAsUser": 7}
-    assert manager["resources"]["requests"] == {"cpu": 1, "memory": "96Mi"}
+    assert manager["resources"]["requests"] == {"cpu": 1, "memory": "64Mi"}
     assert manager["securityContext"]["privileged"] is False
     metadata = deployment["template"]["metadata"]
     assert metadata["annotations"] == {"a": "b"}
@@ -184,7 +184,7 @@ def test_webhook_namespace_selector_follows_watched(installation: OperatorManife
         ("watchNamespaces={shop,shop}", "/watchNamespaces"),
         ("metrics.serviceMonitor.interval=soon", "/metrics/serviceMonitor/interval"),
         ("resources.limit.cpu=1", "'limit' not allowed"),
-        ("replicaCount=2,leaderElection.enabled=false", "all would do the work"),
+        ("replicaCount=2,leaderElection.enabled=false", "otherwise all replicas reconcile"),
     ],
 )
 def test_values_that_are_refused(

@@ -73,7 +73,7 @@ def test_deployment_is_found_by_operator_container(installation: OperatorManifes
 
 
 def test_installation_missing_part_raises(installation: OperatorManifests) -> None:
-    with pytest.raises(ConfigurationError, match=r"list it in config/rbac/kustomization\.yaml"):
+    with pytest.raises(ConfigurationError, match=r"add it to config/rbac/kustomization\.yaml"):
         _ = without_kind(installation, "ServiceAccount").service_account
     with pytest.raises(ConfigurationError, match="no Deployment in config/default"):
         without_kind(installation, "Deployment")

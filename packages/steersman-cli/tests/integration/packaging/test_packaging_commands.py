@@ -10,7 +10,7 @@ import yaml
 
 from framework_support.projects import KIND, create_project, steersman
 from steersman.errors import ConfigurationError
-from steersman_cli import cluster
+from steersman_cli import deploy
 from steersman_cli.project import Project
 
 IMAGE = ("--image", "example.com/databaseuser:v1")
@@ -41,7 +41,7 @@ def test_chart_foreign_directory_is_not_overwritten(project: Path) -> None:
     foreign_chart.write_text("name: theirs\n")
     result = steersman(project, "chart", "--directory", "charts")
     assert result.returncode == 2
-    assert "charts has a chart of somebody else's" in result.stderr
+    assert "charts has a chart that steersman did not generate" in result.stderr
     assert [p.name for p in foreign_chart.parent.iterdir()] == ["Chart.yaml"]
 
 
@@ -63,7 +63,7 @@ def test_packages_dry_run_writes_no_files(project: Path) -> None:
 
 
 def test_deploy_manifests_have_image_and_namespace(pristine: Path) -> None:
-    found = cluster.deploy_manifests(Project.load(pristine), "example.com/shop:v1")
+    found = deploy.deploy_manifests(Project.load(pristine), "example.com/shop:v1")
     (deployment,) = [m for m in found if m["kind"] == "Deployment"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["image"] == "example.com/shop:v1"
@@ -84,7 +84,7 @@ def test_deploy_manifests_mount_cert_manager_secret(project: Path) -> None:
     scratch = "volumeMounts: [{name: scratch, mountPath: /tmp}]\n          resources:"
     text = manager.read_text().replace("resources:", scratch)
     manager.write_text(text + "      volumes: [{name: scratch, emptyDir: {}}]\n")
-    found = cluster.deploy_manifests(Project.load(project), "example.com/shop:v1")
+    found = deploy.deploy_manifests(Project.load(project), "example.com/shop:v1")
     (deployment,) = [m for m in found if m["kind"] == "Deployment"]
     pod = deployment["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -99,4 +99,4 @@ def test_deploy_manifests_without_placeholder_image_fail(project: Path) -> None:
     deployment = project / "config/manager/deployment.yaml"
     deployment.write_text(deployment.read_text().replace("controller:latest", "mine:1"))
     with pytest.raises(ConfigurationError, match="has a container with the image controller:latest"):
-        cluster.deploy_manifests(Project.load(project), "example.com/shop:v1")
+        deploy.deploy_manifests(Project.load(project), "example.com/shop:v1")

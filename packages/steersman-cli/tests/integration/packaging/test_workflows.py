@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from framework_support.actionlint import complaints
 from framework_support.projects import INIT, create_project
-from framework_support.workflow_rules import complaints
 
 pytestmark = pytest.mark.xdist_group("workflows")
 

@@ -33,9 +33,9 @@ def test_crd_diff_prints_breaking_change_and_remedy(old_definitions: Path) -> No
     result = diff(str(old_definitions), "framework_support.crd_twins.v1:Task")
     assert result.exit_code == 1
     assert result.output == (
-        "tasks.twins.example.com v1 .spec.schedule: minLength changes from 5 to 9: values beyond are refused "
+        "tasks.twins.example.com v1 .spec.schedule: minLength changes from 5 to 9: values outside are rejected "
         "[bound-tightened]\n"
-        "    keep the bound as it was, or let in more; or do it in a new version of the kind, and convert\n"
+        "    keep the bound, or relax it; or do it in a new version of the kind with a conversion\n"
         "1 breaking change.\n"
     )
 
@@ -56,7 +56,7 @@ def test_json(old_definitions: Path) -> None:
 
 def test_crd_diff_of_equal_schemas_succeeds() -> None:
     result = diff("framework_support.crd_twins.v1:Task", "framework_support.crd_twins.v1:Task")
-    assert (result.exit_code, result.output) == (0, "Nothing breaks.\n")
+    assert (result.exit_code, result.output) == (0, "No breaking changes.\n")
 
 
 def test_standard_input(old_definitions: Path) -> None:
@@ -67,14 +67,14 @@ def test_crd_diff_of_directories_reports_removed_crd(old_definitions: Path, tmp_
     (tmp_path / "fixeds.yaml").write_text(yaml.safe_dump(definition(*TWINS["fixeds"])))
     result = diff(str(tmp_path), str(old_definitions))
     assert result.exit_code == 1
-    assert "fixeds.twins.example.com: the definition goes" in result.output
+    assert "fixeds.twins.example.com: the CRD is removed" in result.output
 
 
 @pytest.mark.parametrize(
     ("place", "message"),
     [
         ("nowhere.yaml", "nowhere.yaml does not exist"),
-        ("nowhere", "there is no module nowhere"),
+        ("nowhere", "the module nowhere does not exist"),
         ("framework_support.crd_twins.v1:Nothing", "declares no kind Nothing"),
     ],
 )

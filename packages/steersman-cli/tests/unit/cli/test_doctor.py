@@ -66,11 +66,11 @@ async def test_an_empty_cluster(project: Project) -> None:
     found = await run_checks(InMemoryApiServer(), project)
     assert found["cluster"].status == "ok"
     wrong = {subject: f.message for subject, f in found.items() if f.status == "wrong"}
-    assert wrong[f"definition {NAME}"] == "it is not installed"
-    assert wrong["deployment shop-system/shop"] == "it is not deployed"
-    assert wrong["rights"].startswith("system:serviceaccount:shop-system:shop may not ")
-    assert wrong["MutatingWebhookConfiguration shop-webhook"] == "it is not installed"
-    assert wrong["certificate in the Secret shop-system/shop-webhook-cert"] == "there is none"
+    assert wrong[f"definition {NAME}"] == "not installed"
+    assert wrong["deployment shop-system/shop"] == "not deployed"
+    assert wrong["rights"].startswith("system:serviceaccount:shop-system:shop lacks permission to ")
+    assert wrong["MutatingWebhookConfiguration shop-webhook"] == "not installed"
+    assert wrong["certificate in the Secret shop-system/shop-webhook-cert"] == "not found"
 
 
 @virtual_time
@@ -85,7 +85,7 @@ async def test_definitions(project: Project) -> None:
     await client.apply(CRD.of(manifest))
     found = (await run_checks(server, project))[f"definition {NAME}"]
     assert (found.status, found.fix) == ("wrong", "make install")
-    assert "another one" in found.message
+    assert "the cluster's CRD differs" in found.message
 
 
 @virtual_time
@@ -105,7 +105,7 @@ async def test_rights(project: Project) -> None:
     assert (await run_checks(server, project))["rights"].status == "ok"
     role["rules"] = [r for r in role["rules"] if "configmaps" not in r["resources"]]
     await client.apply(ROLE.of(role))
-    assert "may not create configmaps" in (await run_checks(server, project))["rights"].message
+    assert "lacks permission to create configmaps" in (await run_checks(server, project))["rights"].message
 
 
 @virtual_time
@@ -116,4 +116,4 @@ async def test_a_webhook_without_authority(project: Project) -> None:
     (configuration,) = manager.webhooks.configurations(SERVING)
     await Client(server).apply(WEBHOOK.of(configuration))
     found = (await run_checks(server, project))["MutatingWebhookConfiguration shop-webhook"]
-    assert "trust no authority, so every call fails" in found.message
+    assert "have no CA bundle, so every call fails" in found.message

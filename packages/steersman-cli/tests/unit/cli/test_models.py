@@ -51,7 +51,7 @@ def test_the_standard_input_and_the_choice_of_kinds(tmp_path: Path) -> None:
     text = written_files(run_models("-", "--kind", "Fixed", "-o", str(tmp_path), stdin=CRDS))
     assert "class Fixed(Object):" in text and "class Task(Object):" not in text
     nothing = run_models("-", "--group", "other.example.com", "-o", str(tmp_path), stdin=CRDS)
-    assert (nothing.exit_code, "there is no CustomResourceDefinition" in nothing.stderr) == (1, True)
+    assert (nothing.exit_code, "no CustomResourceDefinition matches" in nothing.stderr) == (1, True)
 
 
 def test_an_https_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_an_https_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert "class Task" in written_files(run_models("https://example.com/crds.yaml", "-o", str(tmp_path)))
     assert requested == ["https://example.com/crds.yaml"]
     refused = run_models("http://example.com/crds.yaml", "-o", str(tmp_path))
-    assert refused.exit_code == 1 and "give an https address" in refused.stderr
+    assert refused.exit_code == 1 and "give an https URL" in refused.stderr
 
 
 def test_models_read_yaml_with_go_semantics(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_create_api_missing_scaffold_marker_is_reported(project: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        (("create", "api", "--group", "g", "--version", "v1"), "--kind is missing"),
+        (("create", "api", "--group", "g", "--version", "v1"), "--kind is required"),
         (("create", "api", "--group", "g", "--version", "v1", "--kind", "small"), "--kind 'small'"),
         (("create", "api", "--group", "g", "--version", "1", "--kind", "Big"), "--version '1'"),
         (("create", "api", "--group", "G", "--version", "v1", "--kind", "Big"), "--group 'G'"),
@@ -124,13 +124,13 @@ def test_create_api_missing_scaffold_marker_is_reported(project: Path) -> None:
             ("create", "api", "--group", "g", "--version", "v1", "--kind", "No", "--resource=false"),
             "has no No of g/v1",
         ),
-        (("create", "api", *OTHER, "--no-storage"), "one has to be stored"),
-        (("create", "webhook", *KIND), "say what it does"),
-        (("create", "webhook", *KIND, "--conversion"), "--conversion and --spoke belong together"),
-        (("create", "webhook", *KIND, "--defaulting", "--spoke", "v1"), "--conversion and --spoke belong together"),
-        (("create", "webhook", *KIND, "--conversion", "--spoke", "v1alpha1"), "that is the hub"),
+        (("create", "api", *OTHER, "--no-storage"), "must be the storage version"),
+        (("create", "webhook", *KIND), "the webhook has no function"),
+        (("create", "webhook", *KIND, "--conversion"), "--conversion requires --spoke"),
+        (("create", "webhook", *KIND, "--defaulting", "--spoke", "v1"), "--conversion requires --spoke"),
+        (("create", "webhook", *KIND, "--conversion", "--spoke", "v1alpha1"), "this version is the hub"),
         (("create", "webhook", *KIND, "--conversion", "--spoke", "v9"), "has no DatabaseUser of mygroup/v9"),
-        (INIT, "this is a project already"),
+        (INIT, "is already a project"),
     ],
 )
 def test_project_command_invalid_arguments_exit_2(pristine: Path, command: tuple[str, ...], message: str) -> None:
@@ -143,9 +143,9 @@ def test_project_command_invalid_arguments_exit_2(pristine: Path, command: tuple
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("json", "Python has a module of that name"),
+        ("json", "the standard library has a module of that name"),
         ("yaml", "a module of that name is installed"),
-        ("class", "a word of the language"),
+        ("class", "a Python keyword"),
         ("steersman", "a module of that name is installed"),
     ],
 )
@@ -160,7 +160,7 @@ def test_outside_of_a_project(tmp_path: Path) -> None:
     for command in (CREATE, ("manifests",), ("install",), ("run",)):
         result = steersman(tmp_path, *command)
         assert result.returncode == 2
-        assert "no PROJECT file here or above" in result.stderr
+        assert "no PROJECT file in this directory" in result.stderr
 
 
 SECOND = (*CREATE, "--version", "v1beta1")
@@ -196,4 +196,4 @@ def test_create_api_storage_conflict_is_reported(project: Path) -> None:
     types = project / "src/databaseuser/api/v1alpha1/databaseuser.py"
     types.write_text(types.read_text().replace('version="v1alpha1"', 'version="v1" "alpha1"'))
     result = steersman(project, *SECOND, "--storage")
-    assert "say storage=False in @resource(…) in src/databaseuser/api/v1alpha1/databaseuser.py" in result.stderr
+    assert "set storage=False in @resource(…) in src/databaseuser/api/v1alpha1/databaseuser.py" in result.stderr

@@ -28,13 +28,13 @@ def role() -> str:
 
 def test_a_role_that_fits(role: str) -> None:
     result = check(role, *DECLARED)
-    assert (result.exit_code, result.output) == (0, "The role grants what is needed, and nothing beyond.\n")
+    assert (result.exit_code, result.output) == (0, "The role grants exactly the required permissions.\n")
 
 
 def test_rbac_check_in_project_uses_its_setup(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(OPERATOR)
     result = check(role)
-    assert (result.exit_code, result.output) == (0, "The role grants what is needed, and nothing beyond.\n")
+    assert (result.exit_code, result.output) == (0, "The role grants exactly the required permissions.\n")
 
 
 def test_rbac_check_reports_undeclared_test_access(role: str, tmp_path: Path) -> None:
@@ -57,10 +57,10 @@ def test_rbac_check_reports_superfluous_rules(role: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ((), "this is no project"),
-        (("--declared", "nowhere:setup"), "nowhere:setup is not there"),
+        ((), "no PROJECT file in this directory"),
+        (("--declared", "nowhere:setup"), "nowhere:setup cannot be loaded"),
         (("--recorded", "absent.json"), "cannot read absent.json"),
-        (("--webhooks", "steersman_databases.main:WEBHOOKS"), "which is not given"),
+        (("--webhooks", "steersman_databases.main:WEBHOOKS"), "--webhooks requires --declared"),
     ],
 )
 def test_rbac_check_without_input_exits_2(

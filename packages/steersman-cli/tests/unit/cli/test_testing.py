@@ -66,7 +66,7 @@ async def test_serve_runs_until_signal(tls: tuple[str, ...], tmp_path: Path) -> 
         output, _ = await asyncio.wait_for(process.communicate(), 30)
     assert process.returncode == 0
     assert f"export KUBECONFIG={tmp_path / 'kubeconfig'}" in output.decode()
-    assert output.decode().endswith("Ended.\n")
+    assert output.decode().endswith("Stopped.\n")
 
 
 async def test_serve_rewrites_its_own_kubeconfig(tmp_path: Path) -> None:
@@ -79,7 +79,11 @@ async def test_serve_rewrites_its_own_kubeconfig(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("found", "message"),
-    [(FOREIGN_KUBECONFIG, "leads elsewhere"), ("- a", "leads elsewhere"), ("{", "cannot be read")],
+    [
+        (FOREIGN_KUBECONFIG, "was not written by this command"),
+        ("- a", "was not written by this command"),
+        ("{", "cannot be read"),
+    ],
 )
 def test_serve_does_not_overwrite_foreign_kubeconfig(found: str, message: str, tmp_path: Path) -> None:
     kubeconfig = tmp_path / "kubeconfig"

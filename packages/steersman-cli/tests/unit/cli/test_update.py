@@ -83,11 +83,11 @@ def test_update_dry_run_changes_no_files(old_project: Path, history: Path) -> No
 
 
 def test_update_requires_known_version_and_git(old_project: Path, project: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"the templates of v0\.0\.1 are not known here"):
+    with pytest.raises(ConfigurationError, match=r"the templates of v0\.0\.1 are unknown"):
         update.update_project(Project.load(old_project), history=tmp_path / "none")
     (old_project / README).write_text("mine")
     result = steersman(old_project, "update")
     assert result.returncode == 2
-    assert "something is not committed" in result.stderr
+    assert "uncommitted changes" in result.stderr
     shutil.rmtree(project / ".git")
-    assert "not in git" in steersman(project, "update").stderr
+    assert "not in a Git repository" in steersman(project, "update").stderr

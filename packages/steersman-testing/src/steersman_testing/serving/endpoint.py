@@ -236,7 +236,7 @@ def _guess_media_type(body: bytes) -> str:
 def _parse_error(message: WireRequest) -> ApiError:
     if message.error == "body too large":
         return body_too_large(MAX_BODY_BYTES)
-    return bad_request("malformed HTTP/1.1 request, or header too long")
+    return bad_request("malformed HTTP/1.1 request, or its header is too long")
 
 
 def _to_http_request(message: WireRequest) -> HttpRequest:

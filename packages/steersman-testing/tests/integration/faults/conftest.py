@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from framework_support.churn import Churn
-from framework_support.fault_scale import FaultScale, StartOperator, chosen_scale
+from framework_support.fault_tests import FaultScale, StartOperator, chosen_scale
 from framework_support.operator_process import OperatorProcess
 from steersman.client import Client, connect
 from steersman_testing.envtest import Envtest

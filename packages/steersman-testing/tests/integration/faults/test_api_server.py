@@ -8,9 +8,8 @@ import time
 from pathlib import Path
 
 from framework_support.churn import Churn
-from framework_support.fault_measurements import write_measurements
 from framework_support.fault_proxy import FaultProxy, ProxyResponse
-from framework_support.fault_scale import FaultScale, StartOperator
+from framework_support.fault_tests import FaultScale, StartOperator, write_measurements
 from steersman_testing.envtest import Envtest
 
 

@@ -6,9 +6,8 @@ import asyncio
 from pathlib import Path
 
 from framework_support.churn import Churn
-from framework_support.fault_measurements import write_measurements
 from framework_support.fault_proxy import FaultProxy
-from framework_support.fault_scale import FaultScale, StartOperator
+from framework_support.fault_tests import FaultScale, StartOperator, write_measurements
 from framework_support.gadget import Gadget
 from framework_support.operator_process import OperatorProcess
 from steersman.api.apiextensions_v1 import CustomResourceDefinition
@@ -93,9 +92,9 @@ async def test_undecodable_objects_do_not_affect_others(
         assert process.exit_code is None
 
 
-async def _set_replicas(churn: Churn, key: ObjectKey, brightness: int | str) -> None:
+async def _set_replicas(churn: Churn, key: ObjectKey, replicas: int | str) -> None:
     # A typed client could not read the answer.
-    await churn.client.patch(unstructured(Gadget.api_resource), key, MergePatch({"spec": {"brightness": brightness}}))
+    await churn.client.patch(unstructured(Gadget.api_resource), key, MergePatch({"spec": {"replicas": replicas}}))
 
 
 async def _grant(churn: Churn) -> None:

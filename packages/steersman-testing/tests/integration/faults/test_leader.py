@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from framework_support.churn import Churn
-from framework_support.fault_measurements import write_measurements
 from framework_support.fault_proxy import FaultProxy, ProxiedRequest
-from framework_support.fault_scale import FaultScale, StartOperator
+from framework_support.fault_tests import FaultScale, StartOperator, write_measurements
 from framework_support.operator_process import OperatorProcess
 from steersman.api.coordination_v1 import Lease, LeaseSpec
 from steersman.meta import ObjectKey

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from framework_support.churn import Churn
-from framework_support.fault_measurements import write_measurements
-from framework_support.fault_scale import FaultScale, StartOperator
+from framework_support.fault_tests import FaultScale, StartOperator, write_measurements
 from steersman_testing.envtest import Envtest
 
 SAMPLES = 20

@@ -157,7 +157,7 @@ def test_crash() -> None:
     found = failure_of(webapp.setup_that_crashes)
     assert found.oracle == "crash"
     assert sequence_lines(found) == ['create with spec.title="a", spec.banner="a"']
-    assert "RuntimeError: the flagpole broke" in found.finding.text
+    assert "RuntimeError: the banner task failed" in found.finding.text
 
 
 def test_deletion() -> None:

@@ -1,25 +1,27 @@
-"""Verbs on objects."""
+"""The client: reads and writes of objects."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, TypeVar, overload
 
-from steersman.client.decode import accept_header
-from steersman.client.encode import kind_of, status_document, with_owner, with_type_meta
-from steersman.client.list_decoder import (
+from steersman.client.decode import (
     DecodeErrorHandler,
+    EventDecoder,
     ObjectDecoder,
     ObjectList,
     ObjectPage,
     ResourceVersionMatch,
+    SkipDecode,
+    WatchEvent,
+    accept_header,
     list_query,
 )
+from steersman.client.encode import kind_of, status_document, with_owner, with_type_meta
 from steersman.client.patch import Patch
 from steersman.client.request_sender import RequestSender
 from steersman.client.subresources import SubresourceClient
-from steersman.client.transport import HttpRequest, Transport
-from steersman.client.watch_decoder import EventDecoder, SkipDecode, WatchEvent
+from steersman.client.transport.interface import HttpRequest, Transport
 from steersman.client.write_observer import WriteObserver
 from steersman.client.write_options import FieldValidation, Propagation, delete_options, uid_conflict, write_query
 from steersman.errors import Expired, Invalid
@@ -31,15 +33,15 @@ UnstructuredT = TypeVar("UnstructuredT", bound=Unstructured)
 
 
 class Client(SubresourceClient):
-    """Reads and writes objects of one cluster, straight at the API server.
+    """Reads and writes objects of one cluster at the API server, without a cache.
 
-    Every method raises ``ApiError`` (by reason: ``NotFound``, ``Conflict``, …) when the server refuses, and
-    ``ConnectionFailed`` when no answer came.
+    All methods raise a subclass of ``ApiError`` (``NotFound``, ``Conflict``, …) if the server refuses the request,
+    and ``ConnectionFailed`` if no response arrives.
 
     Args:
-        transport: from ``connect(load_config())``, or an in-memory server in tests.
-        field_manager: the name under which writes own their fields.
-        observer: told of every write that is no dry run: a ``Cache``, which then knows them before its watch does.
+        transport: result of ``connect(load_config())``, or an in-memory API server in tests.
+        field_manager: name under which writes own their fields.
+        observer: receives the outcome of each write except dry runs. A ``Cache`` uses it to show own writes at once.
     """
 
     def __init__(
@@ -51,17 +53,17 @@ class Client(SubresourceClient):
 
     @property
     def transport(self) -> Transport:
-        """What carries the requests."""
+        """The transport of all requests."""
         return self._transport
 
     async def raw(
         self, path: str, *, accept: str = "application/json", query: Mapping[str, str] | None = None
     ) -> bytes:
-        """The body of a GET of ``path``, for what is no object, such as ``/version``: ``kubectl get --raw``."""
+        """Return the body of a GET of ``path``, such as ``/version``, like ``kubectl get --raw``."""
         return await self._sender.send(HttpRequest(method="GET", path=path, query=query or {}, accept=accept))
 
     async def get(self, kind: type[T], key: ObjectKey) -> T:
-        """The object ``key`` of ``kind``. Raises NotFound."""
+        """Return the object ``key`` of ``kind``. Raises NotFound."""
         return self._sender.decode_object(
             await self._get_raw(kind.api_resource.path(key), accept=accept_header(kind)), kind
         )
@@ -78,17 +80,18 @@ class Client(SubresourceClient):
         page_size: int = 500,
         on_decode_error: DecodeErrorHandler | None = None,
     ) -> ObjectList[T]:
-        """All objects of ``kind`` in ``namespace`` (empty: in all) that the selectors match, as of one moment.
+        """Return a consistent list of the objects of ``kind`` that the selectors match.
 
         Args:
-            resource_version: empty for what is true now; otherwise see ``resource_version_match``.
-            resource_version_match: ``NotOlderThan``, which the server may answer from its cache, or ``Exact``.
-            page_size: objects a request; 0 for all in one, which is also how a list is read whose pages expired.
-            on_decode_error: called with the key of an object that does not fit ``kind``, which is then left out;
-                without it, such an object raises ``msgspec.ValidationError``.
+            namespace: namespace to list. Defaults to all.
+            resource_version: resourceVersion for ``resource_version_match``. Defaults to the most recent state.
+            resource_version_match: ``NotOlderThan``, which the server may serve from its cache, or ``Exact``.
+            page_size: objects per request, 0 for all in one. If the pages expire, the list is read in one request.
+            on_decode_error: receives the key of each object that does not match ``kind``, which is left out. Without
+                it, such an object raises ``msgspec.ValidationError``.
 
         Raises:
-            Expired: the server no longer knows ``resource_version``.
+            Expired: ``resource_version`` is too old.
         """
         query = list_query(label_selector, field_selector, resource_version, resource_version_match)
         decoder = ObjectDecoder(kind, self.field_manager, on_decode_error)
@@ -114,10 +117,10 @@ class Client(SubresourceClient):
         page_size: int = 500,
         on_decode_error: DecodeErrorHandler | None = None,
     ) -> AsyncGenerator[ObjectPage[T], None]:
-        """As ``list``, page by page, so that a large collection need not be held as a whole.
+        """Yield the pages of a list, so that a large collection need not fit into memory. Arguments as in ``list``.
 
         Raises:
-            Expired: also between two pages, some minutes after the first: what came so far is not the whole list.
+            Expired: also between two pages, some minutes after the first one. The list is then incomplete.
         """
         query = list_query(label_selector, field_selector, resource_version, resource_version_match)
         decoder = ObjectDecoder(kind, self.field_manager, on_decode_error)
@@ -132,17 +135,18 @@ class Client(SubresourceClient):
         dry_run: bool = False,
         field_validation: FieldValidation = "Strict",
     ) -> T:
-        """Creates ``obj`` and returns it as stored.
+        """Create ``obj`` and return it as stored.
 
         Args:
-            owner: becomes its controller: the object dies with it.
-            dry_run: do all but store it.
-            field_validation: what becomes of fields that the server does not know.
+            owner: controller owner. The object is deleted together with it.
+            dry_run: validate and admit the request without storing the result.
+            field_validation: handling of fields that the server does not know. Defaults to Strict: they are rejected.
 
         Raises:
-            AlreadyExists, Invalid: the server refuses it.
-            TypeError: ``obj`` is metadata alone.
-            ValueError: ``owner`` lives in another namespace.
+            AlreadyExists: an object with this name exists.
+            Invalid: the object is not valid.
+            TypeError: ``obj`` has metadata only.
+            ValueError: ``owner`` is in another namespace.
         """
         if isinstance(obj, ObjectMetadata):
             raise TypeError(f"{obj.key} is metadata alone: create() would make an object without content")
@@ -163,18 +167,18 @@ class Client(SubresourceClient):
         dry_run: bool = False,
         field_validation: FieldValidation = "Strict",
     ) -> UnstructuredT:
-        """Replaces an object by ``obj``, if it has not changed since ``obj`` was read, and returns it as stored.
+        """Replace an object, if it has not changed since it was read, and return it as stored.
 
         Args:
-            obj: the whole object, made by ``of`` from the ``to_dict()`` of what was read.
+            obj: the whole object, created by ``of`` from the changed ``to_dict()`` of the object that was read.
             subresource: empty, or ``status``.
-            dry_run: do all but store it.
-            field_validation: what becomes of fields that the server does not know.
+            dry_run: validate and admit the request without storing the result.
+            field_validation: handling of fields that the server does not know. Defaults to Strict: they are rejected.
 
         Raises:
-            Conflict: the object has changed. Read it again: see ``retry_on_conflict``.
-            TypeError: ``obj`` is typed. Its type drops the fields that it does not know, and this would delete them.
-            ValueError: ``obj`` has no resourceVersion, so that what others changed meanwhile would be undone.
+            Conflict: the object has changed. See ``retry_on_conflict``.
+            TypeError: ``obj`` is typed. Its type drops unknown fields, so an update would delete them.
+            ValueError: ``obj`` has no resourceVersion, so an update could revert changes of other clients.
         """
         kind = type(obj)
         if not isinstance(obj, Unstructured):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -202,18 +206,20 @@ class Client(SubresourceClient):
         dry_run: bool = False,
         field_validation: FieldValidation = "Strict",
     ) -> T:
-        """Changes ``key`` by a JSON, merge or strategic merge patch and returns it as stored.
+        """Patch ``key`` by a JSON, merge or strategic merge patch and return it as stored.
 
         A ``resourceVersion`` in the metadata of a merge patch is a precondition.
 
         Args:
-            subresource: of which the answer is the object itself, such as ``status``.
-            dry_run: do all but store it.
-            field_validation: what becomes of fields that the server does not know.
+            subresource: subresource that responds with the object itself, such as ``status``.
+            dry_run: validate and admit the request without storing the result.
+            field_validation: handling of fields that the server does not know. Defaults to Strict: they are rejected.
 
         Raises:
-            NotFound, Conflict, Invalid: the server refuses it.
-            UnsupportedMediaType: a strategic merge patch of a custom resource.
+            NotFound: the object does not exist.
+            Conflict: a precondition failed.
+            Invalid: the result is not valid.
+            UnsupportedMediaType: a custom resource does not support strategic merge patches.
         """
         request = HttpRequest(
             method="PATCH",
@@ -257,25 +263,24 @@ class Client(SubresourceClient):
         dry_run: bool = False,
         field_validation: FieldValidation = "Strict",
     ) -> Any:
-        """Creates or changes an object by server-side apply and returns it as stored.
+        """Create or change an object by server-side apply and return it as stored.
 
-        It conflicts with no other change, and what it meets under the name is changed, what is gone made again: give
-        ``uid`` where it follows from an object that was read, and may arrive when that one is gone.
+        Apply never conflicts with other changes, and creates the object if it does not exist. Pass ``uid`` to change
+        only the object that was read: if it was deleted or replaced meanwhile, ``Conflict`` is raised.
 
         Args:
-            config: an apply type (``DeploymentApply``, …), or an ``Unstructured`` made by ``of``, with just the
-                fields that we decide.
-            owner: becomes the controller owner: the object is deleted with it.
-            uid: only if the object still is this one; otherwise Conflict, and nothing is created.
-            force: take over fields that another manager owns, as controllers do.
-            dry_run: do all but store it.
-            field_validation: what becomes of fields that the server does not know.
+            config: apply type (``DeploymentApply``, …), or ``Unstructured`` created by ``of``, with only the fields
+                to own.
+            owner: controller owner. The object is deleted together with it.
+            uid: UID that the object must have. Otherwise Conflict is raised and nothing is created.
+            force: take over fields that another manager owns, as controllers do. Defaults to True.
+            dry_run: validate and admit the request without storing the result.
+            field_validation: handling of fields that the server does not know. Defaults to Strict: they are rejected.
 
         Raises:
-            Conflict: without ``force``, when another manager owns a field: see its ``conflicts``; with ``uid``, when
-                the object is gone or another one.
-            TypeError: ``config`` was read from the server. It carries every field, and applying it would seize
-                them all.
+            Conflict: another manager owns a field and ``force`` is False (see ``Conflict.conflicts``), or the object
+                does not have ``uid``.
+            TypeError: ``config`` was read from the server. It has all fields, and applying it would take them over.
         """
         _check_applicable(config)
         document = with_owner(config, owner)
@@ -339,23 +344,22 @@ class Client(SubresourceClient):
         dry_run: bool = False,
         field_validation: FieldValidation = "Strict",
     ) -> T:
-        """Declares the whole ``status`` of ``obj``, or our part of it; what it no longer says is removed.
+        """Declare the ``status`` of ``obj``, or our part of it. Fields that it no longer has are removed.
 
-        Without ``resource_version`` it conflicts with no other change. The API server ignores a UID here, so a
-        namesake created in the meantime is told the same, until its own reconcile, which its creation triggers, says
-        better.
+        The API server ignores UIDs here. If the object was recreated under the same name, the new object has this
+        status until its own reconcile corrects it.
 
         Args:
-            status: typed, then every field that is not None is sent; or in wire form.
-            resource_version: write only if the object has not changed since. Give it where the status remembers
-                what nothing else tells: what a former leader wrote may arrive late.
-            force: take over fields that another manager owns.
-            dry_run: do all but store it.
-            field_validation: what becomes of fields that the server does not know.
+            status: typed status, of which all fields except None are sent, or JSON as a dict.
+            resource_version: resourceVersion that the object must have. Pass it if the status is the only record of
+                something, since a write of the previous leader may arrive late.
+            force: take over fields that another manager owns. Defaults to True.
+            dry_run: validate and admit the request without storing the result.
+            field_validation: handling of fields that the server does not know. Defaults to Strict: they are rejected.
 
         Raises:
-            Conflict: it has another resource version.
-            NotFound: ``obj`` is gone.
+            Conflict: the object has another resourceVersion.
+            NotFound: the object does not exist.
         """
         return await self.apply_encoded(
             type(obj),
@@ -378,17 +382,18 @@ class Client(SubresourceClient):
         grace_period_seconds: int | None = None,
         dry_run: bool = False,
     ) -> T | None:
-        """Deletes ``key``, or marks it for deletion while finalizers or a grace period hold it.
+        """Delete ``key``. Finalizers or a grace period can delay the deletion.
 
-        Returns the object that is still there, or None when it is gone.
+        Returns the object if it still exists, marked for deletion, and None otherwise.
 
         Args:
-            uid: only if the object still is this one; otherwise Conflict.
-            resource_version: only if the object is unchanged since; otherwise Conflict.
-            propagation: what becomes of the objects that it owns.
-            grace_period_seconds: that a pod has to end; None for what it says itself, 0 for at once, which on a lost
-                node does not mean that it has ended.
-            dry_run: do all but delete it.
+            uid: UID that the object must have. Otherwise Conflict is raised.
+            resource_version: resourceVersion that the object must have. Otherwise Conflict is raised.
+            propagation: handling of the objects that it owns.
+            grace_period_seconds: time for a pod to end. Defaults to that of the pod. 0 deletes the object at once,
+            even
+                if its containers still run on a lost node.
+            dry_run: validate and admit the request without deleting.
         """
         options = delete_options(propagation, uid, resource_version, grace_period_seconds, dry_run)
         request = self._delete_request(kind.api_resource.path(key), options, accept_header(kind), {})
@@ -405,18 +410,18 @@ class Client(SubresourceClient):
         grace_period_seconds: int | None = None,
         dry_run: bool = False,
     ) -> tuple[T, ...]:
-        """Deletes the objects of ``kind`` that the selectors match; returns them as they were before.
+        """Delete the objects of ``kind`` that the selectors match and return their previous state.
 
-        It is not one transaction: others may be created meanwhile, and after an error some are deleted.
+        It is not a transaction: objects may be created meanwhile, and after an error some objects are deleted.
 
         Args:
-            namespace: required for kinds that live in namespaces.
-            propagation: what becomes of the objects that they own.
-            grace_period_seconds: that pods have to end; None for what they say themselves.
-            dry_run: do all but delete them.
+            namespace: required for namespaced kinds.
+            propagation: handling of the objects that they own.
+            grace_period_seconds: time for pods to end. Defaults to that of each pod.
+            dry_run: validate and admit the request without deleting.
 
         Raises:
-            ValueError: there is no namespace. Nothing deletes a kind in all of them.
+            ValueError: ``namespace`` is missing.
         """
         if kind.api_resource.namespaced and not namespace:
             raise ValueError(f"delete_collection() of {kind.api_resource.plural} needs a namespace")
@@ -439,23 +444,23 @@ class Client(SubresourceClient):
         on_open: Callable[[], None] | None = None,
         on_decode_error: DecodeErrorHandler | None = None,
     ) -> AsyncGenerator[WatchEvent[T], None]:
-        """Changes after ``resource_version``, in order, until the server ends the watch after ``timeout`` seconds.
+        """Yield the changes after ``resource_version``, until the server ends the watch after ``timeout`` seconds.
 
-        Bookmarks are asked for.
+        Bookmarks are included.
 
         Args:
-            send_initial_events: what exists comes first, as ADDED, then a bookmark with ``initial_events_end``
-                ("streaming list"); it is at least as new as ``resource_version``, or, where that is empty, as this
-                call. Servers without it, among them those before Kubernetes 1.32, raise Invalid: list instead.
+            send_initial_events: begin with the existing objects as ADDED, then a bookmark with ``initial_events_end``
+                (streaming list). They are at least as new as ``resource_version``, or as this call without one.
+                Servers without this feature, such as those before Kubernetes 1.32, raise Invalid.
             skip_decode: called with the JSON of each ADDED or MODIFIED object. If it returns True, the object is not
                 decoded, and its event comes without it.
-            on_open: called when the server has begun to answer, which may be long before the first event.
-            on_decode_error: called with the key of an object that does not fit ``kind``; its event comes without it;
-                without it, such an object raises ``msgspec.ValidationError``.
+            on_open: called when the response begins, which may be long before the first event.
+            on_decode_error: receives the key of each object that does not match ``kind``. Its event has no object.
+                Without it, such an object raises ``msgspec.ValidationError``.
 
         Raises:
-            Expired: ``resource_version`` is too old: list again.
-            ConnectionFailed: the stream broke, or fell silent for longer than the server lets a watch run.
+            Expired: ``resource_version`` is too old. List again.
+            ConnectionFailed: the stream broke, or had no data for longer than a watch lasts.
         """
         query = {
             "watch": "true",
@@ -467,7 +472,7 @@ class Client(SubresourceClient):
         if send_initial_events:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         path = kind.api_resource.path(namespace=namespace)
-        # A healthy server ends the stream itself; one that has said nothing for this long is gone.
+        # A healthy server ends the watch itself. One without data for this long is unreachable.
         request = HttpRequest(
             method="GET", path=path, query=query, timeout=timeout + 30.0, accept=accept_header(kind)
         )
@@ -480,7 +485,7 @@ class Client(SubresourceClient):
                     yield event
 
     def _delete_request(self, path: str, options: dict[str, Any], accept: str, query: dict[str, str]) -> HttpRequest:
-        # Beside a body the query's dryRun does not count for the server, but for all who handle the request.
+        # The server reads dryRun from the body. The query marks the request for retries and the write observer.
         query = query | ({"dryRun": "All"} if "dryRun" in options else {})
         return HttpRequest(method="DELETE", path=path, query=query, body=encode(options), accept=accept)
 
@@ -494,7 +499,7 @@ class Client(SubresourceClient):
             yield page
             if not token:
                 return
-            # The token says the version.
+            # The token contains the resourceVersion.
             remaining = {k: v for k, v in page_query.items() if k not in ("resourceVersion", "resourceVersionMatch")}
             page_query = {**remaining, "continue": token}
 

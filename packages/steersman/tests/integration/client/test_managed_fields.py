@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from framework_support.apply_configurations import NAMESPACE, all_apply_configurations
-from framework_support.crd_installer import apply_crd
 from framework_support.widget import Widget, WidgetApply, WidgetSpecApply, WidgetStatus
 from steersman.client import Client, connect
 from steersman.client.encode import status_document, with_owner
 from steersman.client.managed_fields import apply_would_change
-from steersman.crd import definition
 from steersman.meta import ObjectMetaApply
 from steersman_testing.envtest import Envtest
 
@@ -19,9 +17,9 @@ MANAGER = "unchanged"
 
 @pytest.mark.parametrize("name", all_apply_configurations())
 async def test_the_same_again(envtest: Envtest, name: str) -> None:
+    envtest.install_crds(Widget)
     async with connect(envtest.config) as transport:
         client = Client(transport, field_manager=MANAGER)
-        await apply_crd(client, Widget, definition(Widget))
         config = all_apply_configurations()[name]
         applied = await client.apply(config)
         assert apply_would_change(with_owner(config), applied, MANAGER) == (name == "a stateful set")
@@ -30,9 +28,9 @@ async def test_the_same_again(envtest: Envtest, name: str) -> None:
 
 
 async def test_a_status_with_empty_lists(envtest: Envtest) -> None:
+    envtest.install_crds(Widget)
     async with connect(envtest.config) as transport:
         client = Client(transport, field_manager=MANAGER)
-        await apply_crd(client, Widget, definition(Widget))
         metadata = ObjectMetaApply(name="described", namespace=NAMESPACE)
         widget = await client.apply(WidgetApply(metadata=metadata, spec=WidgetSpecApply(depth=1)))
         status = WidgetStatus(depth=0, note="")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from framework_support.controller_env import NAMESPACE, ControllerEnv, drain_event_loop, key
-from framework_support.scripted_transport import ScriptedTransport, error_response, list_response
+from framework_support.transports import ScriptedTransport, error_response, list_response
 from framework_support.widget import Widget, widget, widget_document
 from steersman.api.core_v1 import Node, Pod
 from steersman.cache import Cache, IndexedStore, InformerEvent, InformerOptions

@@ -10,7 +10,7 @@ import pytest
 
 from framework_support.apply_configurations import statefulset
 from framework_support.controller_env import NAMESPACE, ControllerEnv, drain_event_loop, key
-from framework_support.holdable_transport import HoldableTransport
+from framework_support.transports import HoldableTransport
 from framework_support.widget import Widget, WidgetApply, WidgetSpecApply, WidgetStatus
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import Pod, ServiceAccount

@@ -7,8 +7,13 @@ import asyncio
 import pytest
 
 from framework_support.controller_env import NAMESPACE, ControllerEnv, drain_event_loop, key
-from framework_support.holdable_transport import HoldableTransport
-from framework_support.scripted_transport import ScriptedTransport, bookmark_line, list_response, watch_line
+from framework_support.transports import (
+    HoldableTransport,
+    ScriptedTransport,
+    bookmark_line,
+    list_response,
+    watch_line,
+)
 from framework_support.widget import Widget, WidgetApply, WidgetSpecApply, widget_document
 from steersman.cache import Cache
 from steersman.client import Client

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from framework_support.scripted_transport import ScriptedTransport
+from framework_support.transports import ScriptedTransport
 from framework_support.widget import Widget, widget
 from steersman.cache import Informer, InformerEvent
 from steersman.cache.sink import InformerSink

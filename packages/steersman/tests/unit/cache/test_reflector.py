@@ -8,8 +8,8 @@ import itertools
 import pytest
 from structlog.testing import capture_logs
 
-from framework_support.running_reflector import reflector_of, requested_versions, running_reflector, versions_by_name
-from framework_support.scripted_transport import (
+from framework_support.informers import reflector_of, requested_versions, running_reflector, versions_by_name
+from framework_support.transports import (
     ScriptedTransport,
     bookmark_line,
     error_response,

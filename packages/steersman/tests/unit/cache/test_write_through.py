@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from framework_support.controller_env import NAMESPACE, drain_event_loop, key
-from framework_support.holdable_transport import HoldableTransport
+from framework_support.transports import HoldableTransport
 from framework_support.widget import Widget, WidgetApply, WidgetSpecApply, WidgetStatus
 from steersman.cache import Cache, InformerEvent, InformerOptions
 from steersman.client import Client, MergePatch

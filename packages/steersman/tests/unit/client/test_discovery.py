@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
-from framework_support.scripted_transport import ScriptedTransport, error_response, json_response
-from framework_support.unaggregated_discovery import UnaggregatedDiscoveryTransport
+from framework_support.transports import (
+    ScriptedTransport,
+    UnaggregatedDiscoveryTransport,
+    error_response,
+    json_response,
+)
 from framework_support.widget import Widget
 from steersman.api.apps_v1 import Deployment
 from steersman.api.core_v1 import ConfigMap

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from framework_support.scripted_transport import ScriptedTransport, error_response, json_response, list_response
+from framework_support.transports import ScriptedTransport, error_response, json_response, list_response
 from framework_support.widget import Widget, WidgetApply, WidgetSpecApply, WidgetStatus, widget, widget_document
 from steersman.api.authentication_v1 import TokenReview, TokenReviewSpec
 from steersman.api.core_v1 import Namespace, Service

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from framework_support.controller_env import ControllerEnv, drain_event_loop, key
-from framework_support.manual_informer import ManualInformer
+from framework_support.informers import ManualInformer
 from framework_support.widget import Widget, widget
 from steersman.api.core_v1 import ConfigMap, Node, Service
 from steersman.controller import (
@@ -452,6 +452,6 @@ def test_times_are_above_zero(option: str) -> None:
 def test_two_controllers_of_one_name_are_refused() -> None:
     manager = Manager(ControllerEnv().server)
     manager.controller(Widget).complete(NoopReconciler)
-    with pytest.raises(ConfigurationError, match=r"two controllers named 'widget': give one \.named\(\.\.\.\)"):
+    with pytest.raises(ConfigurationError, match=r"'widget' is used twice: set another name with \.named\("):
         manager.controller(Widget).complete(NoopReconciler)
     manager.controller(Widget).named("second").complete(NoopReconciler)

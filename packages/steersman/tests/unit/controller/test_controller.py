@@ -11,8 +11,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from framework_support.controller_env import ControllerEnv, key
-from framework_support.scripted_reconciler import ScriptedReconciler, controller_for, metric_value, raising
+from framework_support.controller_env import (
+    ControllerEnv,
+    ScriptedReconciler,
+    controller_for,
+    key,
+    metric_value,
+    raising,
+)
 from steersman.controller import LOW_PRIORITY, Request, Result, current_reconcile
 from steersman_testing import virtual_runtime, virtual_time
 from steersman_testing.virtual_clock import VirtualClock

@@ -7,12 +7,13 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from framework_support.controller_env import ControllerEnv, key
-from framework_support.scripted_reconciler import (
+from framework_support.controller_env import (
     Behaviour,
+    ControllerEnv,
     ScriptedReconciler,
     conflict,
     controller_for,
+    key,
     metric_value,
     raising,
 )

@@ -11,8 +11,15 @@ from typing import Any
 import pytest
 import structlog
 
-from framework_support.controller_env import ControllerEnv, key
-from framework_support.scripted_reconciler import ScriptedReconciler, conflict, controller_for, metric_value, raising
+from framework_support.controller_env import (
+    ControllerEnv,
+    ScriptedReconciler,
+    conflict,
+    controller_for,
+    key,
+    metric_value,
+    raising,
+)
 from framework_support.widget import widget
 from steersman.cache import InformerEvent
 from steersman.controller import ReconcileInfo, Request, Result, Trigger, current_reconcile

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from framework_support.strict_tls import strict_handshake_with
+from framework_support.certificates import strict_handshake_with
 from steersman.manager.serving.certwatcher import CertWatcher
 from steersman.webhook.certificates import KeyPair, issue
 

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from framework_support.certificates import CertificateAuthority
 from framework_support.controller_env import ControllerEnv
-from framework_support.scripted_transport import ScriptedTransport, error_response, json_response
+from framework_support.transports import ScriptedTransport, error_response, json_response
 from steersman.client import Client, HttpResponse
 from steersman.errors import ConfigurationError, ConnectionFailed
 from steersman.manager import Manager, ManagerOptions, ProbeServer

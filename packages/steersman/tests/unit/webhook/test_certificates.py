@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from framework_support.strict_tls import strict_handshake
+from framework_support.certificates import strict_handshake
 from steersman.webhook.certificates import issue
 
 

@@ -1,4 +1,4 @@
 # Copyright 2026
 # SPDX-License-Identifier: Apache-2.0
 
-"""The kinds in version v1."""
+"""API types of version v1."""

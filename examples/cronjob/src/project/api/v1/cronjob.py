@@ -1,7 +1,7 @@
 # Copyright 2026
 # SPDX-License-Identifier: Apache-2.0
 
-"""CronJob in batch.tutorial.kubebuilder.io/v1."""
+"""API types of CronJob in batch.tutorial.kubebuilder.io/v1."""
 
 from __future__ import annotations
 
@@ -15,37 +15,40 @@ from steersman.api.core_v1 import ObjectReference
 from project.schedules import SCHEDULE_PATTERN
 
 ConcurrencyPolicy = Literal["Allow", "Forbid", "Replace"]
-"""What becomes of a run that is due while a former one still works: it is made, left out, or takes its place."""
+"""Policy for a run while a previous one is active."""
 
 HistoryLimit = Annotated[int, Field(ge=0, format="int32")]
 
 
 class CronJobSpec(Spec):
-    """What users want of a CronJob."""
+    """Desired state of a CronJob."""
 
     schedule: Annotated[str, Field(pattern=SCHEDULE_PATTERN, max_length=200)]
-    """When Jobs run, in cron's format and UTC: minute, hour, day of the month, month, day of the week."""
+    """Schedule in cron format and UTC.
+
+    The fields are minute, hour, day of the month, month and day of the week.
+    """
     starting_deadline_seconds: Annotated[int, Field(ge=0)] | None = None
-    """How late a run may begin. Runs that are missed by more are left out."""
+    """Deadline for late starts, in seconds. Later runs are skipped."""
     concurrency_policy: ConcurrencyPolicy | None = None
-    """What becomes of a run that is due while a former one still works; Allow unless told."""
+    """Policy for a run while a previous one is active. Defaults to Allow."""
     suspend: bool | None = None
-    """Whether no more runs begin. Those that have begun go on."""
+    """Suspends new runs. Active runs continue."""
     job_template: JobTemplateSpec
-    """The Job to run."""
+    """Template of the Jobs."""
     successful_jobs_history_limit: HistoryLimit | None = None
-    """How many successful Jobs are kept; 3 unless told."""
+    """Number of successful Jobs to keep. Defaults to 3."""
     failed_jobs_history_limit: HistoryLimit | None = None
-    """How many failed Jobs are kept; 1 unless told."""
+    """Number of failed Jobs to keep. Defaults to 1."""
 
 
 class CronJobStatus(Status):
-    """How it is, as the operator tells."""
+    """Observed state of a CronJob."""
 
     active: Annotated[tuple[ObjectReference, ...], Field(list_type="atomic", max_items=10)] = ()
-    """Jobs that run now; the first ten of them."""
+    """Active Jobs, at most ten."""
     last_schedule_time: datetime | None = None
-    """When the last Job was due that was made."""
+    """Scheduled time of the last created Job."""
 
 
 @resource(
@@ -59,4 +62,4 @@ class CronJobStatus(Status):
     ],
 )
 class CronJob(Resource[CronJobSpec, CronJobStatus]):
-    """A Job that runs again and again."""
+    """A CronJob creates Jobs on a schedule."""

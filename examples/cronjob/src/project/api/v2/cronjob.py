@@ -17,7 +17,7 @@ CronField = Annotated[str, Field(pattern=f"^{FIELD_PATTERN}$", max_length=39)]
 
 
 class CronSchedule(FrozenStruct):
-    """When Jobs run, in UTC; each field in cron's format, and every one unless told."""
+    """Schedule in UTC. Each field has cron format and defaults to `*`."""
 
     minute: CronField = "*"
     hour: CronField = "*"
@@ -27,22 +27,22 @@ class CronSchedule(FrozenStruct):
 
 
 class CronJobSpec(Spec):
-    """What users want of a CronJob."""
+    """Desired state of a CronJob."""
 
     schedule: CronSchedule
-    """When Jobs run."""
+    """Schedule of the Jobs."""
     starting_deadline_seconds: Annotated[int, Field(ge=0)] | None = None
-    """How late a run may begin. Runs that are missed by more are left out."""
+    """Deadline for late starts, in seconds. Later runs are skipped."""
     concurrency_policy: ConcurrencyPolicy | None = None
-    """What becomes of a run that is due while a former one still works; Allow unless told."""
+    """Policy for a run while a previous one is active. Defaults to Allow."""
     suspend: bool | None = None
-    """Whether no more runs begin. Those that have begun go on."""
+    """Suspends new runs. Active runs continue."""
     job_template: JobTemplateSpec
-    """The Job to run."""
+    """Template of the Jobs."""
     successful_jobs_history_limit: HistoryLimit | None = None
-    """How many successful Jobs are kept; 3 unless told."""
+    """Number of successful Jobs to keep. Defaults to 3."""
     failed_jobs_history_limit: HistoryLimit | None = None
-    """How many failed Jobs are kept; 1 unless told."""
+    """Number of failed Jobs to keep. Defaults to 1."""
 
 
 @resource(
@@ -58,4 +58,4 @@ class CronJobSpec(Spec):
     ],
 )
 class CronJob(Resource[CronJobSpec, CronJobStatus]):
-    """A Job that runs again and again."""
+    """A CronJob creates Jobs on a schedule."""

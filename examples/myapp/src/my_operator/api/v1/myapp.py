@@ -1,7 +1,7 @@
 # Copyright 2026
 # SPDX-License-Identifier: Apache-2.0
 
-"""MyApp in example.com/v1."""
+"""API types of MyApp in example.com/v1."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from steersman import Field, FrozenStruct, PrinterColumn, Quantity, Resource, Ru
 
 Phase = Literal["Pending", "Migrating", "RollingOut", "Ready", "RolledBack", "Failed"]
 
-# A tag of an image that is also the value of a label.
+# Both an image tag and a label value.
 VERSION = "^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
 REPOSITORY = "^[a-z0-9]([-a-z0-9._]*[a-z0-9])?(:[0-9]+)?(/[a-z0-9]([-a-z0-9._]*[a-z0-9])?)*$"
 
@@ -20,7 +20,7 @@ class MyAppDatabase(FrozenStruct):
     """The database of an application."""
 
     enabled: bool = False
-    """Whether the application has a database. What is stored outlives `false`: see the Database of the same name."""
+    """Creates a Database of the same name. Its data are retained after a change to `false`."""
     storage: Annotated[
         Quantity,
         Field(
@@ -36,69 +36,69 @@ class MyAppDatabase(FrozenStruct):
             )
         ),
     ] = Quantity("1Gi")
-    """Size of the volume for the data. It can grow where the storage class allows it; it never shrinks."""
+    """Size of the volume for the data. It can grow if the storage class allows expansion. It cannot shrink."""
 
 
 class MyAppSpec(Spec):
-    """The application that is wanted."""
+    """Desired state of a MyApp."""
 
     version: Annotated[str, Field(pattern=VERSION)]
-    """Which version runs: the tag of the image. A change runs the new version's migration first, if there is a
-    database. Where that or the rollout fails, the version before serves on, until another one is wanted."""
+    """Version to run: the tag of the image. With a database, a change runs the migration of the new version first. If
+    the migration or the rollout fails, the previous version keeps running until another version is set."""
     replicas: Annotated[int, Field(ge=0, le=1000, format="int32")] = 1
-    """How many pods run. Leave it out where an autoscaler decides."""
+    """Number of pods. Omit it with an autoscaler."""
     image: Annotated[str, Field(min_length=1, max_length=255, pattern=REPOSITORY)] = "example.com/myapp"
-    """The image without its tag: pods run `image:version`. The image serves HTTP at port 8080, with /livez and
-    /readyz, and its argument `migrate` brings the database in $DATABASE_URL to its version; running that again, or
-    on what a newer version has migrated, must do no harm."""
+    """Image without tag: pods run `image:version`. The image serves HTTP on port 8080 with /livez and /readyz. Its
+    argument `migrate` migrates the database in $DATABASE_URL. Migrations must be idempotent, also on a database that
+    a newer version has migrated."""
     database: MyAppDatabase = MyAppDatabase()
-    """The database, PostgreSQL, if the application wants one."""
+    """The PostgreSQL database of the application."""
     rollout_deadline_seconds: Annotated[int, Field(ge=1, le=86400, format="int32")] = 120
-    """A rollout has failed that made no progress for so long."""
+    """Time without progress after which a rollout has failed, in seconds."""
     migration_deadline_seconds: Annotated[int, Field(ge=1, le=86400, format="int32")] = 600
-    """A migration has failed that is not done after so long."""
+    """Time after which a migration has failed, in seconds."""
 
 
 class Migration(FrozenStruct):
-    """A migration that has succeeded."""
+    """A successful migration."""
 
     image: str
-    """Which image's, with its tag."""
+    """Image with its tag."""
     database: str
-    """UID of the Database that was migrated."""
+    """UID of the migrated Database."""
 
 
 class Failure(FrozenStruct):
-    """An image that failed. It is not tried again until another one has been wanted."""
+    """An image that failed. It is not retried until another version was set."""
 
     image: str
-    """Which, with its tag."""
+    """Image with its tag."""
     reason: Literal["MigrationFailed", "RolloutFailed"]
-    """What of it failed."""
+    """Failed step."""
     message: str
-    """What was seen."""
+    """Message of the Job or the Deployment."""
 
 
 class MyAppStatus(Status):
     """The application as it is."""
 
     phase: Phase | None = None
-    """Pending (waits for the database), Migrating, RollingOut, Ready, RolledBack (the version before runs), or
-    Failed (and there is no version before)."""
+    """Pending (waiting for the database), Migrating, RollingOut, Ready, RolledBack (the previous version runs), or
+    Failed (no previous version exists)."""
     replicas: int = 0
-    """How many pods there are."""
+    """Number of pods."""
     ready_replicas: int = 0
-    """How many of them are ready."""
+    """Number of ready pods."""
     selector: str | None = None
-    """Selects the pods, for autoscalers."""
+    """Label selector of the pods, for autoscalers."""
     version: str | None = None
-    """The version that last came up whole. What fails goes back to it."""
+    """Version of the last complete rollout, and the target of rollbacks."""
     image: str | None = None
-    """The image of that version, with its tag."""
+    """Image of that version with its tag."""
     failed: Failure | None = None
-    """What is wanted, but failed."""
+    """Failure of the desired version."""
     migrated: Migration | None = None
-    """The last migration that succeeded."""
+    """The last successful migration."""
 
 
 @resource(
@@ -120,14 +120,14 @@ class MyAppStatus(Status):
         Rule(
             rule="self.metadata.name.matches('^[a-z]([-a-z0-9]{0,43}[a-z0-9])?$')",
             message="metadata.name must be at most 45 lower-case letters, digits and '-', starting with a letter: "
-            "a Service and a Database are named after it",
+            "the Service and the Database have the same name",
         ),
     ],
 )
 class MyApp(Resource[MyAppSpec, MyAppStatus]):
-    """A web application, with its database if it wants one."""
+    """A MyApp runs a web application with an optional database."""
 
     @property
     def image(self) -> str:
-        """The image that is wanted, with its tag."""
+        """The desired image with its tag."""
         return f"{self.spec.image}:{self.spec.version}"

@@ -1,1 +1,1 @@
-"""The kinds in version v1."""
+"""API types of version v1."""

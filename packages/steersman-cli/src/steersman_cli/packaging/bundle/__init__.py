@@ -1,4 +1,4 @@
-"""Bundles, by which the Operator Lifecycle Manager installs operators."""
+"""Bundles for the Operator Lifecycle Manager (OLM)."""
 
 from steersman_cli.packaging.bundle.files import Bundle, build_bundle
 from steersman_cli.packaging.bundle.operator_info import OperatorInfo

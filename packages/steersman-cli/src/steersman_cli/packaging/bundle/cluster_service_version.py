@@ -1,4 +1,4 @@
-"""A ClusterServiceVersion. Source: OLM's ``operators.coreos.com/v1alpha1``."""
+"""ClusterServiceVersion of a bundle. Source: OLM, ``operators.coreos.com/v1alpha1``."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _ICON_MEDIA_TYPES = {
 
 
 def cluster_service_version(operator: OperatorInfo, settings: BundleSettings) -> Manifest:
-    """The ClusterServiceVersion of ``operator``.
+    """Build the ClusterServiceVersion of ``operator``.
 
     Raises:
-        ConfigurationError: the version is none of semantic versioning, the settings name a file that is not there, or
-            an install mode that conversions do not allow; a webhook is called by a url; or no image is named.
+        ConfigurationError: the version is not semantic, a file of the settings is missing, conversion webhooks forbid
+            an install mode, a webhook has a URL instead of a Service, or the image is missing.
     """
     version = operator.metadata.version
     if not _SEMANTIC_VERSION.fullmatch(version):
@@ -46,7 +46,7 @@ def cluster_service_version(operator: OperatorInfo, settings: BundleSettings) ->
         )
     if not operator.image:
         raise ConfigurationError(
-            "a bundle names the operator's image: give --image, such as registry.example.com/shop:v1"
+            "the bundle needs the operator's image: give --image, such as registry.example.com/shop:v1"
         )
     modes = _install_modes(operator, settings)
     spec = {
@@ -72,7 +72,7 @@ def cluster_service_version(operator: OperatorInfo, settings: BundleSettings) ->
         "kind": "ClusterServiceVersion",
         "metadata": {
             "name": f"{package_name(operator, settings)}.v{version.lower()}",
-            # OLM puts it where it is subscribed to.
+            # OLM replaces it by the namespace of the Subscription.
             "namespace": "placeholder",
             "annotations": _annotations(operator, settings),
             "labels": {
@@ -84,7 +84,7 @@ def cluster_service_version(operator: OperatorInfo, settings: BundleSettings) ->
     }
 
 
-# What is said
+# Metadata
 
 
 def _annotations(operator: OperatorInfo, settings: BundleSettings) -> dict[str, str]:
@@ -153,15 +153,17 @@ def _read(operator: OperatorInfo, name: str) -> bytes:
 
 
 def _install_modes(operator: OperatorInfo, settings: BundleSettings) -> tuple[InstallMode, ...]:
-    """Those that are supported."""
+    """Return the supported install modes."""
     possible = ALL_NAMESPACES if crds_with_conversion_webhook(operator.manifests) else INSTALL_MODES
     selected = settings.install_modes or possible
     if not set(selected) <= set(possible):
-        raise ConfigurationError("[tool.steersman.bundle] install-modes: OLM converts for AllNamespaces only")
+        raise ConfigurationError(
+            "[tool.steersman.bundle] install-modes: with conversion webhooks, OLM supports AllNamespaces only"
+        )
     return selected
 
 
-# What is served
+# Owned CRDs
 
 
 def _owned_crds(operator: OperatorInfo, settings: BundleSettings) -> list[dict[str, Any]]:
@@ -192,7 +194,7 @@ def _owned_crd(
 
 
 def _owned_resources(operator: OperatorInfo, group: str, kind: str) -> list[dict[str, str]]:
-    """What its controllers own."""
+    """Return the kinds that the controllers own."""
     controllers = [c for c in operator.manager.controllers if (c.resource.group, c.resource.kind) == (group, kind)]
     owned = dict.fromkeys(r for c in controllers for r in c.owned_resources)
     definitions = {d["metadata"]["name"] for d in operator.manifests.crds}
@@ -207,7 +209,7 @@ def _owned_resources(operator: OperatorInfo, group: str, kind: str) -> list[dict
 
 
 def _merge(spec: dict[str, Any], overrides: dict[str, Any]) -> dict[str, Any]:
-    """``spec`` with ``more`` in it: tables one in another, anything else in its place."""
+    """Merge ``overrides`` into ``spec``: tables recursively, other values by replacement."""
     found = dict(spec)
     for key, value in overrides.items():
         current = found.get(key)

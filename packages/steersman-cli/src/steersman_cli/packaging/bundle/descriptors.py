@@ -1,4 +1,4 @@
-"""How consoles show the fields of a kind. Source: the OpenShift console's "OLM Descriptor Reference"."""
+"""Descriptors of fields for consoles. Source: OpenShift, "OLM Descriptor Reference"."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UI_PREFIX = f"{_ALM_PREFIX}com.tectonic.ui:"
 _SPEC_TYPE_DESCRIPTORS = {"boolean": "booleanSwitch", "integer": "number", "number": "number", "string": "text"}
 _SPEC_FIELD_DESCRIPTORS = ("imagePullPolicy", "namespaceSelector", "nodeAffinity", "podAffinity", "podAntiAffinity")
 _STATUS_FIELD_DESCRIPTORS = {"phase": "io.kubernetes.phase", "reason": "io.kubernetes.phase:reason"}
-# What a field may name, in words, and the kind.
+# Words in field names that refer to a kind.
 _REFERENCED_KINDS = {
     "Config Map": "ConfigMap",
     "Namespace": "Namespace",
@@ -30,12 +30,12 @@ _WORD_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[-
 
 
 def humanize(name: str) -> str:
-    """A name in words: ``readyReplicas`` is "Ready Replicas", ``my-operator`` "My Operator"."""
+    """Return a name as words: ``readyReplicas`` becomes "Ready Replicas"."""
     return " ".join(part[0].upper() + part[1:] for part in _WORD_BOUNDARY.split(name) if part)
 
 
 def spec_descriptors(version: Schema) -> list[Descriptor]:
-    """Those of the fields of ``spec``, of a version of a CustomResourceDefinition."""
+    """Return the descriptors of ``spec`` in a version of a CRD."""
     count = version.get("subresources", {}).get("scale", {}).get("specReplicasPath", "")
     return [
         _descriptor(f, _spec_x_descriptors(f, is_count=f".spec.{f.name}" == count)) for f in _fields(version, "spec")
@@ -43,7 +43,7 @@ def spec_descriptors(version: Schema) -> list[Descriptor]:
 
 
 def status_descriptors(version: Schema) -> list[Descriptor]:
-    """Those of the fields of ``status``."""
+    """Return the descriptors of ``status`` in a version of a CRD."""
     count = version.get("subresources", {}).get("scale", {}).get("statusReplicasPath", "")
     return [
         _descriptor(f, _status_x_descriptors(f, is_count=f".status.{f.name}" == count))
@@ -62,7 +62,7 @@ class _Field:
 
     @property
     def referenced_kind(self) -> str:
-        """That of the object which it names, such as ``Secret`` of ``adminSecretName`` and ``adminSecretRef``."""
+        """Kind of the referenced object: ``Secret`` for ``adminSecretName``; empty without one."""
         if self.schema.get("type") != "string" and "name" not in self.properties:
             return ""
         name = humanize(self.name).removesuffix(" Name").removesuffix(" Ref")
@@ -77,7 +77,7 @@ def _fields(version: Schema, section: str) -> Iterator[_Field]:
 
 
 def _descriptor(field: _Field, x_descriptors: list[str]) -> Descriptor:
-    # Of an object that refers to another, the name is what is chosen from a list.
+    # For a reference object, consoles offer a list of names.
     path = f"{field.name}.name" if field.referenced_kind and field.properties else field.name
     found = {
         "path": path,

@@ -1,4 +1,4 @@
-"""How OLM installs the operator: its Deployments and its rights. Source: OLM's ``StrategyDetailsDeployment``."""
+"""Install strategy of a bundle. Source: OLM, ``StrategyDetailsDeployment``."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from steersman_cli.packaging.bundle.webhooks import OLM_CERTIFICATE_PATH, webhoo
 from steersman_cli.packaging.operator_manifests import OperatorManifests, object_identity
 
 _WATCH_NAMESPACE_VARIABLE = "WATCH_NAMESPACE"
-# What the framework declares to write an authority into what names it.
+# Verbs of the framework's rules that inject CA bundles.
 _CA_INJECTION_VERBS = {"get", "watch", "patch"}
 
 
 def install_strategy(operator: OperatorInfo, modes: Sequence[InstallMode]) -> dict[str, Any]:
-    """``spec.install.spec`` of the ClusterServiceVersion: what OLM deploys, and what it may do.
+    """Build ``spec.install.spec`` of the ClusterServiceVersion: Deployments and permissions.
 
     Args:
-        operator: what is deployed.
-        modes: those that are supported.
+        operator: the operator.
+        modes: supported install modes.
 
     Raises:
-        ConfigurationError: the manager is told which namespaces to watch.
+        ConfigurationError: the manager has the argument ``--namespaces``.
     """
     installation = operator.manifests
     account = installation.service_account["metadata"]["name"]
@@ -38,7 +38,7 @@ def install_strategy(operator: OperatorInfo, modes: Sequence[InstallMode]) -> di
 
 
 def _required_rules(operator: OperatorInfo, role: Manifest) -> list[dict[str, Any]]:
-    """Those of ``role``, but for what is there for certificates that the operator would keep itself."""
+    """Return the rules of ``role`` without those for self-managed certificates."""
     rules: list[dict[str, Any]] = role.get("rules") or []
     serving = operator.manager.options.webhooks
     if serving is None or serving.cert_path:
@@ -46,7 +46,7 @@ def _required_rules(operator: OperatorInfo, role: Manifest) -> list[dict[str, An
     targets = {(r.group, r.plural, name) for r, name in operator.manager.webhooks.ca_bundle_targets(serving)}
     secret = ("", "secrets", serving.secret_name)
     if any(_named_objects(rule) == {secret} for rule in rules):
-        # A creation cannot be bound to a name.
+        # RBAC cannot restrict create to a name, so this rule is separate.
         rules = [
             r
             for r in rules
@@ -60,7 +60,7 @@ def _required_rules(operator: OperatorInfo, role: Manifest) -> list[dict[str, An
 
 
 def _named_objects(rule: dict[str, Any]) -> set[tuple[str, str, str]]:
-    """The objects that a rule names: group, resource and name."""
+    """Return group, resource and name of each object that a rule names."""
     groups, resources, names = rule.get("apiGroups", ()), rule.get("resources", ()), rule.get("resourceNames", ())
     return {(group, resource, name) for group in groups for resource in resources for name in names}
 
@@ -77,12 +77,14 @@ def _deployments(operator: OperatorInfo, modes: Sequence[InstallMode]) -> list[d
 
 
 def _adapt_to_olm(installation: OperatorManifests, deployment: Manifest, modes: Sequence[InstallMode]) -> None:
-    """Has the manager take namespaces and certificates from OLM."""
+    """Let the manager use the namespaces and the certificate of OLM."""
     containers = deployment["spec"]["template"]["spec"]["containers"]
     manager = next(c for c in containers if c["name"] == installation.container["name"])
     arguments: list[str] = manager.setdefault("args", [])
     if any(a.startswith("--namespace") for a in arguments):
-        raise ConfigurationError("config/manager says --namespaces; in a bundle OLM does, so take it out there")
+        raise ConfigurationError(
+            "config/manager sets --namespaces, but OLM selects the namespaces: remove the argument"
+        )
     if tuple(modes) != ALL_NAMESPACES:
         arguments.append(f"--namespaces=$({_WATCH_NAMESPACE_VARIABLE})")
         field_source = {"fieldRef": {"fieldPath": "metadata.annotations['olm.targetNamespaces']"}}

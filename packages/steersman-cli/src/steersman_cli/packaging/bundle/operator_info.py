@@ -1,4 +1,4 @@
-"""What goes into a bundle."""
+"""Input of a bundle."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from steersman_cli.packaging.project_metadata import ProjectMetadata
 
 @dataclass(frozen=True)
 class OperatorInfo:
-    """What is packaged.
+    """The operator of a bundle.
 
     Attributes:
-        root: the project's directory, which names of files are relative to.
-        about: what it says of itself, with the version of the bundle.
-        domain: of its API groups.
-        installation: what ``config/`` deploys.
-        manager: to which its controllers and webhooks were declared.
-        samples: of its kinds.
-        image: of its container.
+        root: directory of the project.
+        metadata: metadata of the project, with the version of the bundle.
+        domain: domain of the API groups.
+        manifests: manifests in ``config/``.
+        manager: manager with the registered controllers and webhooks.
+        samples: sample objects of the kinds.
+        image: image of the operator.
     """
 
     root: Path
@@ -36,5 +36,5 @@ class OperatorInfo:
 
 
 def package_name(operator: OperatorInfo, settings: BundleSettings) -> str:
-    """By which catalogs know it."""
+    """Return the package name in catalogs."""
     return settings.package or operator.manifests.name

@@ -1,4 +1,4 @@
-"""What a bundle says that no code says: ``[tool.steersman.bundle]`` in a project's ``pyproject.toml``."""
+"""Settings of a bundle: ``[tool.steersman.bundle]`` in ``pyproject.toml``."""
 
 from __future__ import annotations
 
@@ -16,37 +16,39 @@ Capabilities = Literal["Basic Install", "Seamless Upgrades", "Full Lifecycle", "
 
 
 class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who publishes the operator."""
+    """Publisher of the operator."""
 
     name: str
     url: str = ""
 
 
 class BundleSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
-    """The settings. Sources: OLM, "ClusterServiceVersion"; OperatorHub, "Required fields".
+    """Settings of a bundle.
+
+    Sources: OLM, "ClusterServiceVersion"; OperatorHub, "Required fields".
 
     Attributes:
-        package: by which catalogs know the operator; the project's name unless told.
-        display_name: for people; the project's name in words unless told.
-        image: the operator's, in a registry.
-        description: in Markdown, or the name of a file of it that ends in ``.md``; the project's unless told.
-        capabilities: the level of the operator.
-        categories: under which OperatorHub shows it.
-        maturity: such as ``alpha`` or ``stable``.
-        icon: a file: SVG, PNG, JPEG or GIF.
-        provider: the first maintainer, or the domain, unless told.
-        channels: in which this version appears.
-        default_channel: of new subscriptions; the first unless told.
-        install_modes: those that the operator supports; all, or ``AllNamespaces`` with conversions, unless told.
-        min_kube_version: the oldest Kubernetes.
-        architectures: of the image.
-        replaces: the name of the bundle that this one takes the place of.
-        skips: names of bundles that are passed over.
-        skip_range: versions that are passed over, such as ``<0.3.0``.
-        display_names: of kinds, where the words of their name do not do.
-        annotations: more of them, such as ``repository``, ``support`` and ``createdAt``.
-        scorecard_image: of the tests of ``operator-sdk scorecard``.
-        spec: joined into the spec of the ClusterServiceVersion at the end, for what has no setting here.
+        package: package name in catalogs. Defaults to the name of the project.
+        display_name: displayed name. Defaults to the name of the project as words.
+        image: image of the operator.
+        description: Markdown, or the name of an ``.md`` file. Defaults to the description of the project.
+        capabilities: capability level of the operator.
+        categories: categories of OperatorHub.
+        maturity: maturity, such as ``alpha`` or ``stable``.
+        icon: name of an SVG, PNG, JPEG or GIF file.
+        provider: publisher. Defaults to the first maintainer, or to the domain.
+        channels: channels of this version.
+        default_channel: channel of new subscriptions. Defaults to the first channel.
+        install_modes: supported install modes. Defaults to all; with conversion webhooks, to ``AllNamespaces``.
+        min_kube_version: oldest supported version of Kubernetes.
+        architectures: architectures of the image.
+        replaces: name of the bundle that this one replaces.
+        skips: names of bundles that upgrades skip.
+        skip_range: versions that upgrades skip, such as ``<0.3.0``.
+        display_names: displayed names of kinds. Default to their names as words.
+        annotations: further annotations, such as ``repository``, ``support`` and ``createdAt``.
+        scorecard_image: image of the tests of ``operator-sdk scorecard``.
+        spec: overrides of the ClusterServiceVersion's spec, for fields without a setting.
     """
 
     package: str = ""
@@ -73,7 +75,11 @@ class BundleSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, re
 
     @classmethod
     def from_toml(cls, table: dict[str, Any]) -> BundleSettings:
-        """Those of a table of TOML. Raises ConfigurationError: it says what no setting is."""
+        """Convert a TOML table.
+
+        Raises:
+            ConfigurationError: the table has an unknown or invalid setting.
+        """
         try:
             return msgspec.convert(table, cls)
         except msgspec.ValidationError as error:

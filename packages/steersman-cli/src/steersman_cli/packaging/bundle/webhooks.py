@@ -1,4 +1,4 @@
-"""Webhooks as OLM installs them, which makes their Service, their certificate and their configurations itself."""
+"""Webhooks of a bundle: OLM creates their Service, certificate and configurations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from steersman.meta.manifests import Manifest
 from steersman_cli.packaging.operator_manifests import OperatorManifests
 
 OLM_CERTIFICATE_PATH = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108
-"""Where OLM mounts ``tls.crt`` and ``tls.key``, and renews them."""
+"""Mount path of the certificate that OLM renews, with ``tls.crt`` and ``tls.key``."""
 
 _WEBHOOK_TYPES = {
     "MutatingWebhookConfiguration": "MutatingAdmissionWebhook",
@@ -32,7 +32,7 @@ _UNSUPPORTED_FIELDS = ("namespaceSelector", "matchConditions")
 
 
 def webhook_definitions(installation: OperatorManifests) -> list[dict[str, Any]]:
-    """``spec.webhookdefinitions`` of the ClusterServiceVersion."""
+    """Build ``spec.webhookdefinitions`` of the ClusterServiceVersion."""
     deployment = installation.deployment["metadata"]["name"]
     admission = (
         {
@@ -61,12 +61,12 @@ def webhook_definitions(installation: OperatorManifests) -> list[dict[str, Any]]
 
 
 def crds_with_conversion_webhook(installation: OperatorManifests) -> list[Manifest]:
-    """The definitions whose versions a webhook converts."""
+    """Return the CRDs with a conversion webhook."""
     return [d for d in installation.crds if d["spec"].get("conversion", {}).get("strategy") == "Webhook"]
 
 
 def unsupported_fields(installation: OperatorManifests) -> Iterator[str]:
-    """What OLM cannot be told of the webhooks."""
+    """Yield the fields of webhooks that OLM does not support."""
     for configuration in installation.webhooks:
         for webhook in configuration["webhooks"]:
             yield from (
@@ -75,7 +75,7 @@ def unsupported_fields(installation: OperatorManifests) -> Iterator[str]:
 
 
 def webhook_service_names(installation: OperatorManifests) -> set[str]:
-    """The names of the Services that stand before webhooks."""
+    """Return the names of the webhooks' Services."""
     clients = [w["clientConfig"] for c in installation.webhooks for w in c["webhooks"]]
     clients += [
         d["spec"]["conversion"]["webhook"]["clientConfig"] for d in crds_with_conversion_webhook(installation)
@@ -84,7 +84,7 @@ def webhook_service_names(installation: OperatorManifests) -> set[str]:
 
 
 def _generate_name(name: str) -> str:
-    """``name``, short enough for a label: OLM labels configurations with the names of their webhooks."""
+    """Shorten a webhook's name to a label value for OLM."""
     if len(name) <= _MAX_LABEL_LENGTH:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
@@ -92,10 +92,14 @@ def _generate_name(name: str) -> str:
 
 
 def _service_target(installation: OperatorManifests, client: dict[str, Any]) -> dict[str, Any]:
-    """Port, target port and path to the webhook. Raises ConfigurationError: it is no Service's."""
+    """Return ports and path of a webhook.
+
+    Raises:
+        ConfigurationError: the webhook has a URL instead of a Service.
+    """
     if "service" not in client:
         raise ConfigurationError(
-            f"{client['url']}: OLM has the operator's own webhooks only: name a Service in clientConfig, not a url"
+            f"{client['url']}: OLM supports only webhooks behind a Service: set clientConfig.service instead of url"
         )
     service_ref = client["service"]
     port: int = service_ref.get("port", 443)

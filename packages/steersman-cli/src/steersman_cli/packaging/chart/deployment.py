@@ -1,4 +1,4 @@
-"""The operator's Deployment as a template."""
+"""Template of the operator's Deployment."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from steersman_cli.packaging.chart.model import ChartModel
 from steersman_cli.packaging.chart.template import escape_template
 
 CERTIFICATE_MOUNT_PATH = "/certs"
-"""Where cert-manager's Secret is mounted."""
+"""Mount path of cert-manager's Secret."""
 
 _BY_CERT_MANAGER = 'eq $.Values.webhooks.certificates "cert-manager"'
 _CERTIFICATE_VOLUME = "webhook-certificate"
-# Parts of a pod that a value of the same name gives.
+# Fields of the pod spec with a value of the same name.
 _POD_VALUES = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints")
 
 
 def deployment_template(model: ChartModel) -> str:
-    """``templates/deployment.yaml``."""
+    """Render ``templates/deployment.yaml``."""
     names, text = model.names, model.template
     found = names.release_manifest(model.manifests.deployment)
     spec: dict[str, Any] = found["spec"]
@@ -37,7 +37,7 @@ def deployment_template(model: ChartModel) -> str:
     spec["template"] = template
     replica_check = "{{- if and (gt (int $.Values.replicaCount) 1) (not $.Values.leaderElection.enabled) }}\n"
     replica_check += (
-        '{{- fail "replicaCount is more than 1, and leaderElection.enabled is false: all would do the work" }}\n'
+        '{{- fail "replicaCount above 1 requires leaderElection.enabled: otherwise all replicas reconcile" }}\n'
     )
     return f"{replica_check}{{{{- end }}}}\n{text.render(found)}"
 
@@ -84,7 +84,7 @@ def _manager_container(model: ChartModel) -> dict[str, Any]:
 
 
 def _flag_lines(model: ChartModel) -> str:
-    """The arguments that values stand for."""
+    """Return the arguments that values set."""
     lines = [
         "{{- if $.Values.leaderElection.enabled }}",
         "- --leader-elect",
@@ -111,19 +111,19 @@ def _flag_lines(model: ChartModel) -> str:
 
 
 def _extra_items(value: str) -> str:
-    """The items of a list that users give, among others."""
+    """Return the items of a list value."""
     return f"{{{{- with $.Values.{value} }}}}\n{{{{- toYaml . | nindent <0> }}}}\n{{{{- end }}}}\n"
 
 
 def _value_block(value: str, model: ChartModel, *, key: str | bool = True) -> dict[str, None]:
-    """What users give as a value, below a key: that of the same name, another, or none."""
+    """Return the block of a value, optionally below a key."""
     name = value if key is True else key
     head = f"{name}:\n  {{{{- toYaml . | nindent <2> }}}}" if name else "{{- toYaml . | nindent <0> }}"
     return model.template.block(f"{{{{- with $.Values.{value} }}}}\n{head}\n{{{{- end }}}}\n")
 
 
 def _volumes_block(key: str, present: list[dict[str, Any]], model: ChartModel) -> dict[str, Any]:
-    """``volumes`` or ``volumeMounts``: what the manifests have, the certificate, and what users give."""
+    """Return ``volumes`` or ``volumeMounts`` of the manifests, the certificate and values."""
     extra = "extraVolumes" if key == "volumes" else "extraVolumeMounts"
     present = [v for v in present if v["name"] not in _certificate_volumes(model)]
     conditions = [f"$.Values.{extra}"]
@@ -145,7 +145,7 @@ def _volumes_block(key: str, present: list[dict[str, Any]], model: ChartModel) -
 
 
 def _certificate_volumes(model: ChartModel) -> list[str]:
-    """Volumes that the manifests themselves have of the certificate."""
+    """Return the names of the certificate's volumes in the manifests."""
     volumes: list[dict[str, Any]] = model.manifests.pod.get("volumes", []) if model.has_webhook_certificates else []
     secrets = [c["spec"]["secretName"] for c in model.webhook_certificates if c["kind"] == "Certificate"]
     return [v["name"] for v in volumes if v.get("secret", {}).get("secretName") in secrets]

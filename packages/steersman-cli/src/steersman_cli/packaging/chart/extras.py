@@ -1,4 +1,4 @@
-"""What is around the operator in a chart: its definitions, webhooks, certificates, metrics and the rest."""
+"""Templates of CRDs, webhooks, certificates, metrics, policies and other objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RESOURCE_POLICY_ANNOTATION = "helm.sh/resource-policy"
 INJECT_CA_ANNOTATION = "cert-manager.io/inject-ca-from"
 _BY_CERT_MANAGER = 'eq $.Values.webhooks.certificates "cert-manager"'
 _WORKLOAD_KINDS = ("Deployment", "DaemonSet", "StatefulSet", "Job")
-# What has templates of its own.
+# Kinds with their own templates.
 _TEMPLATED_KINDS = frozenset(
     {
         "Namespace",
@@ -32,7 +32,7 @@ _TEMPLATED_KINDS = frozenset(
 
 
 def crd_templates(model: ChartModel) -> dict[str, str]:
-    """The definitions, among the templates so that an upgrade of the release upgrades them."""
+    """Render the CRDs as templates, so that ``helm upgrade`` updates them."""
     return {
         f"crds/{d['metadata']['name']}.yaml": conditional(
             "$.Values.crds.install", model.template.render(_crd_manifest(model, d))
@@ -42,7 +42,7 @@ def crd_templates(model: ChartModel) -> dict[str, str]:
 
 
 def webhook_templates(model: ChartModel) -> dict[str, str]:
-    """The webhook configurations, and who makes their certificate."""
+    """Render the webhook configurations and the Certificate."""
     files: dict[str, str] = {}
     if model.manifests.webhooks:
         texts = [model.template.render(_webhook_configuration(model, w)) for w in model.manifests.webhooks]
@@ -54,7 +54,7 @@ def webhook_templates(model: ChartModel) -> dict[str, str]:
 
 
 def service_account_template(model: ChartModel) -> str:
-    """``templates/serviceaccount.yaml``."""
+    """Render ``templates/serviceaccount.yaml``."""
     found = model.names.release_manifest(model.manifests.service_account)
     found["metadata"]["name"] = model.names.service_account
     found["metadata"].pop("annotations", None)
@@ -63,7 +63,7 @@ def service_account_template(model: ChartModel) -> str:
 
 
 def metrics_templates(model: ChartModel) -> dict[str, str]:
-    """A Service before the metrics, and what tells a Prometheus of it."""
+    """Render the metrics Service and the monitors of the Prometheus operator."""
     files: dict[str, str] = {}
     names, text = model.names, model.template
     if model.port("metrics"):
@@ -107,7 +107,7 @@ def metrics_templates(model: ChartModel) -> dict[str, str]:
 
 
 def _scrape_options(model: ChartModel) -> dict[str, Any]:
-    """How a Prometheus reaches the metrics: where they are served to whom is allowed, as itself."""
+    """Return the scrape options for ``--metrics-secure``: TLS and the token of Prometheus."""
     if "--metrics-secure" not in model.arguments:
         return {}
     token = "/var/run/secrets/kubernetes.io/serviceaccount/token"  # noqa: S105
@@ -115,7 +115,7 @@ def _scrape_options(model: ChartModel) -> dict[str, Any]:
 
 
 def policy_templates(model: ChartModel) -> dict[str, str]:
-    """NetworkPolicies, and the PodDisruptionBudget."""
+    """Render the NetworkPolicies and the PodDisruptionBudget."""
     names, text = model.names, model.template
     amount = (
         '{{- if ne (toString $.Values.podDisruptionBudget.minAvailable) "" }}\n'
@@ -139,7 +139,7 @@ def policy_templates(model: ChartModel) -> dict[str, str]:
 
 
 def other_templates(model: ChartModel) -> dict[str, str]:
-    """What else the manifests have."""
+    """Render the manifests of all other kinds."""
     templated_elsewhere = [model.manifests.deployment, model.manifests.service_account]
     excluded = [*templated_elsewhere, *model.webhook_certificates]
     rest = [
@@ -193,7 +193,10 @@ def _webhook_configuration(model: ChartModel, configuration: Manifest) -> Manife
 
 
 def _watched_namespace_selector(model: ChartModel, selector: Manifest) -> Manifest:
-    """Its `namespaceSelector`, narrowed to what is watched: only there is anything refused while nobody answers."""
+    """Return the `namespaceSelector`, restricted to the watched namespaces.
+
+    A webhook that is down must not block writes elsewhere.
+    """
     condition, rest = "$.Values.watchNamespaces", dict(selector)
     expressions = rest.pop("matchExpressions", [])
     watched = "- key: kubernetes.io/metadata.name\n  operator: In\n  values: {{ toJson $.Values.watchNamespaces }}\n"
@@ -207,7 +210,7 @@ def _watched_namespace_selector(model: ChartModel, selector: Manifest) -> Manife
 
 
 def _ca_injection(model: ChartModel) -> dict[str, dict[str, str]]:
-    """By what cert-manager finds where its authority belongs."""
+    """Return the annotation by which cert-manager injects its CA."""
     found = [m for m in model.webhook_certificates if m["kind"] == "Certificate"]
     if not model.has_webhook_certificates or not found:
         return {}
@@ -218,7 +221,7 @@ def _ca_injection(model: ChartModel) -> dict[str, dict[str, str]]:
 def _with_conditional_annotations(
     model: ChartModel, manifest: Manifest, on_condition: dict[str, dict[str, str]]
 ) -> Manifest:
-    """``manifest`` with annotations of which each is there under a condition, beside those that it has."""
+    """Return ``manifest`` with further annotations, each under a condition."""
     metadata: dict[str, Any] = dict(manifest["metadata"])
     present = {k: v for k, v in metadata.pop("annotations", {}).items() if k != INJECT_CA_ANNOTATION}
     if not on_condition:
@@ -238,7 +241,7 @@ def _certificate_manifest(model: ChartModel, manifest: Manifest) -> Manifest:
     issuers = {m["metadata"]["name"] for m in candidates if m["kind"] == "Issuer"}
     ref = spec.get("issuerRef", {})
     if manifest in model.webhook_certificates and "secretName" in spec:
-        # As the operator calls it that keeps its own: there is one mount.
+        # The same Secret as without cert-manager, so that one volume mount suffices.
         spec["secretName"] = model.names.secret_name(model.names.certificate_secret)
     if ref.get("kind", "Issuer") == "Issuer" and ref.get("name") in issuers:
         spec["issuerRef"] = {**ref, "name": model.names.release_name(ref["name"])}

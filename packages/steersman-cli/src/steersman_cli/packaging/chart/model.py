@@ -1,4 +1,4 @@
-"""What a chart is made of, and which parts there are in an installation."""
+"""Input of the chart's templates."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from steersman_cli.packaging.chart.release_names import ReleaseNames
 from steersman_cli.packaging.chart.template import HelmTemplate
 from steersman_cli.packaging.operator_manifests import OperatorManifests
 
-# Flags of ``ManagerFlags`` that values stand for, by all their spellings.
+# Flags of ``ManagerFlags`` that values set, in all spellings.
 _SWITCH_FLAGS = {"--leader-elect": "--leader-elect", "--no-leader-elect": "--no-leader-elect"}
-# Only where the chart has the certificate that is there.
+# Only if the chart has the Certificate.
 _CERTIFICATE_PATH_FLAG = "--webhook-cert-path"
 _VALUE_FLAGS = {
     "--leader-election-id": "--leader-election-id",
@@ -29,16 +29,16 @@ _VALUE_FLAGS = {
 
 @dataclass
 class ChartModel:
-    """An installation, seen as a chart does.
+    """Manifests and names for the templates of a chart.
 
     Attributes:
-        installation: all there is, with what stands for the release's image in place of the operator's.
-        image: the operator's, with its tag or digest; empty where it is not known yet.
-        cluster_scoped: API groups and plurals of resources that are in no namespace.
-        text: notes the template actions.
-        names: what objects are called in a release.
-        arguments: the manager's, without those that values stand for.
-        flags: the values of the latter.
+        manifests: manifests of the operator, with the image of the release.
+        image: image of the operator with its tag or digest; empty if it is unknown.
+        cluster_scoped: groups and plurals of cluster-scoped resources.
+        template: registry of the template actions.
+        names: names of objects in a release.
+        arguments: arguments of the manager that no value sets.
+        flags: values of the other arguments, by flag.
     """
 
     manifests: OperatorManifests
@@ -58,22 +58,22 @@ class ChartModel:
 
     @property
     def lease(self) -> str:
-        """The name of the operator's Lease in the manifests."""
+        """Name of the Lease in the manifests."""
         return self.flags.get("--leader-election-id") or self.manifests.name
 
     @property
     def has_webhooks(self) -> bool:
-        """Whether the API server calls it."""
+        """True if the operator has webhooks."""
         return bool(self.names.webhook_service)
 
     @property
     def has_webhook_certificates(self) -> bool:
-        """Whether cert-manager can make the webhooks' certificate: there are manifests that tell it to."""
+        """True if the manifests contain a Certificate of cert-manager for the webhooks."""
         return any(m["kind"] == "Certificate" for m in self.webhook_certificates)
 
     @property
     def webhook_certificates(self) -> tuple[Manifest, ...]:
-        """The Certificate of the webhooks and an Issuer that is its alone, wherever they are listed."""
+        """Certificate of the webhooks, and its Issuer if nothing else uses it."""
         listed = (*self.manifests.of_kind("Issuer", "Certificate"), *self._component_manifests("certmanager"))
         found = [m for m in listed if m["kind"] == "Certificate"]
         webhook_certificates = [
@@ -89,7 +89,7 @@ class ChartModel:
 
     @property
     def network_policies(self) -> tuple[Manifest, ...]:
-        """NetworkPolicies, wherever they are listed."""
+        """NetworkPolicies of config/default and of the optional component."""
         return (*self.manifests.of_kind("NetworkPolicy"), *self._component_manifests("network-policy"))
 
     @property
@@ -111,7 +111,7 @@ def _issuer_name(certificate: Manifest) -> str:
 
 
 def _split_arguments(arguments: Iterable[str], value_flags: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Arguments that stay, and the flags that values stand for."""
+    """Split arguments into those that stay and flags that values set."""
     remaining: list[str] = []
     flags: dict[str, str] = {}
     rest = iter(arguments)

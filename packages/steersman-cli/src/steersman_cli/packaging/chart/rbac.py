@@ -1,4 +1,4 @@
-"""Roles and bindings as templates."""
+"""Templates of roles and bindings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import steersman.api
 from steersman.meta.manifests import Manifest
-from steersman.meta.object import ApiResource
+from steersman.meta.resource_names import ApiResource
 from steersman_cli.packaging.chart.model import ChartModel
 from steersman_cli.packaging.chart.template import conditional
 
@@ -19,7 +19,7 @@ _ALL_NAMESPACES = "not $.Values.watchNamespaces"
 
 
 def rbac_templates(model: ChartModel) -> dict[str, str]:
-    """The templates of roles and bindings, by their paths below ``templates/``."""
+    """Return the templates of roles and bindings, by path below ``templates/``."""
     files: dict[str, str] = {}
     role_bindings = model.manifests.role_bindings()
     cluster_wide = [(b, r) for b, r in role_bindings if b["kind"] == "ClusterRoleBinding"]
@@ -39,7 +39,7 @@ def rbac_templates(model: ChartModel) -> dict[str, str]:
 
 
 def _certificate_rbac(model: ChartModel) -> set[int]:
-    """The roles and bindings, by identity, that are for the Secret of a certificate which others may keep."""
+    """Return the ``id`` of roles and bindings for the certificate's Secret."""
     if not model.has_webhook_certificates:
         return set()
     roles = [r for r in model.manifests.of_kind("Role") if _manages_certificate(model, r)]
@@ -61,7 +61,6 @@ def _template_path(manifest: Manifest) -> str:
 
 
 def _render(model: ChartModel, manifest: Manifest) -> str:
-    """One role or binding, in a release."""
     return model.template.render(_release_manifest(model, manifest))
 
 
@@ -79,9 +78,9 @@ def _release_manifest(model: ChartModel, manifest: Manifest) -> Manifest:
 
 
 def _operator_role(model: ChartModel, role: Manifest, binding: Manifest) -> str:
-    """A role of the operator's own: for the whole cluster, or in the namespaces that it watches.
+    """Render the operator's ClusterRole, or Roles in the watched namespaces.
 
-    In the latter case a ClusterRole is left with what is in no namespace.
+    With watched namespaces, a ClusterRole keeps the rules of cluster-scoped resources.
     """
     cluster, namespaced = _split_rules(model, role.get("rules") or [])
     pair = [_release_manifest(model, role), _release_manifest(model, binding)]
@@ -101,7 +100,7 @@ def _operator_role(model: ChartModel, role: Manifest, binding: Manifest) -> str:
 
 
 def _namespaced(model: ChartModel, manifest: Manifest, rules: list[dict[str, Any]] | None) -> Manifest:
-    """A cluster-wide role or binding as one of the namespace that a ``range`` is at."""
+    """Convert a cluster-wide role or binding to a namespaced one."""
     metadata = manifest["metadata"]
     namespaced_metadata = {"name": metadata["name"], "namespace": model.template.inline("{{ . }}")}
     found = {
@@ -117,12 +116,12 @@ def _namespaced(model: ChartModel, manifest: Manifest, rules: list[dict[str, Any
 
 
 def _split_rules(model: ChartModel, rules: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Rules that only a ClusterRole can give, and those that Roles can."""
+    """Split rules into those for a ClusterRole and those for Roles."""
     scoped = model.cluster_scoped | _builtin_cluster_scoped()
     for definition in model.manifests.crds:
         spec = definition["spec"]
         if spec["scope"] == "Cluster":
-            # Events of objects in no namespace are in one that is not watched.
+            # Events of cluster-scoped objects are in the namespace default, which may not be watched.
             scoped |= {(spec["group"], spec["names"]["plural"]), ("events.k8s.io", "events"), ("", "events")}
     cluster: list[dict[str, Any]] = []
     namespaced: list[dict[str, Any]] = []
@@ -139,13 +138,13 @@ def _split_rules(model: ChartModel, rules: list[dict[str, Any]]) -> tuple[list[d
 
 def _is_cluster_scoped(groups: list[str], resource: str, scoped: frozenset[tuple[str, str]]) -> bool:
     plural = resource.partition("/")[0]
-    # What a wildcard stands for nobody knows.
+    # A wildcard may include cluster-scoped resources.
     return "*" in (*groups, plural) or any((g, plural) in scoped for g in groups)
 
 
 @cache
 def _builtin_cluster_scoped() -> frozenset[tuple[str, str]]:
-    """Groups and plurals of Kubernetes' own kinds that are in no namespace."""
+    """Return groups and plurals of built-in cluster-scoped kinds."""
     found: set[tuple[str, str]] = set()
     for module in pkgutil.iter_modules(steersman.api.__path__):
         if module.ispkg:

@@ -1,4 +1,4 @@
-"""What the objects of an installation are called in a release of its chart."""
+"""Names of objects in a release of the chart."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from steersman_cli.packaging.chart.template import HelmTemplate
 from steersman_cli.packaging.operator_manifests import OperatorManifests
 
 CERTIFICATE_SECRET_SUFFIX = "-cert"  # noqa: S105
-"""Ends the name of the Secret of a Service's certificate, as ``WebhookServing`` names it."""
+"""Suffix of the certificate's Secret, the same as in ``WebhookServerOptions``."""
 
-# Others keep their names: what refers to them is not known here.
+# Other kinds keep their names, because references to them are unknown.
 _RENAMED_KINDS = frozenset(
     {
         "ServiceAccount",
@@ -38,11 +38,11 @@ _WEBHOOK_CONFIGURATION_RESOURCES = ("mutatingwebhookconfigurations", "validating
 
 
 class ReleaseNames:
-    """Names, namespaces, labels and selectors as templates have them.
+    """Names, namespaces, labels and selectors in templates.
 
     Args:
-        installation: whose they are.
-        text: notes the actions.
+        installation: manifests of the operator.
+        text: registry of the template actions.
     """
 
     def __init__(self, installation: OperatorManifests, text: HelmTemplate) -> None:
@@ -54,20 +54,20 @@ class ReleaseNames:
         self.service_account = text.inline(self.include("serviceAccountName"))
 
     def include(self, helper: str, indent: str = "") -> str:
-        """The action that includes the helper ``part``; on a line of its own with ``indent``."""
+        """Return the action that includes a helper, optionally with ``nindent``."""
         if indent:
             return f'{{{{- include "{self._chart_name}.{helper}" $ | nindent {indent} }}}}'
         return f'{{{{ include "{self._chart_name}.{helper}" $ }}}}'
 
     def release_name(self, name: str) -> str:
-        """What an object that is called ``name`` is called in a release."""
+        """Return the name of the object ``name`` in a release."""
         if name == self._chart_name:
             return self.full_name
         return f"{self.full_name}-{name.removeprefix(f'{self._chart_name}-')}"
 
     @property
     def max_suffix_length(self) -> int:
-        """How many characters follow the release's in the longest name of a Service."""
+        """Length of the longest suffix of a Service's name."""
         names = [self.release_name(m["metadata"]["name"]) for m in self._installation.of_kind("Service")]
         return max(len(n) for n in [*names, f"{self.full_name}-metrics"]) - len(self.full_name)
 
@@ -75,7 +75,7 @@ class ReleaseNames:
 
     @property
     def webhook_service(self) -> str:
-        """The name, in the manifests, of the Service before the webhooks; empty where there are none."""
+        """Name of the webhooks' Service in the manifests; empty without webhooks."""
         configurations = [w for m in self._installation.webhooks for w in m.get("webhooks", ())]
         conversions = [d["spec"].get("conversion", {}).get("webhook", {}) for d in self._installation.crds]
         clients = [c.get("clientConfig", {}).get("service", {}) for c in [*configurations, *conversions]]
@@ -84,19 +84,22 @@ class ReleaseNames:
 
     @property
     def certificate_secret(self) -> str:
-        """The name, in the manifests, of the Secret of that Service's certificate."""
+        """Name of the certificate's Secret in the manifests."""
         return f"{self.webhook_service}{CERTIFICATE_SECRET_SUFFIX}"
 
     def webhook_configuration_name(self, name: str) -> str:
-        """The name of a webhook configuration: as its Service, where the operator derives it from that."""
+        """Return the name of a webhook configuration in a release.
+
+        The operator derives it from the name of the Service, unless it is configured.
+        """
         return self.release_name(name) if name == self.webhook_service else name
 
     def secret_name(self, name: str) -> str:
-        """The name of a Secret: as the Service whose certificate it holds, or as it is."""
+        """Return the name of a Secret in a release. Only the certificate's Secret is renamed."""
         return self.release_name(name) if self.webhook_service and name == self.certificate_secret else name
 
     def client_config(self, config: dict[str, Any]) -> dict[str, Any]:
-        """A ``clientConfig`` whose Service is the release's."""
+        """Return a ``clientConfig`` that refers to the Service of the release."""
         service = config.get("service")
         if not service or service.get("namespace") != self._installation.namespace:
             return config
@@ -106,7 +109,7 @@ class ReleaseNames:
         }
 
     def service_dns_name(self, address: str) -> str:
-        """A DNS name, where it is of a Service of the release."""
+        """Replace Service and namespace in a DNS name."""
         service, _, rest = address.partition(".")
         namespace, _, domain = rest.partition(".")
         service_names = {
@@ -118,7 +121,7 @@ class ReleaseNames:
         return f"{self.release_name(service)}.{self.namespace}" + (f".{domain}" if domain else "")
 
     def is_webhook_service_dns_name(self, address: str) -> bool:
-        """Whether a DNS name is of the Service before the webhooks."""
+        """Return True if a DNS name belongs to the webhooks' Service."""
         return bool(self.webhook_service) and f"{address}.".startswith(
             f"{self.webhook_service}.{self._installation.namespace}."
         )
@@ -126,7 +129,7 @@ class ReleaseNames:
     # Access
 
     def rules(self, rules: list[dict[str, Any]], lease: str) -> list[dict[str, Any]]:
-        """The rules of a role, where they are for objects whose names follow the release's."""
+        """Return rules with the resource names of the release."""
         return [self._rule(r, lease) if "resourceNames" in r else r for r in rules]
 
     def _rule(self, rule: dict[str, Any], lease: str) -> dict[str, Any]:
@@ -141,7 +144,7 @@ class ReleaseNames:
         return {**rule, "resourceNames": names}
 
     def subjects(self, subjects: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Whom a binding is for."""
+        """Return the subjects of a binding with the names of the release."""
         return [self._subject(s) for s in subjects]
 
     def _subject(self, subject: dict[str, Any]) -> dict[str, Any]:
@@ -150,14 +153,14 @@ class ReleaseNames:
         return {**subject, "name": self.service_account_name(subject["name"]), "namespace": self.namespace}
 
     def service_account_name(self, name: str) -> str:
-        """What the ServiceAccount ``name`` is called in a release."""
+        """Return the name of the ServiceAccount ``name`` in a release."""
         operator_account = self._installation.service_account["metadata"]["name"]
         return self.service_account if name == operator_account else self.release_name(name)
 
     # Whole manifests
 
     def release_manifest(self, manifest: Manifest) -> Manifest:
-        """``manifest`` with the name, the namespace, the labels and the selectors of a release."""
+        """Return ``manifest`` with name, namespace, labels and selectors of a release."""
         found = copy.deepcopy(manifest)
         metadata: dict[str, Any] = found.pop("metadata")
         other_metadata = {k: v for k, v in metadata.items() if k not in ("name", "namespace", "labels")}
@@ -178,17 +181,17 @@ class ReleaseNames:
         }
 
     def labels(self, labels: dict[str, str]) -> dict[str, Any]:
-        """The labels of every object of a release, and those of ``labels`` that a chart does not set itself."""
+        """Return the chart's labels and the extra ones of ``labels``."""
         extra = {k: v for k, v in labels.items() if k not in _STANDARD_LABELS}
         return {**self._text.block(f"{self.include('labels', '<0>')}\n"), **extra}
 
     def selector(self, labels: Mapping[str, str] = MappingProxyType({})) -> dict[str, Any]:
-        """What the operator's pods are selected by: the release's own labels, and what else is in ``labels``."""
+        """Return the selector labels and the extra ones of ``labels``."""
         extra = {k: v for k, v in labels.items() if k not in _STANDARD_LABELS}
         return {**self._text.block(f"{self.include('selectorLabels', '<0>')}\n"), **extra}
 
     def replace_selectors(self, value: Any) -> Any:
-        """``value`` with the release's selectors where it selects the operator's pods."""
+        """Replace selectors of the operator's pods by those of a release."""
         if isinstance(value, list):
             return [self.replace_selectors(item) for item in cast("list[Any]", value)]
         if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""YAML with template actions in it: Helm's templates are text, manifests are not."""
+"""Render manifests as Helm templates: YAML text with template actions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from steersman.meta.manifests import Manifest
 from steersman.meta.yaml_codec import dump_yaml
 
-# A word that YAML writes as it is, wherever it stands.
+# YAML never quotes this placeholder, so that rendering can replace it.
 _PLACEHOLDER = "steersmanaction{}mark"
 _PLACEHOLDER_LINE = re.compile(r"^(?P<indent> *)(?:- )?(?P<mark>steersmanaction\d+mark)(?:: null)?$")
 _PLACEHOLDER_VALUE = re.compile(r"^(?P<head> *(?:- )*(?:\S+: )?)(?P<mark>steersmanaction\d+mark)$")
@@ -17,9 +17,9 @@ _INDENT_PATTERN = re.compile(r"<(\d+)>")
 
 
 class HelmTemplate:
-    """Notes template actions, gives marks that stand for them in manifests, and writes both together.
+    """Registry of template actions, and their placeholders in manifests.
 
-    What is no action is literal: where the text of a manifest looks like one, it is escaped.
+    ``render`` replaces the placeholders by the actions. Other text that looks like an action is escaped.
     """
 
     def __init__(self) -> None:
@@ -27,32 +27,31 @@ class HelmTemplate:
         self._numbers: set[str] = set()
 
     def inline(self, action: str) -> str:
-        """What stands for ``action`` within a text; one that looks like a number stays a text."""
+        """Return the placeholder of an action in a string. The result is always quoted."""
         placeholder = _PLACEHOLDER.format(len(self._actions))
         self._actions[placeholder] = action
         return placeholder
 
     def number(self, action: str) -> str:
-        """What stands for an ``action`` that gives a number."""
+        """Return the placeholder of an action that renders a number."""
         placeholder = self.inline(action)
         self._numbers.add(placeholder)
         return placeholder
 
     def block(self, lines: str) -> dict[str, None]:
-        """What stands for whole lines among the keys of a mapping.
+        """Return the placeholder of lines in a mapping.
 
         Args:
-            lines: indented as if they began at the margin; ``<2>`` is the number of columns two to the right of where
-                they come to stand, for ``nindent``.
+            lines: lines without indentation. ``<2>`` is replaced by the column of the block plus 2, for ``nindent``.
         """
         return {self.inline(lines): None}
 
     def item(self, lines: str) -> str:
-        """What stands for whole lines among the items of a list; they begin with ``-``."""
+        """Return the placeholder of lines in a list. The lines start with ``-``."""
         return self.inline(lines)
 
     def render(self, manifest: Manifest | list[Any]) -> str:
-        """The template of ``manifest``."""
+        """Render the template of ``manifest``."""
         return "\n".join(self._render_line(line) for line in dump_yaml(manifest).splitlines()) + "\n"
 
     def _render_line(self, line: str) -> str:
@@ -75,10 +74,10 @@ class HelmTemplate:
 
 
 def escape_template(text: str) -> str:
-    """``text`` such that a template gives it as it is."""
+    """Escape ``text``, so that a template renders it unchanged."""
     return text.replace("{{", '{{ "{{" }}')
 
 
 def conditional(condition: str, text: str) -> str:
-    """``text`` where ``condition`` holds."""
+    """Wrap ``text`` in an ``if`` action; an empty condition is always true."""
     return f"{{{{- if {condition} }}}}\n{text}{{{{- end }}}}\n" if condition else text

@@ -1,4 +1,4 @@
-"""Which values a chart offers, with their defaults as the manifests have them."""
+"""Values of the chart, with their defaults from the manifests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from steersman_cli.packaging.chart.values import (
 
 
 def chart_values(model: ChartModel) -> list[ChartValue]:
-    """The values, in the order in which people read them."""
+    """Return the values in the order of ``values.yaml``."""
     return [
         *_identity_values(model),
         *_pod_values(model),
@@ -42,29 +42,41 @@ def _identity_values(model: ChartModel) -> list[ChartValue]:
     replicas = model.manifests.deployment["spec"].get("replicas", 1)
     return [
         ChartValue(
-            "replicaCount", replicas, NON_NEGATIVE_INTEGER, "How many replicas; one works, and the others stand by."
+            "replicaCount",
+            replicas,
+            NON_NEGATIVE_INTEGER,
+            "Number of replicas. One is the leader, the others stand by.",
         ),
-        ChartValue("image.repository", repository, {**STRING, "minLength": 1}, "The operator's image."),
-        ChartValue("image.tag", tag, STRING, "Its tag; the chart's appVersion unless given."),
+        ChartValue("image.repository", repository, {**STRING, "minLength": 1}, "Image of the operator."),
+        ChartValue("image.tag", tag, STRING, "Tag of the image. Defaults to the appVersion of the chart."),
         ChartValue(
             "image.digest",
             digest,
             {**STRING, "pattern": "^(sha256:[0-9a-f]{64})?$"},
-            "Its digest, sha256:…; in place of the tag.",
+            "Digest of the image, sha256:…. It takes precedence over the tag.",
         ),
-        ChartValue("image.pullPolicy", policy, one_of("Always", "IfNotPresent", "Never"), "When nodes pull it."),
-        ChartValue("imagePullSecrets", model.manifests.pod.get("imagePullSecrets", []), OBJECT_LIST, "[{name: …}]"),
-        ChartValue("nameOverride", "", STRING, "In place of the chart's name."),
-        ChartValue("fullnameOverride", "", STRING, "What all objects are called; release and chart unless given."),
-        ChartValue("serviceAccount.create", True, BOOLEAN, "Make a ServiceAccount."),
-        ChartValue("serviceAccount.name", "", STRING, "Its name; that of the deployment unless given."),
+        ChartValue(
+            "image.pullPolicy", policy, one_of("Always", "IfNotPresent", "Never"), "Pull policy of the image."
+        ),
+        ChartValue(
+            "imagePullSecrets",
+            model.manifests.pod.get("imagePullSecrets", []),
+            OBJECT_LIST,
+            "Secrets to pull the image: [{name: …}].",
+        ),
+        ChartValue("nameOverride", "", STRING, "Replaces the name of the chart in names of objects."),
+        ChartValue("fullnameOverride", "", STRING, "Prefix of all names. Defaults to release and chart."),
+        ChartValue("serviceAccount.create", True, BOOLEAN, "Create the ServiceAccount."),
+        ChartValue(
+            "serviceAccount.name", "", STRING, "Name of the ServiceAccount. Defaults to the name of the Deployment."
+        ),
         ChartValue(
             "serviceAccount.annotations",
             model.manifests.service_account["metadata"].get("annotations", {}),
             STRING_MAP,
-            "Such as those by which clouds give it rights.",
+            "Annotations of the ServiceAccount, such as for cloud identities.",
         ),
-        ChartValue("rbac.create", True, BOOLEAN, "Make roles and bindings."),
+        ChartValue("rbac.create", True, BOOLEAN, "Create roles and bindings."),
     ]
 
 
@@ -72,25 +84,30 @@ def _pod_values(model: ChartModel) -> list[ChartValue]:
     pod, container = model.manifests.pod, model.manifests.container
     template: dict[str, Any] = model.manifests.deployment["spec"]["template"]["metadata"]
     return [
-        ChartValue("resources", container.get("resources", {}), RESOURCES, "Of the manager's container."),
-        ChartValue("nodeSelector", pod.get("nodeSelector", {}), STRING_MAP, "Labels of nodes to run on."),
-        ChartValue("tolerations", pod.get("tolerations", []), OBJECT_LIST, "Taints of nodes that are no hindrance."),
-        ChartValue("affinity", pod.get("affinity", {}), OBJECT, "To nodes and to other pods."),
+        ChartValue("resources", container.get("resources", {}), RESOURCES, "Resources of the manager container."),
+        ChartValue("nodeSelector", pod.get("nodeSelector", {}), STRING_MAP, "Node labels for scheduling."),
+        ChartValue("tolerations", pod.get("tolerations", []), OBJECT_LIST, "Tolerations of the pods."),
+        ChartValue("affinity", pod.get("affinity", {}), OBJECT, "Affinity of the pods."),
         ChartValue(
             "topologySpreadConstraints",
             pod.get("topologySpreadConstraints", []),
             OBJECT_LIST,
-            "How replicas are spread over nodes and zones.",
+            "Topology spread constraints of the pods.",
         ),
-        ChartValue("priorityClassName", pod.get("priorityClassName", ""), STRING, "A PriorityClass."),
-        ChartValue("podSecurityContext", pod.get("securityContext", {}), OBJECT, "Of the pods."),
-        ChartValue("securityContext", container.get("securityContext", {}), OBJECT, "Of the manager's container."),
-        ChartValue("podAnnotations", template.get("annotations", {}), STRING_MAP, "Of the pods."),
-        ChartValue("podLabels", {}, STRING_MAP, "Of the pods, beside the chart's own."),
-        ChartValue("extraEnv", [], ENV_VARS, "Environment variables beside the operator's own."),
-        ChartValue("extraArgs", [], list_of(STRING), "Arguments beside those that values stand for."),
-        ChartValue("extraVolumes", [], OBJECT_LIST, "Volumes of the pods."),
-        ChartValue("extraVolumeMounts", [], OBJECT_LIST, "Where the manager's container has them."),
+        ChartValue("priorityClassName", pod.get("priorityClassName", ""), STRING, "PriorityClass of the pods."),
+        ChartValue("podSecurityContext", pod.get("securityContext", {}), OBJECT, "Security context of the pods."),
+        ChartValue(
+            "securityContext",
+            container.get("securityContext", {}),
+            OBJECT,
+            "Security context of the manager container.",
+        ),
+        ChartValue("podAnnotations", template.get("annotations", {}), STRING_MAP, "Annotations of the pods."),
+        ChartValue("podLabels", {}, STRING_MAP, "Additional labels of the pods."),
+        ChartValue("extraEnv", [], ENV_VARS, "Additional environment variables."),
+        ChartValue("extraArgs", [], list_of(STRING), "Additional arguments of the manager."),
+        ChartValue("extraVolumes", [], OBJECT_LIST, "Additional volumes of the pods."),
+        ChartValue("extraVolumeMounts", [], OBJECT_LIST, "Additional volume mounts of the manager container."),
     ]
 
 
@@ -102,32 +119,32 @@ def _behavior_values(model: ChartModel) -> list[ChartValue]:
             "watchNamespaces",
             namespaces,
             {**list_of(NAMESPACE), "uniqueItems": True},
-            "The only namespaces to watch, and to have rights in; all if empty.",
+            "Namespaces to watch, with permissions only there. Empty watches all.",
         ),
         ChartValue(
             "leaderElection.enabled",
             "--leader-elect" in flags,
             BOOLEAN,
-            "Let one replica work at a time; by a Lease.",
+            "Elect a leader by a Lease; only the leader reconciles.",
         ),
         ChartValue(
             "logging.level",
             flags.get("--log-level", "info"),
             one_of(*get_args(LogLevel)),
-            "The least that is logged.",
+            "Minimum level of logs.",
         ),
         ChartValue(
             "logging.format",
             flags.get("--log-format", "json"),
             one_of(*get_args(LogFormat)),
-            "For programs or people.",
+            "Format of logs.",
         ),
     ]
 
 
 def _webhook_values(model: ChartModel) -> list[ChartValue]:
     issuers = ["self", "cert-manager"] if model.has_webhook_certificates else ["self"]
-    comment = f"Who keeps the webhooks' certificate ({' or '.join(issuers)}); self is the operator."
+    comment = f"Manager of the webhooks' certificate: {' or '.join(issuers)}; self is the operator."
     listed = any(m in model.manifests.manifests for m in model.webhook_certificates)
     default = "cert-manager" if listed else "self"
     return [ChartValue("webhooks.certificates", default, one_of(*issuers), comment)]
@@ -137,35 +154,58 @@ def _extras_values(model: ChartModel) -> list[ChartValue]:
     values: list[ChartValue] = []
     if port := model.port("metrics"):
         values += [
-            ChartValue("metrics.service.enabled", False, BOOLEAN, "A Service before the metrics."),
+            ChartValue("metrics.service.enabled", False, BOOLEAN, "Create a Service for metrics."),
             ChartValue(
-                "metrics.service.port", port, {**NON_NEGATIVE_INTEGER, "minimum": 1, "maximum": 65535}, "Its port."
+                "metrics.service.port",
+                port,
+                {**NON_NEGATIVE_INTEGER, "minimum": 1, "maximum": 65535},
+                "Port of the metrics Service.",
             ),
-            ChartValue("metrics.service.annotations", {}, STRING_MAP, "Its annotations."),
+            ChartValue("metrics.service.annotations", {}, STRING_MAP, "Annotations of the metrics Service."),
             ChartValue(
                 "metrics.serviceMonitor.enabled",
                 False,
                 BOOLEAN,
-                "A ServiceMonitor for the Prometheus operator, and that Service.",
+                "Create a ServiceMonitor of the Prometheus operator, and the metrics Service.",
             ),
-            ChartValue("metrics.serviceMonitor.labels", {}, STRING_MAP, "By which a Prometheus chooses it."),
             ChartValue(
-                "metrics.serviceMonitor.interval", "", DURATION, "Between scrapes; Prometheus' own unless given."
+                "metrics.serviceMonitor.labels",
+                {},
+                STRING_MAP,
+                "Labels of the ServiceMonitor, for the selector of Prometheus.",
+            ),
+            ChartValue(
+                "metrics.serviceMonitor.interval",
+                "",
+                DURATION,
+                "Scrape interval. Defaults to the interval of Prometheus.",
             ),
         ]
     if model.monitors:
         listed = bool(model.manifests.of_kind("PodMonitor", "ServiceMonitor"))
-        values.append(ChartValue("metrics.monitors.enabled", listed, BOOLEAN, "The monitors of config/prometheus."))
+        values.append(
+            ChartValue("metrics.monitors.enabled", listed, BOOLEAN, "Create the monitors of config/prometheus.")
+        )
     values += [
-        ChartValue("podDisruptionBudget.enabled", False, BOOLEAN, "A PodDisruptionBudget."),
+        ChartValue("podDisruptionBudget.enabled", False, BOOLEAN, "Create a PodDisruptionBudget."),
         ChartValue(
-            "podDisruptionBudget.minAvailable", "", INTEGER_OR_PERCENT, "A number or a percentage of replicas."
+            "podDisruptionBudget.minAvailable",
+            "",
+            INTEGER_OR_PERCENT,
+            "Minimum of available replicas, a number or a percentage.",
         ),
-        ChartValue("podDisruptionBudget.maxUnavailable", 1, INTEGER_OR_PERCENT, "Unless minAvailable is given."),
+        ChartValue(
+            "podDisruptionBudget.maxUnavailable",
+            1,
+            INTEGER_OR_PERCENT,
+            "Maximum of unavailable replicas, if minAvailable is empty.",
+        ),
     ]
     if model.network_policies:
         listed = bool(model.manifests.of_kind("NetworkPolicy"))
-        values.append(ChartValue("networkPolicy.enabled", listed, BOOLEAN, "The policies of config/network-policy."))
+        values.append(
+            ChartValue("networkPolicy.enabled", listed, BOOLEAN, "Create the policies of config/network-policy.")
+        )
     return values
 
 
@@ -175,13 +215,13 @@ def _crd_values(model: ChartModel) -> list[ChartValue]:
     return [
         ChartValue("crds.install", True, BOOLEAN, "Install and upgrade the CustomResourceDefinitions."),
         ChartValue(
-            "crds.keep", True, BOOLEAN, "Keep them, and with them all objects, when the release is uninstalled."
+            "crds.keep", True, BOOLEAN, "Keep the CRDs and all their objects when the release is uninstalled."
         ),
     ]
 
 
 def split_image(image: str) -> tuple[str, str, str]:
-    """Repository, tag and digest of an image's name; a port of a registry is no tag."""
+    """Split an image into repository, tag and digest."""
     rest, _, digest = image.partition("@")
     head, slash, last = rest.rpartition("/")
     name, _, tag = last.partition(":")

@@ -1,0 +1,154 @@
+"""``steersman install``, ``uninstall``, ``deploy`` and ``undeploy``: manage a project on a cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from steersman.errors import ConfigurationError
+from steersman.meta.manifests import Manifest
+from steersman_cli.exit_codes import report_errors
+from steersman_cli.packaging import PLACEHOLDER_IMAGE
+from steersman_cli.project import Project
+
+KubeconfigOption = Annotated[
+    str, typer.Option(help="Path of a kubeconfig. Defaults to $KUBECONFIG or ~/.kube/config.")
+]
+ContextOption = Annotated[str, typer.Option("--context", help="Context of the kubeconfig.")]
+ServerDryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Let the API server validate everything and store nothing.")
+]
+DeleteObjectsOption = Annotated[
+    bool, typer.Option("--force", help="Delete the CRDs even if objects of their kinds exist.")
+]
+
+
+def install(
+    kubeconfig: KubeconfigOption = "", context: ContextOption = "", dry_run: ServerDryRunOption = False
+) -> None:
+    """Install the CRDs of the project.
+
+    The command waits until they are served.
+
+    Example: steersman install --context staging
+    """
+    with report_errors():
+        _apply(_crd_manifests(Project.from_working_directory()), kubeconfig, context, dry_run=dry_run)
+
+
+def uninstall(
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    force: DeleteObjectsOption = False,
+    dry_run: ServerDryRunOption = False,
+) -> None:
+    """Delete the CRDs of the project. If objects of the kinds exist, it needs --force.
+
+    Example: steersman uninstall --dry-run
+    """
+    with report_errors():
+        _delete(_crd_manifests(Project.from_working_directory()), kubeconfig, context, force=force, dry_run=dry_run)
+
+
+def deploy(
+    image: Annotated[
+        str, typer.Option("--image", help="Image of the operator, such as registry.example.com/shop:v1.")
+    ],
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    dry_run: ServerDryRunOption = False,
+    wait: Annotated[bool, typer.Option(help="Wait until the operator is available.")] = True,
+    timeout: Annotated[float, typer.Option(help="Timeout of the wait, in seconds.", min=0)] = 300.0,
+) -> None:
+    """Deploy the operator from config/default.
+
+    The command uses server-side apply, and waits until the operator is available.
+
+    It needs kubectl or kustomize.
+
+    Example: steersman deploy --image registry.example.com/databaseuser:v1
+
+    Example: steersman deploy --image registry.example.com/databaseuser:v1 --dry-run
+    """
+    with report_errors():
+        manifests = deploy_manifests(Project.from_working_directory(), image)
+        available_timeout = timeout if wait and not dry_run else None
+        _apply(manifests, kubeconfig, context, dry_run=dry_run, available_timeout=available_timeout)
+
+
+def undeploy(
+    kubeconfig: KubeconfigOption = "",
+    context: ContextOption = "",
+    force: DeleteObjectsOption = False,
+    dry_run: ServerDryRunOption = False,
+) -> None:
+    """Delete the objects that deploy applied. If objects of the kinds exist, it needs --force.
+
+    Example: steersman undeploy --dry-run
+    """
+    with report_errors():
+        _delete(
+            deploy_manifests(Project.from_working_directory(), PLACEHOLDER_IMAGE),
+            kubeconfig,
+            context,
+            force=force,
+            dry_run=dry_run,
+        )
+
+
+def deploy_manifests(project: Project, image: str) -> list[Manifest]:
+    """Return the manifests of config/default with ``image`` for the operator.
+
+    Raises:
+        ConfigurationError: kubectl and kustomize are missing, or the build failed.
+    """
+    return project.installation().with_image(image)
+
+
+def _crd_manifests(project: Project) -> list[Manifest]:
+    crds = project.crd_manifests()
+    if not crds:
+        raise ConfigurationError("config/crd/bases has no CRD: run `steersman create api` or `make manifests`")
+    return crds
+
+
+def _apply(
+    manifests: list[Manifest],
+    kubeconfig: str,
+    context: str,
+    *,
+    dry_run: bool,
+    available_timeout: float | None = None,
+) -> None:
+    from steersman.client import Client
+    from steersman.meta import ObjectKey
+    from steersman_cli.apply import Applier, display_name, run_with_client, wait_available
+
+    async def apply(client: Client) -> None:
+        await Applier(client, dry_run=dry_run).apply(manifests)
+        for manifest in manifests:
+            if manifest["kind"] == "Deployment" and available_timeout is not None:
+                metadata = manifest["metadata"]
+                await wait_available(client, ObjectKey(metadata["namespace"], metadata["name"]), available_timeout)
+                typer.echo(f"{display_name(manifest)} is available")
+
+    run_with_client(kubeconfig, context, apply)
+
+
+def _delete(manifests: list[Manifest], kubeconfig: str, context: str, *, force: bool, dry_run: bool) -> None:
+    from steersman.client import Client
+    from steersman_cli.apply import Applier, run_with_client
+
+    async def delete(client: Client) -> None:
+        applier = Applier(client, dry_run=dry_run)
+        crds = [m for m in manifests if m["kind"] == "CustomResourceDefinition"]
+        counts = {} if force else await applier.count_objects(crds)
+        if counts:
+            remaining = ", ".join(f"{number} {plural}" for plural, number in counts.items())
+            raise ConfigurationError(
+                f"objects exist: {remaining}. Deleting the CRDs deletes them; delete them first, or give --force"
+            )
+        await applier.delete(manifests)
+
+    run_with_client(kubeconfig, context, delete)
