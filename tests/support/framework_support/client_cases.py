@@ -298,7 +298,7 @@ async def case_metadata_is_watched_alone(client: Client, namespace: str) -> None
         event = await anext(stream)
         assert event.object is not None
         assert (type(event.object), event.key.name, event.size < 1000) == (outline, "a", True)
-    with pytest.raises(TypeError, match="metadata alone"):
+    with pytest.raises(TypeError, match="metadata only"):
         await client.create(event.object)
 
 
