@@ -1,4 +1,4 @@
-"""Notes the templates of this release, for ``steersman update`` of later ones. Run it before a release is tagged."""
+"""Add the templates of this release to the history for ``steersman update``. Run it before each release."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from steersman_cli.update import HISTORY, build_template_repository
 
 
 def record_templates(history: Path = HISTORY) -> None:
-    """Writes ``history`` anew, with the present templates under the tag of their version."""
+    """Add the current templates to ``history``, with their version as the tag."""
     with tempfile.TemporaryDirectory() as directory:
         templates = Path(directory) / "templates"
         build_template_repository(templates, history)

@@ -50,13 +50,13 @@ def go_module_directory() -> Path:
 
 
 def from_directory(directory: Path) -> Documents:
-    """Load the documents that ``directory`` has, under the file names of the Kubernetes repository."""
+    """Load documents with the file names of the Kubernetes repository."""
     files = {module: directory / openapi_file_name(path) for module, path in GROUP_VERSIONS.items()}
     return {module: json.loads(file.read_text()) for module, file in files.items() if file.exists()}
 
 
 def from_server(kubectl: str) -> Documents:
-    """Load the documents from the API server of the current context of ``kubectl``."""
+    """Load the documents from the API server of ``kubectl``."""
 
     def get(path: str) -> Any:
         completed = subprocess.run([kubectl, "get", "--raw", path], capture_output=True, text=True, check=True)
@@ -73,5 +73,5 @@ def group_version_kinds(item: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def openapi_file_name(path: str) -> str:
-    """The file name in the Kubernetes repository for the group-version at the URL path ``path``."""
+    """The file name of the group-version at a URL path."""
     return f"{path.replace('/', '__')}_openapi.json"

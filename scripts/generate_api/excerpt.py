@@ -1,4 +1,4 @@
-"""Saves the parts of the documents that the generator reads, as test data."""
+"""Saves the document parts that the generator reads, as test data."""
 
 from __future__ import annotations
 

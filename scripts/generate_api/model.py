@@ -128,7 +128,7 @@ def build_model(documents: Documents) -> Api:
 
 
 def referenced_schemas(schema: Schema) -> Iterator[str]:
-    """Names of the schemas that ``schema`` references, also as items of lists and values of maps."""
+    """Names of referenced schemas, also in lists and maps."""
     if name := referenced_name(schema):
         yield name
     for inner in ("items", "additionalProperties"):
@@ -137,7 +137,7 @@ def referenced_schemas(schema: Schema) -> Iterator[str]:
 
 
 def reachable_schemas(roots: list[str], structs: dict[str, Struct]) -> set[str]:
-    """The names of ``roots`` and of all schemas that they reference, also indirectly."""
+    """The names of ``roots`` and of all directly or indirectly referenced schemas."""
     found: set[str] = set()
     pending = list(roots)
     while pending:

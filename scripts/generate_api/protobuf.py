@@ -1,7 +1,7 @@
-"""How built-in kinds are written in protobuf: the numbers and types of fields, from the tags of the Go types.
+"""Saves the protobuf fields of built-in kinds, from Go struct tags.
 
-The published OpenAPI has no numbers, and the published ``.proto`` files do not say which fields are pointers: a zero
-that is sent may be a value or nothing at all.
+The OpenAPI has no field numbers. The ``.proto`` files do not mark pointers, for which a zero differs from an absent
+value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _GENERATED_NOTE = (
 )
 _API, _MACHINERY = "k8s.io/api", "k8s.io/apimachinery"
 _META = f"{_MACHINERY}/pkg/apis/meta/v1"
-# Sent to subresources, or for an answer that is not kept.
+# Messages for subresources, and for reviews, which are not stored.
 _EXTRA_MESSAGES = (
     f"{_META}.DeleteOptions",
     "k8s.io/api/authentication/v1.TokenReview",
@@ -36,7 +36,7 @@ _EXTRA_MESSAGES = (
     "k8s.io/api/autoscaling/v1.Scale",
     "k8s.io/api/policy/v1.Eviction",
 )
-# The client of CustomResourceDefinitions is one for those alone, and they are too loose for a table.
+# Clients send CustomResourceDefinitions as JSON. Their types are too loose for a table.
 _EXCLUDED_KIND = "CustomResourceDefinition"
 _SCALAR_TYPES = {
     "string": "string",
@@ -67,7 +67,7 @@ class _Package(NamedTuple):
 
 
 def save_protobuf_table(file: Path) -> None:
-    """Writes a line for each message: number, name, type, and flags of its fields."""
+    """Write one line per message, with the fields of ``_message_fields``."""
     messages: dict[str, list[list[str | int]]] = {}
     pending = [*_root_messages(), *_EXTRA_MESSAGES]
     while pending:
@@ -117,12 +117,14 @@ def _module_directory(module: str) -> Path:
 
 
 def _message_fields(name: str) -> Iterator[tuple[int, str, str, str]]:
-    """Number, name in JSON, type and flags: ``[`` list, ``{`` map, ``<`` part of the message around it, ``=`` a zero
-    is a value, too."""
+    """Number, JSON name, type and flags of each field.
+
+    Flags: ``[`` list, ``{`` map, ``<`` inlined into the enclosing message, ``=`` zero is a value.
+    """
     path, _, local = name.rpartition(".")
     package = _load_package(path)
     body, _ = package.types[local]
-    assert body is not None, f"{name} is no message"
+    assert body is not None, f"{name} is not a message"
     for field in _FIELD.finditer(body):
         tags = dict(_TAG.findall(field["tags"]))
         if "protobuf" not in tags:
@@ -138,7 +140,7 @@ def _message_fields(name: str) -> Iterator[tuple[int, str, str, str]]:
 
 
 def _resolve_type(go_type: str, package: _Package) -> tuple[str, str]:
-    """What a Go type is to the decoder, and whether there are many of it."""
+    """The decoder type and the flag of a Go type."""
     if go_type in _SCALAR_TYPES:
         return _SCALAR_TYPES[go_type], ""
     if go_type.startswith("[]"):

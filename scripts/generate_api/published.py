@@ -1,4 +1,4 @@
-"""Saves the schemas that the in-memory API server publishes in its OpenAPI, one per line."""
+"""Saves the schemas that the in-memory API server publishes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _GENERATED_NOTE = (
 
 
 def save(found: Documents, file: Path) -> None:
-    """Write the schemas of all kinds of the in-memory API server, and all schemas that they reference."""
+    """Write the schemas of served kinds and their references, one per line."""
     schemas: dict[str, dict[str, Any]] = {}
     for document in found.values():
         schemas.update(document["components"]["schemas"])

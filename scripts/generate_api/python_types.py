@@ -1,4 +1,4 @@
-"""Python types for the schemas of OpenAPI documents, to read objects and to apply them."""
+"""Python types for the schemas of OpenAPI documents."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def has_handwritten_type(name: str, purpose: Purpose) -> bool:
 
 
 def is_struct(name: str) -> bool:
-    """Return True if the schema ``name`` becomes a class whose arguments all have defaults."""
+    """Return True if the class of ``name`` needs no arguments."""
     return bool(name) and name not in _WITHOUT_CLASS and name not in (_CONDITION, _OWNER_REFERENCE)
 
 
@@ -57,7 +57,7 @@ def is_micro_time(schema: Schema) -> bool:
 
 
 def is_open(schema: Schema) -> bool:
-    """Return True if the value, or an item of it, may be any JSON value."""
+    """Return True if the value, or its items, may be any JSON."""
     return (referenced_name(schema) or referenced_name(schema.get("items", {}))) in _ANY_SCHEMAS
 
 

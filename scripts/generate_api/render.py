@@ -48,7 +48,7 @@ _NOT_APPLIED_KINDS = frozenset({"Binding", "ComponentStatus", "Eviction", "Token
 
 
 def render_modules(module: Module, api: Api) -> Iterator[tuple[PurePath, str]]:
-    """The path below ``steersman/api`` and the source of each file for ``module``, not yet formatted."""
+    """Path below ``steersman/api`` and unformatted source of each file."""
     yield PurePath(f"{module.name}.py"), _ModuleRenderer(module, api, "read").render()
     if module.name not in _NOT_APPLIED_MODULES:
         yield PurePath("apply", f"{module.name}.py"), _ModuleRenderer(module, api, "apply").render()
@@ -169,7 +169,7 @@ class _ModuleRenderer:
             yield ("def __post_init__(self) -> None:", *lines)
 
     def _conversion_call(self, function: str, struct: Struct, predicate: Callable[[Schema], bool]) -> list[str]:
-        """A call of ``function`` with the attributes for which ``predicate`` holds, if there are any."""
+        """A call of ``function`` with the attributes that satisfy ``predicate``."""
         names = [attribute_name(wire) for wire, schema in struct.properties.items() if predicate(schema)]
         if not names:
             return []
@@ -198,12 +198,12 @@ def _docstring(text: str) -> tuple[str, ...]:
 
 
 def _may_be_null(struct: Struct, wire: str) -> bool:
-    """Return True if Go writes an empty list as null: the field has no omitempty."""
+    """Return True if Go writes an empty list as null (no omitempty)."""
     return wire in struct.required or wire in _NULLABLE_LISTS.get(struct.class_name, ())
 
 
 def _is_held_by_value(schema: Schema) -> bool:
-    """Return True if the Go field is a struct, not a pointer: it is never absent."""
+    """Return True if the Go field is a struct: never absent."""
     return schema.get("default") == {} and is_struct(referenced_name(schema))
 
 
@@ -218,7 +218,7 @@ def _wrap(text: str) -> str:
 
 
 def _definition_order(structs: list[Struct]) -> list[Struct]:
-    """Sort by name, but each struct after those that it references: defaults call their classes."""
+    """Sort by name, but after referenced structs, whose classes defaults call."""
     local = {s.name: s for s in structs}
     ordered: dict[str, Struct] = {}
     visited: set[str] = set()

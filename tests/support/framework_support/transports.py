@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from steersman.client import HttpRequest, HttpResponse, Transport
-from steersman.client.http import error_from_body
+from steersman.client.transport.http import error_from_body
 
 Step = bytes | Exception | float | Callable[[], None]
 """A line to send, an error to raise, a delay in seconds, or a callback."""

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from steersman.client.config import SERVICE_ACCOUNT_DIRECTORY
+from steersman.client.config_loader import SERVICE_ACCOUNT_DIRECTORY
 from steersman.manager import Manager
 from steersman.manager.flags import ManagerFlags, with_manager_flags
 from steersman.webhook import WebhookServerOptions

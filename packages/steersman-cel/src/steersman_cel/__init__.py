@@ -1,7 +1,11 @@
-"""CEL as Kubernetes has it: cel-cpp parses and evaluates, what it lacks is here.
+"""The Common Expression Language (CEL) with the library of Kubernetes.
 
-``syntax`` reads and writes the engine's syntax trees, ``checker`` finds the types of expressions as cel-go does, by
-the functions in ``declarations``; ``rewriting`` puts in terms of the engine what it does not have, with the functions
-in ``functions`` and ``addresses``; ``engine`` joins them. ``cost`` estimates what expressions cost, ``evaluation``
-evaluates the rules of a schema on values.
+``engine`` compiles and evaluates expressions. The package ``cel-expr-python`` (cel-cpp) parses and evaluates them.
+``checker`` infers and checks types as cel-go does, with the functions in ``declarations``. ``rewrite`` replaces
+functions and macros that cel-cpp lacks by calls of ``functions``.
+
+``cost`` estimates the cost of an expression with the limits of the API server.
+
+``validation`` evaluates the rules of a schema (``x-kubernetes-validations``) on values. ``types`` and ``conversion``
+map schemas and values to CEL.
 """

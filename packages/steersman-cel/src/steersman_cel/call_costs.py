@@ -1,7 +1,7 @@
-"""What calls of functions cost at most, and how large a value they give.
+"""Maximum costs of function calls, and sizes of their results.
 
 Source: ``functionCost`` in ``checker/cost.go`` and the estimators in ``ext`` of cel-go; ``EstimateCallCost`` in
-``pkg/cel/library/cost.go`` of ``k8s.io/apiserver`` 1.36. Those of authorizers are not here: no rule has one.
+``pkg/cel/library/cost.go`` of ``k8s.io/apiserver`` 1.36. Authorizers are left out, since rules have none.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from steersman_cel.syntax_tree import Node, integer_value
 from steersman_cel.types import Type
 
 MAX_COST = (1 << 64) - 1
-"""What cannot be counted: the real server counts in 64 bits."""
+"""Upper limit of costs: the API server counts in 64 bits."""
 _STRING_TRAVERSAL_FACTOR = 0.1
 _REGEX_COST_FACTOR = 0.25
 _LIST_CREATE_COST = 10
-# The longest of the patterns that stand for the formats of names, and the longest format.
+# Maximum length of the patterns of named formats, and of their names.
 _MAX_FORMAT_PATTERN_LENGTH = 128
 _MAX_FORMAT_NAME_LENGTH = 64
-# An address has 4 or 16 bytes.
+# IPv6 addresses have 16 bytes.
 _MAX_ADDRESS_BYTES = 16
 
 
 class SizeEstimate(NamedTuple):
-    """How many characters, bytes or items a value has: at least, at most."""
+    """Minimum and maximum number of characters, bytes or items."""
 
     least: int
     most: int
 
     def union(self, other: SizeEstimate) -> SizeEstimate:
-        """What covers both."""
+        """The smallest range that contains both."""
         return SizeEstimate(min(self.least, other.least), max(self.most, other.most))
 
     def add(self, other: SizeEstimate) -> SizeEstimate:
@@ -47,12 +47,12 @@ UNKNOWN_SIZE = SizeEstimate(0, MAX_COST)
 
 
 class ArgumentEstimate(NamedTuple):
-    """What a function is called on, or with.
+    """The target or an argument of a call.
 
     Attributes:
-        size: of the value.
-        known: whether anything tells the size; else it is ``UNKNOWN``.
-        item: the size of its items, where it has any.
+        size: size of the value.
+        size_known: False if ``size`` is ``UNKNOWN_SIZE`` for lack of a declared size.
+        item_size: size of the items of a list or map.
     """
 
     node: Node
@@ -63,7 +63,7 @@ class ArgumentEstimate(NamedTuple):
 
 
 class CallEstimate(NamedTuple):
-    """What a call costs at most without its arguments, and the size of its value where that is known."""
+    """Maximum cost of a call without arguments, and its result size."""
 
     cost: int
     size: SizeEstimate | None = None
@@ -74,30 +74,30 @@ _Estimator = Callable[[Overload, ArgumentEstimate | None, _Arguments], CallEstim
 
 
 def add(left: int, right: int) -> int:
-    """The sum, as far as can be counted."""
+    """The sum, limited to ``MAX_COST``."""
     return min(left + right, MAX_COST)
 
 
 def multiply(left: int, right: int) -> int:
-    """The product, as far as can be counted."""
+    """The product, limited to ``MAX_COST``."""
     return min(left * right, MAX_COST)
 
 
 def scale(count: int, factor: float) -> int:
-    """``count`` times ``factor``, rounded up, as far as can be counted."""
+    """``count`` times ``factor``, rounded up and limited to ``MAX_COST``."""
     product = count * factor
     return MAX_COST if product >= MAX_COST else math.ceil(product)
 
 
 def estimate_call(overload: Overload, target: ArgumentEstimate | None, arguments: _Arguments) -> CallEstimate:
-    """What a call of ``overload`` costs, without what its target and arguments cost."""
+    """The cost of a call of ``overload`` without its target and arguments."""
     name = overload.name
     estimator = _LISTS.get(name) or _KUBERNETES.get(name) or _STANDARD.get(name)
     found = estimator(overload, target, arguments) if estimator is not None else None
     return found or CallEstimate(1)
 
 
-# Lists and sets, by ext/lists.go and ext/sets.go
+# Lists and sets: ext/lists.go and ext/sets.go
 
 
 def _list_allocation(factor: float, size: SizeEstimate) -> CallEstimate:
@@ -112,7 +112,7 @@ def _literal_or(argument: ArgumentEstimate, default: int) -> int:
 def _slice(overload: Overload, target: ArgumentEstimate | None, arguments: _Arguments) -> CallEstimate | None:
     if target is None or len(arguments) != 2:
         return None
-    # Unsigned: an end before the start wraps around.
+    # Go uses unsigned integers: an end before the start wraps around.
     count = (_literal_or(arguments[1], target.size.most) - _literal_or(arguments[0], 0)) & MAX_COST
     return _list_allocation(1, SizeEstimate(count, count))
 
@@ -165,7 +165,7 @@ _LISTS: dict[str, _Estimator] = {
 }
 
 
-# Kubernetes' own
+# Kubernetes library
 
 
 def _traversal_cost(size: SizeEstimate, factor: float = 1) -> int:
@@ -206,7 +206,7 @@ def _replace(overload: Overload, target: ArgumentEstimate | None, arguments: _Ar
         return None
     size, old, new = target.size, arguments[0].size, arguments[1].size
     if old.least == 0:
-        # Nothing is between all characters, and around them.
+        # The empty string matches between all characters.
         most = add(multiply(add(size.most, 1), new.most), size.most)
     elif new.most <= old.least:
         most = size.most
@@ -296,7 +296,7 @@ _KUBERNETES: dict[str, _Estimator] = {
 }
 
 
-# The language's own
+# Standard library
 
 
 def _compare(overload: Overload, target: ArgumentEstimate | None, arguments: _Arguments) -> CallEstimate | None:

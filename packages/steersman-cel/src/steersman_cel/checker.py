@@ -1,4 +1,7 @@
-"""Types of expressions, found and refused as cel-go does: ``checker/checker.go``, ``checker/types.go``."""
+"""Type checker for expressions.
+
+Source: ``checker/checker.go`` and ``checker/types.go`` of cel-go.
+"""
 
 from __future__ import annotations
 
@@ -52,15 +55,15 @@ TWO_VARIABLE_MACROS = (
 
 @dataclass(slots=True)
 class CheckedExpr:
-    """What is known of an expression.
+    """The result of type checking.
 
     Attributes:
-        type: of its value.
-        types: of each of its parts, by id.
-        overloads: of each call, by id: those that it may come to when the types are known.
-        problems: what is wrong, with the position in the text.
-        names: the variables that it uses.
-        reserved: the fields whose names are words of CEL, by the id of their selection, as they are called in data.
+        type: type of the expression.
+        types: type of each node, by id.
+        overloads: candidate overloads of each call, by id.
+        errors: errors with their offset in the source.
+        names: variables in the expression.
+        reserved: names in data of fields that are reserved words, by the id of the selection.
     """
 
     type: Type = DYN
@@ -71,13 +74,18 @@ class CheckedExpr:
     reserved: dict[int, str] = field(default_factory=dict[int, str])
 
     def resolved_overload(self, node: Node) -> Overload | None:
-        """The overload of a call, where its types tell it."""
+        """The overload of a call if it is unambiguous."""
         found = self.overloads.get(node.id, ())
         return found[0] if len(found) == 1 else None
 
 
 def check_types(tree: Tree, variables: Mapping[str, Type]) -> CheckedExpr:
-    """The types in ``tree``, where ``variables`` are declared."""
+    """Infer the types of ``tree``.
+
+    Args:
+        tree: expression.
+        variables: types of the variables in scope.
+    """
     checker = _Checker(tree)
     found = checker.check(tree.root, dict(variables))
     result = checker.result
@@ -102,7 +110,7 @@ class _Checker:
     # Parameters
 
     def substitute(self, found: Type) -> Type:
-        """``found`` with the parameters that are known by now; those that are not are any type."""
+        """``found`` with bound type parameters replaced. Unbound ones become ``dyn``."""
         if found.is_type_param:
             return self.substitute(self._bindings[found.name]) if found.name in self._bindings else DYN
         if not found.params:
@@ -115,7 +123,7 @@ class _Checker:
         return found
 
     def _instance(self, overload: Overload) -> Overload:
-        """``overload`` with parameters of its own."""
+        """``overload`` with fresh type parameters."""
         self._type_param_count += 1
         suffix = f"%{self._type_param_count}"
 
@@ -133,7 +141,7 @@ class _Checker:
         return Type(f"T%{self._type_param_count}", is_type_param=True)
 
     def _is_assignable(self, target: Type, source: Type) -> bool:
-        """Whether ``given`` can stand where ``wanted`` is asked for; binds parameters."""
+        """Return True if ``given`` is assignable to ``wanted``. Binds type parameters."""
         target, source = self._resolve_bound(target), self._resolve_bound(source)
         if target.is_type_param and target == source:
             return True
@@ -169,7 +177,7 @@ class _Checker:
     # Expressions
 
     def check(self, node: Node, scope: dict[str, Type]) -> Type:
-        """The type of ``node``, where the variables of ``scope`` are known."""
+        """The type of ``node`` with the variables of ``scope``."""
         match node:
             case Literal():
                 found = Type(node.kind)
@@ -253,7 +261,7 @@ class _Checker:
         result = self._resolve(
             node, declared[node.function], [*target, *arguments], node.function, member=bool(target)
         )
-        # A list without an order stays one when something is added.
+        # Concatenation keeps the list semantics of the left operand.
         tags = self._resolve_bound(arguments[0]).list_semantics if node.function == "_+_" else ""
         return Type(result.name, result.params, list_semantics=tags) if tags else result
 
@@ -310,7 +318,7 @@ class _Checker:
         if node.name.startswith("google.protobuf."):
             raise not_implemented(f"the message {node.name} in CEL")
         if node.name:
-            # It stands at the bracket.
+            # cel-go reports the position of the bracket.
             text = f"undeclared reference to '{node.name}' (in container '')"
             return self._report_error(node.id, text, offset=len(node.name))
         key: Type | None = None
@@ -350,7 +358,7 @@ class _Checker:
         return self.check(node.result, {**scope, node.accu: accu})
 
     def _iteration_types(self, ident: int, source: Type) -> tuple[Type, Type]:
-        """What a macro with one variable goes over, and the values that belong to them."""
+        """Types of the iteration variable and of the range's values."""
         found = self._resolve_bound(source)
         if found.name == "list":
             return found.params[0], found.params[0]
@@ -392,7 +400,7 @@ class _Checker:
 
 
 def _qualified_name(node: Node | None) -> str:
-    """The name that a chain of fields may be; empty where it is none."""
+    """The qualified name of a chain of selections, or empty."""
     if isinstance(node, Ident):
         return node.name
     if isinstance(node, Select) and not node.is_presence_test and (inner := _qualified_name(node.operand)):
@@ -401,7 +409,7 @@ def _qualified_name(node: Node | None) -> str:
 
 
 def _macro_variables(node: Call) -> tuple[str, str] | None:
-    """The two variables of a macro, or None where ``node`` is none."""
+    """The two variables of a macro. None if ``node`` is not such a macro."""
     max_arguments = 4 if node.function.startswith("transform") else 3
     if not 3 <= len(node.args) <= max_arguments:
         return None
@@ -410,7 +418,7 @@ def _macro_variables(node: Call) -> tuple[str, str] | None:
 
 
 def format_errors(problems: Sequence[tuple[int, str]], source: str) -> str:
-    """The problems as cel-go shows them, by their places in ``source``."""
+    """Errors in the format of cel-go, with excerpts of ``source``."""
     return "\n".join(_error_lines(problems, source))
 
 

@@ -1,6 +1,7 @@
-"""Values as rules see them, by their schemas: names escaped, numbers in their types, times normalized.
+"""Conversion of JSON values to CEL values by their schema.
 
-Source: ``pkg/cel/common/values.go`` of ``k8s.io/apiserver``; durations as ``k8s.io/kube-openapi`` reads them.
+Source: ``pkg/cel/common/values.go`` of ``k8s.io/apiserver``; ``pkg/validation/strfmt/duration.go`` of
+``k8s.io/kube-openapi``.
 """
 
 from __future__ import annotations
@@ -40,7 +41,16 @@ _UNIT_ALIASES = {
 
 
 def to_cel(value: Any, schema: JsonObject, *, root: bool = False) -> Any:
-    """``value`` as CEL sees it: names escaped, numbers in their types, times normalized, metadata only named."""
+    """Convert ``value`` for CEL.
+
+    Field names are escaped, numbers get the type of the schema, and times are normalized. Object
+    metadata is reduced to the names.
+
+    Args:
+        value: JSON value.
+        schema: schema of the value.
+        root: the value is a whole object. Defaults to False.
+    """
     if is_map(value):
         return _object_to_cel(value, schema, is_resource=root or bool(schema.get("x-kubernetes-embedded-resource")))
     if is_list(value):

@@ -1,6 +1,6 @@
-"""What expressions cost at most, estimated as the API server does before it takes a definition.
+"""Estimates of the maximum cost of expressions.
 
-Costs are counted in the units of cel-go: looking at a variable or a field is one. Source: ``checker/cost.go`` of
+The unit is that of cel-go: reading a variable or a field costs 1. Source: ``checker/cost.go`` of
 cel-go 0.26, with the sizes by ``pkg/apiserver/schema/cel/compilation.go`` of ``k8s.io/apiextensions-apiserver`` 1.36.
 """
 
@@ -36,9 +36,9 @@ from steersman_cel.syntax_tree import (
 from steersman_cel.types import MAX_REQUEST_BYTES, Type
 
 RULE_COST_LIMIT = 10_000_000
-"""What one rule of a definition may cost, with all the values that it is evaluated on."""
+"""Maximum cost of one rule for all values of a schema."""
 CRD_COST_LIMIT = 100_000_000
-"""What all rules of a schema may cost together."""
+"""Maximum cost of all rules of a schema."""
 
 _LIST_CREATE_COST, _MAP_CREATE_COST = 10, 30
 _SCALARS = ("bool", "double", "duration", "int", "timestamp", "uint")
@@ -50,17 +50,19 @@ _COST_ADVICE = (
 
 
 def estimate_cost(root: Node, checked: CheckedExpr, self_type: Type) -> int:
-    """What the expression ``root`` costs at most, where ``self`` is of ``self_type``."""
+    """The maximum cost of the expression ``root`` on values of ``self_type``."""
     coster = _CostEstimator(replace(checked, types=dict(checked.types), overloads=dict(checked.overloads)), self_type)
     return coster.estimate(root)
 
 
 def total_cost(cost: int, cardinality: int | None, self_type: Type) -> int:
-    """What an expression costs for all values that it is evaluated on.
+    """The cost of an expression for all values of a schema.
 
     Args:
-        times: how many these are at most; None where no list or map around tells.
-        self_type: their type: so many as fit into a request.
+        cost: cost for one value.
+        cardinality: maximum number of values. None if a list or map around them is unbounded: as many as fit into a
+            request.
+        self_type: type of the values.
     """
     return multiply(
         cost, MAX_REQUEST_BYTES // (self_type.min_serialized_size + 1) if cardinality is None else cardinality
@@ -68,17 +70,17 @@ def total_cost(cost: int, cardinality: int | None, self_type: Type) -> int:
 
 
 def budget_error(subject: str, cost: int, limit: int) -> str:
-    """How the API server refuses ``what`` because of its cost."""
+    """The API server's error for a cost above ``limit``."""
     factor = cost / limit
     excess = "more than 100x" if factor > 100 else f"{factor:f}x" if factor < 1.5 else f"{factor:.1f}x"
     return f"{subject} exceeds budget by factor of {excess} ({_COST_ADVICE})"
 
 
 class _Path:
-    """How a value is reached from a variable.
+    """The path from a variable to a value.
 
-    It grows as slices of Go do: a longer path is written into the same array as its beginning, if there is room,
-    over what another path from there has written. The real server takes sizes from what it then finds.
+    Imitates slices in Go: a longer path shares the array of its prefix if there is capacity, and overwrites what
+    another path with that prefix wrote. The API server reads sizes from the overwritten path.
     """
 
     __slots__ = ("_cells", "_length")
@@ -88,7 +90,7 @@ class _Path:
         self._length = count
 
     def child(self, name: str) -> _Path:
-        """The path one step further."""
+        """The path with one more step."""
         if self._length == len(self._cells):
             padding = max(1, 2 * self._length) - self._length - 1
             return _Path([*self._cells, name, *[""] * padding], self._length + 1)
@@ -103,7 +105,7 @@ _NO_PATH = _Path([], 0)
 
 
 class _EntrySizes(NamedTuple):
-    """The sizes of what a list or a map holds."""
+    """Sizes of the keys and values of a list or map."""
 
     kind: str
     key: SizeEstimate
@@ -129,7 +131,7 @@ class _CostEstimator:
         self._scopes: dict[str, list[_LocalVariable]] = {}
 
     def estimate(self, node: Node) -> int:
-        """What ``node`` costs at most."""
+        """The maximum cost of ``node``."""
         match node:
             case Literal():
                 return 0
@@ -147,7 +149,7 @@ class _CostEstimator:
             case Comprehension():
                 return self._bind(node) if _is_bind(node) else self._comprehension(node)
 
-    # Where values come from, and how large they are
+    # Paths and sizes of values
 
     def _type(self, node: Node) -> Type:
         return self._checked.types[node.id]
@@ -162,7 +164,7 @@ class _CostEstimator:
         return self._paths.get(node.id, _NO_PATH)
 
     def _declared_size(self, path: list[str]) -> SizeEstimate | None:
-        """The size that the schema tells of what is found at ``path``."""
+        """The size that the schema declares for ``path``."""
         if not path:
             return None
         current = self._self
@@ -219,7 +221,7 @@ class _CostEstimator:
 
     def _select(self, node: Select) -> int:
         if node.operand.id not in self._checked.types:
-            # The name of a type, which has dots.
+            # A qualified type name.
             return self._ident(node.id, node.field)
         cost = self.estimate(node.operand)
         if node.is_presence_test:

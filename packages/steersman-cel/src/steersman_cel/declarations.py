@@ -1,7 +1,7 @@
-"""The functions that rules may call, with the types that they take.
+"""Declarations of the functions that rules may call.
 
-Each line: a name, and in brackets what each overload takes, then what it gives. A method's target stands before a
-dot. ``A`` and ``B`` are any types. Source: ``common/stdlib`` and ``ext`` of ``cel-go``;
+Each line has a name and the signatures of its overloads: parameters and result. The target of a method precedes a
+dot. ``A`` and ``B`` are type parameters. Source: ``common/stdlib`` and ``ext`` of ``cel-go``;
 ``pkg/cel/environment/base.go`` and ``pkg/cel/library`` of ``k8s.io/apiserver`` 1.36.
 """
 
@@ -158,7 +158,7 @@ masked                  net.CIDR.()net.CIDR
 format.named            (string)optional_type(kubernetes.NamedFormat)
 validate                kubernetes.NamedFormat.(string)optional_type(list(string))
 """
-# No rule of a custom resource has an authorizer; but nobody may call these names unknown.
+# Rules of custom resources have no authorizer, but cel-go knows these names.
 _AUTHORIZATION = """
 path                    AUTHORIZER.(string)AUTH.PathCheck
 group                   AUTHORIZER.(string)AUTH.GroupCheck
@@ -188,7 +188,7 @@ _SIMPLE_TYPES = {str(t): t for t in (INT, UINT, DOUBLE, BOOL, STRING, BYTES, NUL
 
 
 class Overload(NamedTuple):
-    """One form of a function; ``member`` where the first parameter is the target."""
+    """An overload of a function. If ``member`` is set, the first parameter is the target."""
 
     name: str
     params: tuple[Type, ...]
@@ -198,7 +198,7 @@ class Overload(NamedTuple):
 
 @cache
 def parse_type(text: str) -> Type:
-    """The type that ``text`` writes, such as ``map(string,list(A))``."""
+    """Parse a type such as ``map(string,list(A))``."""
     name, bracket, inside = text.partition("(")
     if not bracket:
         return _SIMPLE_TYPES.get(name) or Type(name)
@@ -206,7 +206,7 @@ def parse_type(text: str) -> Type:
 
 
 def _split_arguments(text: str) -> list[str]:
-    """The parts of ``text`` between the commas that no bracket encloses."""
+    """Split ``text`` at commas outside brackets."""
     parts, depth = [""], 0
     for char in text:
         depth += (char == "(") - (char == ")")
@@ -220,7 +220,7 @@ def _split_arguments(text: str) -> list[str]:
 def _parse_overloads(name: str, signatures: str) -> list[Overload]:
     found: list[Overload] = []
     for form in signatures.split():
-        # S is any type that can be sorted.
+        # S stands for sortable types.
         kinds = _SORTABLE_TYPES if re.search(r"\bS\b", form) else ("",)
         found += [_parse_overload(name, re.sub(r"\bS\b", kind, form)) for kind in kinds]
     return found

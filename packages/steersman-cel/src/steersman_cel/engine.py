@@ -1,4 +1,4 @@
-"""Expressions of rules: checked as cel-go checks them, evaluated by cel-cpp (``cel-expr-python``)."""
+"""Compilation of expressions with cel-go's type rules, and evaluation by cel-cpp."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _ENGINE_TYPE_OF = {
     "timestamp": "TIMESTAMP",
     "duration": "DURATION",
 }
-# What takes other things than the functions that are declared.
+# Parameter types of internal functions, and of functions that accept more than they declare.
 _INTERNAL_SIGNATURES = {
     "list.indexOf": [("LIST", kind) for kind in _ENGINE_TYPES],
     "list.lastIndexOf": [("LIST", kind) for kind in _ENGINE_TYPES],
@@ -65,7 +65,7 @@ _ERROR_PREFIXES = re.compile(r"^[A-Z]+(?:_[A-Z]+)*: ")
 _MISSING_KEY_ERROR = re.compile(r'Key not found in map : "(.*)"')
 _OUT_OF_BOUNDS_ERROR = re.compile(r"Index error: index=(-?\d+) size=\d+")
 _NO_OVERLOAD_ERROR = re.compile(r"No matching overloads found : (?:\(.*\)\.)?([^\s(]+)\(")
-# What the engine says, in the words of cel-go.
+# Messages of cel-go by message of cel-cpp.
 _CEL_GO_MESSAGES = {
     "divide by zero": "division by zero",
     "cannot convert string to int": "type conversion error from 'string' to 'int'",
@@ -92,21 +92,21 @@ _MACRO_ERRORS = (
 
 
 class CompilationError(Exception):
-    """An expression is wrong; the text is what the real server says of it."""
+    """An expression is invalid. The message is that of the API server."""
 
 
 class EvaluationError(Exception):
-    """An expression cannot be evaluated with the values at hand; the text says why."""
+    """An evaluation failed, for example by a missing key. The message is that of cel-go."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """An expression that can be evaluated.
+    """A compiled expression.
 
     Attributes:
-        type: of its value.
-        uses_old: whether it looks at ``oldSelf``.
-        cost: what it costs at most, in the units of ``cost``.
+        type: type of the result.
+        uses_old_self: the expression reads ``oldSelf``.
+        cost: estimated maximum cost, in the unit of ``steersman_cel.cost``.
     """
 
     type: Type
@@ -115,11 +115,17 @@ class Program:
     cost: int = 0
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
-        """The value of the expression, in plain Python.
+        """Evaluate the expression.
+
+        Args:
+            variables: values by name, as ``conversion.to_cel`` returns them.
+
+        Returns:
+            The result as a Python value.
 
         Raises:
-            EvaluationError: it has none.
-            ApiError: 501, the engine gives up before it is found.
+            EvaluationError: the evaluation failed.
+            ApiError: 501 if the engine exceeds a limit of its own.
         """
         try:
             result = self._expression.eval(data=dict(variables))
@@ -146,14 +152,16 @@ def _translate_error(text: str) -> str:
 
 
 def compile_rule(expression: str, self_type: Type, *, optional_old_self: bool) -> Program:
-    """The program of ``expression`` on a ``self`` and an ``oldSelf`` of ``self_type``.
+    """Compile a rule with the variables ``self`` and ``oldSelf`` of ``self_type``.
 
     Args:
-        optional_old: whether ``oldSelf`` is an optional of that type; ``hasOldSelf`` tells then whether there is one.
+        expression: CEL source.
+        self_type: type of the value that the rule validates.
+        optional_old_self: ``oldSelf`` is an optional. It has a value if the variable ``hasOldSelf`` is true.
 
     Raises:
-        CompilationError: the expression is malformed, or its types do not fit.
-        ApiError: 501, it uses a function that is not imitated, or the engine is not installed.
+        CompilationError: a syntax or type error.
+        ApiError: 501 if a function is not implemented, or the engine is not installed.
     """
     variables = {"self": self_type, "oldSelf": optional_of(self_type) if optional_old_self else self_type}
     tree, checked = _parse_and_check(expression, variables)
@@ -162,7 +170,7 @@ def compile_rule(expression: str, self_type: Type, *, optional_old_self: bool) -
 
 
 def compile_expression(expression: str, variables: Mapping[str, Type]) -> Program:
-    """The program of ``expression`` on ``variables``, by their types, whose cost nobody asks for.
+    """Compile an expression with the types of ``variables``. Its cost is not estimated.
 
     Raises as ``compile_rule``.
     """
@@ -208,7 +216,7 @@ def _parse(expression: str) -> Tree:
 
 @cache
 def _environment() -> Any:
-    # The package has no type information that covers its submodules.
+    # The package has no type information for its submodules.
     try:
         cel, *extensions = (import_module(f"cel_expr_python.{name}") for name in _ENGINE_MODULES)
     except ModuleNotFoundError as error:
@@ -240,7 +248,7 @@ def _with_converted_result(implementation: Implementation) -> Implementation:
 
 
 def _signatures(name: str) -> list[tuple[str, ...]]:
-    """What ``name`` may be given, in the engine's kinds; Kubernetes' own types are texts."""
+    """Parameter types of a function in the engine. Kubernetes types are strings there."""
     if name in _INTERNAL_SIGNATURES:
         return _INTERNAL_SIGNATURES[name]
     target, _, function = name.rpartition(".")

@@ -1,4 +1,4 @@
-"""What is not imitated."""
+"""The error for unimplemented functions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from steersman.errors import ApiError, ApiStatus, error_from_status
 
 
 def not_implemented(message: str) -> ApiError:
-    """The real server would do it; it is not imitated, and this says so."""
+    """Error 501: the API server supports this, but the imitation does not."""
     text = f"the in-memory API server does not imitate this: {message}"
     return error_from_status(ApiStatus(message=text, reason="NotImplemented", code=501))

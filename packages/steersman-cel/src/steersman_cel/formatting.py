@@ -1,4 +1,7 @@
-"""The method ``format`` of texts. Source: ``ext/formatting.go`` of cel-go, in the locale ``en_US``."""
+"""The CEL function ``format``.
+
+Source: ``ext/formatting.go`` of cel-go, in the locale ``en_US``.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ _STRING_CLAUSE_TYPES = (
     "duration",
     "timestamp",
 )
-# What each clause takes, and what is said of anything else.
+# Argument types of each clause, and the error for other types.
 _CLAUSE_TYPES: dict[str, tuple[tuple[str, ...], str]] = {
     "s": ((*_STRING_CLAUSE_TYPES, "null_type"), f"string clause can only be used on {_LIST_OF_TYPES}"),
     "d": (_INTEGERS, "decimal clause can only be used on integers"),
@@ -55,7 +58,7 @@ _TYPE_NAMES: dict[type, str] = {
     timedelta: "duration",
     type(None): "null_type",
 }
-# Texts that stand for numbers.
+# Strings that ``%f`` accepts as numbers.
 _SPECIAL_NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -66,7 +69,7 @@ class _Clause(NamedTuple):
 
 
 def _parse_template(template: str, count: int) -> Iterator[str | _Clause]:
-    """The literal texts and clauses of ``template``, for ``count`` arguments. Raises ValueError."""
+    """Split ``template`` into text and clauses, for ``count`` arguments. Raises ValueError."""
     position = used = 0
     for found in _CLAUSE.finditer(template):
         yield template[position : found.start()]
@@ -94,9 +97,14 @@ def _parse_verb(found: re.Match[str]) -> tuple[str, int]:
 
 
 def format_error(template: str, types: Sequence[str]) -> tuple[int | None, str]:
-    """What is wrong with ``template`` for arguments of ``types``, and with which of them; an empty text if nothing.
+    """Check a format string against the types of its arguments.
 
-    The type of an argument is ``dyn`` where it is not known.
+    Args:
+        template: format string.
+        types: type names. ``dyn`` if a type is unknown.
+
+    Returns:
+        The position of the invalid argument, or None, and the error. The error is empty if all is valid.
     """
     used = 0
     try:
@@ -119,10 +127,10 @@ def _clause_error(clause: _Clause, kind: str) -> str:
 
 
 def format_string(template: str, arguments: list[Any]) -> str:
-    """``template`` with ``arguments`` in place of its clauses.
+    """Format ``arguments``.
 
     Raises:
-        ValueError: it is malformed, or an argument does not fit.
+        ValueError: ``template`` is malformed, or an argument has the wrong type.
     """
     return "".join(
         piece if isinstance(piece, str) else _format_clause(piece, arguments[piece.argument])
@@ -157,7 +165,7 @@ def _format_text(value: Any, precision: int) -> str:
 
 
 def format_time(value: datetime | timedelta) -> str:
-    """A time as CEL writes it."""
+    """A timestamp or duration in the notation of CEL."""
     if isinstance(value, datetime):
         return trim_fraction(f"{value:%Y-%m-%dT%H:%M:%S.%f}Z")
     seconds, micro = divmod(abs(value) // timedelta(microseconds=1), 1_000_000)
@@ -165,7 +173,7 @@ def format_time(value: datetime | timedelta) -> str:
 
 
 def trim_fraction(text: str) -> str:
-    """A time without the zeros at the end of its fraction."""
+    """Remove trailing zeros from the fraction of a time."""
     return re.sub(r"\.?0*(?=[sZ]$)", "", text) if "." in text else text
 
 
@@ -200,7 +208,7 @@ def _format_fixed(value: float, precision: int) -> str:
 def _format_scientific(value: float, precision: int) -> str:
     if not math.isfinite(value):
         return _format_fixed(value, precision)
-    # The precision makes no difference there.
+    # cel-go ignores the precision here.
     mantissa, _, exponent = f"{value:.6e}".partition("e")
     return f"{mantissa}{_TIMES_TEN}{exponent.removeprefix('+').translate(_SUPERSCRIPT)}"
 

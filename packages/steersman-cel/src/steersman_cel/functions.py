@@ -1,7 +1,7 @@
-"""Functions of CEL that the engine does not have: lists, sets, patterns, quantities, URLs, semver, formats.
+"""CEL functions that cel-cpp lacks.
 
-Values of Kubernetes' own types are texts here, in a form that is equal just when the values are: a quantity is its
-exact value, an address its canonical text, a format its name.
+Values of Kubernetes types are strings here. Two strings are equal if and only if the values are: a quantity is
+encoded by its exact value, an address by its canonical form, a format by its name.
 
 Source: ``pkg/cel/library`` of ``k8s.io/apiserver`` 1.36 and ``ext/lists.go``, ``ext/sets.go`` of cel-go.
 """
@@ -69,7 +69,7 @@ def _is_sorted(items: list[Any]) -> bool:
 
 
 def is_equal(left: Any, right: Any) -> bool:
-    """Equal in CEL: numbers by value, but no number is a bool."""
+    """Return True if two values are equal in CEL. Bools never equal numbers."""
     if is_list(left):
         return is_list(right) and len(left) == len(right) and all(map(is_equal, left, right))
     if is_map(left):
@@ -131,7 +131,7 @@ def _reversed(items: Any) -> Any:
 
 
 def _keys(items: Any) -> list[Any]:
-    """What the first of two variables goes over: positions, or keys."""
+    """The values of the first of two iteration variables: indexes or keys."""
     return list(range(len(items))) if is_list(items) else list(items)
 
 
@@ -149,7 +149,7 @@ def _merge(entries: list[Any]) -> dict[Any, Any]:
     return result
 
 
-# Lists whose order says nothing
+# Unordered lists
 
 
 def _is_equal_in_shape(left: Any, right: Any, shape: str) -> bool:
@@ -161,7 +161,7 @@ def _contains_in_shape(item: Any, items: list[Any], shape: str) -> bool:
 
 
 def _equal_in_shape(left: Any, right: Any, shape: Any) -> bool:
-    """Equal, where ``shape`` tells what lists have no order: see ``rewriting``."""
+    """Return True if two values are equal. ``shape`` marks unordered lists."""
     if not shape or type(left) is not type(right):
         return is_equal(left, right)
     if is_list(left):
@@ -179,7 +179,7 @@ def _equal_in_shape(left: Any, right: Any, shape: Any) -> bool:
 
 
 def _union(left: list[Any], right: list[Any], tags: str) -> list[Any]:
-    """``left + right`` of lists without an order: of sets the union; of maps, what ``right`` has replaces."""
+    """The union of two sets, or of two lists of type map. Items of ``right`` replace others."""
     kind, _, names = tags.partition(":")
     if kind == "set":
         return [*left, *(item for item in right if not _contains_equal(left, item))]
@@ -210,12 +210,12 @@ def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
 
 
 def _nanoseconds(duration: str) -> int:
-    """Of a duration that is told in seconds."""
+    """Nanoseconds of a duration in seconds."""
     return int(Decimal(duration.removesuffix("s")) * 10**9)
 
 
 def to_engine_value(value: Any) -> Any:
-    """``value`` as the engine takes it from us: it has no times, which are told as texts."""
+    """Convert times in ``value`` to strings, which the engine accepts."""
     if is_list(value):
         return [to_engine_value(v) for v in value]
     if is_map(value):
@@ -233,7 +233,7 @@ def _parse_url_value(text: str) -> str:
         parse_url(text)
     except ValueError as error:
         raise ValueError(f"URL parse error during conversion from string: {error}") from None
-    # Two are equal as Go writes them: the scheme in lower case, the path with its escapes.
+    # Go compares URLs in canonical form: scheme in lower case, path with its escapes.
     return re.sub("^[A-Za-z][A-Za-z0-9+.-]*:", lambda scheme: scheme[0].lower(), text).replace(" ", "%20")
 
 
@@ -339,7 +339,7 @@ def _list_pair_function(run: Callable[[list[Any], list[Any]], Any]) -> Implement
     return run
 
 
-# By the name of the function; where a type decides, the type comes first.
+# By function name, or by type and function name if the type selects the implementation.
 IMPLEMENTATIONS: dict[str, Implementation] = {
     "sum": _sum,
     "@unsignedSum": _unsigned_sum,

@@ -1,4 +1,7 @@
-"""IP addresses and CIDR blocks in CEL. Source: ``pkg/cel/library/ip.go`` and ``cidr.go`` of ``k8s.io/apiserver``."""
+"""IP addresses and CIDR blocks in CEL.
+
+Source: ``pkg/cel/library/ip.go`` and ``cidr.go`` of ``k8s.io/apiserver``.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def _is_valid(check: Callable[[str], Any], text: str) -> bool:
 
 
 def _parse_cidr(text: str) -> tuple[_Address, int]:
-    """The address and the prefix length of a block, whose address may have more bits than the prefix."""
+    """Address and prefix length of a CIDR block. Host bits may be set."""
     address, slash, length = text.partition("/")
     try:
         found = ipaddress.ip_address(address)
@@ -81,7 +84,7 @@ def _version(address: _Address) -> int:
 
 
 def _is_global_unicast(address: _Address) -> bool:
-    """As Go has it: neither unspecified, loopback, multicast, link-local nor broadcast; private ones are."""
+    """Return True for a global unicast address. As in Go, private addresses count."""
     special = address.is_unspecified or address.is_loopback or address.is_multicast or _is_link_local(address)
     return not special and str(address) != "255.255.255.255"
 

@@ -1,7 +1,7 @@
-"""What cel-go makes of constants before anything is evaluated, and refuses: an expression never gets further.
+"""Validation of constants, which cel-go checks before evaluation.
 
 Source: ``cel/validator.go`` and ``interpreter/decorators.go`` of cel-go, as ``pkg/cel/environment/base.go`` of
-``k8s.io/apiserver`` sets them.
+``k8s.io/apiserver`` configures them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from steersman_cel.types import Type
 
 _DURATION_PATTERN = re.compile(r"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h))+|[-+]?0", re.ASCII)
 CONVERSION_FUNCTIONS = ("bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "uint")
-"""Functions of one argument that are called once and for all where that is a constant."""
+"""Functions of one argument that are evaluated at compile time on constants."""
 
 
 def mixed_type_literals(tree: Tree, checked: CheckedExpr) -> Iterator[tuple[int, str]]:
-    """The lists and maps that hold things of several types, but for those that are formatted; and where."""
+    """List and map literals with mixed types, by node id. Arguments of ``format`` are left out."""
     for node in _walk_outside_format(tree.root):
         if isinstance(node, ListExpr):
             optional = set(node.optional)
@@ -54,7 +54,7 @@ def _mismatched(parts: list[tuple[int, Type]]) -> Iterator[tuple[int, str]]:
 
 
 def invalid_literals(tree: Tree, checked: CheckedExpr) -> Iterator[tuple[int, str]]:
-    """The constants that are no times, no patterns, or that do not fit what formats them."""
+    """Invalid durations, timestamps, patterns and format strings, by node id."""
     for node in walk(tree.root):
         if not isinstance(node, Call):
             continue
@@ -79,7 +79,7 @@ def _is_invalid(function: str, literal: Literal) -> bool:
         case "timestamp":
             return literal.kind == "string" and not is_timestamp(literal.text)
         case "matches":
-            # The engine has patterns of its own.
+            # The engine accepts other patterns than RE2.
             return literal.kind == "string" and _is_invalid_pattern(literal.text)
         case _:
             return False
@@ -103,7 +103,7 @@ _DAYS_IN_MONTH = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 def is_timestamp(text: str) -> bool:
-    """Whether ``text`` is a time as RFC 3339 has it, from the year 1 to 9999."""
+    """Return True for an RFC 3339 time, years 1 to 9999."""
     found = _TIMESTAMP_PATTERN.fullmatch(text)
     if found is None:
         return False
@@ -129,7 +129,7 @@ def _pattern_error(pattern: str) -> str:
 
 
 def constant_errors(tree: Tree) -> Iterator[str]:
-    """Why no program can be made of ``tree``, as far as no call must be made for that."""
+    """Errors of constants in ``tree`` that need no evaluation."""
     for node in walk(tree.root):
         if isinstance(node, Ident) and node.name in ("duration", "timestamp"):
             yield f"reference to undefined type: {node.name}"
@@ -140,7 +140,7 @@ def constant_errors(tree: Tree) -> Iterator[str]:
 
 
 def constant_calls(tree: Tree) -> list[Call]:
-    """The conversions of constants, innermost first."""
+    """Conversions of constants, innermost first."""
     return [n for n in reversed(list(walk(tree.root))) if isinstance(n, Call) and _is_constant(n)]
 
 
@@ -153,7 +153,7 @@ def _is_constant(node: Node) -> bool:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """``node`` and all within, outermost first."""
+    """``node`` and its descendants, outermost first."""
     yield node
     for part in children(node):
         yield from walk(part)

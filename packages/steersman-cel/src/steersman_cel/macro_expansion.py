@@ -1,4 +1,4 @@
-"""Macros that the engine does not know, as cel-go expands them: those with two variables, and ``sortBy``.
+"""Expansion of macros that cel-cpp lacks: macros with two variables, and ``sortBy``.
 
 Source: ``ext/comprehensions.go`` and ``ext/lists.go`` of cel-go.
 """
@@ -19,14 +19,14 @@ _INSERT = Overload("cel.@mapInsert", (), Type("map"), False)
 
 
 class MacroExpander:
-    """Expands calls one by one; what it makes has types and overloads in ``checked``, as all else has."""
+    """Expands calls, and adds types and overloads of new nodes to ``checked``."""
 
     def __init__(self, checked: CheckedExpr) -> None:
         self._checked = checked
         self._last_id = max(checked.types, default=0)
 
     def expand(self, node: Call) -> Comprehension | None:
-        """What ``node`` expands to; None where it is no such macro."""
+        """The expansion of ``node``. None if it is not such a macro."""
         if node.target is None:
             return None
         if node.function == "sortBy" and len(node.args) == 2:

@@ -1,4 +1,4 @@
-"""What labels, names and their parts must look like, in the words of the API server."""
+"""Validation of names and labels, with the messages of the API server."""
 
 from __future__ import annotations
 
@@ -42,37 +42,42 @@ _is_qualified_name = re.compile(QUALIFIED_NAME).fullmatch
 
 
 def dns1123_subdomain_error(value: str) -> str:
-    """Why ``value`` is no RFC 1123 subdomain; empty where it is one."""
+    """The error if ``value`` is not an RFC 1123 subdomain, or empty."""
     errors = ["must be no more than 253 characters"] if len(value) > 253 else []
     return ",".join(errors if is_dns1123_subdomain(value) else [*errors, DNS1123_SUBDOMAIN_ERROR])
 
 
 def dns1035_label_error(value: str) -> str:
-    """Why ``value`` is no RFC 1035 label; empty where it is one."""
+    """The error if ``value`` is not an RFC 1035 label, or empty."""
     errors = ["must be no more than 63 characters"] if len(value) > 63 else []
     return ",".join(errors if re.fullmatch(DNS1035_LABEL, value) else [*errors, DNS1035_LABEL_ERROR])
 
 
 def dns1123_label_error(value: str) -> str:
-    """Why ``value`` is no RFC 1123 label; empty where it is one."""
+    """The error if ``value`` is not an RFC 1123 label, or empty."""
     errors = ["must be no more than 63 characters"] if len(value) > 63 else []
     return ",".join(errors if is_dns1123_label(value) else [*errors, DNS1123_LABEL_ERROR])
 
 
 def label_value_error(value: str) -> str:
-    """Why ``value`` is not the value of a label; empty where it may be."""
+    """The error if ``value`` is not a label value, or empty."""
     errors = ["must be no more than 63 bytes"] if len(value) > 63 else []
     return ",".join(errors if is_label_value(value) else [*errors, LABEL_VALUE_ERROR])
 
 
 def qualified_name_error(value: str) -> str:
-    """Why ``value`` is not the key of a label; empty where it may be."""
+    """The error if ``value`` is not a qualified name, or empty."""
     return ",".join(label_key_errors(value, "qualified name"))
 
 
 @lru_cache(maxsize=4096)
 def label_key_errors(key: str, noun: str) -> tuple[str, ...]:
-    """Why ``key``, called ``noun``, is no key of labels and the like; kept, since objects have keys in common."""
+    """Errors of a label or annotation key. Cached, since objects share keys.
+
+    Args:
+        key: key with an optional prefix.
+        noun: name of the key in messages.
+    """
     return tuple(_label_key_errors(key, noun))
 
 

@@ -1,10 +1,10 @@
-"""Numbers as Go writes them."""
+"""Numbers in the notation of Go."""
 
 from __future__ import annotations
 
 
 def format_go_float(value: float) -> str:
-    """A number as Go's ``%v`` prints it."""
+    """Format a number like ``%v`` in Go."""
     if isinstance(value, int):
         return str(value)
     mantissa, _, exponent = f"{value:.17e}".partition("e")

@@ -1,4 +1,4 @@
-"""Regular expressions of schemas and rules; what cannot be imitated is refused as such."""
+"""Regular expressions of schemas and rules."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["PatternError", "compile_pattern"]
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """``pattern`` for Python.
+    """Compile an RE2 pattern for Python.
 
     Raises:
-        PatternError: it is no pattern for RE2.
-        ApiError: 501, it uses a class that is not imitated.
+        PatternError: RE2 rejects the pattern.
+        ApiError: 501 if Python cannot express the pattern.
     """
     try:
         return patterns.compile_pattern(pattern)

@@ -1,4 +1,6 @@
-"""Quantities in CEL, as texts: the exact value, and how Go holds it, which decides what counts as an integer.
+"""Quantities in CEL, encoded as strings: exact value and Go's representation.
+
+The representation decides which quantities are integers.
 
 Source: ``pkg/api/resource/quantity.go`` and ``amount.go`` of ``k8s.io/apimachinery``, ``pkg/cel/library/quantity.go``
 of ``k8s.io/apiserver``.
@@ -10,7 +12,7 @@ import re
 from decimal import ROUND_UP, Context, Decimal
 from typing import NamedTuple
 
-# No text of people begins so.
+# Strings of users do not start with this private-use character.
 _QUANTITY_PREFIX = "\ue000quantity "
 _MALFORMED_ERROR = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _QUANTITY_PATTERN = re.compile(
@@ -28,41 +30,41 @@ class QuantityValue(NamedTuple):
     """A quantity.
 
     Attributes:
-        value: what it is.
-        scale: of the 64 bits that Go holds it in, as a power of ten; None where Go holds it in more.
+        value: exact value.
+        scale: power of ten of Go's int64 representation. None if Go uses a larger representation.
     """
 
     value: Decimal
     scale: int | None
 
     def encode(self) -> str:
-        """What stands for it in expressions."""
+        """The string that represents the quantity in expressions."""
         return f"{_QUANTITY_PREFIX}{self.value:f} {'' if self.scale is None else self.scale}"
 
     @property
     def as_integer(self) -> int | None:
-        """The integer that Go takes it for; not each whole number is one."""
+        """The value if Go represents it as an integer, else None."""
         if self.scale is None or self.scale < 0 or int(self.value) not in _INT64:
             return None
         return int(self.value)
 
 
 def decode_quantity(text: str) -> QuantityValue:
-    """The quantity that ``text`` stands for, made by ``Amount.text``."""
+    """Decode the result of ``QuantityValue.encode``."""
     value, _, scale = text.removeprefix(_QUANTITY_PREFIX).partition(" ")
     return QuantityValue(Decimal(value), int(scale) if scale else None)
 
 
 def is_encoded_quantity(value: object) -> bool:
-    """Whether ``value`` is a text that stands for a quantity."""
+    """Return True if ``value`` is an encoded quantity."""
     return isinstance(value, str) and value.startswith(_QUANTITY_PREFIX)
 
 
 def parse_quantity(text: str) -> QuantityValue:
-    """The quantity that ``text`` writes, such as ``1.5Gi``.
+    """Parse a quantity such as ``1.5Gi``.
 
     Raises:
-        ValueError: it writes none.
+        ValueError: ``text`` is not a quantity.
     """
     found = _QUANTITY_PATTERN.fullmatch(text)
     if found is None:
@@ -87,7 +89,7 @@ def _round_up_to_nano(value: Decimal) -> Decimal:
 
 
 def add_quantities(left: QuantityValue, right: QuantityValue) -> QuantityValue:
-    """The sum, which Go holds in the finer of the two scales, if it can."""
+    """The sum, in the finer of the two scales if it fits."""
     value = _DECIMAL_CONTEXT.add(left.value, right.value)
     if left.scale is None or right.scale is None:
         return QuantityValue(value, None)

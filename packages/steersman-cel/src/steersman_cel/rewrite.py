@@ -1,7 +1,8 @@
-"""Expressions put in terms of what the engine has.
+"""Rewrites expressions for cel-cpp.
 
-Kubernetes' own functions become calls of ours; macros with two variables become those with one; dates in data, which
-the engine takes as texts, are converted where they are used; ``==`` and ``+`` heed lists whose order says nothing.
+Functions that cel-cpp lacks become calls of ``functions``. Macros with two variables become macros with one.
+Timestamps and durations in data are strings, and are converted where they are used. ``==`` and ``+`` respect
+unordered lists.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ _TRUE, _FALSE = b"\x10\x01", b"\x10\x00"
 _ZERO, _ONE, _THOUSAND = b"\x18\x00", b"\x18\x01", b"\x18\xe8\x07"
 _RESULT = "@result"
 _EXTENSION_FUNCTIONS = {name.rpartition(".")[2] for name in IMPLEMENTATIONS} | {"sortBy", "first", "last"}
-# What neither data nor our functions can give the engine, and what makes it of a text or a number.
+# Types that neither data nor custom functions can return. They are converted from strings or numbers.
 _RESTORED_TYPES = ("timestamp", "duration", "uint")
 
 
 def rewrite_tree(tree: Tree, checked: CheckedExpr, *, optional_old_self: bool) -> Tree:
-    """``tree`` as the engine can evaluate it.
+    """Rewrite ``tree`` so that cel-cpp can evaluate it.
 
     Args:
-        optional_old: whether ``oldSelf`` is an optional; then ``hasOldSelf`` tells whether there is one.
+        optional_old_self: ``oldSelf`` is an optional. It has a value if the variable ``hasOldSelf`` is true.
 
     Raises:
-        ApiError: 501, neither the engine nor we have a function that it uses.
+        ApiError: 501 if a function is not implemented.
     """
     rewriter = _Rewriter(tree, checked, optional_old_self)
     return Tree(rewriter.rewrite(tree.root), tree.positions, tree.source)
@@ -59,7 +60,7 @@ class _Rewriter:
         self._needs_time_precision_check = any(self._passes_times_to_extension(node) for node in walk(tree.root))
 
     def _passes_times_to_extension(self, node: Node) -> bool:
-        """Whether it calls a function of ours on times, which come to it in whole microseconds."""
+        """Return True if a custom function receives times. The engine rounds them to microseconds."""
         if not isinstance(node, Call) or node.function not in _EXTENSION_FUNCTIONS:
             return False
         arguments = [*node.args, *([node.target] if node.target is not None else [])]
@@ -113,14 +114,14 @@ class _Rewriter:
     # Expressions
 
     def rewrite(self, node: Node) -> Node:
-        """``node`` rewritten, with all within."""
+        """Rewrite ``node`` and its descendants."""
         match node:
             case Literal():
                 return node
             case Ident(name="optional_type"):
                 return self._call("type", self._optional("none"))
             case Ident():
-                # What is gathered step by step has all that it needs.
+                # The accumulator has its final type already.
                 is_accumulator = node.name.startswith(("@", "__"))
                 return node if is_accumulator else self._restore_type(self._type(node), self._variable(node))
             case Select():
@@ -143,7 +144,7 @@ class _Rewriter:
                 return Comprehension(node.id, node.var, iteration_range, node.accu, init, condition, step, result)
 
     def _restore_type(self, kind: Type | None, node: Node) -> Node:
-        """``node`` of the type ``kind``, with times where it has texts for them."""
+        """Convert strings in ``node`` of type ``kind`` to times."""
         if kind is None or not _contains_restored_type(kind):
             return node
         if kind.name == "list":
@@ -208,7 +209,7 @@ class _Rewriter:
     def _replace_call(
         self, name: str, overload: Overload | None, target: Node | None, args: list[Node]
     ) -> Node | None:
-        """A call of ours, or made of the engine's, in place of one of ``name``; None where the engine has it."""
+        """The replacement of a call of ``name``. None if the engine implements it."""
         arguments = args if target is None else [target, *args]
         if name.startswith("format.") and target is None:
             return self._format(name.removeprefix("format."), args)
@@ -229,17 +230,17 @@ class _Rewriter:
     def _replace_typed_call(
         self, name: str, first: Type | None, arguments: list[Node], *, member: bool
     ) -> Node | None:
-        """As ``_replaced``, where the type of the first argument decides."""
+        """The replacement of a call by the type of its first argument."""
         kind = "" if first is None else first.name
         if kind in ("timestamp", "duration") and name == "string":
             return self._extension_call("@trimmed", self._call(name, *arguments))
         if self._needs_time_precision_check and kind == "string" and name in ("timestamp", "duration"):
-            # It becomes a time where it is restored.
+            # The caller converts the result to a time.
             return self._extension_call(f"@exact.{name}", *arguments)
         if kind == "duration" and name == "int":
             return self._extension_call("@nanoseconds", self._call("string", *arguments))
         if kind == "duration" and name == "getMilliseconds":
-            # The engine tells those of the last second alone.
+            # The engine returns only the milliseconds of the last second.
             seconds = self._method("getSeconds", arguments[0])
             thousand = self._call("_*_", seconds, self._literal("int", _THOUSAND))
             return self._call("_+_", thousand, self._method(name, arguments[0]))
@@ -334,10 +335,10 @@ class _Rewriter:
         step = self._call("_&&_" if is_all else "_||_", self._ident(_RESULT), body)
         return self._fold(var, iteration_range, init, condition, step, self._ident(_RESULT))
 
-    # What is equal in a way of its own
+    # Custom equality
 
     def _rewrite_shape_aware(self, node: Call) -> Node | None:
-        """``==``, ``!=``, ``in`` and ``+`` where the left side says what is equal."""
+        """Rewrite ``==``, ``!=``, ``in`` and ``+`` with the left operand's equality."""
         left, right = node.args
         while isinstance(left, Call) and left.function == "dyn":
             left = left.args[0]
@@ -381,7 +382,7 @@ def _may_contain_time(kind: Type) -> bool:
 
 
 def _hides_times(kind: Type | None) -> bool:
-    """Whether values of the type have times that are told apart by the types of fields alone."""
+    """Return True if values have times that only field types identify."""
     if kind is None:
         return False
     inner = [*kind.params, *(kind.fields or {}).values()]
@@ -391,7 +392,7 @@ def _hides_times(kind: Type | None) -> bool:
 
 
 def _equality_shape(found: Type) -> dict[str, Any] | None:
-    """Where in a value there are quantities and lists without an order; None where there are none."""
+    """Positions of quantities and unordered lists in a value. None if there are none."""
     if found.name == "kubernetes.Quantity":
         return {"quantity": True}
     if found.name == "list":

@@ -1,4 +1,7 @@
-"""Semantic versions in CEL. Source: ``github.com/blang/semver/v4``, ``pkg/cel/library/semverlib.go``."""
+"""Semantic versions in CEL.
+
+Source: ``github.com/blang/semver/v4``, ``pkg/cel/library/semverlib.go`` of ``k8s.io/apiserver``.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ _NUMBERS = ("major", "minor", "patch")
 
 
 def parse_version(text: str, normalize: bool = False) -> str:
-    """A version, without its build.
+    """Parse a version, and remove its build metadata.
 
     Raises:
-        ValueError: it is none.
+        ValueError: ``text`` is not a semantic version.
     """
     normalized = _normalize(text) if normalize else text
     if not normalized:
@@ -61,13 +64,13 @@ def _check_identifiers(identifiers: list[str], name: str, title: str) -> None:
 
 
 def version_parts(version: str) -> tuple[list[int], list[str]]:
-    """Its three numbers, and the identifiers of what it comes before."""
+    """The three numbers and the pre-release identifiers of a version."""
     core, _, before = version.partition("-")
     return [int(n) for n in core.split(".")], before.split(".") if before else []
 
 
 def compare_versions(left: str, right: str) -> int:
-    """Which of two versions comes first: -1, 0 or 1."""
+    """Compare two versions: -1, 0 or 1."""
     (numbers, before), (others, other_before) = version_parts(left), version_parts(right)
     if numbers != others:
         return 1 if numbers > others else -1

@@ -1,6 +1,6 @@
-"""Functions of texts in CEL that the engine does not have, or has otherwise. Source: ``ext/strings.go`` of cel-go.
+"""String functions of CEL that cel-cpp lacks or implements differently.
 
-All of them raise ValueError where a position is out of range.
+They raise ValueError for a position out of range. Source: ``ext/strings.go`` of cel-go.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ def _check_position(position: int, length: int) -> int:
 
 
 def char_at(text: str, position: int) -> str:
-    """One letter; none at the end."""
+    """The character at ``position``. Empty at the end."""
     return text[_check_position(position, len(text)) :][:1]
 
 
 def substring(text: str, start: int, end: int | None = None) -> str:
-    """What stands from one position to before another."""
+    """The characters from ``start`` up to ``end``, exclusive."""
     if end is not None and start > end:
         raise ValueError(f"invalid substring range. start: {start}, end: {end}")
     return text[_check_position(start, len(text)) : None if end is None else _check_position(end, len(text))]
 
 
 def index_of(text: str, substring_to_find: str, start: int = 0) -> int:
-    """Where ``wanted`` stands first, at ``start`` or later; -1 where it does not."""
+    """The first position of a substring at or after ``start``, or -1."""
     if start < 0 and substring_to_find:
         raise ValueError(f"index out of range: {start}")
     return text.find(substring_to_find, start) if substring_to_find else start
 
 
 def last_index_of(text: str, substring_to_find: str, start: int | None = None) -> int:
-    """Where ``wanted`` stands last, at ``start`` or before; -1 where it does not."""
+    """The last position of a substring at or before ``start``, or -1."""
     if start is None:
         return text.rfind(substring_to_find)
     if not substring_to_find:

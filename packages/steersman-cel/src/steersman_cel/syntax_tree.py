@@ -1,4 +1,4 @@
-"""Syntax trees of CEL, as the engine writes them: ``cel.expr.ParsedExpr`` in the wire format of protocol buffers.
+"""Syntax trees of CEL: ``cel.expr.ParsedExpr`` in the protobuf wire format.
 
 Source: https://github.com/google/cel-spec/blob/master/proto/cel/expr/syntax.proto
 """
@@ -14,7 +14,7 @@ _TYPE_URL = b"type.googleapis.com/cel.expr.ParsedExpr"
 
 @dataclass(slots=True)
 class Literal:
-    """A constant; ``wire`` is its encoding, ``kind`` the name of its type."""
+    """A constant with its protobuf encoding and the name of its type."""
 
     id: int
     kind: str
@@ -40,7 +40,7 @@ class Select:
 
 @dataclass(slots=True)
 class Call:
-    """A function, an operator, or with a target a method."""
+    """A call of a function, operator or method (with a target)."""
 
     id: int
     function: str
@@ -65,7 +65,7 @@ class MapEntry:
 
 @dataclass(slots=True)
 class MapExpr:
-    """A map; or a message, where it has a ``name``, which no rule can make."""
+    """A map literal. With a ``name`` it is a message, which rules cannot create."""
 
     id: int
     entries: list[MapEntry]
@@ -74,7 +74,7 @@ class MapExpr:
 
 @dataclass(slots=True)
 class Comprehension:
-    """What the macros ``all``, ``exists``, ``map``, ``filter`` and the like become; some have a second variable."""
+    """The expansion of a macro such as ``all``, ``exists``, ``map`` or ``filter``."""
 
     id: int
     var: str
@@ -92,14 +92,14 @@ Node = Literal | Ident | Select | Call | ListExpr | MapExpr | Comprehension
 
 @dataclass(slots=True)
 class Tree:
-    """An expression, and where its parts stand in the text."""
+    """An expression, and the source offset of each node."""
 
     root: Node
     positions: dict[int, int]
     source: bytes = b""
 
 
-# Reading
+# Decoding
 
 
 def _read_varint(data: bytes, offset: int) -> tuple[int, int]:
@@ -133,7 +133,7 @@ def _read_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 @dataclass(slots=True)
 class _Message:
-    """The fields of a message by number."""
+    """Fields of a message by number."""
 
     fields: dict[int, list[int | bytes]]
 
@@ -163,7 +163,7 @@ class _Message:
 
 
 def decode_tree(serialized: bytes) -> Tree:
-    """The tree of an expression that the engine has parsed and serialized."""
+    """Decode an expression that the engine parsed and serialized."""
     parsed = _Message.decode(_Message.decode(serialized).bytes(2))
     source = parsed.bytes(3)
     positions: dict[int, int] = {}
@@ -217,7 +217,7 @@ def _decode_comprehension(ident: int, found: _Message) -> Comprehension:
     )
 
 
-# Writing
+# Encoding
 
 
 def _encode_varint(value: int) -> bytes:
@@ -236,7 +236,7 @@ def _encode_field(number: int, value: bytes | str | int) -> bytes:
 
 
 def encode_tree(tree: Tree) -> bytes:
-    """``tree`` as the engine reads it."""
+    """Encode ``tree`` for the engine."""
     parsed = _encode_field(2, _encode_node(tree.root)) + _encode_field(3, tree.source)
     return _encode_field(1, _TYPE_URL) + _encode_field(2, parsed)
 
@@ -293,24 +293,24 @@ def _encode_entry(entry: MapEntry) -> bytes:
 
 
 def string_literal(ident: int, text: str) -> Literal:
-    """A literal text."""
+    """A string literal."""
     return Literal(ident, "string", _encode_field(6, text), text)
 
 
 def double_literal(ident: int, value: float) -> Literal:
-    """A literal number."""
+    """An integer literal."""
     return Literal(ident, "double", _encode_varint(5 << 3 | 1) + struct.pack("<d", value))
 
 
 def literal_size(literal: Literal) -> int:
-    """The size of a literal: characters, bytes; of everything else one."""
+    """Size of a literal in characters or bytes. 1 for other types."""
     if literal.kind == "bytes":
         return len(_Message.decode(literal.wire).bytes(7))
     return len(literal.text) if literal.kind == "string" else 1
 
 
 def integer_value(node: Node) -> int | None:
-    """The value of a literal that is a whole number; None where it is none."""
+    """The value of an integer literal. None for other nodes."""
     if not isinstance(node, Literal) or node.kind != "int":
         return None
     value = _Message.decode(node.wire).number(3)
@@ -318,7 +318,7 @@ def integer_value(node: Node) -> int | None:
 
 
 def children(node: Node) -> list[Node]:
-    """The parts of ``node``."""
+    """Child nodes of ``node``."""
     match node:
         case Select():
             return [node.operand]

@@ -1,4 +1,4 @@
-"""Types of CEL, and those that the schemas of custom resources have in rules.
+"""CEL types, and their derivation from schemas of custom resources.
 
 Source: ``pkg/cel/common/schemas.go`` and ``pkg/cel/types.go`` of ``k8s.io/apiserver``.
 """
@@ -15,17 +15,16 @@ from steersman_cel.values import JsonObject, get_object, is_map
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A type.
+    """A CEL type.
 
     Attributes:
-        name: ``int``, ``list``, ``optional_type``, the name of an object, or of a parameter where ``param``.
-        params: the types of items, or of keys and values.
-        fields: of an object; what they are called in rules.
-        param: whether this stands for any type, the same at each place of a declaration.
-        tags: of lists whose order says nothing, ``set``, or ``map:`` and the names of their keys; ``+`` and ``==``
-            differ there.
-        most: of what a schema tells, the most characters, bytes or items that a value has.
-        least: the fewest bytes that a value has in JSON.
+        name: ``int``, ``list``, ``optional_type``, or the name of an object type or type parameter.
+        params: types of items, or of keys and values.
+        fields: types of an object's fields, by their names in rules.
+        is_type_param: the type is a type parameter of a declaration.
+        list_semantics: ``set``, or ``map:`` and key names, for unordered lists. They have their own ``==`` and ``+``.
+        max_elements: maximum number of bytes of a string, or of items, by the schema.
+        min_serialized_size: minimum size in JSON, in bytes.
     """
 
     name: str
@@ -71,11 +70,11 @@ _RESERVED_WORDS = frozenset(
     }
 )
 MAX_KEY_LENGTH = "x-longest-key"
-"""Of a map's schema, how long its keys are at most, where that is known: Kubernetes' own has no word for it."""
+"""Schema keyword for the maximum length of map keys. Kubernetes has no such keyword."""
 _IDENTIFIER_ESCAPES = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
 MAX_REQUEST_BYTES = 3 * 1024 * 1024
-"""The most bytes that a request has."""
-# The kind of a text by its format, the most bytes that it has with its quotes, and the fewest.
+"""Maximum size of a request, in bytes."""
+# Type, maximum size with quotes and minimum size of a string, by format.
 _STRING_FORMATS = {
     "byte": (BYTES, MAX_REQUEST_BYTES - 2, 2),
     "duration": (DURATION, 32, 3),
@@ -87,7 +86,7 @@ _STRING_SCHEMA: JsonObject = {"type": "string"}
 
 @lru_cache(maxsize=8192)
 def escape_identifier(name: str) -> str:
-    """What a field is called in rules; empty where it has no name there."""
+    """The name of a field in rules. Empty if rules cannot name it."""
     if name in _RESERVED_WORDS:
         return f"__{name}__"
     if not name or not all(c.isascii() and (c.isalnum() or c in "_.-/") for c in name) or name[0].isdigit():
@@ -98,7 +97,13 @@ def escape_identifier(name: str) -> str:
 
 
 def type_from_schema(schema: JsonObject, name: str = "selfType", *, root: bool = False) -> Type | None:
-    """The type that values of ``schema`` have in rules; None where they have none, and rules do not see them."""
+    """The type of values in rules. None if rules cannot read them.
+
+    Args:
+        schema: structural schema.
+        name: name of an object type. Defaults to ``selfType``.
+        root: the schema is of a whole object. Defaults to False.
+    """
     if schema.get("x-kubernetes-int-or-string"):
         longest = schema.get("maxLength")
         return replace(
@@ -118,7 +123,7 @@ def type_from_schema(schema: JsonObject, name: str = "selfType", *, root: bool =
 
 
 def _with_resource_fields(schema: JsonObject) -> JsonObject:
-    """``schema`` with the fields that each resource has."""
+    """Add the fields of each resource to ``schema``."""
     properties = get_object(schema, "properties")
     metadata_properties = get_object(properties.get("metadata"), "properties")
     texts = (
@@ -169,7 +174,7 @@ def _object_type(schema: JsonObject, name: str) -> Type | None:
         value = type_from_schema(additional, f"{name}.@elem")
         if value is None:
             return None
-        # A key has its quotes, a colon and a comma.
+        # Quotes, colon and comma of a key.
         most = schema.get("maxProperties", (MAX_REQUEST_BYTES - 2) // (value.min_serialized_size + 6))
         key = replace(STRING, max_elements=schema.get(MAX_KEY_LENGTH, 0))
         return replace(map_of(key, value), max_elements=most, min_serialized_size=2)

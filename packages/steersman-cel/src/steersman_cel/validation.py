@@ -1,4 +1,4 @@
-"""The rules of a schema, evaluated on values: those of custom resources, and defaults.
+"""Evaluation of the rules of a schema on values and defaults.
 
 Source: "Extend the Kubernetes API with CustomResourceDefinitions", "Validation rules"; ``pkg/apiserver/schema/cel``
 of ``k8s.io/apiextensions-apiserver``.
@@ -24,15 +24,15 @@ _MAX_MESSAGE_BYTES = 5 * 1024
 
 @dataclass(frozen=True, slots=True)
 class RuleViolation:
-    """A rule that does not hold.
+    """A violated rule.
 
     Attributes:
-        rule: as the schema has it.
-        schema: of the value that the rule is on.
-        value: that value.
-        path: where it is, from the root on: ``spec.sizes[0]``, of a map ``labels[key]``.
-        message: what the rule says of it.
-        error: why the rule could not be evaluated; empty where it was.
+        rule: the rule in the schema.
+        schema: schema of the value.
+        value: value that violates the rule.
+        path: path of the value, such as ``spec.sizes[0]`` or ``labels[key]``.
+        message: message of the rule.
+        error: evaluation error, or empty.
     """
 
     rule: JsonObject
@@ -44,7 +44,7 @@ class RuleViolation:
 
 
 def has_rules(schema: Any) -> bool:
-    """Whether ``schema`` has rules at any depth."""
+    """Return True if ``schema`` has rules at any level."""
     if is_list(schema):
         return any(has_rules(s) for s in schema)
     return is_map(schema) and (bool(schema.get(VALIDATIONS_KEY)) or any(has_rules(s) for s in schema.values()))
@@ -53,18 +53,18 @@ def has_rules(schema: Any) -> bool:
 def find_violations(
     value: Any, old: Any, schema: JsonObject, *, path: str = "", root: bool = False, ratcheting: bool = True
 ) -> Iterator[RuleViolation]:
-    """The rules that ``value`` breaks.
+    """Evaluate the rules of ``schema`` on ``value``, and yield the violated ones.
 
     Args:
-        value: in wire form, and otherwise valid.
-        old: what it replaces; MISSING where it is new.
-        schema: of the value, with its rules.
-        path: where the value is.
-        root: whether it is a whole object.
-        ratcheting: whether what is as it was may stay so, but for rules that compare with it.
+        value: value in wire form, valid except for its rules.
+        old: current value. MISSING if the value is new.
+        schema: schema of the value.
+        path: path of the value. Defaults to the root.
+        root: the value is a whole object. Defaults to False.
+        ratcheting: unchanged values may violate rules that do not read ``oldSelf`` (KEP-4008). Defaults to True.
 
     Raises:
-        ApiError: 501, a rule cannot be evaluated here.
+        ApiError: 501 if a function of a rule is not implemented.
     """
     return _validate(
         value, old, _schema_rules(schema_key(schema, root)), path, unchanged=False if ratcheting else None
@@ -72,23 +72,23 @@ def find_violations(
 
 
 def find_default_violations(default: Any, schema: JsonObject, *, path: str = "") -> list[RuleViolation]:
-    """The rules that ``default`` breaks, as a value that stays what it was, and else as a new one.
+    """The rules that ``default`` violates as an unchanged or a new value.
 
-    Raises as ``broken_rules``.
+    Raises as ``find_violations``.
     """
     violations = list(find_violations(default, default, schema, path=path, ratcheting=False))
     return violations or list(find_violations(default, MISSING, schema, path=path))
 
 
 def items_by_key(old: Any, schema: JsonObject) -> dict[Any, Any]:
-    """The items of a list of type map by their keys; of others nothing, as nothing tells them apart."""
+    """Items of a list of type map by their keys. Empty for other lists."""
     if schema.get("x-kubernetes-list-type") != "map" or not is_list(old):
         return {}
     return {list_item_key(item, schema): item for item in reversed(old)}
 
 
 def list_item_key(item: Any, schema: JsonObject) -> Any:
-    """The keys of an item of a list of type map."""
+    """The key values of an item in a list of type map."""
     keys = get_array(schema, "x-kubernetes-list-map-keys")
     if not keys or not is_map(item):
         return None
@@ -97,13 +97,13 @@ def list_item_key(item: Any, schema: JsonObject) -> Any:
 
 
 def schema_key(schema: JsonObject, root: bool) -> bytes:
-    """What ``program`` takes for ``schema``, which is that of a whole object if ``root``."""
+    """The key of ``schema`` for ``cached_program``. ``root`` marks the schema of a whole object."""
     return msgspec.json.encode((root, schema))
 
 
 @lru_cache(maxsize=4096)
 def cached_program(key: bytes, expression: str, optional_old_self: bool) -> Program:
-    """The program of an expression in a schema, which ``key`` encodes. Tests install the same schemas all the time.
+    """Compile an expression for the schema that ``key`` encodes. Tests reinstall equal schemas.
 
     Raises as ``compile_rule``.
     """
@@ -112,7 +112,7 @@ def cached_program(key: bytes, expression: str, optional_old_self: bool) -> Prog
 
 
 class _SchemaRules:
-    """A schema with rules, its own or within; what has none is left out, and never looked at."""
+    """A schema with the rules of its subtree. Nested schemas without rules are left out."""
 
     def __init__(self, schema: JsonObject, *, root: bool = False) -> None:
         self.schema = schema
@@ -127,11 +127,10 @@ class _SchemaRules:
 
     @cached_property
     def programs(self) -> list[_CompiledRule]:
-        """Of the rules, in their order. Raises as ``compile_rule``, and only when a value is there."""
+        """Compiled rules in order. Compiled lazily. Raises as ``compile_rule``."""
         return _compile_rules(schema_key(self.schema, self.root))
 
     def field_rules(self, name: str) -> _SchemaRules | None:
-        """That of a field."""
         return self.property_rules.get(name) if name in self.properties_schema else self.additional_rules
 
 
@@ -144,7 +143,7 @@ def _schema_rules_or_none(schema: Any) -> _SchemaRules | None:
 
 @lru_cache(maxsize=1024)
 def _schema_rules(key: bytes) -> _SchemaRules:
-    """A schema, which ``key`` encodes, with all that is within."""
+    """The rules of the schema that ``key`` encodes."""
     root, schema = msgspec.json.decode(key)
     return _SchemaRules(schema, root=root)
 
@@ -152,9 +151,10 @@ def _schema_rules(key: bytes) -> _SchemaRules:
 def _validate(
     value: Any, old: Any, rules: _SchemaRules, path: str, *, unchanged: bool | None
 ) -> Iterator[RuleViolation]:
-    """``unchanged``: whether what encloses ``value`` is as it was, so that only transitions are judged.
+    """Yield violations in ``value``.
 
-    None: nobody asks.
+    Args:
+        unchanged: the enclosing value is unchanged, so that only transition rules count. None without ratcheting.
     """
     if value is None:
         return
@@ -196,7 +196,7 @@ class _CompiledRule:
 
 @lru_cache(maxsize=4096)
 def _compile_rules(key: bytes) -> list[_CompiledRule]:
-    """The compiled rules of a schema, which ``key`` encodes."""
+    """The compiled rules of the schema that ``key`` encodes."""
     _, schema = msgspec.json.decode(key)
     found: list[_CompiledRule] = []
     for rule in schema[VALIDATIONS_KEY]:
@@ -209,7 +209,7 @@ def _compile_rules(key: bytes) -> list[_CompiledRule]:
 
 @dataclass(frozen=True, slots=True)
 class _RuleContext:
-    """What a rule is evaluated on: the value in JSON, and as CEL sees it now and before (or MISSING)."""
+    """Input of a rule: JSON value, new and old CEL values."""
 
     value: Any
     new: Any
@@ -219,9 +219,9 @@ class _RuleContext:
     path: str
 
     def evaluate(self, rule: JsonObject, compiled: _CompiledRule) -> RuleViolation | None:
-        """What is wrong with the value by ``rule``; None where it holds, or is not asked."""
+        """The violation of ``rule``. None if it holds or is not evaluated."""
         transition = compiled.rule.uses_old_self
-        # A transition rule needs something to compare with; what did not change is not judged again (KEP-4008).
+        # Transition rules need an old value. Unchanged values are not validated again (KEP-4008).
         if transition and self.old is MISSING and not rule.get("optionalOldSelf"):
             return None
         try:
@@ -233,9 +233,9 @@ class _RuleContext:
         return RuleViolation(rule, self.schema, self.value, self.path, self._message(rule, compiled))
 
     def _evaluate_program(self, program: Program) -> Any:
-        """The value of an expression. Raises EvaluationError."""
+        """Evaluate a program. Raises EvaluationError."""
         present = self.old is not MISSING
-        # Where there is nothing before, nothing looks at it.
+        # Without an old value, expressions do not read the variable.
         old = self.old if present else None
         return program.evaluate({"self": self.new, "oldSelf": old, "hasOldSelf": present})
 

@@ -25,6 +25,7 @@ from steersman_cli.update import update
 app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # tables of rich truncate long options at 80 columns
     help="Write Kubernetes operators in typed, async Python.",
 )
 """The ``steersman`` command, as a typer application."""

@@ -14,7 +14,7 @@ from steersman.crd.kinds import find_kinds
 from steersman.errors import ConfigurationError, SteersmanError
 from steersman.meta.manifests import load_manifests
 
-group = typer.Typer(no_args_is_help=True, help="Compare custom resource definitions.")
+group = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Compare custom resource definitions.")
 """The commands below ``steersman crd``."""
 
 _CRD_KIND = "CustomResourceDefinition"

@@ -18,7 +18,9 @@ from steersman_cli.project import PROJECT_FILE, Project, to_project_yaml
 from steersman_cli.project_files import FileEdits, insert_at_marker, write_files
 from steersman_cli.templating import render_template
 
-group = typer.Typer(no_args_is_help=True, help="Add kinds, controllers and webhooks to a project.")
+group = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Add kinds, controllers and webhooks to a project."
+)
 """The commands below ``steersman create``."""
 
 _GROUP_LABEL_PATTERN = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -27,7 +27,9 @@ DeleteObjectsOption = Annotated[
 def install(
     kubeconfig: KubeconfigOption = "", context: ContextOption = "", dry_run: ServerDryRunOption = False
 ) -> None:
-    """Install the CRDs of the project, and wait until they are served.
+    """Install the CRDs of the project.
+
+    The command waits until they are served.
 
     Example: steersman install --context staging
     """
@@ -59,7 +61,9 @@ def deploy(
     wait: Annotated[bool, typer.Option(help="Wait until the operator is available.")] = True,
     timeout: Annotated[float, typer.Option(help="Timeout of the wait, in seconds.", min=0)] = 300.0,
 ) -> None:
-    """Apply config/default by server-side apply, and wait until the operator is available.
+    """Deploy the operator from config/default.
+
+    The command uses server-side apply, and waits until the operator is available.
 
     It needs kubectl or kustomize.
 

@@ -23,9 +23,11 @@ def doctor(
     context: ContextOption = "",
     output: Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")] = "table",
 ) -> None:
-    """Check CRDs, Deployment, permissions, webhooks and their certificate on a cluster.
+    """Diagnose the project on a cluster.
 
-    The command changes nothing. Exit codes: 0 no problem, 1 a problem was found, 2 the project is invalid.
+    The command checks CRDs, Deployment, permissions, webhooks and their certificate, and changes nothing.
+
+    Exit codes: 0 no problem, 1 a problem was found, 2 the project is invalid.
 
     Example: steersman doctor
 

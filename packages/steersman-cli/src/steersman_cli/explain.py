@@ -27,7 +27,9 @@ def explain(
     limit: Annotated[int, typer.Option(min=1, max=256, help="Number of recent reconciles.")] = 20,
     output: Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")] = "table",
 ) -> None:
-    """Show recent, running and queued reconciles with their triggers and results.
+    """Show why objects were reconciled.
+
+    The table has queued, running and recent reconciles with their triggers and results.
 
     Example: steersman explain databaseuser shop/blue
 

@@ -25,9 +25,9 @@ def installer(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the files instead of writing them.")] = False,
 ) -> None:
-    """Write the manifests of config/default into one file for kubectl apply.
+    """Write the manifests of config/default into one file.
 
-    It needs kubectl or kustomize.
+    The file is for kubectl apply. The command needs kubectl or kustomize.
 
     Example: steersman installer --image registry.example.com/databaseuser:v1
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from steersman.manager import Manager
     from steersman.rbac import ResourceAccess
 
-group = typer.Typer(no_args_is_help=True, help="Check RBAC roles.")
+group = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check RBAC roles.")
 """The commands below ``steersman rbac``."""
 
 _ROLE_KINDS = ("ClusterRole", "Role")

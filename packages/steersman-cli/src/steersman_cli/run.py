@@ -34,9 +34,9 @@ def run(
     context: typer.Context,
     reload: Annotated[bool, typer.Option(help="Restart when a file in src/ changes.")] = True,
 ) -> None:
-    """Run the operator against the cluster of your kubeconfig until Ctrl-C.
+    """Run the operator on this machine until Ctrl-C.
 
-    Other options are passed to the operator.
+    It uses the cluster of your kubeconfig. Other options are passed to the operator.
 
     Example: steersman run --namespace shop --log-level debug
 

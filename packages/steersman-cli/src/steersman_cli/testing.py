@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from steersman_testing import InMemoryApiServer
     from steersman_testing.serving import ApiEndpoint
 
-group = typer.Typer(no_args_is_help=True, help="Serve an in-memory API server.")
+group = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Serve an in-memory API server.")
 """The commands below ``steersman testing``."""
 
 _COMPACTION_INTERVAL_SECONDS = 300.0

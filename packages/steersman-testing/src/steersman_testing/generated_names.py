@@ -23,7 +23,6 @@ import msgspec
 
 from steersman_testing.apiserver.storage import StorageEvent
 from steersman_testing.apiserver.values import JsonObject
-from steersman_testing.normalization import canonical_json
 
 _MAX_PREFIX_LENGTH = 58
 _RANDOM_SUFFIX = "[a-z0-9]{5}"
@@ -47,6 +46,11 @@ def generated_prefixes(objects: Iterable[JsonObject]) -> dict[str, str]:
 def generated_prefixes_in_history(history: Iterable[StorageEvent]) -> dict[str, str]:
     """Prefixes of all generated names that a server ever stored."""
     return generated_prefixes(e.after.object for e in history if e.before is None and e.after is not None)
+
+
+def canonical_json(value: Any) -> bytes:
+    """Encode ``value`` so that equal values have equal bytes."""
+    return msgspec.json.encode(value, order="deterministic")
 
 
 class GeneratedNames:

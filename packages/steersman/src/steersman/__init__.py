@@ -12,15 +12,15 @@ A kind is a class, a controller is a coroutine, and this is a whole operator::
 
     class GreetingSpec(Spec):
         name: Annotated[str, Field(min_length=1)]
-        """Who is greeted."""
+        """Name of the person to greet."""
 
     @resource(group="example.com", version="v1")
     class Greeting(Resource[GreetingSpec, Status]):
-        """A friendly word, kept in a ConfigMap."""
+        """A greeting, stored in a ConfigMap."""
 
     class Greeter(Reconciler[Greeting]):
         async def reconcile(self, request: Request) -> Result:
-            greeting = await self.client.get(Greeting, request)  # from the cache; a deleted object ends here, quietly
+            greeting = await self.client.get(Greeting, request)  # NotFound ends it
             metadata = ObjectMetaApply(name=request.name, namespace=request.namespace)
             words = ConfigMapApply(metadata=metadata, data={"words": f"Hello {greeting.spec.name}"})
             await self.client.apply(words, owner=greeting)
@@ -38,23 +38,39 @@ A kind is a class, a controller is a coroutine, and this is a whole operator::
     if __name__ == "__main__":
         asyncio.run(main())
 
-``steersman manifests greeting`` prints the CustomResourceDefinition. The rooms, in the way of the data:
+``steersman manifests greeting`` prints the CustomResourceDefinition.
 
-- ``steersman.api``: the built-in kinds, one module a group-version, and what to send in server-side apply.
-- ``steersman.client``: configuration, transport, and verbs on objects; good for scripts too.
-- ``steersman.cache``: list and watch, kept in step with the API server whatever happens.
-- ``steersman.controller``: what triggers a reconcile, queue, workers, reconcilers, finalizers, Events.
-- ``steersman.manager``: the process: leader election, signals, probes, metrics, and a command's flags for them.
-- ``steersman.meta`` and ``steersman.crd``: the vocabulary of objects, and the schemas that follow from classes.
-- ``steersman_cli.codegen``: the way back, classes from the definitions of somebody else's kinds.
-- ``steersman.rbac``: roles from what controllers declare.
-- ``steersman.webhook``: what the API server asks about writes, and how versions of a kind become each other.
-- ``steersman.errors``: every exception, as one tree.
-- ``steersman.observability``: logs, metrics, and the seams for clock, randomness and tasks.
-- ``steersman_testing``: an API server in memory and virtual time, for tests in milliseconds; and a real one.
-- ``steersman_cli``: the ``steersman`` command.
+**Manager.** A Manager runs the controllers, caches and servers of one process. It handles leader election, signals,
+health probes and metrics. Every operator creates one, and it creates the shared dependencies such as clients and
+caches. See ``steersman.manager``.
 
-The names below are imported from their rooms at first use, so ``import steersman`` costs next to nothing.
+**Controller.** A Controller watches a kind and the objects that it owns, and puts the key of the affected object into
+a queue. Its workers take keys from the queue and call the Reconciler. Failed keys are retried with exponential
+back-off. See ``steersman.controller``.
+
+**Reconciler.** A Reconciler compares the desired state of one object with the observed state, and makes them equal.
+It receives the namespace and name of the object, not the event, and must be idempotent. It declares child objects by
+server-side apply and reports to users by status, conditions and Events.
+
+**Client and cache.** Reads of a CachedClient come from informers, which list and watch the API server. Writes go to
+the API server, and later reads of the cache contain them. Scripts use a Client or a SyncClient without a cache. See
+``steersman.cache`` and ``steersman.client``.
+
+**Kinds.** A custom resource is a Python class with a spec and a status. The CustomResourceDefinition, its schema and
+the RBAC rules follow from classes and controllers. ``steersman.api`` has the built-in kinds, ``steersman.meta`` the
+base classes and ``steersman.crd`` the schema generator.
+
+**Webhooks.** Webhooks default, validate and convert objects. ``steersman.webhook`` serves them and rotates their
+certificates.
+
+**Tests.** ``steersman_testing`` has an API server in memory, virtual time, fault simulation, and envtest for a real
+API server.
+
+**Command.** ``steersman_cli`` scaffolds operators, generates classes from CRDs, and builds charts and bundles.
+
+``steersman.errors`` defines all exceptions, and ``steersman.observability`` logs, metrics, clock and tasks.
+
+The names below are imported from their packages at first use, so ``import steersman`` is fast.
 '''
 
 from importlib import import_module
@@ -168,14 +184,14 @@ __all__ = [
     "set_condition",
 ]
 
-# Asked in this order, from the cheapest to import to the dearest.
-_ROOMS = ("meta", "errors", "client", "cache", "controller", "manager")
+# In the order of their import time.
+_PACKAGES = ("meta", "errors", "client", "cache", "controller", "manager")
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        for room in _ROOMS:
-            module = import_module(f"steersman.{room}")
+        for package in _PACKAGES:
+            module = import_module(f"steersman.{package}")
             if hasattr(module, name):
                 return getattr(module, name)
     raise AttributeError(f"module 'steersman' has no attribute {name!r}")

@@ -1,19 +1,19 @@
-"""Every exception of Steersman's own, as one tree.
+"""All exceptions of Steersman, as one tree.
 
     SteersmanError
     ├── ConfigurationError        kubeconfig, in-cluster files or options: says which file and field
-    │   └── CredentialsFailed     a token file or exec plugin gave no credential
-    ├── ConnectionFailed          no answer from the API server (refused, reset, timed out)
-    ├── NoKindMatch               discovery knows no such kind: is its CRD installed?
+    │   └── CredentialsFailed     a token file or exec plugin returned no credential
+    ├── ConnectionFailed          no response from the API server (refused, reset, timed out)
+    ├── NoKindMatch               the API server does not serve the kind: is its CRD installed?
     ├── CacheNotSynced            an informer did not finish its first list in time
-    ├── LeadershipLost            another replica may lead by now: nothing more is written, and the process ends
+    ├── LeadershipLost            another replica may be the leader: writes are rejected and the process ends
     ├── TerminalError             raised by a reconciler: do not retry until the object changes
     ├── SchemaError               a type has no structural schema (defined in ``steersman.crd``)
-    ├── QueueShutDown             there will be no more keys (defined in ``steersman.controller``)
-    ├── Denied                    raised by a webhook's handler that refuses (defined in ``steersman.webhook``)
-    ├── ConversionFailed          no way to another version of a kind (defined in ``steersman.webhook``)
+    ├── QueueShutDown             the queue is shut down (defined in ``steersman.controller``)
+    ├── Denied                    raised by a webhook handler to reject a request (defined in ``steersman.webhook``)
+    ├── ConversionFailed          an object cannot be converted to another version (defined in ``steersman.webhook``)
     ├── ReconcileTimeout          a reconcile took longer than allowed (defined in ``steersman.controller``)
-    └── ApiError                  the API server answered with a Status
+    └── ApiError                  the API server responded with an error
         ├── BadRequest            400
         ├── Unauthorized          401
         ├── Forbidden             403
@@ -46,27 +46,27 @@ import msgspec
 
 
 class SteersmanError(Exception):
-    """The root of the tree.
+    """Base class of all exceptions.
 
-    Beside it there are ``TypeError`` and ``ValueError`` for arguments that make no sense, and
-    ``msgspec.ValidationError`` for objects that do not fit their type.
+    Functions also raise ``TypeError`` and ``ValueError`` for invalid arguments, and ``msgspec.ValidationError`` for
+    objects that do not match their type.
     """
 
 
 class ConfigurationError(SteersmanError):
-    """Something the user configured is missing or malformed; the message names the file and the field."""
+    """A setting is missing or malformed. The message names the file and the field."""
 
 
 class CredentialsFailed(ConfigurationError):
-    """A token file or exec plugin gave no credential; nothing was sent. It may give one later."""
+    """A token file or exec plugin returned no credential. No request was sent, and a later one may succeed."""
 
 
 class ConnectionFailed(SteersmanError):
-    """The API server gave no (complete) answer.
+    """No complete response arrived from the API server.
 
     Attributes:
-        sent: whether anything of the request may have reached the server, so that it is unknown whether a write was
-            carried out. False only where it is certain that it was not, as when the connection was refused.
+        sent: True if the server may have received the request, so that a write may have been applied. False if it
+            certainly did not, as when the connection was refused.
     """
 
     def __init__(self, message: str = "", *, sent: bool = True) -> None:
@@ -75,27 +75,27 @@ class ConnectionFailed(SteersmanError):
 
 
 class NoKindMatch(SteersmanError):
-    """The API server serves no such kind or resource; the message says what was asked for and where to look."""
+    """The API server does not serve the kind or resource. The message names it."""
 
 
 class CacheNotSynced(SteersmanError):
-    """An informer did not finish its first list within the time limit; the message names the kind."""
+    """An informer did not complete its first list in time. The message names the kind."""
 
 
 class LeadershipLost(SteersmanError):
-    """This process does not, or no longer, hold the lease; a request that it stopped was not sent."""
+    """This process does not hold the lease. The request was not sent."""
 
 
 class TerminalError(SteersmanError):
-    """Raised by a reconciler for what no retry can mend: the object is not requeued until it changes."""
+    """Raised by a reconciler if a retry cannot succeed. The object is not requeued until it changes."""
 
 
 class StatusCause(msgspec.Struct, frozen=True):
-    """One reason among several of a failed request.
+    """One cause of a failed request.
 
     Attributes:
         field: path of the field in the sent object, such as ``spec.replicas``; may be empty.
-        message: text for people.
+        message: text for users.
         reason: machine-readable, such as ``FieldValueInvalid`` or ``FieldManagerConflict``.
     """
 
@@ -105,7 +105,7 @@ class StatusCause(msgspec.Struct, frozen=True):
 
 
 class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
-    """``status.details`` of a failed request; ``retry_after_seconds`` is 0 when the server gave no advice."""
+    """``status.details`` of a failed request. ``retry_after_seconds`` defaults to 0."""
 
     name: str = ""
     group: str = ""
@@ -116,7 +116,7 @@ class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ApiStatus(msgspec.Struct, frozen=True):
-    """The API server's own account of a failed request (``metav1.Status``)."""
+    """``metav1.Status`` of a failed request."""
 
     message: str = ""
     reason: str = ""
@@ -126,11 +126,11 @@ class ApiStatus(msgspec.Struct, frozen=True):
 
 
 class ApiError(SteersmanError):
-    """The API server refused a request; ``status`` holds its answer, ``str()`` its message.
+    """The API server refused a request. ``status`` is the response and ``str()`` its message.
 
     Attributes:
-        retry_after: seconds after which the server asks to try again; None where it does not.
-        uncertain: an earlier try of the same request may have been carried out: see ``HttpResponse``.
+        retry_after: seconds after which the server allows another attempt, or None.
+        uncertain: an earlier attempt of the same request may have been applied. See ``HttpResponse``.
     """
 
     def __init__(self, status: ApiStatus, retry_after: float | None = None) -> None:
@@ -141,7 +141,7 @@ class ApiError(SteersmanError):
         self.uncertain = False
 
     def __reduce__(self) -> tuple[type[ApiError], tuple[ApiStatus, float | None], dict[str, bool]]:
-        # An exception's own way would hand its text to ``__init__``, and so end a pool of processes.
+        # The default passes the message to ``__init__``, which breaks pools of processes.
         return type(self), (self.status, self.retry_after), {"uncertain": self.uncertain}
 
     @property
@@ -156,7 +156,7 @@ class ApiError(SteersmanError):
 
     @property
     def causes(self) -> tuple[StatusCause, ...]:
-        """What exactly was wrong, field by field; empty when the server did not say."""
+        """The causes by field. Empty if the server reports none."""
         return (self.status.details.causes or ()) if self.status.details else ()
 
 
@@ -165,20 +165,20 @@ class BadRequest(ApiError):
 
 
 class Unauthorized(ApiError):
-    """401: the credentials are missing or not accepted."""
+    """401: the credentials are missing or rejected."""
 
 
 class Forbidden(ApiError):
-    """403: authenticated, yet RBAC or an admission plugin refuses; the message names the verb and resource."""
+    """403: RBAC or an admission plugin denies the request. The message names the verb and the resource."""
 
     @property
     def namespace_terminating(self) -> bool:
-        """Whether the only reason is that the namespace is being deleted, so that nothing new may be made in it."""
+        """Whether the namespace is being deleted, so that no object can be created in it."""
         return any(cause.reason == "NamespaceTerminating" for cause in self.causes)
 
 
 class NotFound(ApiError):
-    """404: no such object, or no such kind (its CRD is not installed)."""
+    """404: the object does not exist, or the CRD of its kind is not installed."""
 
 
 class MethodNotAllowed(ApiError):
@@ -186,15 +186,15 @@ class MethodNotAllowed(ApiError):
 
 
 class NotAcceptable(ApiError):
-    """406: the server has none of the media types that were asked for."""
+    """406: the server supports none of the requested media types."""
 
 
 class FieldConflict(NamedTuple):
-    """A field that a server-side apply would have taken from its owner.
+    """A field of a server-side apply that another manager owns.
 
     Attributes:
-        manager: who owns it.
-        field: its path, such as ``.spec.replicas`` or ``.spec.containers[name="app"].image``.
+        manager: the field manager that owns the field.
+        field: path of the field, such as ``.spec.replicas`` or ``.spec.containers[name="app"].image``.
     """
 
     manager: str
@@ -202,21 +202,21 @@ class FieldConflict(NamedTuple):
 
 
 class Conflict(ApiError):
-    """409: the object changed since it was read, or (server-side apply) another manager owns a field."""
+    """409: the object changed since it was read, or another manager owns a field of an apply."""
 
     @property
     def conflicts(self) -> tuple[FieldConflict, ...]:
-        """Which fields are owned by whom; empty where it is not about the ownership of fields."""
+        """The fields that other managers own. Empty for other conflicts."""
         ownership_causes = (c for c in self.causes if c.reason == "FieldManagerConflict")
         return tuple(FieldConflict(_parse_manager_name(c.message), c.field) for c in ownership_causes)
 
 
 class AlreadyExists(Conflict):
-    """409: an object of that name exists."""
+    """409: an object with this name exists."""
 
 
 class Expired(ApiError):
-    """410: the resource version is too old for a watch or a continue token; list again."""
+    """410: the resourceVersion or the continue token is too old. List again."""
 
 
 class PayloadTooLarge(ApiError):
@@ -224,31 +224,31 @@ class PayloadTooLarge(ApiError):
 
 
 class UnsupportedMediaType(ApiError):
-    """415: the resource does not support this kind of patch."""
+    """415: the resource does not support this type of patch."""
 
 
 class Invalid(ApiError):
-    """422: schema, CEL rule or validation refused the object; ``causes`` names the fields."""
+    """422: the object violates its schema, a CEL rule or a validation. ``causes`` has the fields."""
 
 
 class TooManyRequests(ApiError):
-    """429: throttled (priority and fairness), or see ``EvictionBlocked``."""
+    """429: priority and fairness throttled the request. See also ``EvictionBlocked``."""
 
 
 class EvictionBlocked(TooManyRequests):
-    """429: a PodDisruptionBudget allows no eviction of this pod now; it may a little later."""
+    """429: a PodDisruptionBudget does not allow the eviction of this pod now."""
 
 
 class ServerError(ApiError):
-    """5xx: the fault is on the server's side."""
+    """5xx: the server failed."""
 
 
 class InternalError(ServerError):
-    """500: something broke inside the server, or in a webhook that it asked."""
+    """500: the server or a webhook that it called failed."""
 
 
 class StorageReadError(InternalError):
-    """500: an object in etcd cannot be decrypted or decoded; deleting it needs force (KEP-3926)."""
+    """500: an object in etcd cannot be decrypted or decoded. Deleting it needs force (KEP-3926)."""
 
 
 class ServiceUnavailable(ServerError):
@@ -256,7 +256,7 @@ class ServiceUnavailable(ServerError):
 
 
 class ServerTimeout(ServerError):
-    """504: the server gave up in time; the request may have been carried out."""
+    """504: the server reached its time limit. The request may have been applied."""
 
 
 _BY_REASON: dict[str, type[ApiError]] = {
@@ -301,10 +301,10 @@ _BY_CODE: dict[int, type[ApiError]] = {
 
 
 def error_from_status(status: ApiStatus, retry_after: float | None = None) -> ApiError:
-    """The exception for a Status: chosen by reason, or by code where the reason is unknown.
+    """Return the exception for a Status, by its reason or else its code.
 
     Args:
-        status: the API server's answer.
+        status: the response of the API server.
         retry_after: seconds, from the ``Retry-After`` header.
     """
     fallback = ServerError if status.code >= 500 else ApiError
@@ -316,12 +316,12 @@ def error_from_status(status: ApiStatus, retry_after: float | None = None) -> Ap
 
 
 def _parse_manager_name(message: str) -> str:
-    """``a "b"`` in ``conflict with "a \"b\"" using v1``: there is no field for it, and Go quotes it as JSON does."""
+    """Return the manager in ``conflict with "a \"b\"" using v1``, which Go quotes like JSON."""
     found = re.match(r'conflict with ("(?:[^"\\]|\\.)*")', message)
     if found is None:
         return ""
     try:
         return msgspec.json.decode(found[1], type=str)
     except msgspec.DecodeError:
-        # Go writes unprintable characters in ways that JSON does not know.
+        # Go escapes unprintable characters in forms that JSON lacks.
         return found[1][1:-1]

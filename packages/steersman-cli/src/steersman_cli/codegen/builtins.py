@@ -1,4 +1,4 @@
-"""Structs of definitions that are Kubernetes' own types, so that there is a class for them already."""
+"""Detection of built-in Kubernetes types in schemas."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _API_MODULES = {
     "io.k8s.apimachinery.pkg.apis.meta.v1": "meta_v1",
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1": "apiextensions_v1",
 }
-# So many fields are the same by no accident.
+# Schemas with at least this number of equal fields are the same type.
 _MIN_DISTINCTIVE_FIELDS = 4
 _REFERENCE_FIELDS = {"name", "optional", "items", "defaultMode"}
 
 
 class BuiltinType(NamedTuple):
-    """A class of the framework, to read and to apply: module and name of each."""
+    """Module and name of a framework class and its apply configuration."""
 
     read: tuple[str, str]
     apply: tuple[str, str]
@@ -40,10 +40,10 @@ _META_TYPES = {
 
 
 def match_builtin(schema: Schema) -> BuiltinType | None:
-    """The class of the framework that ``schema`` describes in every field, or None.
+    """The framework class with the same fields as ``schema``, or None.
 
-    Where several have the same fields, as selectors of keys in Secrets and ConfigMaps do, or where the fields are
-    few, as a name and a namespace, the descriptions decide.
+    Descriptions decide between several candidates, such as key selectors of Secrets and ConfigMaps, and for structs
+    with few fields.
     """
     if "properties" not in schema:
         return None
@@ -112,7 +112,7 @@ def _is_reference(schema: Schema) -> bool:
 
 
 def _schema_signature(schema: Schema) -> bytes:
-    """Two schemas of the same form take the same objects, but for what Kubernetes publishes of its types in vain."""
+    """A key that is equal for schemas of the same type. Descriptions are ignored."""
     return msgspec.json.encode(_map_schema(schema, _normalize), order="sorted")
 
 
@@ -120,11 +120,11 @@ def _normalize(schema: Schema) -> Schema:
     result = {k: v for k, v in schema.items() if k != "description"}
     properties = schema.get("properties", {})
     if "required" in schema:
-        # A condition may be without a time and a message.
+        # Definitions may make time and message of a condition optional.
         optional = ("lastTransitionTime", "message") if {"lastTransitionTime", "reason"} <= set(properties) else ()
         result["required"] = sorted(name for name in schema["required"] if name not in optional)
     if "properties" in schema and _is_reference(schema):
-        # controller-gen gives structs the map type of those that are embedded in them.
+        # controller-gen copies the map type of an embedded struct.
         result.pop("x-kubernetes-map-type", None)
     if is_quantity(schema):
         result["pattern"] = QUANTITY["pattern"]
@@ -132,7 +132,7 @@ def _normalize(schema: Schema) -> Schema:
 
 
 def is_quantity(schema: Schema) -> bool:
-    """Whether the values are amounts such as 10Gi."""
+    """Return True if the values are quantities such as 10Gi."""
     return bool(schema.get("x-kubernetes-int-or-string")) and "(([KMGTPE]i)|[numkMGTPE]|" in schema.get("pattern", "")
 
 

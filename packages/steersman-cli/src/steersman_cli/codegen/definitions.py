@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions as what is written of them: kinds in their versions, with classes of their structs."""
+"""CustomResourceDefinitions as modules of kinds with named structs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from steersman_cli.codegen.structs import assign_class_names, find_structs, is_s
 
 Schema = dict[str, Any]
 
-# What every object has, and the class of a kind says by itself.
+# Fields of each object, which the base class declares.
 _OBJECT_FIELDS = ("apiVersion", "kind", "metadata")
-# Names that every module may import.
+# Names that a generated module may import.
 _RESERVED_NAMES = frozenset(
     (
         *("Annotated", "Any", "Literal", "Mapping", "Sequence", "UNSET", "UnsetType"),
@@ -28,7 +28,7 @@ _RESERVED_NAMES = frozenset(
 
 @dataclass(frozen=True)
 class Struct:
-    """A struct that gets a class."""
+    """A struct with its class name."""
 
     name: str
     schema: Schema
@@ -36,13 +36,16 @@ class Struct:
 
 @dataclass(frozen=True)
 class CrdKind:
-    """One kind in one version."""
+    """A kind in one version.
+
+    Attributes:
+        manifest: the CustomResourceDefinition.
+        version: entry of ``spec.versions``.
+    """
 
     class_name: str
     manifest: Schema
-    """The definition."""
     version: Schema
-    """As in ``spec.versions`` of it."""
     structs: dict[bytes, Struct] = field(default_factory=dict[bytes, Struct])
 
     @property
@@ -51,25 +54,25 @@ class CrdKind:
 
     @property
     def schema(self) -> Schema:
-        """Without what every object has."""
+        """The schema without apiVersion, kind and metadata."""
         found: Schema = self.version["schema"]["openAPIV3Schema"]
         properties = {n: p for n, p in found.get("properties", {}).items() if n not in _OBJECT_FIELDS}
         return {**found, "properties": properties}
 
     def class_name_of(self, schema: Schema) -> str:
-        """The class of a struct within."""
+        """The class name of a struct of this kind."""
         return self.structs[schema_fingerprint(schema)].name
 
     @property
     def unsupported_features(self) -> Iterator[str]:
-        """What of the schema no type can say."""
+        """Parts of the schema that types cannot express, each with its path."""
         found: Schema = self.version["schema"]["openAPIV3Schema"]
         if bounds := found.get("properties", {}).get("metadata", {}).get("properties"):
             yield f"{self.names['kind']}.metadata: bounds on {', '.join(bounds)}"
         yield from _unsupported_features(self.schema, self.names["kind"])
         columns = [c["jsonPath"] for c in self.version.get("additionalPrinterColumns", ())]
         if columns and ".metadata.creationTimestamp" not in columns:
-            yield f"{self.names['kind']}: columns without an age"
+            yield f"{self.names['kind']}: printer columns without the age"
 
 
 @dataclass(frozen=True)
@@ -91,25 +94,29 @@ class Module:
 
 
 def group_into_modules(manifests: Iterable[Schema]) -> list[Module]:
-    """The modules that ``manifests`` become, in the order of their names.
+    """Group kinds by group and version, sorted.
 
     Raises:
-        ConfigurationError: a definition is not of ``apiextensions.k8s.io/v1``, or has no schema, or is there twice.
+        ConfigurationError: a manifest is not of ``apiextensions.k8s.io/v1``, has no schema, or is a duplicate.
     """
     found: dict[tuple[str, str], dict[str, tuple[Schema, Schema]]] = {}
     for manifest in manifests:
         name = manifest.get("metadata", {}).get("name", "?")
         if manifest.get("apiVersion") != "apiextensions.k8s.io/v1":
             raise ConfigurationError(
-                f"{name} is of {manifest.get('apiVersion')}: only apiextensions.k8s.io/v1 is read"
+                f"{name} has the apiVersion {manifest.get('apiVersion')}: convert it to apiextensions.k8s.io/v1"
             )
         for version in manifest["spec"]["versions"]:
             if "openAPIV3Schema" not in version.get("schema", {}):
-                raise ConfigurationError(f"{name} has no schema of {version['name']}: there is nothing to write")
+                raise ConfigurationError(
+                    f"{name} has no schema for version {version['name']}: add spec.versions[].schema"
+                )
             module_kinds = found.setdefault((manifest["spec"]["group"], version["name"]), {})
             kind = manifest["spec"]["names"]["kind"]
             if kind in module_kinds:
-                raise ConfigurationError(f"{kind} of {manifest['spec']['group']}/{version['name']} is there twice")
+                raise ConfigurationError(
+                    f"{kind} of {manifest['spec']['group']}/{version['name']} is declared twice: remove one"
+                )
             module_kinds[kind] = manifest, version
     return [_build_module(*place, found[place]) for place in sorted(found)]
 
@@ -143,5 +150,5 @@ def _unsupported_features(schema: Schema, path: str) -> Iterator[str]:
     for keyword, mark in (("items", "[]"), ("additionalProperties", "{}")):
         if isinstance(schema.get(keyword), dict):
             if "default" in schema[keyword]:
-                yield f"{path}{mark}: a default of its own"
+                yield f"{path}{mark}: a default"
             yield from _unsupported_features(schema[keyword], f"{path}{mark}")

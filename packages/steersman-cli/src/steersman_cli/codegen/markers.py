@@ -12,7 +12,7 @@ from steersman_cli.codegen.expressions import call, keyword_argument, literal, s
 
 Schema = dict[str, Any]
 AddImport = Callable[[str, str], str]
-"""Imports a name of a module, and returns its name in the generated module."""
+"""Imports a module's name and returns its local name."""
 
 _VALUE_KEYWORDS = {
     "multipleOf": "multiple_of",
@@ -120,7 +120,7 @@ def _rule(rule: Schema, rule_class: str) -> str:
 
 
 def unsupported_keywords(schema: Schema) -> Iterator[str]:
-    """Keywords of ``schema`` that no marker can express, each with its value. Nested schemas are ignored."""
+    """Keywords that no marker can express, with their values."""
     for keyword in _UNSUPPORTED_KEYWORDS:
         if keyword in schema:
             yield f"{keyword} {_shorten(schema[keyword])}"

@@ -32,7 +32,7 @@ def attribute_name(wire: str) -> str:
 
 
 def class_name_part(wire: str) -> str:
-    """A wire name as part of a class name: ``remoteWrite`` → ``RemoteWrite``, ``a-b`` → ``AB``."""
+    """A class name part: ``remoteWrite`` → ``RemoteWrite``, ``a-b`` → ``AB``."""
     return "".join(part[0].upper() + part[1:] for part in _INVALID_CHARACTERS.split(wire) if part and part != "_")
 
 

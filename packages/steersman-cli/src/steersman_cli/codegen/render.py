@@ -177,7 +177,7 @@ def _attributes(schema: Schema, reserved: frozenset[str]) -> Iterator[tuple[str,
 
 
 def _list_map_keys(schema: Schema) -> dict[bytes, set[str]]:
-    """Key fields of the lists of type map in ``schema``, by the fingerprint of their items."""
+    """Key fields of lists of type map, by item fingerprint."""
     found: dict[bytes, set[str]] = {}
     pending = [schema]
     while pending:

@@ -1,4 +1,4 @@
-"""Which structs a schema has, and what their classes are called."""
+"""Structs within a schema, and their class names."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from steersman_cli.codegen.names import class_name_part
 
 Schema = dict[str, Any]
 
-# Said of the field that has the struct, not of the struct.
+# Keywords of the field, not of its struct.
 FIELD_KEYWORDS = ("description", "default", "nullable", "example", "x-kubernetes-embedded-resource")
 
 
 def is_struct(schema: Schema) -> bool:
-    """Whether ``schema`` has fields of its own; one that has none, and lets none in, is a struct too."""
+    """Return True if ``schema`` is an object with declared fields, possibly none."""
     if schema.get("type") != "object" or "additionalProperties" in schema:
         return False
     if "properties" in schema:
@@ -25,7 +25,7 @@ def is_struct(schema: Schema) -> bool:
 
 
 def schema_fingerprint(schema: Schema) -> bytes:
-    """The same of two schemas exactly if one class can stand for both."""
+    """A key that two schemas share if one class fits both."""
     struct_keywords = {key: value for key, value in schema.items() if key not in FIELD_KEYWORDS}
     return msgspec.json.encode(struct_keywords, order="sorted")
 
@@ -33,7 +33,7 @@ def schema_fingerprint(schema: Schema) -> bytes:
 def find_structs(
     schema: Schema, path: tuple[str, ...], is_known: Callable[[Schema], bool]
 ) -> Iterator[tuple[tuple[str, ...], Schema]]:
-    """The structs within ``schema`` with their paths, but for those that have a class already: ``is_known``."""
+    """Structs within ``schema`` with their paths, without known types."""
     if is_struct(schema):
         if is_known(schema):
             return
@@ -48,7 +48,11 @@ def find_structs(
 def assign_class_names(
     found: Iterable[tuple[tuple[str, ...], Schema]], taken: set[str]
 ) -> dict[bytes, tuple[str, tuple[str, ...], Schema]]:
-    """By shape: the name, path and schema of each struct; the shortest path names it, ``taken`` names grow."""
+    """Name each struct by its shortest path. Adds the names to ``taken``.
+
+    Returns:
+        Name, path and schema by fingerprint.
+    """
     shortest_paths: dict[bytes, tuple[tuple[str, ...], Schema]] = {}
     for path, schema in found:
         key = schema_fingerprint(schema)

@@ -79,7 +79,7 @@ class TypeRenderer:
         return self.annotation(self.hint(schema))
 
     def _resolve(self, schema: Schema) -> tuple[TypeHint, Schema, bool]:
-        """The type, the schema that its markers express, and True if the type is a generated class."""
+        """Type, schema for its markers, and True for a generated class."""
         kind = schema.get("type")
         if schema.get("x-kubernetes-int-or-string"):
             return self._int_or_string(schema)

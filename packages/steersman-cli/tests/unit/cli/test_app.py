@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib.metadata import version
@@ -59,8 +60,8 @@ def test_manifests_builtin_descriptions_are_optional() -> None:
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("nowhere", "there is no module nowhere"),
-        ("framework_support.widget.nowhere", "there is no module framework_support.widget.nowhere"),
+        ("nowhere", "the module nowhere does not exist"),
+        ("framework_support.widget.nowhere", "the module framework_support.widget.nowhere does not exist"),
         ("framework_support.widget:Whale", r"framework_support.widget declares no kind Whale (it declares: Widget)"),
         ("framework_support.widget:widget", "framework_support.widget declares no kind widget"),
         ("steersman.meta", "steersman.meta declares no kind: put @resource"),
@@ -105,3 +106,22 @@ def test_no_arguments_prints_command_list() -> None:
     output = steersman().output
     assert "manifests" in output
     assert "version" in output
+
+
+def test_help_at_80_columns_is_complete() -> None:
+    commands = [
+        "",
+        "create api",
+        "create webhook",
+        "manifests",
+        "run",
+        "deploy",
+        "models",
+        "rbac check",
+        "testing serve",
+    ]
+    for command in commands:
+        result = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "80"})
+        assert result.exit_code == 0
+        assert not re.search(r"[a-z]\.\.\.$|…", result.output, re.MULTILINE), result.output
+        assert max(map(len, result.output.splitlines())) <= 80

@@ -33,9 +33,9 @@ def test_crd_diff_prints_breaking_change_and_remedy(old_definitions: Path) -> No
     result = diff(str(old_definitions), "framework_support.crd_twins.v1:Task")
     assert result.exit_code == 1
     assert result.output == (
-        "tasks.twins.example.com v1 .spec.schedule: minLength changes from 5 to 9: values beyond are refused "
+        "tasks.twins.example.com v1 .spec.schedule: minLength changes from 5 to 9: values outside are rejected "
         "[bound-tightened]\n"
-        "    keep the bound as it was, or let in more; or do it in a new version of the kind, and convert\n"
+        "    keep the bound, or relax it; or do it in a new version of the kind with a conversion\n"
         "1 breaking change.\n"
     )
 
@@ -74,7 +74,7 @@ def test_crd_diff_of_directories_reports_removed_crd(old_definitions: Path, tmp_
     ("place", "message"),
     [
         ("nowhere.yaml", "nowhere.yaml does not exist"),
-        ("nowhere", "there is no module nowhere"),
+        ("nowhere", "the module nowhere does not exist"),
         ("framework_support.crd_twins.v1:Nothing", "declares no kind Nothing"),
     ],
 )

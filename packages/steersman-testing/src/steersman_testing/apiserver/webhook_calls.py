@@ -33,9 +33,9 @@ from uuid import UUID
 
 import msgspec
 
-from steersman.client.cluster import ClusterConfig
-from steersman.client.http import HttpTransport
+from steersman.client.config import ClusterConfig
 from steersman.client.transport import HttpRequest, HttpResponse
+from steersman.client.transport.http import HttpTransport
 from steersman.errors import ConfigurationError, ConnectionFailed
 from steersman.observability.runtime import Clock, Runtime
 from steersman_testing.apiserver.values import JsonObject, get_object, is_map

@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from steersman.client.cluster import ClusterConfig
+from steersman.client.config import ClusterConfig
 from steersman.client.credentials import ClientCertificate
 from steersman.errors import SteersmanError
 from steersman_testing.envtest.directory import EnvironmentDirectory

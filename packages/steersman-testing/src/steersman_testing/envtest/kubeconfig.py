@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from steersman.client.cluster import ClusterConfig
+from steersman.client.config import ClusterConfig
 from steersman.client.credentials import load_pem
 
 

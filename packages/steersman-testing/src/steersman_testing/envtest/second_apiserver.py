@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from steersman.client.cluster import ClusterConfig
+from steersman.client.config import ClusterConfig
 from steersman_testing.envtest.process import ServerProcess
 from steersman_testing.envtest.socket_proxy import SocketProxy
 

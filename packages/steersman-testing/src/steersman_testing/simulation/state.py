@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
+from steersman.meta.field_diff import field_differences
 from steersman_testing.apiserver.values import JsonObject
 from steersman_testing.generated_names import GeneratedNames, label_generated_names
 from steersman_testing.normalization import (
-    SERVER_SET_METADATA,
-    TIMESTAMP_PATTERN,
+    Normalizer,
     group_kind,
-    merge_fields,
+    stable_metadata,
     with_unique_names,
 )
 
@@ -62,7 +62,7 @@ def differences(expected: StateSnapshot, actual: StateSnapshot) -> Iterator[str]
         elif name not in expected:
             yield f"{name} exists, but is not expected"
         else:
-            yield from _differences(name, expected[name], actual[name])
+            yield from _describe_differences(name, expected[name], actual[name])
 
 
 def _display_name(obj: JsonObject, names: GeneratedNames) -> str:
@@ -74,10 +74,7 @@ def _display_name(obj: JsonObject, names: GeneratedNames) -> str:
 
 
 def _normalize(obj: JsonObject, names: GeneratedNames, owners: Mapping[str, str]) -> JsonObject:
-    metadata: JsonObject = {k: v for k, v in obj["metadata"].items() if k not in SERVER_SET_METADATA}
-    annotations = {k: v for k, v in metadata.pop("annotations", {}).items() if k != CONCURRENT_WRITE_ANNOTATION}
-    if annotations:
-        metadata["annotations"] = annotations
+    metadata = stable_metadata(obj, (CONCURRENT_WRITE_ANNOTATION,))
     rest = {k: v for k, v in obj.items() if k != "metadata"}
     if group_kind(obj) == ("", "Secret"):
         rest["data"] = dict.fromkeys(obj.get("data", {}), "(set)")
@@ -93,25 +90,13 @@ def _mask_address(address: Any) -> Any:
     return address if address in ("None", ["None"]) else "(assigned)"
 
 
-class _Normalizer:
+class _Normalizer(Normalizer):
     def __init__(self, names: GeneratedNames, owners: Mapping[str, str], generation: int | None) -> None:
-        self._names, self._owners, self._generation = names, owners, generation
+        super().__init__(names, owners)
+        self._generation = generation
 
-    def normalize(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            fields = cast("JsonObject", value).items()
-            return merge_fields((self._names.replace_in(k), self._normalize_field(k, v)) for k, v in fields)
-        if isinstance(value, list):
-            items = cast("list[Any]", value)
-            return self._names.sort_generated(items, [self.normalize(inner) for inner in items])
-        if isinstance(value, str):
-            if value in self._owners:
-                return f"(uid of {self._owners[value]})"
-            return "(time)" if TIMESTAMP_PATTERN.fullmatch(value) else self._names.replace_in(value)
-        return value
-
-    def _normalize_field(self, key: str, value: Any) -> Any:
-        return _compare_generation(value, self._generation) if key == "observedGeneration" else self.normalize(value)
+    def normalize_field(self, name: str, value: Any) -> Any:
+        return _compare_generation(value, self._generation) if name == "observedGeneration" else self.normalize(value)
 
 
 def _compare_generation(value: Any, generation: int | None) -> Any:
@@ -120,22 +105,11 @@ def _compare_generation(value: Any, generation: int | None) -> Any:
     return "(current)" if value == generation else "(not current)"
 
 
-def _differences(path: str, expected: Any, actual: Any) -> Iterator[str]:
-    if expected == actual:
-        return
-    if isinstance(expected, dict) and isinstance(actual, dict):
-        wanted, found = cast("JsonObject", expected), cast("JsonObject", actual)
-        separator = "." if " ." in path else " ."
-        for key in sorted(wanted.keys() | found.keys()):
-            yield from _differences(f"{path}{separator}{key}", wanted.get(key, _ABSENT), found.get(key, _ABSENT))
-        return
-    if isinstance(expected, list) and isinstance(actual, list):
-        items, others = cast("list[Any]", expected), cast("list[Any]", actual)
-        if len(items) == len(others):
-            for place, (one, other) in enumerate(zip(items, others, strict=True)):
-                yield from _differences(f"{path}[{place}]", one, other)
-            return
-    yield f"{path}: {_shorten(actual)}, not {_shorten(expected)}"
+def _describe_differences(name: str, expected: JsonObject, actual: JsonObject) -> Iterator[str]:
+    found = field_differences(expected, actual, absent=_ABSENT)
+    for path, wanted, value in sorted(found, key=lambda difference: difference.path):
+        field = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+        yield f"{name} {field}: {_shorten(value)}, not {_shorten(wanted)}"
 
 
 class _Absent:

@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from steersman.meta import Quantity
-from steersman_testing.apiserver.values import MISSING, JsonObject, get_array, get_field, get_object, is_list, is_map
+from steersman.meta.field_diff import field_differences
+from steersman_testing.apiserver.values import MISSING, JsonObject, get_array, get_object, is_list, is_map
 from steersman_testing.generated_names import GeneratedNames, label_generated_names
 from steersman_testing.normalization import (
-    SERVER_SET_METADATA,
-    TIMESTAMP_PATTERN,
+    Normalizer,
     group_kind,
-    merge_fields,
+    stable_metadata,
     with_unique_names,
 )
 from steersman_testing.transitions.document_paths import DocumentPath, format_path
@@ -93,11 +93,7 @@ def normalize_state(
 
     def normalizer_for(names: GeneratedNames) -> _Normalizer:
         normalizer = _Normalizer(names, {}, namespace)
-        owners = {
-            o["metadata"]["uid"]: f"(uid of {normalizer.normalized_name(o)})"
-            for o in relevant
-            if o["metadata"].get("uid")
-        }
+        owners = {o["metadata"]["uid"]: normalizer.normalized_name(o) for o in relevant if o["metadata"].get("uid")}
         return _Normalizer(names, owners, namespace)
 
     normalizer = normalizer_for(label_generated_names(relevant, normalizer_for, generated))
@@ -126,65 +122,41 @@ def display_name(obj: JsonObject) -> str:
     return f"{obj['kind']} {namespace}/{name}" if namespace else f"{obj['kind']} {name}"
 
 
-class _Normalizer:
+class _Normalizer(Normalizer):
     def __init__(self, names: GeneratedNames, owners: Mapping[str, str], namespace: str) -> None:
-        self._names = names
-        self._owners = owners
+        super().__init__(names, owners)
         self._namespace = namespace
 
     def normalized_name(self, obj: JsonObject) -> str:
         return self.normalize_text(display_name(obj))
 
     def __call__(self, obj: JsonObject) -> JsonObject:
-        metadata: JsonObject = {k: v for k, v in obj["metadata"].items() if k not in SERVER_SET_METADATA}
-        annotations = {k: v for k, v in get_object(metadata, "annotations").items() if k not in _ANNOTATIONS}
-        metadata.pop("annotations", None)
-        if annotations:
-            metadata["annotations"] = annotations
         spec = {
             k: v for k, v in get_object(obj, "spec").items() if k not in _ALLOCATED_FIELDS.get(group_kind(obj), ())
         }
-        result: JsonObject = {**obj, "metadata": metadata} | ({"spec": spec} if is_map(obj.get("spec")) else {})
-        return self.normalize(result)
+        result: JsonObject = {**obj, "metadata": stable_metadata(obj, _ANNOTATIONS)}
+        return self.normalize(result | ({"spec": spec} if is_map(obj.get("spec")) else {}))
 
-    def normalize(self, value: Any) -> Any:
-        if is_map(value):
-            fields = ((k, v) for k, v in value.items() if k != "observedGeneration")
-            return merge_fields((self._names.replace_in(k), self._normalize_field(k, v)) for k, v in fields)
-        if is_list(value):
-            return self._names.sort_generated(value, [self.normalize(v) for v in value])
-        return self.normalize_text(value) if isinstance(value, str) else value
-
-    def _normalize_field(self, name: str, value: Any) -> Any:
+    def normalize_field(self, name: str, value: Any) -> Any:
+        if name == "observedGeneration":
+            return MISSING
         if name != "conditions" or not is_list(value) or not all(is_map(c) and "type" in c for c in value):
             return self.normalize(value)
         # A map by type, since the order is arbitrary. Messages are left out, since they may describe the history.
         return {c["type"]: {k: c.get(k) for k in ("status", "reason")} for c in value}
 
-    def normalize_text(self, text: str) -> str:
-        if text in self._owners:
-            return self._owners[text]
-        if TIMESTAMP_PATTERN.fullmatch(text):
-            return "(time)"
-        text = self._names.replace_in(text)
+    def replace_names(self, text: str) -> str:
+        text = super().replace_names(text)
         return text.replace(self._namespace, "(namespace)") if self._namespace else text
 
 
 def differences(left: ObservedState, right: ObservedState) -> Iterator[StateDifference]:
     """Yield the differences between two states at the deepest path."""
     for name in sorted(left.keys() | right.keys()):
-        yield from _differences(name, (), left.get(name, MISSING), right.get(name, MISSING))
-
-
-def _differences(name: str, path: DocumentPath, left: Any, right: Any) -> Iterator[StateDifference]:
-    if is_map(left) and is_map(right):
-        for field in sorted(left.keys() | right.keys()):
-            yield from _differences(name, (*path, field), get_field(left, field), get_field(right, field))
-    elif is_list(left) and is_list(right) and len(left) == len(right):
-        for position, (one, other) in enumerate(zip(left, right, strict=True)):
-            yield from _differences(name, (*path, position), one, other)
-    elif (left != right or type(left) is not type(right)) and not _same_quantity(path, left, right):
-        yield StateDifference(name, path, left, right)
+        found = field_differences(left.get(name, MISSING), right.get(name, MISSING), absent=MISSING)
+        for path, one, other in sorted(found, key=lambda difference: difference.path):
+            if not _same_quantity(path, one, other):
+                yield StateDifference(name, path, one, other)
 
 
 def _same_quantity(path: DocumentPath, left: Any, right: Any) -> bool:

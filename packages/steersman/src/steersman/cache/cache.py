@@ -51,7 +51,7 @@ class Cache:
         self._sinks_by_written_kind: dict[type[Object], tuple[tuple[InformerSink[Any], ...], bool]] = {}
         # The method of the dict: it is on the path of every read.
         self.existing_informer: _ExistingInformer = self._informers.get
-        """Returns the informer of a kind, or None if the kind is not cached."""
+        """Returns the informer of a kind, or None if not cached."""
         self._tasks: list[asyncio.Task[Any]] = []
         self._started = False
 

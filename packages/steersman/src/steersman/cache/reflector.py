@@ -46,7 +46,7 @@ from steersman.cache.options import WatchScope
 from steersman.cache.resource_version import parse_resource_version
 from steersman.cache.watch_errors import WatchErrorLogger
 from steersman.client import Client, ObjectPage, WatchEvent
-from steersman.client.list_decoder import DecodeErrorHandler
+from steersman.client.decode import DecodeErrorHandler
 from steersman.errors import (
     ApiError,
     BadRequest,

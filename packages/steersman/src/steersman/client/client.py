@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, TypeVar, overload
 
-from steersman.client.decode import accept_header
-from steersman.client.encode import kind_of, status_document, with_owner, with_type_meta
-from steersman.client.list_decoder import (
+from steersman.client.decode import (
     DecodeErrorHandler,
+    EventDecoder,
     ObjectDecoder,
     ObjectList,
     ObjectPage,
     ResourceVersionMatch,
+    SkipDecode,
+    WatchEvent,
+    accept_header,
     list_query,
 )
+from steersman.client.encode import kind_of, status_document, with_owner, with_type_meta
 from steersman.client.patch import Patch
 from steersman.client.request_sender import RequestSender
 from steersman.client.subresources import SubresourceClient
-from steersman.client.transport import HttpRequest, Transport
-from steersman.client.watch_decoder import EventDecoder, SkipDecode, WatchEvent
+from steersman.client.transport.interface import HttpRequest, Transport
 from steersman.client.write_observer import WriteObserver
 from steersman.client.write_options import FieldValidation, Propagation, delete_options, uid_conflict, write_query
 from steersman.errors import Expired, Invalid

@@ -1,71 +1,60 @@
-"""Where the API server is and who we are: kubeconfig files and the in-cluster service account.
-
-Source: "Organizing Cluster Access Using kubeconfig Files" and "Accessing the Kubernetes API from a Pod".
-"""
+"""One API server and one identity, as everything below the client needs them."""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from steersman.client.cluster import ClusterConfig, Impersonation
-from steersman.client.credentials import TokenFile, load_pem
-from steersman.errors import ConfigurationError
-
-__all__ = ["SERVICE_ACCOUNT_DIRECTORY", "ClusterConfig", "Impersonation", "in_cluster_config", "load_config"]
-
-SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+from steersman.client.credentials import Anonymous, Credentials
 
 
-def load_config(path: str | Path | None = None, *, context: str | None = None) -> ClusterConfig:
-    """Finds the cluster as kubectl does, or as a pod does when there is no kubeconfig.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Impersonation:
+    """Whom to act as, if RBAC allows us the verb ``impersonate``.
 
-    Args:
-        path: a kubeconfig file. Without it: the files of ``$KUBECONFIG`` (merged, first wins), then the
-            service account of the pod that we run in, then ``~/.kube/config``.
-        context: a context's name; the file's current one unless told.
+    Source: "Authenticating", section "User impersonation".
 
-    Raises:
-        ConfigurationError: nothing was found, or a field is missing or malformed.
+    Attributes:
+        user: user name, such as ``jane`` or ``system:serviceaccount:shop:till``.
+        uid: unique id of that user; may be empty.
+        groups: without them the API server adds only ``system:authenticated``.
+        extra: further facts for authorizers, such as ``{"scopes": ("view",)}``.
     """
-    # Not above: a pod needs neither YAML nor processes, and they cost each start of an operator.
-    from steersman.client.kubeconfig import read_kubeconfig
 
-    if path is not None:
-        return read_kubeconfig([Path(path)], context)
-    kubeconfig_files = [Path(p) for p in os.environ.get("KUBECONFIG", "").split(os.pathsep) if p]
-    if kubeconfig_files:
-        return read_kubeconfig(kubeconfig_files, context)
-    if os.environ.get("KUBERNETES_SERVICE_HOST"):
-        return in_cluster_config()
-    default = Path.home() / ".kube" / "config"
-    if default.exists():
-        return read_kubeconfig([default], context)
-    raise ConfigurationError(
-        "no cluster is configured: set KUBECONFIG to a kubeconfig file, or run inside a pod with a service account"
-    )
+    user: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
 
-def in_cluster_config(directory: Path = SERVICE_ACCOUNT_DIRECTORY) -> ClusterConfig:
-    """The identity of the pod's service account. Token and certificate authority are read again as they change.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterConfig:
+    """One API server and one identity. Secrets stay out of ``repr``. ``dataclasses.replace`` changes a field.
 
-    Raises:
-        ConfigurationError: not in a pod, or the service account's token is not mounted.
+    Attributes:
+        server: base URL, such as ``https://10.0.0.1:6443``.
+        namespace: default namespace of the context.
+        ca: whom to trust: PEM, or a file of it, which is read again as it changes; None: the system's authorities.
+        credentials: who we are.
+        impersonate: whom to act as.
+        proxy_url: ``http://`` or ``https://`` URL of a proxy. None means what ``HTTPS_PROXY`` and ``NO_PROXY`` say;
+            the empty string means no proxy.
+        tls_server_name: name to verify in the server's certificate, where it differs from the URL's host.
+        insecure_skip_tls_verify: accept any certificate; anybody on the way can then read and change everything.
+        disable_compression: ask for no gzip. None means: no gzip from a server on this machine.
+        where: file and entry that say all this, for errors.
+        user_agent: what the API server's audit log calls us; None means ``steersman/`` and the version.
     """
-    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
-    if not host:
-        raise ConfigurationError("KUBERNETES_SERVICE_HOST is not set: this process does not run in a pod")
-    token_file = directory / "token"
-    if not token_file.exists():
-        raise ConfigurationError(f"{token_file} is missing: set automountServiceAccountToken on the pod to true")
-    ca = directory / "ca.crt"
-    load_pem(ca, "certificate authority")
-    namespace_file = directory / "namespace"
-    return ClusterConfig(
-        server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
-        namespace=namespace_file.read_text().strip() if namespace_file.exists() else "default",
-        ca=ca,
-        credentials=TokenFile(token_file),
-        # Within a cluster the network is faster than gzip; kube-controller-manager asks for none either.
-        disable_compression=True,
-    )
+
+    server: str
+    namespace: str = "default"
+    ca: bytes | Path | None = None
+    credentials: Credentials = field(default_factory=Anonymous)
+    impersonate: Impersonation | None = None
+    proxy_url: str | None = field(default=None, repr=False)
+    tls_server_name: str | None = None
+    insecure_skip_tls_verify: bool = False
+    disable_compression: bool | None = None
+    source: str = field(default="", compare=False)
+    user_agent: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 from steersman.meta import ApplyConfiguration, Object, ObjectKey, to_builtins
@@ -21,8 +22,9 @@ def with_type_meta(obj: Object | ApplyConfiguration[Any]) -> dict[str, Any]:
     """``obj`` with its apiVersion and kind."""
     document = to_builtins(obj)
     # The server's record: who sends it back would claim what others own. Reviews have no metadata.
-    document.get("metadata", {}).pop("managedFields", None)
-    return _type_meta(kind_of(obj)) | document
+    if (metadata := document.get("metadata")) is not None:
+        metadata.pop("managedFields", None)
+    return {**_type_meta(kind_of(obj)), **document}
 
 
 def with_owner(obj: Object | ApplyConfiguration[Any], owner: Object | None = None) -> dict[str, Any]:
@@ -64,7 +66,8 @@ def owner_reference(owner: Object, dependent: ObjectKey) -> dict[str, Any]:
     }
 
 
-def _type_meta(kind: type[Object]) -> dict[str, Any]:
+@lru_cache(maxsize=1024)
+def _type_meta(kind: type[Object]) -> Mapping[str, Any]:
     return {"apiVersion": kind.api_resource.api_version, "kind": kind.api_resource.kind}
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast, get_args
 
 import yaml
 
-from steersman.client.cluster import ClusterConfig, Impersonation
+from steersman.client.config import ClusterConfig, Impersonation
 from steersman.client.credentials import (
     Anonymous,
     BasicAuth,
@@ -25,7 +25,7 @@ from steersman.client.credentials import (
     load_pem,
 )
 from steersman.client.exec_plugin import API_VERSIONS, ExecPlugin, ExecPluginCredentials, InteractiveMode
-from steersman.client.proxy import parse_proxy
+from steersman.client.transport.proxy import parse_proxy
 from steersman.errors import ConfigurationError
 
 T = TypeVar("T")

@@ -6,10 +6,9 @@ from typing import TypeVar
 
 import msgspec
 
-from steersman.client.decode import decode_object, decode_response
-from steersman.client.http import error_from_body
-from steersman.client.list_decoder import ObjectDecoder
-from steersman.client.transport import HttpRequest, HttpResponse, Transport
+from steersman.client.decode import ObjectDecoder, decode_object, decode_response
+from steersman.client.transport.http import error_from_body
+from steersman.client.transport.interface import HttpRequest, Transport
 from steersman.client.write_observer import WriteObserver
 from steersman.errors import ApiError, ConnectionFailed
 from steersman.meta import Object, ObjectKey, decode
@@ -52,7 +51,12 @@ class RequestSender:
 
     async def send(self, request: HttpRequest) -> bytes:
         """The answer's body. Raises ApiError where the server refuses."""
-        return (await self._send_checked(request)).body
+        response = await self.transport.request(request)
+        if response.status >= 300:
+            error = error_from_body(response.status, response.body, response.retry_after)
+            error.uncertain = response.uncertain
+            raise error
+        return response.body
 
     async def write(self, request: HttpRequest, kind: type[T], key: ObjectKey) -> T:
         """Sends a write of ``key`` that is answered by the object, and returns that."""
@@ -144,14 +148,6 @@ class RequestSender:
             observer.on_deleted(kind, obj.key, obj.metadata.uid)
         else:
             observer.on_write_succeeded(kind, obj, raw)
-
-    async def _send_checked(self, request: HttpRequest) -> HttpResponse:
-        response = await self.transport.request(request)
-        if response.status >= 300:
-            error = error_from_body(response.status, response.body, response.retry_after)
-            error.uncertain = response.uncertain
-            raise error
-        return response
 
 
 def _scoped(kind: type[Object], key: ObjectKey) -> ObjectKey:

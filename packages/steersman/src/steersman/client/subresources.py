@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from steersman.client.encode import with_type_meta
 from steersman.client.request_sender import RequestSender
-from steersman.client.transport import HttpRequest
+from steersman.client.transport.interface import HttpRequest
 from steersman.client.write_options import write_query
 from steersman.meta import ApiResource, Object, ObjectKey, decode, encode
 

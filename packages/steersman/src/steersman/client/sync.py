@@ -22,10 +22,10 @@ from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from steersman.client.client import Client
-from steersman.client.config import ClusterConfig, load_config
+from steersman.client.config_loader import ClusterConfig, load_config
 from steersman.client.conflict import retry_on_conflict
-from steersman.client.connect import connect
-from steersman.client.transport import Transport
+from steersman.client.transport.connect import connect
+from steersman.client.transport.interface import Transport
 
 P = ParamSpec("P")
 R = TypeVar("R")

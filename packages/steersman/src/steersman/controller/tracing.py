@@ -14,7 +14,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, Status, StatusCode, TracerProvider, format_trace_id, get_tracer
 from opentelemetry.util.types import AttributeValue
 
-from steersman.client.tracing import INSTRUMENTATION_SCOPE
+from steersman.client.transport.tracing import INSTRUMENTATION_SCOPE
 from steersman.controller.controller import ErrorCallback, TraceSpan
 from steersman.controller.errors import flatten
 from steersman.controller.reconcile_info import ReconcileInfo

@@ -7,14 +7,11 @@ values: the object may be a Secret.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, cast
-
-import msgspec
 
 from steersman.cache import InformerEvent
 from steersman.meta import Object, ObjectKey
-from steersman.meta.unstructured import Unstructured
+from steersman.meta.field_diff import FieldPath, field_differences
 
 TriggerReason = Literal[
     "initial", "created", "updated", "deleted", "recreated", "resync", "requeue", "retry", "external", "request"
@@ -32,7 +29,7 @@ MAX_FIELDS = 12
 """Maximum number of changed fields in a trigger."""
 
 # These change with every update.
-_SERVER_MANAGED_FIELDS = frozenset({"metadata.resourceVersion", "metadata.managedFields", "metadata.generation"})
+_SERVER_MANAGED_FIELDS = frozenset(("metadata", name) for name in ("resourceVersion", "managedFields", "generation"))
 
 
 class Trigger:
@@ -161,41 +158,20 @@ def changed_fields(old: object, new: object) -> tuple[str, ...]:
     managedFields. Lists of different lengths count as one field.
     """
     found: list[str] = []
-    for path in _diff_paths(old, new, ""):
+    for difference in field_differences(old, new):
+        if difference.path[:2] in _SERVER_MANAGED_FIELDS:
+            continue
         if len(found) == MAX_FIELDS:
             found.append("…")
             break
-        found.append(path)
+        found.append(_format_path(difference.path))
     return tuple(found)
 
 
-def _diff_paths(old: object, new: object, path: str) -> Iterator[str]:
-    if old is new or path in _SERVER_MANAGED_FIELDS or (type(old) is type(new) and old == new):
-        return
-    before, after = _children(old), _children(new)
-    if before is None or after is None or (isinstance(old, list | tuple) and len(before) != len(after)):
-        yield path or "."
-        return
-    for name in dict.fromkeys((*before, *after)):
-        yield from _diff_paths(before.get(name), after.get(name), _join_path(path, name))
-
-
-def _children(value: object) -> Mapping[Any, object] | None:
-    """Return the members of ``value``; None to compare it as a whole."""
-    if isinstance(value, Unstructured):
-        return value.content
-    if isinstance(value, msgspec.Struct):
-        names = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
-        return {wire: getattr(value, name) for wire, name in names}
-    if isinstance(value, Mapping):
-        return cast("Mapping[Any, object]", value)
-    if isinstance(value, list | tuple):
-        return dict(enumerate(cast("Sequence[object]", value)))
-    return None
-
-
-def _join_path(path: str, name: object) -> str:
-    if not path:
-        return str(name)
-    plain = isinstance(name, str) and name.replace("_", "").replace("-", "").isalnum()
-    return f"{path}.{name}" if plain else f"{path}[{name}]"
+def _format_path(path: FieldPath) -> str:
+    """``spec.ports[0].name``; other names than identifiers in brackets."""
+    text = ""
+    for step in path:
+        plain = isinstance(step, str) and step.replace("_", "").replace("-", "").isalnum()
+        text += f".{step}" if plain and text else str(step) if plain or not text else f"[{step}]"
+    return text or "."

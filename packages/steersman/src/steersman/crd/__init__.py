@@ -1,4 +1,16 @@
-"""Custom resource definitions from Python types: one class is the schema, the defaults and the documentation."""
+"""Custom resource definitions from Python types.
+
+``definition`` builds the ``CustomResourceDefinition`` of a kind from its class. Type hints become the structural
+schema, markers (``Field``, ``@schema``, ``Rule``) become its keywords and CEL rules, default values become defaults,
+and docstrings become descriptions. A declaration that the API server would reject raises ``SchemaError``.
+
+``violations`` validates an object against the schema and the rules of its class, without a server.
+
+``breaking_changes`` compares two versions of a definition. It reports each change that breaks stored objects,
+manifests or clients.
+
+The extra ``steersman[cel]`` type-checks rules and estimates their cost. Without it the API server checks them.
+"""
 
 from steersman.crd.breaking_change import BreakingChange
 from steersman.crd.compatibility import breaking_changes

@@ -1,4 +1,4 @@
-"""One change that breaks somebody's use."""
+"""The result type of ``breaking_changes``."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class BreakingChange(Struct, frozen=True, kw_only=True):
     """A change that breaks manifests, clients or stored objects.
 
     Attributes:
-        definition: name of the definition; empty where only one is compared.
-        version: the version of the kind; empty for what all have in common.
-        field: path of the field, such as ``.spec.ports[*].name``; empty where it is none.
-        rule: what is broken.
-        message: what changes, and who notices.
-        fix: what to do instead.
+        definition: name of the definition. Empty if only one is compared.
+        version: version of the kind. Empty for a change that affects all versions.
+        field: path of the field, such as ``.spec.ports[*].name``. Empty if no field changes.
+        rule: machine-readable reason.
+        message: the change and its consequence.
+        fix: a change that does not break users.
     """
 
     definition: str = ""

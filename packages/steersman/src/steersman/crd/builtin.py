@@ -1,7 +1,7 @@
-"""Schemas of Kubernetes' own types, as controller-gen embeds them in those of custom resources.
+"""Structural schemas of built-in Kubernetes types, as controller-gen embeds them.
 
-References are resolved, and what says nothing to a structural schema is left out: strategies of patches, the zero
-values that the publication gives as defaults, and enums, which grow with each release of Kubernetes.
+References are inlined. Keywords without a meaning in a structural schema are left out: patch strategies, zero values
+that the OpenAPI publishes as defaults, and enums, which grow with each release of Kubernetes.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ EMBEDDED_METADATA: Schema = {
         "namespace": _STRING,
     },
 }
-"""Of the metadata of an object within another, such as of a template for pods: what a user may write there."""
+"""The metadata of an embedded object, such as a pod template."""
 
-# What is written in JSON otherwise than its Go type would say.
+# Types whose JSON form differs from their Go type.
 _TYPE_OVERRIDES: dict[str, Schema] = {
     f"{_MACHINERY}.api.resource.Quantity": QUANTITY,
     f"{_MACHINERY}.util.intstr.IntOrString": INT_OR_STRING,
@@ -54,10 +54,14 @@ _COPIED_KEYWORDS = ("type", "format", "required", *_LIST_KEYWORDS, "x-kubernetes
 
 
 def builtin_schema(name: str, *, descriptions: bool) -> Schema:
-    """The schema of the published type ``name``, complete in itself; ``descriptions`` tells whether with its texts.
+    """The schema of the published type ``name``, without references.
+
+    Args:
+        descriptions: keep the descriptions of fields.
 
     Raises:
-        SchemaError: Kubernetes does not publish it, or it contains itself.
+        SchemaError: Kubernetes does not publish the type.
+        RecursiveTypeError: the type contains itself.
     """
     if name not in published_schemas():
         short = name.rpartition(".")[2]
@@ -69,7 +73,7 @@ def builtin_schema(name: str, *, descriptions: bool) -> Schema:
 
 
 def _items_have_keys(schema: Schema) -> bool:
-    """Whether the items of a list always have the keys that tell them apart; secrets of ServiceAccounts do not."""
+    """Return True if each list item always has its keys. The secrets of a ServiceAccount do not."""
     items: Schema = schema.get("items", {})
     properties: Schema = items.get("properties", {})
     keys = schema.get("x-kubernetes-list-map-keys", ())
@@ -77,7 +81,7 @@ def _items_have_keys(schema: Schema) -> bool:
 
 
 class _ReferenceInliner:
-    """A schema without references, below the types ``entered``."""
+    """Inlines references. ``ancestors`` are the types around the schema."""
 
     def __init__(self, descriptions: bool, ancestors: tuple[str, ...]) -> None:
         self._descriptions = descriptions
@@ -113,7 +117,7 @@ class _ReferenceInliner:
 
     def _inline_property(self, schema: Schema, required: bool) -> Schema:
         result = self.inline(schema)
-        # Of what is required or a struct, the publication gives the zero value of Go: nobody meant it as a default.
+        # The OpenAPI publishes Go's zero value for required fields and structs. It is not an API default.
         default = schema.get("default", {})
         if default != {} and (default or not required):
             result["default"] = deepcopy(default)

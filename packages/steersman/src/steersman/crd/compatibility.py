@@ -1,4 +1,4 @@
-"""What a new definition takes away from those who use the old one: objects, clients, manifests in Git.
+"""Comparison of two versions of a CustomResourceDefinition.
 
 Source: "API change guidelines" of the Kubernetes community (``api_changes.md``); "Versions in
 CustomResourceDefinitions".
@@ -18,9 +18,11 @@ _NAME_FIELDS = {"kind": "kind", "plural": "plural", "listKind": "list kind", "si
 
 
 def breaking_changes(old: Manifest, new: Manifest) -> tuple[BreakingChange, ...]:
-    """Every change from ``old`` to ``new``, both CustomResourceDefinitions (v1), that breaks somebody's use.
+    """Find changes that break stored objects, manifests or clients.
 
-    ``status.storedVersions`` of ``old`` is heeded, where it comes from a cluster.
+    Args:
+        old: CustomResourceDefinition (v1). Its ``status.storedVersions`` is honored if it comes from a cluster.
+        new: CustomResourceDefinition (v1).
     """
     return (*_compare_names(old["spec"], new["spec"]), *_compare_versions(old, new))
 
@@ -29,13 +31,13 @@ def _compare_names(old: Manifest, new: Manifest) -> Iterator[BreakingChange]:
     if old["group"] != new["group"]:
         yield BreakingChange(
             rule="group-changed",
-            message=f"the group changes from {old['group']} to {new['group']}, which makes another kind",
-            fix="keep the group; or install the new definition beside the old one, and move the objects",
+            message=f"the group changes from {old['group']} to {new['group']}: that is another kind",
+            fix="keep the group; or install the new definition in addition to the old one, and move the objects",
         )
     if old["scope"] != new["scope"]:
         yield BreakingChange(
             rule="scope-changed",
-            message=f"the scope changes from {old['scope']} to {new['scope']}, which the API server refuses",
+            message=f"the scope changes from {old['scope']} to {new['scope']}: the API server rejects the change",
             fix="keep the scope; or declare another kind, and move the objects",
         )
     for field, name in _NAME_FIELDS.items():
@@ -50,8 +52,8 @@ def _compare_names(old: Manifest, new: Manifest) -> Iterator[BreakingChange]:
         if name not in new["names"].get("shortNames", ()):
             yield BreakingChange(
                 rule="name-changed",
-                message=f"the short name {name} goes: scripts use it",
-                fix="keep it beside the new ones",
+                message=f"the short name {name} is removed: scripts use it",
+                fix="keep it in addition to the new ones",
             )
 
 
@@ -66,16 +68,16 @@ def _compare_versions(old: Manifest, new: Manifest) -> Iterator[BreakingChange]:
             yield BreakingChange(
                 version=name,
                 rule="stored-version-removed",
-                message=f"the version {name} goes, in which objects are still stored (status.storedVersions)",
-                fix="write every object once in the new storage version, take it out of status.storedVersions, and "
-                "remove it then",
+                message=f"the version {name} is removed, but objects are still stored in it (status.storedVersions)",
+                fix="write each object once in the new storage version, then remove the old version from "
+                "status.storedVersions and from the definition",
             )
         elif version["served"]:
             yield BreakingChange(
                 version=name,
                 rule="version-removed",
-                message=f"the version {name} goes: manifests and clients that use it fail",
-                fix="keep it with deprecated=True as long as you promised, then with served=False; remove it then",
+                message=f"the version {name} is removed: manifests and clients that use it fail",
+                fix="keep it with deprecated=True for the announced period, then with served=False, then remove it",
             )
 
 
@@ -85,8 +87,8 @@ def _compare_version(old: Manifest, new: Manifest) -> Iterator[BreakingChange]:
         yield BreakingChange(
             version=name,
             rule="version-removed",
-            message=f"the version {name} is not served any more: manifests and clients that use it fail",
-            fix="serve it with deprecated=True for the time that you promised",
+            message=f"the version {name} is no longer served: manifests and clients that use it fail",
+            fix="serve it with deprecated=True for the announced period",
         )
     yield from _compare_subresources(name, old.get("subresources", {}), new.get("subresources", {}))
     selectable = [f["jsonPath"] for f in new.get("selectableFields", ())]
@@ -96,7 +98,7 @@ def _compare_version(old: Manifest, new: Manifest) -> Iterator[BreakingChange]:
                 version=name,
                 field=field["jsonPath"],
                 rule="selectable-field-removed",
-                message="the field cannot be selected by any more: lists and watches with --field-selector fail",
+                message="field selectors no longer support the field: lists and watches with --field-selector fail",
                 fix="keep it in selectable_fields",
             )
     yield from compare_schemas(name, _schema(old), _schema(new))
@@ -112,7 +114,7 @@ def _compare_subresources(version: str, old: Manifest, new: Manifest) -> Iterato
             yield BreakingChange(
                 version=version,
                 rule="subresource-removed",
-                message=f"the subresource {name} goes: clients that use it fail",
+                message=f"the subresource {name} is removed: clients that use it fail",
                 fix="keep it",
             )
     before: Manifest = old.get("scale") or {}
@@ -123,6 +125,6 @@ def _compare_subresources(version: str, old: Manifest, new: Manifest) -> Iterato
                 version=version,
                 field=path,
                 rule="scale-path-changed",
-                message=f"the scale's {name} changes to {after[name]}: autoscalers change another field",
+                message=f"the scale's {name} changes to {after[name]}: autoscalers would change another field",
                 fix="keep the path",
             )

@@ -1,4 +1,4 @@
-"""``spec.conversion``: who converts objects between versions."""
+"""``spec.conversion`` of a CustomResourceDefinition."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from steersman.crd.errors import SchemaError
 
 
 class ConversionWebhook(Struct, frozen=True, kw_only=True):
-    """Where the API server sends objects to be converted: to a Service of the cluster, or to a URL.
+    """The conversion webhook of a kind, by Service or URL.
 
     Attributes:
         service: namespace and name of the Service.
-        port: of the Service.
-        path: at the Service.
-        url: in place of a Service; ``https://…``.
-        ca_bundle: certificates (PEM) that the webhook's is signed by. Leave it out where something injects it.
-        review_versions: versions of ConversionReview that the webhook reads, the best first.
+        port: port of the Service.
+        path: URL path at the Service.
+        url: URL instead of a Service, ``https://…``.
+        ca_bundle: CA certificates (PEM) that sign the webhook's certificate. Leave it empty if another component
+            injects it.
+        review_versions: versions of ConversionReview that the webhook supports, in order of preference.
 
     Source: "Versions in CustomResourceDefinitions", section "Webhook conversion".
     """
@@ -35,14 +36,14 @@ class ConversionWebhook(Struct, frozen=True, kw_only=True):
         """``spec.conversion``.
 
         Raises:
-            SchemaError: it has both a Service and a URL, or neither.
+            SchemaError: both a Service and a URL are set, or neither.
         """
         if (self.service is None) == (self.url is None):
-            raise SchemaError("a ConversionWebhook has either service=(namespace, name) or url")
+            raise SchemaError("a ConversionWebhook needs either service=(namespace, name) or url")
         if self.url is not None and not self.url.startswith("https://"):
-            raise SchemaError(f"a ConversionWebhook is asked by TLS only: {self.url!r} must start with https://")
+            raise SchemaError(f"the URL {self.url!r} of a ConversionWebhook must start with https://")
         if not self.review_versions:
-            raise SchemaError('a ConversionWebhook reads at least one version of ConversionReview, such as "v1"')
+            raise SchemaError('a ConversionWebhook needs at least one version of ConversionReview, such as "v1"')
         client_config: dict[str, Any] = {}
         if self.service is not None:
             namespace, name = self.service

@@ -1,4 +1,4 @@
-"""What the rules of a schema cost, held to the budgets by which the API server refuses definitions."""
+"""Cost limits of CEL rules. The API server rejects definitions that exceed them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from steersman.crd.rules import RULES, Schema
 from steersman.crd.validation import has_rules
 from steersman.errors import ApiError
 
-# What bounds a value, in the schema and as an argument of Field.
+# The keyword that limits the size of a value, and the argument of Field for it.
 _BOUND_KEYWORDS = {
     "string": ("maxLength", "max_length"),
     "array": ("maxItems", "max_items"),
@@ -23,7 +23,7 @@ _MAX_NAMED = 4
 
 
 class _SchemaLocation(NamedTuple):
-    """A schema within another: the keywords that lead there, the path for people, how many values there may be."""
+    """A nested schema with its keywords, path and maximum number of values."""
 
     keys: tuple[str, ...]
     path: str
@@ -32,14 +32,13 @@ class _SchemaLocation(NamedTuple):
 
 
 class RuleCost(NamedTuple):
-    """What one expression of a schema costs at most.
+    """The maximum cost of one expression of a schema.
 
     Attributes:
-        path: of what it is about.
-        what: ``rule`` or ``message``.
-        expression: its text.
-        once: for one value.
-        cost: for all values that there may be; of messages that of one, as the API server counts.
+        path: path of the value.
+        kind: ``rule`` or ``message``.
+        cost_per_value: cost for one value.
+        cost: cost for the maximum number of values. A message counts once, as in the API server.
     """
 
     path: str
@@ -50,10 +49,10 @@ class RuleCost(NamedTuple):
 
 
 def check_costs(schema: Schema) -> None:
-    """Whether the API server lets in a definition of the whole object ``schema``.
+    """Check the cost of all rules in the schema of a kind.
 
     Raises:
-        SchemaError: its rules may cost too much.
+        SchemaError: the rules exceed a cost limit of the API server.
     """
     if not has_rules(schema) or not is_cel_available():
         return
@@ -71,7 +70,7 @@ def _check_rule_cost(schema: Schema, costs: list[RuleCost], index: int) -> None:
         advice = _advice(schema, lambda tried: rule_costs(tried)[index].cost, RULE_COST_LIMIT)
         raise SchemaError(
             f"the {rule_cost.kind} {rule_cost.expression!r} on {rule_cost.path} may cost "
-            f"{_format_factor(rule_cost.cost, RULE_COST_LIMIT)} what the API server lets one cost: {advice}"
+            f"{_format_factor(rule_cost.cost, RULE_COST_LIMIT)} the API server's limit for one expression: {advice}"
         )
 
 
@@ -84,9 +83,8 @@ def _check_total_cost(schema: Schema, costs: list[RuleCost]) -> None:
         named = ", ".join(f"{c.expression!r} on {c.path}" for c in most_expensive if c.cost >= CRD_COST_LIMIT // 100)
         advice = _advice(schema, lambda tried: sum(c.cost for c in rule_costs(tried)), CRD_COST_LIMIT)
         raise SchemaError(
-            f"the rules together may cost {_format_factor(total, CRD_COST_LIMIT)} what the API server "
-            "lets those of a "
-            f"kind cost, most of all {named}: {advice}"
+            f"the rules together may cost {_format_factor(total, CRD_COST_LIMIT)} the limit of the API server for a "
+            f"kind, most of all {named}: {advice}"
         )
 
 
@@ -96,7 +94,7 @@ def _format_factor(cost: int, limit: int) -> str:
 
 
 def _walk(location: _SchemaLocation) -> Iterator[_SchemaLocation]:
-    """``at`` and all places within it."""
+    """``location`` and all locations within it."""
     yield location
     schema, keys = location.schema, location.keys
     for name, inner in schema.get("properties", {}).items():
@@ -112,7 +110,7 @@ def _walk(location: _SchemaLocation) -> Iterator[_SchemaLocation]:
 
 
 def rule_costs(schema: Schema) -> list[RuleCost]:
-    """What each rule in the schema of a whole object costs, in an order that does not depend on bounds."""
+    """The cost of each rule in the schema of a kind. The order does not depend on bounds."""
     from steersman_cel.cost import total_cost
     from steersman_cel.types import type_from_schema
 
@@ -137,7 +135,7 @@ def rule_costs(schema: Schema) -> list[RuleCost]:
 
 
 def _expression_cost(expression: str, rule: Schema, location: _SchemaLocation) -> int:
-    """What an expression costs on one value; nothing where that cannot be told, which the API server then does."""
+    """The cost of an expression on one value. 0 if only the API server can estimate it."""
     from steersman_cel.validation import cached_program, schema_key
 
     try:
@@ -150,7 +148,7 @@ def _expression_cost(expression: str, rule: Schema, location: _SchemaLocation) -
         raise
 
 
-# What to do about it
+# Advice
 
 
 class _BoundCandidate(NamedTuple):
@@ -180,7 +178,7 @@ def _with_bounds(schema: Schema, bounds: list[_BoundCandidate], maximum: int) ->
 
 
 def _advice(schema: Schema, cost_of: Callable[[Schema], int], limit: int) -> str:
-    """Which bounds help, and the greatest round number that they could be so that the cost fits."""
+    """Advice on missing bounds, with the greatest values that fit the limit."""
     before = cost_of(schema)
     effective = [b for b in _bound_candidates(schema) if cost_of(_with_bounds(schema, [b], 1)) < before]
     missing = [b for b in effective if b.keyword not in b.location.schema] or effective

@@ -1,4 +1,4 @@
-"""Values with the defaults of their schemas, as the API server fills them in."""
+"""Defaulting of values, as in the API server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Schema = dict[str, Any]
 
 
 def with_defaults(schema: Schema, value: Any) -> Any:
-    """``value``, in wire form, with the defaults that ``schema`` has for what it lacks."""
+    """Add the defaults of ``schema`` to a copy of ``value`` (wire form)."""
     if isinstance(value, list):
         return [_fill_default(schema.get("items", {}), item) for item in cast("list[Any]", value)]
     if not isinstance(value, dict):

@@ -20,7 +20,7 @@ from steersman.meta.custom_resource import is_decorated, resource_options
 
 Kind = type[Object]
 
-# What all versions of a kind have in common.
+# Options that all versions of a kind share.
 _SHARED_OPTIONS = ("short_names", "categories", "singular", "list_kind", "labels", "annotations")
 
 
@@ -30,22 +30,22 @@ def definition(
     builtin_descriptions: bool = False,
     api_version: Literal["v1", "v1beta1"] = "v1",
 ) -> dict[str, Any]:
-    """The ``apiextensions.k8s.io`` manifest for a kind, in wire form.
+    """The CustomResourceDefinition of a kind, in wire form.
 
     Args:
-        kinds: the classes of one kind, each another version of it, in any order; exactly one is stored.
-        conversion: the webhook that converts between versions; without, only apiVersion is changed.
-        builtin_descriptions: keep the descriptions of Kubernetes' own types within, such as of a PodTemplateSpec,
-            which make the manifest many times larger.
-        api_version: ``v1beta1`` for Kubernetes before 1.16, which removed it in 1.22. It has neither CEL rules nor
-            selectable fields, which are left out.
+        kinds: the classes of one kind, one per version, in any order. Exactly one is the storage version.
+        conversion: webhook that converts between versions. Defaults to None: only apiVersion changes.
+        builtin_descriptions: keep the descriptions of built-in types, such as PodTemplateSpec. They make the manifest
+            many times larger. Defaults to False.
+        api_version: defaults to ``v1``. ``v1beta1`` is for Kubernetes before 1.16. CEL rules and selectable fields
+            are left out there.
 
     Raises:
         SchemaError: a class was not declared with ``@resource``, a field's type cannot be expressed, markers
             contradict each other, or the versions do not fit together.
     """
     if not kinds:
-        raise SchemaError("no kind was given: definition(MyKind)")
+        raise SchemaError("no kind is given: write definition(MyKind)")
     for kind in kinds:
         if not is_decorated(kind):
             raise SchemaError(f"{kind.__name__} is not declared: put @resource(group=…, version=…) above the class")
@@ -57,13 +57,13 @@ def definition(
     manifest = _manifest(stored, [_version_entry(k, builtin_descriptions) for k in ordered])
     if conversion is not None:
         if len(kinds) == 1:
-            raise SchemaError(f"{stored.__name__} has one version, which needs no conversion: take it away")
+            raise SchemaError(f"{stored.__name__} has one version, which needs no conversion: remove the conversion")
         manifest["spec"]["conversion"] = conversion.to_wire()
     return to_v1beta1(manifest) if api_version == "v1beta1" else manifest
 
 
 def definitions(*kinds: Kind, builtin_descriptions: bool = False) -> list[dict[str, Any]]:
-    """The manifests of several kinds, each with all of its versions that are among ``kinds``.
+    """The CustomResourceDefinitions of several kinds, each with its versions in ``kinds``.
 
     Raises:
         SchemaError: as ``definition``.
@@ -126,11 +126,11 @@ def _version_entry(kind: Kind, builtin_descriptions: bool) -> dict[str, Any]:
 
 
 def object_schema(kind: Kind, builtin_descriptions: bool) -> Schema:
-    """The schema of whole objects of ``kind``. Raises as ``definition``."""
+    """The schema of objects of ``kind``. Raises SchemaError as ``definition``."""
     rules = resource_options(kind).rules
     metadata: Schema = {"type": "object"}
     if any(r.field_path == ".metadata.name" for r in rules):
-        # A rule may name only what the schema tells; of the metadata it may tell this.
+        # A fieldPath must exist in the schema. Of metadata, a schema may declare name and generateName only.
         metadata["properties"] = {"name": {"type": "string"}}
     with error_context(kind.__name__):
         fields = _object_fields(kind, builtin_descriptions)
@@ -152,9 +152,9 @@ def object_schema(kind: Kind, builtin_descriptions: bool) -> Schema:
 
 
 def _object_fields(kind: Kind, builtin_descriptions: bool) -> Schema:
-    """What the kind has beside its metadata: ``properties``, and which of them are required."""
+    """``properties`` and ``required`` of the kind, without metadata."""
     if Resource not in kind.__mro__:
-        # A kind of somebody else's has the fields that its definition tells.
+        # A kind that others define has other fields than spec and status.
         return fields_schema(kind, without="metadata", builtin_descriptions=builtin_descriptions)
     parts = zip(("spec", "status"), _type_arguments(kind), strict=True)
     properties = {name: schema_of(part, builtin_descriptions=builtin_descriptions) for name, part in parts}
@@ -170,7 +170,7 @@ def _type_arguments(kind: Kind) -> tuple[type[FrozenStruct], type[FrozenStruct]]
 
 
 def _check_versions(kinds: Sequence[Kind]) -> None:
-    """Whether ``kinds`` are versions of one kind, of which one is stored."""
+    """Check that ``kinds`` are versions of one kind, with one storage version."""
     first, *others = kinds
     for other in others:
         for name in ("group", "kind", "plural", "namespaced"):
@@ -179,15 +179,15 @@ def _check_versions(kinds: Sequence[Kind]) -> None:
                 raise SchemaError(
                     f"{_describe_version(first)} has the {name} {expected!r}, "
                     f"{_describe_version(other)} {actual!r}: versions of one kind "
-                    "have the same; make a definition of each kind"
+                    "need the same; call definition once per kind"
                 )
         for name in _SHARED_OPTIONS:
             expected, actual = getattr(resource_options(first), name), getattr(resource_options(other), name)
             if expected != actual:
                 raise SchemaError(
                     f"{_describe_version(first)} and {_describe_version(other)} have different "
-                    f"{name}, {expected!r} and {actual!r}: a kind "
-                    "has them once, say the same in each"
+                    f"{name}, {expected!r} and {actual!r}: declare "
+                    "the same in each version"
                 )
     versions = Counter(k.api_resource.version for k in kinds)
     for version, count in versions.items():
@@ -200,15 +200,15 @@ def _check_storage(kinds: Sequence[Kind]) -> None:
     stored = [k for k in kinds if resource_options(k).storage]
     if not stored:
         raise SchemaError(
-            f"no version of {kinds[0].api_resource.kind} is stored: give the class of the one that is, too, or take "
+            f"no version of {kinds[0].api_resource.kind} is stored: pass the storage version too, or remove "
             "storage=False from one"
         )
     if len(stored) > 1:
         names = " and ".join(_describe_version(k) for k in stored)
-        raise SchemaError(f"{names} are both stored: say storage=False for all but one")
+        raise SchemaError(f"{names} are both stored: set storage=False for all but one")
     if not resource_options(stored[0]).served:
         raise SchemaError(
-            f"{_describe_version(stored[0])} is stored but not served, so that nobody can move its "
+            f"{_describe_version(stored[0])} is stored but not served, so that clients cannot move its "
             "objects to another version: "
             "store a version that is served first"
         )

@@ -22,9 +22,9 @@ def class_docstring(kind: type) -> str | None:
 
 @cache
 def attribute_docstrings(kind: type[FrozenStruct]) -> _Docstrings:
-    """The string literals that follow attributes (PEP 257's attribute docstrings), base classes included.
+    """Attribute docstrings (PEP 257) of ``kind`` and its base classes.
 
-    Where there is no source, such as in an interpreter's prompt, there are none.
+    Empty without source, such as in an interactive interpreter.
     """
     found: _Docstrings = {}
     for cls in reversed(kind.__mro__):
@@ -33,14 +33,14 @@ def attribute_docstrings(kind: type[FrozenStruct]) -> _Docstrings:
     return found
 
 
-# By file: its lines, as ``linecache`` keeps them until the file changes, and what was found in them.
+# Lines and docstrings by file. ``linecache`` returns the same list until the file changes.
 _cache_by_file: dict[str, tuple[list[str], dict[str, _Docstrings]]] = {}
 
 
 def _module_docstrings(name: str) -> dict[str, _Docstrings]:
-    """The texts of each class of a module, by its qualified name.
+    """Attribute docstrings of each class of a module, by qualified name.
 
-    A module is parsed once: ``inspect.getsource`` would do so for each of its classes.
+    Each module is parsed once. ``inspect.getsource`` would parse it once per class.
     """
     try:
         module = sys.modules[name]
@@ -58,7 +58,7 @@ def _module_docstrings(name: str) -> dict[str, _Docstrings]:
 
 
 def _iter_classes(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.ClassDef]]:
-    """The classes below ``node``, which is at ``place``: empty, or a qualified name and a dot."""
+    """The classes below ``node`` with their qualified names, which start with ``prefix``."""
     for inner in ast.iter_child_nodes(node):
         match inner:
             case ast.ClassDef(name):

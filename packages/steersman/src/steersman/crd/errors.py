@@ -1,4 +1,4 @@
-"""What is wrong with a declaration."""
+"""Errors of declarations."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from steersman.errors import SteersmanError
 
 
 class SchemaError(SteersmanError, TypeError):
-    """A Python type has no structural schema; the message names the class and the field, and says what to do."""
+    """A Python type has no structural schema.
+
+    The message names the class and the field, and a remedy.
+    """
 
 
 class RecursiveTypeError(SchemaError):
-    """A type contains itself, which a schema without references cannot express."""
+    """A type contains itself. A schema without references cannot express it."""
 
 
 @contextmanager
 def error_context(location: str) -> Generator[None]:
-    """Puts ``place`` in front of the message of a SchemaError that is raised inside."""
+    """Prefix the message of a SchemaError with ``location``."""
     try:
         yield
     except SchemaError as error:

@@ -1,4 +1,4 @@
-"""Kinds by the place where they are declared."""
+"""Import of kinds by module name."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ KindType = type[Object]
 
 
 def find_kinds(reference: str) -> tuple[KindType, ...]:
-    """The kinds that ``place`` names: ``package.module`` for all that it declares or re-exports, or one of them as
-    ``package.module:Kind``.
+    """Import the kinds of ``package.module``, or only ``package.module:Kind``.
+
+    Kinds that the module re-exports are included.
 
     Raises:
-        ConfigurationError: there is no such module, or no such kind in it.
+        ConfigurationError: the module does not exist, or does not declare the kind.
     """
     name, _, kind = reference.partition(":")
     kinds = kinds_in(_import_module(name))
@@ -35,10 +36,10 @@ def _import_module(name: str) -> ModuleType:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        # Only if it is this module that is missing: what an existing one fails to import is its own error.
+        # Only the named module may be missing. An import error within it is raised as it is.
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
-        raise ConfigurationError(f"there is no module {name}") from None
+        raise ConfigurationError(f"the module {name} does not exist") from None
     except ValueError:
         raise ConfigurationError(f"{name!r} is not a module: write package.module:Kind") from None
 

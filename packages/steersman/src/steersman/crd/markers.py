@@ -1,4 +1,4 @@
-"""``Field`` as keywords of a schema, held to the type that it marks."""
+"""Schema keywords of ``Field``, checked against the annotated type."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steersman.crd.rules import Schema, with_rules
 from steersman.meta import Field, patterns, to_builtins
 from steersman.meta.formats import known_format
 
-# The attribute of Field, the keyword, the types that have it.
+# The keyword and the types that support it, by attribute of Field.
 _NUMBER_TYPES, _STRING_TYPES = ("integer", "number", "int-or-string"), ("string", "int-or-string")
 _KEYWORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "ge": ("minimum", _NUMBER_TYPES),
@@ -35,10 +35,10 @@ _KEYWORDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "description": ("description", ()),
 }
 _TYPE_LABELS = {
-    "integer": "whole numbers",
+    "integer": "integers",
     "number": "numbers",
     "int-or-string": "int | str",
-    "string": "texts",
+    "string": "strings",
     "array": "lists",
     "object": "maps and structs",
 }
@@ -47,10 +47,10 @@ _BOUND_PAIRS = (("minimum", "maximum"), *((f"min{count}", f"max{count}") for cou
 
 
 def apply_marker(schema: Schema, marker: Field, *, correlatable: bool) -> Schema:
-    """``schema`` with what ``marker`` says; the default and the immutability are the struct's to say.
+    """``schema`` with the keywords of ``marker``, except default and immutability.
 
     Raises:
-        SchemaError: the type cannot have that.
+        SchemaError: the type does not support a keyword.
     """
     result = dict(schema)
     for attribute, (keyword, kinds) in _KEYWORDS.items():
@@ -65,7 +65,7 @@ def apply_marker(schema: Schema, marker: Field, *, correlatable: bool) -> Schema
     if marker.list_map_keys:
         result = _apply_list_map(result, marker)
     elif result.get("x-kubernetes-list-type") == "map":
-        raise SchemaError('list_type="map" needs list_map_keys: the fields that tell items apart')
+        raise SchemaError('list_type="map" needs list_map_keys: the fields that identify an item')
     if result.get("x-kubernetes-list-type") == "set":
         _check_set_items(result["items"])
     if marker.nullable:
@@ -80,7 +80,7 @@ def _schema_type(schema: Schema) -> str:
 
 def _check_type(schema: Schema, attribute: str, kinds: Iterable[str]) -> None:
     kind = _schema_type(schema)
-    # What bounds the number of an int | str bounds no quantity, which is mostly a text.
+    # Numeric bounds do not apply to quantities, which are mostly strings.
     quantity = kind == "int-or-string" and "pattern" in schema
     if quantity and attribute in ("ge", "gt", "le", "lt", "multiple_of"):
         raise SchemaError(
@@ -89,7 +89,7 @@ def _check_type(schema: Schema, attribute: str, kinds: Iterable[str]) -> None:
         )
     if kind not in kinds:
         allowed = " and ".join(_TYPE_LABELS[k] for k in kinds)
-        raise SchemaError(f"{attribute} is for {allowed}, but this is {_TYPE_LABELS.get(kind, kind)}: take it away")
+        raise SchemaError(f"{attribute} is for {allowed}, but the type is {_TYPE_LABELS.get(kind, kind)}: remove it")
 
 
 def _apply_exclusive_bounds(result: Schema, marker: Field) -> None:
@@ -97,7 +97,7 @@ def _apply_exclusive_bounds(result: Schema, marker: Field) -> None:
         if getattr(marker, exclusive) is None:
             continue
         if getattr(marker, inclusive) is not None:
-            raise SchemaError(f"{inclusive} and {exclusive} say two things of one bound: keep one of them")
+            raise SchemaError(f"{inclusive} and {exclusive} declare the same bound twice: keep one of them")
         result[keyword] = True
 
 
@@ -109,19 +109,19 @@ def _apply_documentation(result: Schema, marker: Field) -> None:
 
 
 def _apply_unknown_fields(result: Schema, marker: Field) -> None:
-    """Maps and structs that keep what the schema does not know."""
+    """Set ``preserve_unknown`` and ``embedded_resource``."""
     for attribute in ("preserve_unknown", "embedded_resource"):
         if getattr(marker, attribute) and _schema_type(result) not in ("object", "Any"):
             _check_type(result, attribute, ("object",))
     if marker.preserve_unknown:
         result |= PRESERVE_UNKNOWN_FIELDS
-        # A map of anything says the same.
+        # A map of any values means the same.
         if result.get("additionalProperties") == PRESERVE_UNKNOWN_FIELDS:
             del result["additionalProperties"]
     if marker.embedded_resource:
         result["type"] = "object"
         result["x-kubernetes-embedded-resource"] = True
-        # The API has no embedded objects that are maps: what else they have is kept.
+        # An embedded object cannot be a map. It preserves unknown fields instead.
         if result.pop("additionalProperties", None) is not None or "properties" not in result:
             result |= PRESERVE_UNKNOWN_FIELDS
 
@@ -132,7 +132,7 @@ def _apply_list_map(result: Schema, marker: Field) -> Schema:
         raise SchemaError(f'list_map_keys make the list a map, but list_type is "{marker.list_type}": keep one')
     items, keys = result["items"], marker.list_map_keys
     if _schema_type(items) != "object" or "properties" not in items:
-        raise SchemaError('list_map_keys are fields of structs, but the items are none: use list_type="set"')
+        raise SchemaError('list_map_keys are fields of structs, but the items are not structs: use list_type="set"')
     if len(set(keys)) < len(keys):
         raise SchemaError(f"list_map_keys {', '.join(keys)} name a field twice")
     for key in keys:
@@ -141,9 +141,9 @@ def _apply_list_map(result: Schema, marker: Field) -> Schema:
             known = ", ".join(items["properties"])
             raise SchemaError(f"list_map_keys names {key}, but the items have {known} (wire names)")
         if _schema_type(field) in ("array", "object", "Any"):
-            raise SchemaError(f"list_map_keys names {key}, which is no scalar: choose a text or a number")
+            raise SchemaError(f"list_map_keys names {key}, which is not a scalar: choose a string or an integer")
         if field.get("nullable"):
-            raise SchemaError(f"list_map_keys names {key}, which is nullable: take nullable away")
+            raise SchemaError(f"list_map_keys names {key}, which is nullable: remove nullable")
         if key not in items.get("required", ()) and "default" not in field:
             raise SchemaError(f"list_map_keys names {key}, which may be absent: make it required, or give a default")
     if items.get("nullable"):
@@ -164,14 +164,14 @@ def _check_set_items(items: Schema) -> None:
 
 
 def check_keywords(schema: Schema) -> None:
-    """Bounds that contradict each other, patterns that RE2 does not take, formats that nobody checks.
+    """Check bounds, patterns and formats of ``schema``.
 
     Raises:
-        SchemaError: there is one.
+        SchemaError: bounds contradict each other, RE2 rejects a pattern, or a format is unknown.
     """
     for lower, upper in _BOUND_PAIRS:
         if lower in schema and upper in schema and schema[lower] > schema[upper]:
-            raise SchemaError(f"{lower} {schema[lower]} is more than {upper} {schema[upper]}: nothing fits")
+            raise SchemaError(f"{lower} {schema[lower]} is more than {upper} {schema[upper]}: no value is valid")
     for keyword in (f"{bound}{count}" for bound in ("min", "max") for count in _SIZE_SUFFIXES):
         if schema.get(keyword, 0) < 0:
             raise SchemaError(f"{keyword} is {schema[keyword]}: it cannot be negative")
@@ -183,12 +183,12 @@ def check_keywords(schema: Schema) -> None:
         except patterns.UnsupportedPattern:
             pass
         except patterns.PatternError as error:
-            raise SchemaError(f"the API server takes RE2 patterns, and does not take this one: {error}") from None
+            raise SchemaError(f"the pattern is not valid in RE2, which the API server uses: {error}") from None
     if "format" in schema and not known_format(schema):
         format_name, kind = schema["format"], _TYPE_LABELS[_schema_type(schema)]
-        raise SchemaError(f"the API server checks no format {format_name!r} of {kind}: take it away")
+        raise SchemaError(f"the API server does not check the format {format_name!r} of {kind}: remove it")
 
 
 def marker_default(marker: Field) -> Any:
-    """The default that ``marker`` gives in wire form, or UNSET."""
+    """The default of ``marker`` in wire form, or UNSET."""
     return UNSET if marker.default is UNSET else to_builtins(marker.default)

@@ -1,4 +1,4 @@
-"""What the API server takes as names of a kind."""
+"""Validation of the names of a kind."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _APPROVAL_ANNOTATION = "api-approved.kubernetes.io"
 
 
 def check_names(resource: ApiResource, options: ResourceOptions) -> None:
-    """Whether the API server takes these names.
+    """Check group, version and names as the API server does.
 
     Raises:
-        SchemaError: it does not.
+        SchemaError: a name is invalid.
     """
     if not _SUBDOMAIN.fullmatch(resource.group) or len(resource.group) > 253:
-        raise SchemaError(f"the group {resource.group!r} is no domain of yours: write one such as shop.example.com")
+        raise SchemaError(f"the group {resource.group!r} is not a domain name: write one such as shop.example.com")
     _check_label("version", resource.version)
     _check_label("plural", resource.plural)
     _check_label("singular", options.singular)
@@ -37,13 +37,16 @@ def check_names(resource: ApiResource, options: ResourceOptions) -> None:
     _check_duplicates(resource, options)
     if _is_protected(resource.group) and not dict(options.annotations).get(_APPROVAL_ANNOTATION):
         raise SchemaError(
-            f"the group {resource.group} belongs to the Kubernetes community: use a domain of yours, or give the "
+            f"the group {resource.group} belongs to the Kubernetes community: use a domain of your own, or set the "
             f"annotation {_APPROVAL_ANNOTATION}"
         )
 
 
 def version_sort_key(version: str) -> tuple[bool, int, int, int, str]:
-    """Sorts as Kubernetes prefers versions: ``v2``, ``v1``, ``v1beta1``, ``v1alpha2``, then all others by name."""
+    """Sort key for versions in the order of Kubernetes.
+
+    Example: ``v2``, ``v1``, ``v1beta1``, ``v1alpha2``, then all others by name.
+    """
     match = _VERSION.fullmatch(version)
     if match is None:
         return True, 0, 0, 0, version
@@ -54,18 +57,18 @@ def version_sort_key(version: str) -> tuple[bool, int, int, int, str]:
 def _check_label(field: str, name: str) -> None:
     if not _LABEL.fullmatch(name):
         raise SchemaError(
-            f"the {field} {name!r} is no name: write lower-case letters, digits and '-', at most 63, "
-            "a letter in front"
+            f"the {field} {name!r} is not a valid name: write at most 63 lower-case letters, digits and '-', "
+            "starting with a letter"
         )
 
 
 def _check_duplicates(resource: ApiResource, options: ResourceOptions) -> None:
     for field, names in (("short name", options.short_names), ("category", options.categories)):
         if duplicates := [name for name, count in Counter(names).items() if count > 1]:
-            raise SchemaError(f"the {field} {duplicates[0]!r} is there twice: say it once")
+            raise SchemaError(f"the {field} {duplicates[0]!r} is declared twice: remove one")
     for name in options.short_names:
         if name in (resource.plural, options.singular):
-            raise SchemaError(f"the short name {name!r} is a name of the kind already: take it away")
+            raise SchemaError(f"the short name {name!r} is already a name of the kind: remove it")
 
 
 def _is_protected(group: str) -> bool:

@@ -1,4 +1,4 @@
-"""Objects held to the schema of their class, without a server."""
+"""Validation of objects without a server."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ _OBJECT_FIELDS = ("apiVersion", "kind", "metadata")
 
 
 def violations(value: FrozenStruct, old_value: FrozenStruct | None = None) -> tuple[str, ...]:
-    """What the API server would refuse in ``value``, a custom resource or a part of one; empty where it fits.
+    """Validate a custom resource, or a part of it, without a server.
 
-    Bounds, patterns, formats, enums, lists and required fields come first, and CEL rules where nothing else is wrong:
-    these need ``steersman[cel]``, without which one warning says that they are left to the API server, as is a rule
-    with a function that the engine lacks. Each text names the path: ``.spec.replicas must be at most 9, but is 10``.
+    CEL rules are evaluated only if the value is valid otherwise. They need ``steersman[cel]``. Without it, and for
+    functions that the engine does not implement, rules are skipped.
 
     Args:
-        value: what is to be written.
-        old_value: what is there now, of the same class: rules compare with it, and what it breaks already may stay.
+        value: new value.
+        old_value: current value, of the same class, for transition rules and ratcheting. Defaults to None: the value
+            is new.
+
+    Returns:
+        One message per violation, with its path: ``.spec.replicas must be at most 9, but is 10``. Empty if the value
+        is valid.
 
     Raises:
-        SchemaError: its class has no structural schema.
+        SchemaError: the class has no structural schema.
     """
     kind, schema = type(value), _schema(type(value))
     document = _to_document(value)
@@ -44,7 +48,7 @@ def violations(value: FrozenStruct, old_value: FrozenStruct | None = None) -> tu
 
 
 def _to_document(value: FrozenStruct) -> dict[str, Any]:
-    # A spec or a status that an object does not have is not looked at.
+    # An absent spec or status is not validated.
     return {name: part for name, part in to_builtins(value).items() if part is not None}
 
 
@@ -55,13 +59,13 @@ def _schema(kind: type[Any]) -> Schema:
 
 @cache
 def _has_rules(kind: type[Any]) -> bool:
-    # The schema of a pod alone has thousands of parts.
+    # The schema of a pod has thousands of nodes: search it once.
     return has_rules(_schema(kind))
 
 
 @cache
 def _fields_schema(kind: type[Any]) -> Schema:
-    """The schema of ``kind`` without what every object has."""
+    """The schema of ``kind`` without apiVersion, kind and metadata."""
     schema = _schema(kind)
     if not issubclass(kind, Object):
         return schema

@@ -1,4 +1,7 @@
-"""Paths into objects, held to a schema: of rules, printer columns, the scale subresource, selectable fields."""
+"""Resolution of field paths in a schema.
+
+Rules, printer columns, the scale subresource and selectable fields name fields by such paths.
+"""
 
 from __future__ import annotations
 
@@ -32,23 +35,23 @@ METADATA_FIELDS: dict[str, Schema] = {
     "ownerReferences": _OBJECT_LIST,
     "managedFields": _OBJECT_LIST,
 }
-"""What every object has, though no definition tells it."""
+"""Metadata fields of each object, which definitions do not declare."""
 
 
 class FieldPathError(Exception):
-    """A path leads nowhere; the text says why, as the end of a sentence."""
+    """A path is malformed or does not exist. The message is the end of a sentence."""
 
 
 def resolve_path(schema: Schema, path: str, *, into_items: bool = False) -> Schema | None:
-    """The schema of what ``path`` (``.spec.a['b']``) leads to; None where anything may be.
+    """The schema at ``path``. None if any value is allowed there.
 
     Args:
-        schema: where the path starts.
-        path: with a point in front.
-        into_items: whether the path may enter lists, as those of printer columns do (``[?(@.type=="Ready")]``).
+        schema: schema at the root of the path.
+        path: such as ``.spec.a['b']``.
+        into_items: the path may enter lists, as in printer columns (``[?(@.type=="Ready")]``).
 
     Raises:
-        PathError: the path is malformed, or the schema has no such field.
+        FieldPathError: the path is malformed, or the schema does not have the field.
     """
     found: Schema | None = schema
     prefix = ""
@@ -68,18 +71,18 @@ def resolve_path(schema: Schema, path: str, *, into_items: bool = False) -> Sche
 
 
 def parse_path(path: str) -> Iterator[tuple[str, str | None]]:
-    """The parts of ``path``: their text, and the name of the field; None for what enters a list.
+    """The steps of ``path``: text and field name. The name is None for a step into a list.
 
     Raises:
-        PathError: it is malformed.
+        FieldPathError: the path is malformed.
     """
     if not path.startswith((".", "[")) or path == ".":
-        raise FieldPathError("is no path: write it with a point in front, such as .spec.replicas")
+        raise FieldPathError("is not a path: start it with a dot, such as .spec.replicas")
     position = 0
     while position < len(path):
         step = _STEP.match(path, position)
         if step is None:
-            raise FieldPathError(f"cannot be read from {path[position:]!r} on: write fields as .name")
+            raise FieldPathError(f"is malformed at {path[position:]!r}: write fields as .name")
         position = step.end()
         name = step["key"] if step["name"] is None else step["name"]
         yield step[0], None if name is None else re.sub(r"\\(.)", r"\1", name)
@@ -90,7 +93,7 @@ def _item_schema(schema: Schema, prefix: str) -> Schema | None:
         return schema.get("items")
     if schema.get("x-kubernetes-preserve-unknown-fields"):
         return None
-    raise FieldPathError(f"takes {prefix or 'the object'} for a list, which it is not")
+    raise FieldPathError(f"enters {prefix or 'the object'}, which is not a list")
 
 
 def _member_schema(schema: Schema, name: str, prefix: str) -> Schema | None:
@@ -103,7 +106,7 @@ def _member_schema(schema: Schema, name: str, prefix: str) -> Schema | None:
         return None
     if schema.get("type") == "array":
         raise FieldPathError(
-            f'leads nowhere: {prefix} is a list, which is entered by [0], [*] or [?(@.type=="Ready")]'
+            f'does not exist: {prefix} is a list, which is entered by [0], [*] or [?(@.type=="Ready")]'
         )
     known = f"it has {', '.join(properties)}" if properties else "it has no fields"
-    raise FieldPathError(f"leads nowhere: there is no {name} in {prefix or 'the object'} ({known})")
+    raise FieldPathError(f"does not exist: {prefix or 'the object'} does not have the field {name} ({known})")

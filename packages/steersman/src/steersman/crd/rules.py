@@ -1,4 +1,4 @@
-"""CEL rules in wire form, held to the schema that they are about."""
+"""CEL rules in wire form, checked against their schema."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ _STRING_LITERAL = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 
 
 def with_rules(schema: Schema, rules: Iterable[Rule], *, correlatable: bool, root: bool = False) -> Schema:
-    """``schema`` and its ``rules``, after those that it has.
+    """Append ``rules`` to the rules of ``schema``.
 
     Args:
-        schema: of the value that the rules are about.
-        rules: in their order.
-        correlated: whether the API server can tell which old value belongs to a new one.
-        root: whether the value is a whole object.
+        schema: schema of the value.
+        rules: in order of evaluation.
+        correlatable: the API server can match the value with its old value (KEP-2876).
+        root: the value is a whole object.
 
     Raises:
-        SchemaError: a rule cannot hold here.
+        SchemaError: a rule is invalid for the schema.
     """
     found = [_to_wire(check_rule(rule, schema, correlatable=correlatable, root=root)) for rule in rules]
     return {**schema, RULES: [*schema.get(RULES, ()), *found]} if found else schema
 
 
 def check_rule(rule: Rule, schema: Schema, *, correlatable: bool, root: bool = False) -> Rule:
-    """``rule``, if it can hold of values of ``schema``.
+    """Return ``rule`` if it is valid for ``schema``.
 
     Raises:
-        SchemaError: it cannot.
+        SchemaError: the rule is invalid.
     """
     text = f"the rule {rule.rule!r}"
     if not rule.rule.strip():
         raise SchemaError("a rule is empty: write a CEL expression, such as self == oldSelf")
     if not rule.message.strip() or re.search(r"[\r\n]", rule.message.strip()):
-        raise SchemaError(f"{text} needs a message of one line, which says what to do")
+        raise SchemaError(f"{text} needs a message of one line, with advice for the user")
     if rule.reason not in get_args(FieldValueErrorReason):
         raise SchemaError(
             f"{text} has the reason {rule.reason!r}: it is one of {', '.join(get_args(FieldValueErrorReason))}"
@@ -56,11 +56,11 @@ def check_rule(rule: Rule, schema: Schema, *, correlatable: bool, root: bool = F
         except FieldPathError as error:
             raise SchemaError(f"{text} has the field_path {rule.field_path!r}, which {error}") from None
         if not known:
-            raise SchemaError(f"{text} has the field_path {rule.field_path!r}, of which the schema says nothing")
+            raise SchemaError(f"{text} has the field_path {rule.field_path!r}, which the schema does not declare")
     if not correlatable and is_transition(rule.rule):
         raise SchemaError(
-            f"{text} compares with oldSelf, but items of a list that is no map have no old value: give the list "
-            "list_map_keys, or put the rule on a struct around the list"
+            f"{text} compares with oldSelf, but items of a list that is not a map have no old value: give the list "
+            "list_map_keys, or move the rule to the struct around the list"
         )
     if rule.optional_old_self and not is_transition(rule.rule):
         raise SchemaError(f"{text} has optional_old_self, but does not mention oldSelf")
@@ -70,12 +70,12 @@ def check_rule(rule: Rule, schema: Schema, *, correlatable: bool, root: bool = F
 
 
 def is_transition(expression: str) -> bool:
-    """Whether ``expression`` compares with the value before an update."""
+    """Return True if ``expression`` reads ``oldSelf``."""
     return _OLD_SELF.search(_STRING_LITERAL.sub("''", expression)) is not None
 
 
 def _check_members(rule: Rule, schema: Schema) -> None:
-    """The fields of which so many must be set can be absent, and those that the rule reads cannot."""
+    """Check that counted fields are optional and read fields required."""
     properties, required = schema.get("properties", {}), schema.get("required", ())
     if (
         rule.optional_fields
@@ -88,22 +88,25 @@ def _check_members(rule: Rule, schema: Schema) -> None:
     for name in (*rule.optional_fields, *rule.required_fields):
         if name not in properties:
             known = ", ".join(properties) or "none"
-            raise SchemaError(f"a rule speaks of the field {name}, but the struct has {known} (wire names)")
+            raise SchemaError(f"a rule names the field {name}, but the struct has {known} (wire names)")
         always_set = name in required or "default" in properties[name]
         if always_set and name in rule.optional_fields:
-            raise SchemaError(f"a rule asks whether {name} is set, which it always is: make it X | None = None")
+            raise SchemaError(f"a rule checks that {name} is set, but it always is: declare it as X | None = None")
         if not always_set and name in rule.required_fields:
-            raise SchemaError(f"a rule reads {name}, which may be absent: make it required, or give a default")
+            raise SchemaError(f"a rule reads {name}, which may be absent: make it required, or declare a default")
 
 
 def immutability_rule(*, once_set: bool) -> Rule:
-    """The rule on a value that never changes."""
+    """The rule of an immutable field."""
     text = "cannot be changed once it is set" if once_set else "is immutable"
     return Rule(rule="self == oldSelf", message=f"the field {text}: create a new object instead")
 
 
 def presence_immutability_rule(name: str, *, once_set: bool) -> Rule:
-    """The rule on the struct around an optional field that never changes: a field's own sees no absence."""
+    """The rule on the struct of an immutable optional field.
+
+    The rule of the field itself is not evaluated if the field is absent.
+    """
     field = cel_name(name)
     if once_set:
         expression = f"!has(oldSelf.{field}) || has(self.{field})"

@@ -26,11 +26,12 @@ __all__ = ["Schema", "SchemaError", "schema_of"]
 
 
 def schema_of(kind: type[FrozenStruct], *, builtin_descriptions: bool = False) -> Schema:
-    """The schema of a struct type: fields, defaults, required names, docstrings as descriptions.
+    """The structural schema of a struct type.
 
     Args:
         kind: the struct.
-        builtin_descriptions: keep the descriptions of Kubernetes' own types, which make a schema many times larger.
+        builtin_descriptions: keep the descriptions of built-in types. They make a schema many times
+            larger. Defaults to False.
 
     Raises:
         SchemaError: a field's type cannot be expressed, or its markers contradict each other.
@@ -39,7 +40,7 @@ def schema_of(kind: type[FrozenStruct], *, builtin_descriptions: bool = False) -
 
 
 def struct_schema(kind: type[FrozenStruct], context: TypeSchemaContext) -> Schema:
-    """The schema of ``kind`` below other structs.
+    """The schema of ``kind`` as a part of other structs.
 
     Raises:
         SchemaError: as ``schema_of``.
@@ -107,7 +108,7 @@ class _Property:
     schema: Schema
     required: bool
     rules: tuple[Rule, ...]
-    """What the struct has to say about it."""
+    """Rules for the struct around the field."""
 
 
 def _property(field: msgspec.structs.FieldInfo, hint: Any, text: str | None, context: TypeSchemaContext) -> _Property:
@@ -120,11 +121,11 @@ def _property(field: msgspec.structs.FieldInfo, hint: Any, text: str | None, con
     default = _default_value(field, markers, schema)
     if default is not UNSET:
         if has_rules(schema):
-            # The API server judges the default as it is written, before it fills in what is within.
+            # The API server validates a default before it adds the defaults of inner fields.
             default = with_defaults(schema, default)
         schema = {**schema, "default": default}
         for violation in (*value_violations(schema, default), *default_violations(schema, default)):
-            raise SchemaError(f"the default {default!r} does not fit: {violation}")
+            raise SchemaError(f"the default {default!r} is invalid: {violation}")
     required = field.required and default is UNSET
     rules: list[Rule] = []
     if immutability := next((m.immutable for m in markers if m.immutable), False):
@@ -136,10 +137,10 @@ def _property(field: msgspec.structs.FieldInfo, hint: Any, text: str | None, con
 
 
 def _default_value(field: msgspec.structs.FieldInfo, markers: list[Field], schema: Schema) -> Any:
-    """The default as the API server should fill it in, or UNSET.
+    """The default of the field in the schema, or UNSET.
 
-    None and empty values mean in Python that there is nothing, so that nothing is filled in; a struct is filled in
-    only if that brings fields with it.
+    None and empty values mean that the field is absent, and are not defaults. A struct is a default only if its
+    fields have defaults.
     """
     for marker in markers:
         if (explicit_default := marker_default(marker)) is not UNSET:
@@ -156,5 +157,5 @@ def _default_value(field: msgspec.structs.FieldInfo, markers: list[Field], schem
 
 
 def _adds_defaults(schema: Schema) -> bool:
-    """Whether the API server adds fields to an empty object of ``schema``."""
+    """Return True if defaulting adds fields to an empty object."""
     return any("default" in inner for inner in schema.get("properties", {}).values())

@@ -1,4 +1,4 @@
-"""Whether a new schema refuses or loses what the old one let in."""
+"""Comparison of two schemas: values that only the old one accepts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, cast
 from steersman.crd.breaking_change import BreakingChange, BreakingChangeRule
 from steersman.crd.rules import RULES, Schema
 
-# The keyword, and whether a greater value lets in less.
+# True if a greater value of the keyword accepts less.
 _BOUND_KEYWORDS = {
     "minimum": True,
     "maximum": False,
@@ -22,7 +22,7 @@ _BOUND_KEYWORDS = {
 }
 _EXCLUSIVE_KEYWORDS = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
 _COMPOSITION_KEYWORDS = ("allOf", "anyOf", "oneOf", "not")
-# A new type that lets in all that the old one did.
+# Pairs of types: the second accepts all values of the first.
 _WIDENED_TYPES = {
     ("integer", "number"),
     ("integer", "int-or-string"),
@@ -30,11 +30,11 @@ _WIDENED_TYPES = {
     ("integer", "any"),
 }
 _WIDENED_FORMATS = {("int32", "int64"), ("float", "double")}
-_NEW_VERSION_ADVICE = "do it in a new version of the kind, and convert"
+_NEW_VERSION_ADVICE = "do it in a new version of the kind with a conversion"
 
 
 def compare_schemas(version: str, old: Schema, new: Schema) -> Iterator[BreakingChange]:
-    """Every place at which ``new`` is narrower than ``old``."""
+    """Find each field where ``new`` accepts less than ``old``."""
     yield from _compare_schema(_FieldLocation(version, ""), old, new)
 
 
@@ -55,7 +55,7 @@ def _compare_schema(location: _FieldLocation, old: Schema, new: Schema) -> Itera
     if before != after and after != "any" and (before, after) not in _WIDENED_TYPES:
         yield location.breaking_change(
             "type-changed",
-            f"the type changes from {before} to {after}: stored objects and clients have the old one",
+            f"the type changes from {before} to {after}: stored objects and clients use the old one",
             f"keep the type and add a field of the new one; or {_NEW_VERSION_ADVICE}",
         )
         return
@@ -77,41 +77,39 @@ def _compare_values(location: _FieldLocation, old: Schema, new: Schema) -> Itera
     yield from _compare_bounds(location, old, new)
     if removed := _describe_removed_values(old.get("enum"), new.get("enum")):
         yield location.breaking_change(
-            "enum-narrowed", f"{removed}: objects that have others are refused", "keep the former values"
+            "enum-narrowed", f"{removed}: objects with other values are rejected", "keep the old values"
         )
     before, after = old.get("pattern"), new.get("pattern")
     if after is not None and before != after:
-        message = f"the pattern changes from {before} to {after}" if before else f"the pattern {after} comes"
+        message = f"the pattern changes from {before} to {after}" if before else f"the pattern {after} is added"
         yield location.breaking_change(
-            "pattern-changed", f"{message}: texts that do not match are refused", _loosen_advice("the pattern")
+            "pattern-changed", f"{message}: strings that do not match are rejected", _loosen_advice("the pattern")
         )
     before, after = old.get("format"), new.get("format")
     if after is not None and before != after and (before, after) not in _WIDENED_FORMATS:
-        message = f"the format changes from {before} to {after}" if before else f"the format {after} comes"
+        message = f"the format changes from {before} to {after}" if before else f"the format {after} is added"
         yield location.breaking_change(
-            "format-changed", f"{message}: other values are refused", _loosen_advice("the format")
+            "format-changed", f"{message}: other values are rejected", _loosen_advice("the format")
         )
     if old.get("nullable") and not new.get("nullable"):
         yield location.breaking_change(
-            "null-refused", "null is refused, or becomes the default", "keep nullable=True"
+            "null-refused", "null is rejected, or becomes the default", "keep nullable=True"
         )
     yield from _compare_default(location, old, new)
 
 
 def _loosen_advice(subject: str) -> str:
-    return f"keep {subject} as it was, or let in more; or {_NEW_VERSION_ADVICE}"
+    return f"keep {subject}, or relax it; or {_NEW_VERSION_ADVICE}"
 
 
 def _describe_removed_values(old: list[Any] | None, new: list[Any] | None) -> str:
     if new is None:
         return ""
     if old is None:
-        return f"only {', '.join(map(str, new))} are let in"
+        return f"only {', '.join(map(str, new))} are accepted"
     removed = [value for value in old if value not in new]
     return (
-        f"{', '.join(map(str, removed))} {'is' if len(removed) == 1 else 'are'} not let in any more"
-        if removed
-        else ""
+        f"{', '.join(map(str, removed))} {'is' if len(removed) == 1 else 'are'} no longer accepted" if removed else ""
     )
 
 
@@ -125,16 +123,16 @@ def _compare_bounds(location: _FieldLocation, old: Schema, new: Schema) -> Itera
         strict = before == after and bool(new.get(exclusive)) and not old.get(exclusive)
         if tighter or strict:
             message = (
-                f"{keyword} changes from {before} to {after}" if before is not None else f"{keyword} {after} comes"
+                f"{keyword} changes from {before} to {after}" if before is not None else f"{keyword} {after} is added"
             )
-            message = f"{keyword} {after} is itself refused" if strict else message
+            message = f"the value {after} of {keyword} is now rejected" if strict else message
             yield location.breaking_change(
-                "bound-tightened", f"{message}: values beyond are refused", _loosen_advice("the bound")
+                "bound-tightened", f"{message}: values outside are rejected", _loosen_advice("the bound")
             )
     before, after = old.get("multipleOf"), new.get("multipleOf")
     if after is not None and (before is None or before % after):
         yield location.breaking_change(
-            "bound-tightened", f"only multiples of {after} are let in", _loosen_advice("the bound")
+            "bound-tightened", f"only multiples of {after} are accepted", _loosen_advice("the bound")
         )
 
 
@@ -142,15 +140,11 @@ def _compare_default(location: _FieldLocation, old: Schema, new: Schema) -> Iter
     if old.get("default", _compare_default) == new.get("default", _compare_default):
         return
     if "default" not in new:
-        message = f"the default {old['default']!r} goes: where the field is absent, nothing is filled in any more"
+        message = f"the default {old['default']!r} is removed: an absent field stays absent"
     elif "default" not in old:
-        message = (
-            f"the default {new['default']!r} comes: where the field is absent, it is filled in, in stored objects too"
-        )
+        message = f"the default {new['default']!r} is added: an absent field is set, in stored objects too"
     else:
-        message = (
-            f"the default changes from {old['default']!r} to {new['default']!r}, for stored objects that lack it too"
-        )
+        message = f"the default changes from {old['default']!r} to {new['default']!r}, also in stored objects"
     yield location.breaking_change("default-changed", message, f"keep the default; or {_NEW_VERSION_ADVICE}")
 
 
@@ -167,23 +161,20 @@ def _compare_structure(location: _FieldLocation, old: Schema, new: Schema) -> It
         if before != after:
             name = keyword.removeprefix("x-kubernetes-")
             message = (
-                f"the {name} changes from {_format_value(before)} to {_format_value(after)}: "
-                "owners of fields are lost"
+                f"the {name} changes from {_format_value(before)} to {_format_value(after)}: field owners are lost"
             )
             yield location.breaking_change(
-                rule, f"{message}, and duplicates are refused", "keep it; or " + _NEW_VERSION_ADVICE
+                rule, f"{message}, and duplicates are rejected", "keep it; or " + _NEW_VERSION_ADVICE
             )
     preserve_keyword = "x-kubernetes-preserve-unknown-fields"
     if old.get(preserve_keyword) and not new.get(preserve_keyword):
-        message = "fields that the schema does not know are dropped from stored objects"
+        message = "unknown fields are dropped from stored objects"
         yield location.breaking_change(
             "unknown-fields-dropped", message, "keep preserve_unknown=True, or declare the fields first"
         )
     if bool(old.get("x-kubernetes-embedded-resource")) < bool(new.get("x-kubernetes-embedded-resource")):
         message = "the value must be a whole object, with apiVersion, kind and metadata"
-        yield location.breaking_change(
-            "type-changed", message, "take embedded_resource away; or " + _NEW_VERSION_ADVICE
-        )
+        yield location.breaking_change("type-changed", message, "remove embedded_resource; or " + _NEW_VERSION_ADVICE)
 
 
 def _format_value(value: Any) -> str:
@@ -196,15 +187,14 @@ def _compare_rules(location: _FieldLocation, old: Schema, new: Schema) -> Iterat
         if _rule_identity(rule) not in before:
             yield location.breaking_change(
                 "rule-tightened",
-                f"the rule {rule['rule']!r} is new or changed: objects for which it does not hold are refused",
-                "let it hold for what is stored already, such as by comparing with oldSelf; or "
-                + _NEW_VERSION_ADVICE,
+                f"the rule {rule['rule']!r} is new or changed: objects that violate it are rejected",
+                "let it hold for stored objects, such as by comparing with oldSelf; or " + _NEW_VERSION_ADVICE,
             )
     for keyword in _COMPOSITION_KEYWORDS:
         if keyword in new and new[keyword] != old.get(keyword):
-            message = f"{keyword} changes: whether it lets in less cannot be told"
+            message = f"{keyword} changes: the comparison does not support this keyword"
             yield location.breaking_change(
-                "validation-changed", message, "compare by hand; or " + _NEW_VERSION_ADVICE
+                "validation-changed", message, "compare it manually; or " + _NEW_VERSION_ADVICE
             )
 
 
@@ -221,15 +211,17 @@ def _compare_children(location: _FieldLocation, old: Schema, new: Schema) -> Ite
         if name in after:
             yield from _compare_schema(inner, schema, after[name])
         elif not preserves_unknown:
-            message = "the field goes: it is dropped from stored objects, and manifests with it are refused"
+            message = "the field is removed: it is dropped from stored objects, and manifests with it are rejected"
             yield inner.breaking_change(
-                "field-removed", message, f"keep it, and say in its docstring what to use; or {_NEW_VERSION_ADVICE}"
+                "field-removed",
+                message,
+                f"keep it, and name its replacement in the docstring; or {_NEW_VERSION_ADVICE}",
             )
     for name in new.get("required", ()):
         if name not in old.get("required", ()) and "default" not in after.get(name, {}):
-            message = "the field must be set: stored objects and manifests without it are refused"
+            message = "the field becomes required: stored objects and manifests without it are rejected"
             yield location.child(f".{name}").breaking_change(
-                "required-added", message, "give it a default, or make it X | None"
+                "required-added", message, "declare a default, or make it X | None"
             )
     for keyword, suffix in (("items", "[*]"), ("additionalProperties", ".*")):
         if isinstance(old.get(keyword), dict) and isinstance(new.get(keyword), dict):

@@ -1,4 +1,4 @@
-"""Paths that a version names: printer columns, the scale subresource, selectable fields; all lead somewhere."""
+"""Printer columns, the scale subresource and selectable fields of a version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _AGE_COLUMN = PrinterColumn("Age", ".metadata.creationTimestamp", "date")
 _MAX_SELECTABLE_FIELDS = 8
 _SELECTABLE_TYPES = ("string", "boolean", "integer")
 _COLUMN_FORMATS = ("", "int32", "int64", "float", "double", "byte", "date", "date-time", "password")
-# What a column of a type can show; of anything else its cells would be empty.
+# Schema types that a column type can show. Cells of other types would be empty.
 _DISPLAYABLE_TYPES = {
     "integer": ("integer", "number"),
     "number": ("integer", "number"),
@@ -24,16 +24,16 @@ _DISPLAYABLE_TYPES = {
 
 
 def printer_columns(columns: Sequence[PrinterColumn], schema: Schema) -> list[Schema]:
-    """``additionalPrinterColumns``, which end with the age.
+    """``additionalPrinterColumns``, with the age as last column.
 
     Raises:
-        SchemaError: a column's path leads nowhere, or its type cannot show what is there.
+        SchemaError: the path of a column does not exist, or its type cannot show the field.
     """
     seen: set[str] = set()
     for column in columns:
         label = f"the column {column.name!r}"
         if not column.name or column.name.lower() in seen:
-            raise SchemaError(f"{label} needs a name of its own")
+            raise SchemaError(f"{label} needs a unique name")
         seen.add(column.name.lower())
         if column.format not in _COLUMN_FORMATS:
             known = ", ".join(_COLUMN_FORMATS[1:])
@@ -51,14 +51,16 @@ def _check_column_type(column: PrinterColumn, found: Schema | None, label: str) 
         )
     kind = None if found is None else found.get("type")
     if kind is not None and column.type in _DISPLAYABLE_TYPES and kind not in _DISPLAYABLE_TYPES[column.type]:
-        raise SchemaError(f"{label} has the type {column.type}, but {column.json_path} is of type {kind}: say that")
+        raise SchemaError(
+            f"{label} has the type {column.type}, but {column.json_path} is of type {kind}: declare that"
+        )
 
 
 def scale_subresource(scale: Scale, schema: Schema) -> Schema:
     """``subresources.scale``.
 
     Raises:
-        SchemaError: a path leads nowhere, or to something that is no number of replicas.
+        SchemaError: a path does not exist, or is not an integer.
     """
     wire = {"specReplicasPath": scale.spec_replicas_path, "statusReplicasPath": scale.status_replicas_path}
     if scale.label_selector_path:
@@ -72,7 +74,7 @@ def scale_subresource(scale: Scale, schema: Schema) -> Schema:
         found = _resolve(schema, path, label)
         expected_type = "string" if name == "labelSelectorPath" else "integer"
         if found is not None and found.get("type") != expected_type:
-            raise SchemaError(f"{label} {path} leads to the type {found.get('type')}: it must be {expected_type}")
+            raise SchemaError(f"{label} {path} has the type {found.get('type')}: it must be {expected_type}")
     return wire
 
 
@@ -80,22 +82,22 @@ def selectable_fields(paths: Sequence[str], schema: Schema) -> list[Schema]:
     """``selectableFields``.
 
     Raises:
-        SchemaError: a path leads nowhere, or to something that no field selector compares.
+        SchemaError: a path does not exist, or field selectors do not support its type.
     """
     if len(paths) > _MAX_SELECTABLE_FIELDS:
         raise SchemaError(f"{len(paths)} selectable fields: a kind has at most {_MAX_SELECTABLE_FIELDS}")
     for position, path in enumerate(paths):
         label = f"the selectable field {path!r}"
         if path in paths[:position]:
-            raise SchemaError(f"{label} is there twice: say it once")
+            raise SchemaError(f"{label} is declared twice: remove one")
         if path.startswith(".metadata"):
-            raise SchemaError(f"{label} is metadata, of which name and namespace are selectable anyway: take it away")
+            raise SchemaError(f"{label} is metadata: remove it. Name and namespace are always selectable")
         if "[" in path:
             raise SchemaError(f"{label} has brackets: write fields as .name")
         found = _resolve(schema, path, label)
         if found is None or found.get("type") not in _SELECTABLE_TYPES:
             kind = "anything" if found is None else found.get("type", "int | str")
-            raise SchemaError(f"{label} is of type {kind}: only {', '.join(_SELECTABLE_TYPES)} can be selected by")
+            raise SchemaError(f"{label} is of type {kind}: only {', '.join(_SELECTABLE_TYPES)} are selectable")
     return [{"jsonPath": path} for path in paths]
 
 
@@ -103,7 +105,7 @@ def _resolve(schema: Schema, path: str, label: str, *, into_items: bool = False)
     metadata = {"type": "object", "properties": METADATA_FIELDS}
     with_metadata = {**schema, "properties": {**schema["properties"], "metadata": metadata}}
     try:
-        # Recursive descent and the like are left to the API server.
+        # Recursive descent is not resolved here. The API server checks it.
         if ".." in path:
             return None
         return resolve_path(with_metadata, path, into_items=into_items)

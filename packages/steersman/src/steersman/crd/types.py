@@ -1,4 +1,4 @@
-"""Python types to schemas."""
+"""Schemas of Python types."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _ALTERNATIVES = {
     dict: "a map is written FrozenDict[str, X]",
     set: 'a set is written Annotated[tuple[X, ...], Field(list_type="set")]',
     frozenset: 'a set is written Annotated[tuple[X, ...], Field(list_type="set")]',
-    timedelta: "a duration is written steersman.meta.Duration: Kubernetes has its own text for them",
+    timedelta: "a duration is written steersman.meta.Duration: Kubernetes writes them as Go does",
     FrozenDict: "a map is written FrozenDict[str, X]",
     tuple: "a list is written tuple[X, ...]",
 }
@@ -58,14 +58,14 @@ _ALTERNATIVES = {
 
 @dataclass(frozen=True)
 class TypeSchemaContext:
-    """Where a type stands.
+    """The context of a type within a schema.
 
     Attributes:
-        struct: writes the schema of a struct.
-        builtin_descriptions: whether Kubernetes' own types keep their descriptions.
-        entered: the structs around it.
-        correlated: whether the API server can tell which old value belongs to a new one.
-        keyed: whether this is a list whose items are told apart by keys, so that each has an old value.
+        struct_schema: returns the schema of a struct.
+        builtin_descriptions: keep the descriptions of built-in types.
+        ancestors: the structs around the type.
+        correlatable: the API server can match the value with its old value (KEP-2876).
+        keyed: the type is a list of type map, whose items have an old value.
     """
 
     struct_schema: Callable[[type[FrozenStruct], TypeSchemaContext], Schema] = field(repr=False)
@@ -76,10 +76,10 @@ class TypeSchemaContext:
 
 
 def type_schema(hint: Any, context: TypeSchemaContext) -> Schema:
-    """The schema of the type ``hint``, markers included.
+    """The schema of the type hint, with its markers.
 
     Raises:
-        SchemaError: it has none.
+        SchemaError: the type has no structural schema.
     """
     hint = _resolve_alias(hint)
     if get_origin(hint) is Annotated:
@@ -103,7 +103,10 @@ def type_schema(hint: Any, context: TypeSchemaContext) -> Schema:
 
 
 def markers_of(hint: Any) -> list[Field]:
-    """The markers on ``hint`` itself, through ``X | None`` and aliases; not those on items and values."""
+    """The markers of ``hint``, also of union members and aliases.
+
+    Markers of list items and map values are left out.
+    """
     hint = _resolve_alias(hint)
     if get_origin(hint) is Annotated:
         base, *markers = get_args(hint)
@@ -114,7 +117,7 @@ def markers_of(hint: Any) -> list[Field]:
 
 
 def _resolve_alias(hint: Any) -> Any:
-    """What a ``type X = …`` or a ``NewType`` stands for."""
+    """The target of a type alias or a ``NewType``."""
     while (target := getattr(hint, "__value__", getattr(hint, "__supertype__", None))) is not None:
         hint = target
     return hint
@@ -123,10 +126,10 @@ def _resolve_alias(hint: Any) -> Any:
 def _annotated_schema(hint: Any, context: TypeSchemaContext) -> Schema:
     base, *markers = get_args(hint)
     if any(isinstance(m, msgspec.Meta) for m in markers):
-        raise SchemaError("msgspec.Meta would refuse to read what an older schema let in: use Field instead")
+        raise SchemaError("msgspec.Meta would reject stored objects of an older schema: use Field instead")
     fields = [m for m in markers if isinstance(m, Field)]
     if any(m.nullable for m in fields) and not _accepts_none(base):
-        raise SchemaError("nullable keeps an explicit null, which the type does not take: write X | None")
+        raise SchemaError("nullable keeps an explicit null, which the type does not accept: write X | None")
     try:
         schema = type_schema(base, replace(context, keyed=any(m.list_map_keys for m in fields)))
     except RecursiveTypeError:
@@ -162,12 +165,12 @@ def _class_schema(kind: type[Any], context: TypeSchemaContext) -> Schema:
 
 def _enum_schema(values: tuple[Any, ...]) -> Schema:
     if not values:
-        raise SchemaError("an enum without members admits nothing: give it one")
+        raise SchemaError("an enum without members accepts no value: add a member")
     if all(isinstance(v, str) for v in values):
         return {"type": "string", "enum": [str(v) for v in values]}
     if all(type(v) is int for v in values):
         return {"type": "integer", "format": "int64", "enum": list(values)}
-    raise SchemaError("an enum consists of texts or of whole numbers: for others, say X | None, or use two fields")
+    raise SchemaError("an enum has only strings or only integers: for null write X | None, for others use two fields")
 
 
 def _union_schema(members: tuple[Any, ...], context: TypeSchemaContext) -> Schema:
@@ -179,8 +182,8 @@ def _union_schema(members: tuple[Any, ...], context: TypeSchemaContext) -> Schem
     if set(present) == {int, float}:
         return dict(_SCALARS[float])
     raise SchemaError(
-        "the API allows no union but X | None and int | str: write a struct with an optional field for each member, "
-        "and above it @schema(rules=[exactly_one_of(…)])"
+        "structural schemas support only the unions X | None and int | str: write a struct with an optional field "
+        "for each member, and above it @schema(rules=[exactly_one_of(…)])"
     )
 
 
@@ -194,15 +197,15 @@ def _list_schema(arguments: tuple[Any, ...], context: TypeSchemaContext) -> Sche
 def _map_schema(arguments: tuple[Any, ...], context: TypeSchemaContext) -> Schema:
     key, value = arguments
     if isinstance(key, TypeVar) or type_schema(key, context).get("type") != "string":
-        raise SchemaError("the keys of a map are texts: FrozenDict[str, X]")
+        raise SchemaError("the keys of a map are strings: write FrozenDict[str, X]")
     return {"type": "object", "additionalProperties": _element_schema(value, "a value", context)}
 
 
 def _element_schema(hint: Any, label: str, context: TypeSchemaContext) -> Schema:
-    """The schema of items of a list or values of a map."""
+    """The schema of list items or map values."""
     for marker in markers_of(hint):
         if marker.default is not UNSET:
-            raise SchemaError(f"{label} has no default of its own: give the whole field one")
+            raise SchemaError(f"{label} cannot have a default: declare one for the whole field")
         if marker.immutable:
             raise SchemaError(f'{label} cannot be immutable: write a rule, such as Rule(rule="self == oldSelf", …)')
     return type_schema(hint, context)

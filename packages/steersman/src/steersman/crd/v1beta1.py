@@ -1,4 +1,4 @@
-"""The form of definitions before Kubernetes 1.16: what all versions share stands once, at the top.
+"""Definitions in ``apiextensions.k8s.io/v1beta1``.
 
 Source: ``pkg/apis/apiextensions/v1beta1`` of ``k8s.io/apiextensions-apiserver``; it was removed in Kubernetes 1.22.
 """
@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from steersman.crd.rules import RULES, Schema
 
-# The field of a version, and its name at the top.
+# Name of each version field at the top level.
 _TOP_LEVEL_FIELDS = {
     "schema": "validation",
     "subresources": "subresources",
@@ -18,11 +18,11 @@ _TOP_LEVEL_FIELDS = {
 
 
 def to_v1beta1(manifest: dict[str, Any]) -> dict[str, Any]:
-    """``manifest`` (v1) as v1beta1. CEL rules and selectable fields, which came later, are left out."""
+    """``manifest`` (v1) as v1beta1. CEL rules and selectable fields are left out."""
     spec: dict[str, Any] = {k: v for k, v in manifest["spec"].items() if k not in ("versions", "conversion")}
     versions = [_version_to_v1beta1(v) for v in manifest["spec"]["versions"]]
     for field, name in _TOP_LEVEL_FIELDS.items():
-        # The API server refuses what is the same in all versions and is not said once.
+        # The API server rejects fields that are equal in all versions but not at the top level.
         if all(v[field] == versions[0][field] for v in versions):
             spec[name] = versions[0][field]
             for version in versions:
@@ -53,7 +53,7 @@ def _conversion_to_v1beta1(conversion: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_rules(schema: Any) -> Any:
-    """``schema`` without its CEL rules, at all depths."""
+    """A copy of ``schema`` without CEL rules at any level."""
     if isinstance(schema, list):
         return [without_rules(s) for s in cast("list[Any]", schema)]
     if not isinstance(schema, dict):

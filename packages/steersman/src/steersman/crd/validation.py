@@ -1,7 +1,6 @@
-"""Values held to the CEL rules of their schemas, without a server.
+"""Evaluation of CEL rules without a server.
 
-The engine is the extra ``cel``; where it is not installed, and where it lacks a function, rules are left to the API
-server.
+The extra ``cel`` provides the engine. Without it, and for functions that it does not implement, rules are skipped.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def has_rules(schema: Any) -> bool:
-    """Whether ``schema`` has rules at any depth."""
+    """Return True if ``schema`` has rules at any level."""
     if isinstance(schema, list):
         return any(map(has_rules, cast("list[Any]", schema)))
     if not isinstance(schema, dict):
@@ -27,13 +26,13 @@ def has_rules(schema: Any) -> bool:
 
 
 def rule_violations(schema: Schema, value: Any, old_value: Any, *, root: bool) -> tuple[str, ...]:
-    """The rules that ``value`` breaks, each with its path: ``.spec.size: a size never shrinks``.
+    """One message per violated rule, with its path: ``.spec.size: a size never shrinks``.
 
     Args:
-        schema: of the value, with rules.
-        value: in wire form, otherwise valid, with its defaults.
-        former: what it replaces; None where it is new.
-        root: whether it is a whole object.
+        schema: schema of the value.
+        value: value in wire form, with defaults, valid except for its rules.
+        old_value: current value in wire form. None if the value is new.
+        root: the value is a whole object.
     """
     if not is_cel_available():
         return ()
@@ -44,7 +43,7 @@ def rule_violations(schema: Schema, value: Any, old_value: Any, *, root: bool) -
 
 
 def default_violations(schema: Schema, default: Any) -> tuple[str, ...]:
-    """The rules of ``schema`` that its default breaks."""
+    """One message per rule of ``schema`` that its default violates."""
     if not has_rules(schema) or not is_cel_available():
         return ()
     from steersman_cel.validation import find_default_violations

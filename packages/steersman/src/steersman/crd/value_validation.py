@@ -1,4 +1,4 @@
-"""Whether a value fits the shape that its schema tells, without a server; its rules are in ``judgement``."""
+"""Validation of values against schemas, except CEL rules, without a server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def value_violations(schema: Schema, value: Any, path: str = "") -> Iterator[str]:
-    """What is wrong with ``value``, in wire form, each with its path: ``.replicas must be at most 9, but is 10``."""
+    """One message per violation in ``value`` (wire form).
+
+    Example: ``.replicas must be at most 9, but is 10``.
+    """
     if value is None and schema.get("nullable"):
         return
     if not _has_type(schema, value):
@@ -65,7 +68,7 @@ def _check_string(schema: Schema, value: str, path: str) -> Iterator[str]:
 
 
 def matches(pattern: str, value: str) -> bool:
-    """Whether ``value`` contains a match of ``pattern``; of a pattern that Python cannot imitate, everything does."""
+    """Return True if ``pattern`` matches, or Python does not support it."""
     try:
         return patterns.compile_pattern(pattern).search(value) is not None
     except patterns.UnsupportedPattern:
@@ -103,11 +106,11 @@ def _check_list(schema: Schema, value: list[Any], path: str) -> Iterator[str]:
     identities = [_item_identity(schema, item) for item in value]
     for position, identity in enumerate(identities):
         if identity is not None and identity in identities[:position]:
-            yield f"{path}[{position}] is there twice: {identity}"
+            yield f"{path}[{position}] is a duplicate: {identity}"
 
 
 def _item_identity(schema: Schema, item: Any) -> Any:
-    """What tells an item of a list apart; None where all may be equal."""
+    """The identity of a list item. None if items need not be unique."""
     match schema.get("x-kubernetes-list-type"):
         case "set":
             return item

@@ -367,7 +367,7 @@ class Manager:
         if not self.options.tracing:
             return transport
         try:
-            from steersman.client.tracing import TracingTransport
+            from steersman.client.transport.tracing import TracingTransport
             from steersman.controller.tracing import reconcile_tracer
         except ImportError as error:
             raise ConfigurationError(f"tracing needs OpenTelemetry: install steersman[tracing] ({error})") from error

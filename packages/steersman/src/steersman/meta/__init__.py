@@ -3,7 +3,7 @@
 from steersman.meta.apply import ApplyConfiguration, ObjectMetaApply, OwnerReferenceApply, TemplateMetaApply
 from steersman.meta.codec import decode, decode_builtins, encode, to_builtins
 from steersman.meta.condition import Condition, find_condition, is_true, set_condition
-from steersman.meta.custom_resource import PrinterColumn, Scale, resource
+from steersman.meta.custom_resource import PrinterColumn, Resource, Scale, Spec, Status, resource
 from steersman.meta.duration import Duration
 from steersman.meta.frozen import FrozenDict, FrozenStruct
 from steersman.meta.markers import (
@@ -15,18 +15,9 @@ from steersman.meta.markers import (
     exactly_one_of,
     schema,
 )
-from steersman.meta.object import (
-    ApiResource,
-    ManagedFieldsEntry,
-    Object,
-    ObjectKey,
-    ObjectMeta,
-    OwnerReference,
-    Resource,
-    Spec,
-    Status,
-)
+from steersman.meta.object import ManagedFieldsEntry, Object, ObjectMeta, OwnerReference
 from steersman.meta.quantity import Quantity
+from steersman.meta.resource_names import ApiResource, ObjectKey
 from steersman.meta.unstructured import ObjectMetadata, Unstructured, metadata_only, unstructured
 
 __all__ = [

@@ -11,7 +11,8 @@ from typing import ClassVar, Generic, TypeVar
 from msgspec import UNSET, UnsetType
 
 from steersman.meta.frozen import FrozenStruct
-from steersman.meta.object import Object, ObjectKey
+from steersman.meta.object import Object
+from steersman.meta.resource_names import ObjectKey
 
 ObjectT = TypeVar("ObjectT", bound=Object)
 

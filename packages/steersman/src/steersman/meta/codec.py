@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar, cast, get_args, get_origin
+from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -20,23 +20,31 @@ _UNCONVERTED_TYPES = (str, int | str)
 
 
 def _decode_hook(kind: Any, value: Any) -> Any:
+    return _converter(kind)(value)
+
+
+@cache
+def _converter(kind: Any) -> Callable[[Any], Any]:
+    """Return the function that converts builtins to ``kind``. The cache saves calls of typing for each map."""
     if kind is Quantity or kind is Duration:
-        return kind(value)
-    if kind is FrozenDict or get_origin(kind) is FrozenDict:
-        if value is None:
-            # Go writes a nil map as null.
-            return FrozenDict[Any, Any]()
-        arguments = get_args(kind)
-        if not arguments or arguments[1] is Any:
-            return frozen_json(value)
-        if arguments[1] in _UNCONVERTED_TYPES:
-            return FrozenDict(value)
+        return kind
+    if kind is not FrozenDict and get_origin(kind) is not FrozenDict:
+        raise NotImplementedError(f"no JSON form is known for {kind!r}")
+    arguments = get_args(kind)
+    if not arguments or arguments[1] is Any:
+        return lambda value: frozen_json({} if value is None else value)
+    if arguments[1] in _UNCONVERTED_TYPES:
+        return lambda value: FrozenDict({} if value is None else value)
+    value_type: Any = dict[str, arguments[1]]
+
+    def convert(value: Any) -> FrozenDict[str, Any]:
         try:
-            return FrozenDict(msgspec.convert(value, dict[str, arguments[1]], dec_hook=_decode_hook))
+            return FrozenDict(msgspec.convert({} if value is None else value, value_type, dec_hook=_decode_hook))
         except msgspec.ValidationError as error:
             # msgspec appends the path to a ValueError only.
             raise ValueError(str(error)) from None
-    raise NotImplementedError(f"no JSON form is known for {kind!r}")
+
+    return convert
 
 
 def _encode_hook(value: Any) -> Any:
@@ -76,16 +84,11 @@ def decode_builtins(value: Any, kind: type[T]) -> T:
 
 def encode(value: Any) -> bytes:
     """``value`` as JSON. Fields at their default are left out of read types, unset ones out of apply types."""
-    return _encoder.encode(_to_wire(value))
+    own: Callable[[], Any] | None = getattr(value, "to_wire", None)
+    return _encoder.encode(value if own is None else own())
 
 
 def to_builtins(value: Any) -> Any:
     """``value`` as dicts, lists and scalars, with the same omissions as ``encode``."""
     # msgspec's own leaves tuples as they are; this takes hardly longer.
     return msgspec.json.decode(encode(value))
-
-
-def _to_wire(value: Any) -> Any:
-    kind = cast("type[Any]", type(value))
-    own: Callable[[Any], Any] | None = getattr(kind, "to_wire", None)
-    return value if own is None else own(value)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from msgspec import Struct
 
-from steersman.meta.markers import Rule
+from steersman.meta.condition import Condition
+from steersman.meta.frozen import FrozenStruct
+from steersman.meta.markers import Field, Rule
+from steersman.meta.object import Object
+from steersman.meta.resource_names import ApiResource
 
-if TYPE_CHECKING:
-    from steersman.meta.object import Object
-
-ObjectT = TypeVar("ObjectT", bound="Object")
+ObjectT = TypeVar("ObjectT", bound=Object)
+SpecT = TypeVar("SpecT", bound="Spec")
+StatusT = TypeVar("StatusT", bound="Status")
 
 
 class PrinterColumn(Struct, frozen=True):
@@ -54,6 +57,28 @@ class ResourceOptions(Struct, frozen=True, kw_only=True):
     labels: tuple[tuple[str, str], ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
     status_subresource: bool = True
+
+
+class Spec(FrozenStruct):
+    """Base of the ``spec`` of a custom resource: what the user wants."""
+
+
+class Status(FrozenStruct):
+    """Base of the ``status`` of a custom resource: what is."""
+
+    observed_generation: int | None = None
+    """The metadata.generation that this status describes."""
+    conditions: Annotated[tuple[Condition, ...], Field(list_map_keys=("type",))] = ()
+    """The latest observations of the object's state."""
+
+
+class Resource(Object, Generic[SpecT, StatusT]):
+    """Base of custom resources: ``class WebApp(Resource[WebAppSpec, WebAppStatus])`` under ``@resource(...)``."""
+
+    resource_options: ClassVar[ResourceOptions]
+
+    spec: SpecT
+    status: StatusT | None = None
 
 
 def is_decorated(kind: type[Any]) -> bool:
@@ -112,7 +137,6 @@ def resource(
         annotations: of the CustomResourceDefinition itself, such as ``api-approved.kubernetes.io``.
         rules: CEL rules on the whole object, where ``self.metadata.name`` can be seen.
     """
-    from steersman.meta.object import ApiResource
 
     def declare(cls: type[ObjectT]) -> type[ObjectT]:
         name = kind or cls.__name__

@@ -11,7 +11,8 @@ import msgspec
 from steersman.meta.codec import decode, encode
 from steersman.meta.frozen import FrozenDict, FrozenStruct
 from steersman.meta.go_json import frozen_json
-from steersman.meta.object import ApiResource, Object, ObjectMeta
+from steersman.meta.object import Object, ObjectMeta
+from steersman.meta.resource_names import ApiResource
 
 
 class ObjectMetadata(Object):

@@ -18,8 +18,8 @@ import yaml
 from framework_support.certificates import CertificateAuthority
 from framework_support.loopback_server import connect_proxy, get, open_transport
 from steersman.client import ClusterConfig, HttpRequest, HttpTransport, load_config
-from steersman.client.cluster import Impersonation
-from steersman.client.http import error_from_body
+from steersman.client.config import Impersonation
+from steersman.client.transport.http import error_from_body
 from steersman.errors import ConnectionFailed, CredentialsFailed
 from steersman_testing.envtest import Envtest
 

@@ -18,7 +18,6 @@ from steersman.client import (
     Discovery,
     Transport,
     connect,
-    detect_features,
 )
 from steersman.errors import NoKindMatch
 from steersman.meta import ApiResource, Object, ObjectKey, Resource, decode_builtins, unstructured
@@ -162,17 +161,7 @@ async def test_discovery_unavailable_apiservice_hides_no_others(transport: Trans
         await client.delete(service, ObjectKey("", f"v1.{group}"))
 
 
-async def test_features_of_current_server_are_detected(transport: Transport) -> None:
-    found = await detect_features(Client(transport))
-    assert (found.version.major, found.version.minor >= 36) == (1, True)
-    assert (found.comparable_resource_versions, found.watch_list) == (True, True)
-
-
-async def test_features_of_older_server_are_missing() -> None:
-    """1.33 had WatchList off, and no promise on resource versions."""
+async def test_discovery_of_older_server_maps_names() -> None:
     with Envtest.start(arguments={"emulated-version": "1.33"}) as older:
         async with connect(older.config) as transport:
-            found = await detect_features(Client(transport))
-            assert (found.version.major, found.version.minor) == (1, 33)
-            assert (found.comparable_resource_versions, found.watch_list) == (False, False)
             assert (await Discovery(Client(transport)).mapping("deploy")).kind == "Deployment"

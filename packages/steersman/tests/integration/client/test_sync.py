@@ -6,7 +6,7 @@ import pytest
 
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.core_v1 import ConfigMap, Namespace
-from steersman.client import MergePatch, SyncClient, detect_features
+from steersman.client import Discovery, MergePatch, SyncClient
 from steersman.errors import NotFound
 from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
 from steersman_testing.envtest import Envtest
@@ -30,4 +30,4 @@ def test_a_script(envtest: Envtest) -> None:
         assert types == ["ADDED", "MODIFIED", "DELETED"]
         with pytest.raises(NotFound):
             client.get(ConfigMap, key)
-        assert client.run(detect_features(client.client)).watch_list
+        assert client.run(Discovery(client.client).mapping("cm")).kind == "ConfigMap"

@@ -1,4 +1,4 @@
-"""Types that are written twice give definitions that mean the same, by us and by controller-gen."""
+"""Definitions equal those of controller-gen for the same types in Go."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("controller-gen"
 OWN = sorted(TWINS.keys() - {"builtins", "templates"})
 
 
-def test_each_type_is_written_twice() -> None:
+def test_each_example_kind_has_go_types() -> None:
     assert generated(0).keys() == TWINS.keys()
     assert len(TWINS) >= 12
 
 
 @pytest.mark.parametrize("plural", TWINS)
-def test_definitions_are_equal_to_those_of_controller_gen(plural: str) -> None:
+def test_definition_equals_controller_gen(plural: str) -> None:
     assert list(differences(normal(generated(0)[plural]), normal(definition(*TWINS[plural])))) == []
 
 
 def undescribed(plural: str) -> set[str]:
-    """Where descriptions differ: of types that are Kubernetes' own, ours are left out unless asked for."""
+    """Differences in descriptions. Those of built-in types are left out by default."""
     ours = normal(definition(*TWINS[plural]), descriptions=True)
     found = differences(normal(generated()[plural], descriptions=True), ours)
     head = ("properties.apiVersion", "properties.kind", "properties.status.properties.conditions")
@@ -36,7 +36,7 @@ def undescribed(plural: str) -> set[str]:
 
 
 @pytest.mark.parametrize("plural", OWN)
-def test_descriptions_are_equal_too(plural: str) -> None:
+def test_descriptions_equal_controller_gen(plural: str) -> None:
     assert undescribed(plural) == set()
 
 

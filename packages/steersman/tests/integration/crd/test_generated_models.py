@@ -1,4 +1,4 @@
-"""Types of well-known projects: from their definitions, and to definitions that mean the same."""
+"""Models of well-known projects: their definitions round-trip."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def generated_class(kind: str) -> type[Object]:
     return kinds_of(foreign()[kind], "foreign")[0]
 
 
-def test_all_kinds_are_there() -> None:
+def test_models_cover_all_kinds() -> None:
     assert set(foreign()) == set(KINDS)
 
 
@@ -112,14 +112,14 @@ PROMETHEUS: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("kind", "wire"), [("Certificate", CERTIFICATE), ("HTTPRoute", ROUTE), ("Prometheus", PROMETHEUS)]
 )
-def test_objects_are_read_and_checked(place: Path, kind: str, wire: dict[str, Any]) -> None:
+def test_models_decode_and_validate_objects(place: Path, kind: str, wire: dict[str, Any]) -> None:
     found = decode_builtins(wire, generated_class(kind))
     assert found.metadata.name == wire["metadata"]["name"]
     assert violations(found) == ()
     assert to_builtins(found)["spec"].keys() <= wire["spec"].keys()
 
 
-def test_types_of_kubernetes_own_are_the_same_classes(place: Path) -> None:
+def test_models_reuse_builtin_classes(place: Path) -> None:
     prometheus: Any = decode_builtins(PROMETHEUS, generated_class("Prometheus"))
     assert isinstance(prometheus.spec.affinity, Affinity)
     assert isinstance(prometheus.spec.remote_write[0].basic_auth.password, SecretKeySelector)
@@ -128,7 +128,7 @@ def test_types_of_kubernetes_own_are_the_same_classes(place: Path) -> None:
     assert isinstance(accepted, Condition) and accepted.status == "True"
 
 
-def test_defaults_are_those_of_the_definition(place: Path) -> None:
+def test_models_have_defaults_of_definition(place: Path) -> None:
     module = import_module("foreign.gateway_networking_k8s_io_v1")
     path = module.HTTPRouteSpecRulesMatchesPath()
     assert (path.type, path.value) == ("PathPrefix", "/")

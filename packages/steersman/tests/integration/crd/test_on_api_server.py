@@ -1,4 +1,4 @@
-"""What is generated, on the real API server: taken under strict validation, and kept to."""
+"""Definitions and rules on a real API server."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def test_immutable_field_rejects_change(client: Client, envtest: Envtest, 
     assert "address cannot be removed" in await refusal({"address": None})
 
 
-async def test_one_member_of_a_union_is_set(client: Client, envtest: Envtest, envtest_namespace: str) -> None:
+async def test_union_rule_rejects_two_members(client: Client, envtest: Envtest, envtest_namespace: str) -> None:
     envtest.install_crds(definition(v1.Union))
 
     async def create(name: str, spec: v1.UnionSpec) -> ObjectKey:
@@ -123,9 +123,7 @@ async def test_one_member_of_a_union_is_set(client: Client, envtest: Envtest, en
         assert message in str(caught.value)
 
 
-async def test_defaults_of_nested_structs_are_filled_in(
-    client: Client, envtest: Envtest, envtest_namespace: str
-) -> None:
+async def test_defaults_of_nested_structs_are_set(client: Client, envtest: Envtest, envtest_namespace: str) -> None:
     envtest.install_crds(definition(v1.Nested))
     meta = ObjectMeta(name="a", namespace=envtest_namespace)
     made = await client.create(
@@ -140,7 +138,7 @@ async def test_defaults_of_nested_structs_are_filled_in(
     }
 
 
-async def test_a_rule_may_name_the_name(client: Client) -> None:
+async def test_rule_may_have_field_path_of_name(client: Client) -> None:
     rule = Rule(rule="self.metadata.name != 'titanic'", message="choose another", field_path=".metadata.name")
 
     @resource(group="holders.example.com", version="v1", rules=[rule])

@@ -1,4 +1,4 @@
-"""The real API server refuses exactly the rules that no definition can be made with."""
+"""The real API server accepts the same rules as ``definition``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Definition = unstructured(CustomResourceDefinition.api_resource)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
-async def test_the_real_server_agrees(envtest: Envtest, row: Row) -> None:
+async def test_definition_checks_rules_as_apiserver(envtest: Envtest, row: Row) -> None:
     # Made with a rule that is well, which the one in question then replaces.
     manifest = definition(
         kind_with(row._replace(rule="self == self", message_expression="", optional_old_self=False))

@@ -23,7 +23,7 @@ from steersman.cache import Informer, Selection
 from steersman.cache.options import WatchScope
 from steersman.cache.sink import InformerSink
 from steersman.client import Client
-from steersman.client.list_decoder import ObjectList
+from steersman.client.decode import ObjectList
 from steersman.meta import ObjectKey
 from steersman.observability.runtime import Runtime, SystemClock
 

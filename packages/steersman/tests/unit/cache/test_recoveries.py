@@ -23,7 +23,7 @@ from framework_support.widget import Widget, widget_document
 from steersman.cache import Informer, InformerEvent, ReflectorState
 from steersman.cache.options import WatchScope
 from steersman.client import Client
-from steersman.client.http import error_from_body
+from steersman.client.transport.http import error_from_body
 from steersman.errors import ApiError, ConnectionFailed
 from steersman.observability.metrics import registry
 from steersman_testing.virtual_clock import virtual_runtime, virtual_time

@@ -27,7 +27,7 @@ from framework_support.widget import (
     widget_document,
 )
 from steersman.client import Client, HttpRequest, HttpResponse, JsonPatch, MergePatch, WatchEvent
-from steersman.client.list_decoder import DecodeErrorHandler
+from steersman.client.decode import DecodeErrorHandler
 from steersman.errors import AlreadyExists, Conflict, ConnectionFailed, Expired, NotFound
 from steersman.meta import Condition, FrozenDict, ObjectKey, ObjectMeta, ObjectMetaApply, OwnerReferenceApply
 from steersman_testing.virtual_clock import virtual_time

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from steersman.client import ClusterConfig, load_config
-from steersman.client.cluster import Impersonation
-from steersman.client.config import in_cluster_config
+from steersman.client.config import Impersonation
+from steersman.client.config_loader import in_cluster_config
 from steersman.client.credentials import (
     Anonymous,
     BasicAuth,
@@ -23,7 +23,7 @@ from steersman.client.credentials import (
     TokenFile,
 )
 from steersman.client.exec_plugin import ExecPlugin, ExecPluginCredentials
-from steersman.client.tls import create_ssl_context
+from steersman.client.transport.tls import create_ssl_context
 from steersman.errors import ConfigurationError
 
 CERTIFICATE = b"-----BEGIN CERTIFICATE-----\nnot really\n-----END CERTIFICATE-----\n"

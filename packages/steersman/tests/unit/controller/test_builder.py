@@ -452,6 +452,6 @@ def test_times_are_above_zero(option: str) -> None:
 def test_two_controllers_of_one_name_are_refused() -> None:
     manager = Manager(ControllerEnv().server)
     manager.controller(Widget).complete(NoopReconciler)
-    with pytest.raises(ConfigurationError, match=r"two controllers named 'widget': give one \.named\(\.\.\.\)"):
+    with pytest.raises(ConfigurationError, match=r"'widget' is used twice: set another name with \.named\("):
         manager.controller(Widget).complete(NoopReconciler)
     manager.controller(Widget).named("second").complete(NoopReconciler)

@@ -1,4 +1,4 @@
-"""What is generated, the API server in memory takes."""
+"""The in-memory API server accepts the definitions of all example kinds."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from steersman_testing import InMemoryApiServer
 
 
 @pytest.mark.parametrize("plural", TWINS)
-def test_definitions_are_accepted(plural: str) -> None:
+def test_definition_is_accepted_by_in_memory_server(plural: str) -> None:
     InMemoryApiServer().load(definition(*TWINS[plural]))
 
 
-async def test_versions_of_one_kind_are_registered_together() -> None:
+async def test_definition_with_several_versions_serves_all() -> None:
     server = InMemoryApiServer()
     server.register(v1beta1.Versioned, v1.Versioned)
     client = Client(server)

@@ -1,4 +1,4 @@
-"""Changes of a definition that break somebody's use, and those that do not."""
+"""``breaking_changes``: changes between two definitions."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ KEYED = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["n"]}
         (INT, {**INT, "description": "Other words."}, None),
     ],
 )
-def test_fields(old: dict[str, Any], new: dict[str, Any], rule: str | None) -> None:
+def test_crd_diff_of_field_reports_rule(old: dict[str, Any], new: dict[str, Any], rule: str | None) -> None:
     rules = {r for _, r in broken_rules(field(old), field(new))}
     assert rules == ({rule} if rule else set())
     for change in breaking_changes(field(old), field(new)):
@@ -148,7 +148,7 @@ def test_crd_diff_checks_nested_schemas() -> None:
         (("versions", 0, "selectableFields"), [], "selectable-field-removed"),
     ],
 )
-def test_the_definition_itself(path: tuple[Any, ...], value: Any, rule: str) -> None:
+def test_crd_diff_of_definition_reports_rule(path: tuple[Any, ...], value: Any, rule: str) -> None:
     scale = {"specReplicasPath": ".spec.a", "statusReplicasPath": ".status.a"}
     old = crd({}, subresources={"scale": scale}, selectableFields=[{"jsonPath": ".spec.a"}])
     new = copy.deepcopy(old)
@@ -159,12 +159,12 @@ def test_the_definition_itself(path: tuple[Any, ...], value: Any, rule: str) -> 
     assert {r for _, r in broken_rules(old, new)} == {rule}
 
 
-def test_a_version_in_which_objects_are_stored_stays() -> None:
+def test_crd_diff_reports_removed_stored_version() -> None:
     old, new = crd({}), crd({}, name="v2")
     old["status"] = {"storedVersions": ["v1"]}
     (change,) = breaking_changes(old, new)
     assert change.rule == "stored-version-removed"
-    assert "take it out of status.storedVersions" in change.fix
+    assert "remove the old version from status.storedVersions" in change.fix
 
 
 @pytest.mark.parametrize("plural", TWINS)

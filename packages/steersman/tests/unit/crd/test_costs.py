@@ -1,4 +1,4 @@
-"""Definitions whose rules cost too much are refused as they are made, with the bounds that are missing."""
+"""Cost limits of CEL rules."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class WideSpec(Spec):
 
 def test_cost_error_names_rule_path_and_bounds() -> None:
     assert _schema_error(PartsSpec) == (
-        "Costly: the rule \"self.contains('abc')\" on .spec.parts[*].name may cost more than 100 times what the API "
-        "server lets one cost: set, for example, max_items=2000 on .spec.parts, max_length=2000 on "
+        "Costly: the rule \"self.contains('abc')\" on .spec.parts[*].name may cost more than 100 times the API "
+        "server's limit for one expression: set, for example, max_items=2000 on .spec.parts, max_length=2000 on "
         ".spec.parts[*].name"
     )
 
@@ -73,16 +73,16 @@ def test_cost_error_remedy_is_sufficient() -> None:
     definition(_kind(BoundedSpec))
 
 
-def test_a_bound_that_is_too_wide_is_named() -> None:
+def test_cost_error_names_bound_that_is_too_wide() -> None:
     assert "set, for example, max_items=1000 on .spec.items" in _schema_error(WideSpec)
 
 
-def test_cost_of_all_rules_together_is_limited() -> None:
+def test_cost_of_all_rules_exceeds_limit_raises() -> None:
     told = _schema_error(ManySpec)
     assert told.startswith("Costly: the rules together may cost ")
     assert "on .spec.items" in told
     assert "max_items=" in told
 
 
-def test_a_message_may_cost_too_much() -> None:
+def test_cost_of_message_exceeds_limit_raises() -> None:
     assert f"the message {EXPENSIVE!r} on .spec.text may cost" in _schema_error(MessageSpec)

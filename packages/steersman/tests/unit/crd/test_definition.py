@@ -1,4 +1,4 @@
-"""One declared class gives the whole CustomResourceDefinition."""
+"""``definition``: the CustomResourceDefinition of a class."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from steersman.crd import SchemaError, definition
 from steersman.meta import PrinterColumn, Resource, Rule, Scale, Spec, Status, resource
 
 
-class ShipSpec(Spec):
-    """The webapp that is wanted."""
+class WebAppSpec(Spec):
+    """Desired state."""
 
     sails: int = 3
 
 
-class ShipStatus(Status):
-    """The webapp as it is."""
+class WebAppStatus(Status):
+    """Observed state."""
 
     sails: int | None = None
     selector: str | None = None
@@ -32,25 +32,25 @@ class ShipStatus(Status):
     scale=Scale(".spec.sails", ".status.sails", ".status.selector"),
     rules=[Rule(rule="self.metadata.name != 'titanic'", message="choose another name", field_path=".metadata.name")],
 )
-class WebApp(Resource[ShipSpec, ShipStatus]):
+class WebApp(Resource[WebAppSpec, WebAppStatus]):
     """A webapp.
 
-    It floats.
+    It serves.
     """
 
 
 @resource(group="shop.example.com", version="v1", namespaced=False)
-class Ocean(Resource[ShipSpec, ShipStatus]):
+class Ocean(Resource[WebAppSpec, WebAppStatus]):
     """An ocean."""
 
 
-SHIP: dict[str, Any] = definition(WebApp)
-VERSION: dict[str, Any] = SHIP["spec"]["versions"][0]
+WEBAPP: dict[str, Any] = definition(WebApp)
+VERSION: dict[str, Any] = WEBAPP["spec"]["versions"][0]
 
 
-def test_names_and_scope() -> None:
-    assert SHIP["metadata"]["name"] == "webapps.shop.example.com"
-    assert SHIP["spec"]["names"] == {
+def test_definition_has_names_and_scope() -> None:
+    assert WEBAPP["metadata"]["name"] == "webapps.shop.example.com"
+    assert WEBAPP["spec"]["names"] == {
         "kind": "WebApp",
         "listKind": "WebAppList",
         "plural": "webapps",
@@ -58,12 +58,12 @@ def test_names_and_scope() -> None:
         "shortNames": ["sh"],
         "categories": ["all"],
     }
-    assert SHIP["spec"]["scope"] == "Namespaced"
+    assert WEBAPP["spec"]["scope"] == "Namespaced"
     assert definition(Ocean)["spec"]["scope"] == "Cluster"
     assert "shortNames" not in definition(Ocean)["spec"]["names"]
 
 
-def test_subresources() -> None:
+def test_definition_has_subresources() -> None:
     assert VERSION["subresources"] == {
         "status": {},
         "scale": {
@@ -75,7 +75,7 @@ def test_subresources() -> None:
     assert definition(Ocean)["spec"]["versions"][0]["subresources"] == {"status": {}}
 
 
-def test_columns_end_with_the_age() -> None:
+def test_definition_columns_end_with_age() -> None:
     sails, age = VERSION["additionalPrinterColumns"]
     assert sails == {
         "name": "Sails",
@@ -87,11 +87,11 @@ def test_columns_end_with_the_age() -> None:
     assert age == {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 
 
-def test_schema_has_docstring_rules_and_both_halves() -> None:
+def test_definition_schema_has_docstring_and_rules() -> None:
     schema = VERSION["schema"]["openAPIV3Schema"]
-    assert schema["description"] == "A webapp.\n\nIt floats."
+    assert schema["description"] == "A webapp.\n\nIt serves."
     assert schema["required"] == ["spec"]
-    assert schema["properties"]["spec"]["description"] == "The webapp that is wanted."
+    assert schema["properties"]["spec"]["description"] == "Desired state."
     assert set(schema["properties"]["status"]["properties"]) == {
         "conditions",
         "observedGeneration",
@@ -108,7 +108,7 @@ def test_schema_has_docstring_rules_and_both_halves() -> None:
     ]
 
 
-class Undeclared(Resource[ShipSpec, ShipStatus]):
+class Undeclared(Resource[WebAppSpec, WebAppStatus]):
     """Lacks the decorator."""
 
 

@@ -1,4 +1,4 @@
-"""CEL expressions are read when a definition is made, as the API server reads them."""
+"""Compilation of CEL expressions in ``definition``."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def test_rule_error_quotes_path_and_server_message() -> None:
     with pytest.raises(SchemaError) as caught:
         definition(kind_with(Row("self.cuont >= 0")))
     assert str(caught.value) == (
-        "Ruled: RuledSpec: the rule 'self.cuont >= 0' is no CEL for this type: "
+        "Ruled: RuledSpec: the rule 'self.cuont >= 0' does not compile for this type: "
         "ERROR: <input>:1:5: undefined field 'cuont'"
     )
 
 
-def test_a_rule_on_the_kind_sees_the_name() -> None:
+def test_rule_on_kind_may_read_name_only() -> None:
     def ruled(expression: str) -> Any:
         @resource(group="rules.example.com", version="v1", rules=[Rule(rule=expression, message="no")])
         class Ruled(Resource[Spec, Status]):

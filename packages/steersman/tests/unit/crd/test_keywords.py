@@ -96,11 +96,11 @@ PART = {"type": "object", "description": "A part.", "properties": {"size": {**IN
         ("given", {"type": "string", "default": "x"}),
     ],
 )
-def test_fields(name: str, expected: dict[str, Any]) -> None:
+def test_schema_of_marked_field_has_keywords(name: str, expected: dict[str, Any]) -> None:
     assert SCHEMA["properties"][name] == expected
 
 
-def test_structs() -> None:
+def test_schema_of_marked_struct_has_keywords() -> None:
     assert (SCHEMA["minProperties"], SCHEMA["maxProperties"], SCHEMA["title"]) == (1, 3, "T")
     assert SCHEMA["externalDocs"] == {"url": "https://x"}
     assert "required" not in SCHEMA
@@ -136,7 +136,7 @@ def test_recursive_type_preserves_unknown_fields() -> None:
         (".5s", 0.5),
     ],
 )
-def test_durations(text: str, seconds: float) -> None:
+def test_duration_parses_text(text: str, seconds: float) -> None:
     duration = Duration(text)
     assert duration.seconds == seconds
     assert duration.timedelta == timedelta(seconds=seconds)
@@ -152,7 +152,7 @@ def test_duration_invalid_text_raises(text: str) -> None:
 
 
 @pytest.mark.parametrize(("delta", "text"), [(timedelta(minutes=2), "120s"), (timedelta(seconds=-1.25), "-1.25s")])
-def test_durations_of_python(delta: timedelta, text: str) -> None:
+def test_duration_of_timedelta_has_text(delta: timedelta, text: str) -> None:
     assert str(Duration(delta)) == text
     assert Duration(delta).timedelta == delta
     assert Duration("2m") < Duration("3m")
@@ -168,7 +168,7 @@ def test_violations_reports_schema_errors() -> None:
     assert violations(v1.Rack(name="a", slots=50)) == (".slots must be at most 48, but is 50",)
 
 
-def test_conversion_by_a_webhook() -> None:
+def test_definition_has_conversion_webhook() -> None:
 
     webhook = ConversionWebhook(service=("ns", "name"), ca_bundle=b"pem")
     found = definition(*TWINS["versioneds"], conversion=webhook)["spec"]["conversion"]

@@ -1,4 +1,4 @@
-"""Every mistake in a declaration is told before a server sees it, by class, field and what to do."""
+"""Invalid declarations raise ``SchemaError`` with a remedy."""
 
 from __future__ import annotations
 
@@ -75,74 +75,74 @@ def marked(hint: Any, **markers: Any) -> Any:
 @pytest.mark.parametrize(
     ("hint", "message"),
     [
-        (marked(str, ge=0), "ge is for whole numbers and numbers and int | str, but this is texts: take it away"),
-        (marked(int, max_length=3), "max_length is for texts and int | str, but this is whole numbers"),
-        (marked(int, pattern="^a$"), "pattern is for texts"),
-        (marked(str, min_items=1), "min_items is for lists, but this is texts"),
-        (marked(tuple[str, ...], max_properties=1), "max_properties is for maps and structs, but this is lists"),
-        (marked(tuple[str, ...], min_length=1), "min_length is for texts"),
+        (marked(str, ge=0), "ge is for integers and numbers and int | str, but the type is strings: remove it"),
+        (marked(int, max_length=3), "max_length is for strings and int | str, but the type is integers"),
+        (marked(int, pattern="^a$"), "pattern is for strings"),
+        (marked(str, min_items=1), "min_items is for lists, but the type is strings"),
+        (marked(tuple[str, ...], max_properties=1), "max_properties is for maps and structs, but the type is lists"),
+        (marked(tuple[str, ...], min_length=1), "min_length is for strings"),
         (marked(str, list_type="set"), "list_type is for lists"),
         (marked(tuple[str, ...], map_type="atomic"), "map_type is for maps and structs"),
         (marked(str, preserve_unknown=True), "preserve_unknown is for maps and structs"),
         (marked(str, embedded_resource=True), "embedded_resource is for maps and structs"),
         (marked(Quantity, ge=0), "ge does not compare quantities: write a rule"),
-        (marked(Any, ge=0), "ge is for whole numbers"),
-        (marked(int, ge=1, gt=1), "ge and gt say two things of one bound"),
-        (marked(int, le=1, lt=1), "le and lt say two things of one bound"),
-        (marked(int, ge=5, le=1), "minimum 5 is more than maximum 1: nothing fits"),
+        (marked(Any, ge=0), "ge is for integers"),
+        (marked(int, ge=1, gt=1), "ge and gt declare the same bound twice"),
+        (marked(int, le=1, lt=1), "le and lt declare the same bound twice"),
+        (marked(int, ge=5, le=1), "minimum 5 is more than maximum 1: no value is valid"),
         (marked(str, min_length=5, max_length=1), "minLength 5 is more than maxLength 1"),
         (marked(str, max_length=-1), "maxLength is -1: it cannot be negative"),
         (marked(int, multiple_of=0), "multiple_of is 0: it must be more than 0"),
         (
             marked(str, pattern="a(?=b)"),
-            "takes RE2 patterns, and does not take this one: .*invalid or unsupported Perl",
+            "the pattern is not valid in RE2, .*invalid or unsupported Perl",
         ),
         (marked(str, pattern="a{2000}"), "invalid repeat count"),
         (marked(str, pattern="("), r"missing closing \)"),
-        (marked(str, format="colour"), "the API server checks no format 'colour' of texts"),
-        (marked(int, format="uuid"), "the API server checks no format 'uuid' of whole numbers"),
+        (marked(str, format="colour"), "the API server does not check the format 'colour' of strings"),
+        (marked(int, format="uuid"), "the API server does not check the format 'uuid' of integers"),
         (marked(str, nullable=True), r"nullable keeps an explicit null, .*: write X \| None"),
         (marked(tuple[Item, ...], list_type="map"), 'list_type="map" needs list_map_keys'),
         (marked(tuple[Item, ...], list_map_keys=("nme",)), "list_map_keys names nme, but the items have name, zone"),
         (marked(tuple[Item, ...], list_map_keys=("zone",)), "zone, which may be absent: make it required, or"),
         (marked(tuple[Item, ...], list_map_keys=("note",)), "note, which is nullable"),
-        (marked(tuple[Item, ...], list_map_keys=("parts",)), "parts, which is no scalar"),
+        (marked(tuple[Item, ...], list_map_keys=("parts",)), "parts, which is not a scalar"),
         (marked(tuple[Item, ...], list_map_keys=("name", "name")), "name, name name a field twice"),
         (marked(tuple[Item, ...], list_map_keys=("name",), list_type="set"), 'but list_type is "set": keep one'),
-        (marked(tuple[str, ...], list_map_keys=("name",)), 'the items are none: use list_type="set"'),
+        (marked(tuple[str, ...], list_map_keys=("name",)), 'the items are not structs: use list_type="set"'),
         (marked(tuple[Item, ...], list_type="set"), r'put @schema\(map_type="atomic"\) above the struct'),
         (marked(str, rules=(Rule(rule=" ", message="no"),)), "a rule is empty"),
         (marked(str, rules=(Rule(rule="true", message=" "),)), "the rule 'true' needs a message of one line"),
         (marked(str, rules=(Rule(rule="true", message="a\nb"),)), "needs a message of one line"),
         (marked(str, rules=(Rule(rule="true", message="a", reason=BAD),)), "has the reason 'Bad': it is one of"),
         (marked(str, rules=(Rule(rule="true", message="a", optional_old_self=True),)), "does not mention oldSelf"),
-        (marked(Item, rules=(Rule(rule="true", message="a", field_path=".nme"),)), "'.nme', which leads nowhere"),
+        (marked(Item, rules=(Rule(rule="true", message="a", field_path=".nme"),)), "'.nme', which does not exist"),
         (
             marked(Item, rules=(Rule(rule="true", message="a", field_path="name"),)),
-            "is no path: write it with a point",
+            "is not a path: start it with a dot",
         ),
-        (tuple[marked(str, rules=(SAME,)), ...], "items of a list that is no map have no old value"),
+        (tuple[marked(str, rules=(SAME,)), ...], "items of a list that is not a map have no old value"),
         (tuple[ItemOfFixed, ...], r"ItemOfFixed\.name: the rule 'self == oldSelf' compares with oldSelf"),
-        (tuple[marked(str, default="a"), ...], "an item has no default of its own"),
+        (tuple[marked(str, default="a"), ...], "an item cannot have a default"),
         (FrozenDict[str, marked(str, immutable=True)], "a value cannot be immutable: write a rule"),
-        (FrozenDict[int, str], r"the keys of a map are texts: FrozenDict\[str, X\]"),
+        (FrozenDict[int, str], r"the keys of a map are strings: write FrozenDict\[str, X\]"),
         (FrozenDict, r"a map is written FrozenDict\[str, X\]"),
         (dict[str, str], r"a map is written FrozenDict\[str, X\]"),
         (list[str], r"a list is written tuple\[X, \.\.\.\]"),
         (frozenset[str], 'a set is written .*list_type="set"'),
         (timedelta, "a duration is written steersman.meta.Duration"),
         (Item | ItemOfFixed, r"@schema\(rules=\[exactly_one_of\(…\)\]\)"),
-        (Literal["a", None], r"an enum consists of texts or of whole numbers"),
-        (Literal[True], "an enum consists of texts or of whole numbers"),
-        (Empty, "an enum without members admits nothing"),
+        (Literal["a", None], r"an enum has only strings or only integers"),
+        (Literal[True], "an enum has only strings or only integers"),
+        (Empty, "an enum without members accepts no value"),
         (complex, "has no structural schema: use scalars"),
-        (Annotated[int, msgspec.Meta(ge=0)], "msgspec.Meta would refuse to read what an older schema let in"),
+        (Annotated[int, msgspec.Meta(ge=0)], "msgspec.Meta would reject stored objects of an older schema"),
         (Tree, r"Tree\.left: Tree contains itself, which no structural schema can express: keep the inner one"),
         (JSONSchemaProps, r"JSONSchemaProps contains itself.*Annotated\[JSONSchemaProps, Field\(preserve_unknown"),
         (TokenReviewSpec, "Kubernetes publishes no schema of TokenReviewSpec: write a struct"),
     ],
 )
-def test_fields(hint: Any, message: str) -> None:
+def test_schema_of_invalid_field_raises(hint: Any, message: str) -> None:
     with pytest.raises(SchemaError, match=rf"^Bad\.value: .*{message}" if "^" not in message else message):
         schema_of(struct(hint))
 
@@ -150,7 +150,7 @@ def test_fields(hint: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("hint", "default", "message"),
     [
-        (marked(int, ge=1), 0, "the default 0 does not fit: the value must be at least 1, but is 0"),
+        (marked(int, ge=1), 0, "the default 0 is invalid: the value must be at least 1, but is 0"),
         (marked(int, gt=1), 1, "must be greater than 1, but is 1"),
         (marked(int, lt=1), 1, "must be less than 1, but is 1"),
         (marked(int, multiple_of=5), 3, "must be a multiple of 5, but is 3"),
@@ -161,11 +161,11 @@ def test_fields(hint: Any, message: str) -> None:
         (marked(str, min_length=1, default=""), "x", "must be at least 1 characters long, but is 0"),
         (Literal["a", "b"], "c", "must be one of 'a', 'b', but is 'c'"),
         (str, 5, "must be of type string, but is 5"),
-        (marked(tuple[str, ...], list_type="set"), ("a", "a"), r"\[1\] is there twice: a"),
+        (marked(tuple[str, ...], list_type="set"), ("a", "a"), r"\[1\] is a duplicate: a"),
         (
             marked(tuple[Item, ...], list_map_keys=("name",)),
             (Item(name="a"), Item(name="a")),
-            r"\[1\] is there twice",
+            r"\[1\] is a duplicate",
         ),
         (marked(tuple[str, ...], max_items=1), ("a", "b"), "must be at most 1 items long, but is 2"),
         (marked(FrozenDict[str, int], max_properties=1), FrozenDict({"a": 1, "b": 2}), "at most 1 fields, but is 2"),
@@ -173,9 +173,9 @@ def test_fields(hint: Any, message: str) -> None:
         (FrozenDict[str, str], FrozenDict({"a": 1}), r"\.a must be of type string, but is 1"),
     ],
 )
-def test_defaults_fit(hint: Any, default: Any, message: str) -> None:
+def test_schema_of_invalid_default_raises(hint: Any, default: Any, message: str) -> None:
     with pytest.raises(
-        SchemaError, match=rf"^Bad\.value: the default .* does not fit: .*{message}|^Bad\.value: {message}"
+        SchemaError, match=rf"^Bad\.value: the default .* is invalid: .*{message}|^Bad\.value: {message}"
     ):
         schema_of(struct(hint, default))
 
@@ -186,10 +186,10 @@ def test_defaults_fit(hint: Any, default: Any, message: str) -> None:
         (
             str | None,
             exactly_one_of("value", "other"),
-            r"Bad: a rule speaks of the field other, but the struct has value",
+            r"Bad: a rule names the field other, but the struct has value",
         ),
         (str, exactly_one_of("value", "value"), "Bad: value, value: name two different fields or more"),
-        (str, discriminated("value", A="value"), "Bad: a rule asks whether value is set, which it always is"),
+        (str, discriminated("value", A="value"), "Bad: a rule checks that value is set, but it always is"),
         (
             str | None,
             discriminated("value", A="value"),
@@ -198,23 +198,23 @@ def test_defaults_fit(hint: Any, default: Any, message: str) -> None:
         (
             str | None,
             discriminated("kind", A="value"),
-            "Bad: a rule speaks of the field kind, but the struct has value",
+            "Bad: a rule names the field kind, but the struct has value",
         ),
     ],
 )
-def test_members_of_unions_are_fields(hint: Any, rule: Rule, message: str) -> None:
+def test_union_rule_with_unknown_field_raises(hint: Any, rule: Rule, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         schema_of(struct(hint, msgspec.NODEFAULT if hint is str else None, rule))
 
 
-def test_members_of_unions_can_be_absent() -> None:
+def test_union_rule_with_required_field_raises() -> None:
     @schema(rules=[exactly_one_of("a", "b")])
     class Both(FrozenStruct):
         a: str = "x"
         b: str | None = None
 
     with pytest.raises(
-        SchemaError, match=r"Both: a rule asks whether a is set, which it always is: make it X \| None"
+        SchemaError, match=r"Both: a rule checks that a is set, but it always is: declare it as X \| None"
     ):
         schema_of(Both)
 
@@ -247,12 +247,12 @@ SCALE = (".spec.sails", ".status.sails")
     [
         (
             {"columns": [PrinterColumn("A", ".spec.sail")]},
-            "the column 'A' has the path '.spec.sail', which leads nowhere",
+            "the column 'A' has the path '.spec.sail', which does not exist",
         ),
-        ({"columns": [PrinterColumn("A", "spec.sails")]}, "is no path: write it with a point in front"),
+        ({"columns": [PrinterColumn("A", "spec.sails")]}, "is not a path: start it with a dot"),
         ({"columns": [PrinterColumn("A", ".spec.crew.name")]}, r"\.spec\.crew is a list, which is entered by \[0\]"),
-        ({"columns": [PrinterColumn("A", ".spec.sails[0]")]}, r"takes \.spec\.sails for a list, which it is not"),
-        ({"columns": [PrinterColumn("A", ".metadata.nam")]}, "there is no nam in .metadata"),
+        ({"columns": [PrinterColumn("A", ".spec.sails[0]")]}, r"enters \.spec\.sails, which is not a list"),
+        ({"columns": [PrinterColumn("A", ".metadata.nam")]}, "does not have the field nam"),
         (
             {"columns": [PrinterColumn("A", ".spec.name", "integer")]},
             "has the type integer, but .spec.name is of type str",
@@ -264,35 +264,38 @@ SCALE = (".spec.sails", ".status.sails")
         ({"columns": [PrinterColumn("A", ".spec.name", format="x")]}, "has the format 'x': it is one of int32"),
         (
             {"columns": [PrinterColumn("A", ".spec.name"), PrinterColumn("a", ".spec.name")]},
-            "'a' needs a name of its own",
+            "'a' needs a unique name",
         ),
-        ({"scale": Scale(".spec.sail", SCALE[1])}, "specReplicasPath has the path '.spec.sail', which leads nowhere"),
+        (
+            {"scale": Scale(".spec.sail", SCALE[1])},
+            "specReplicasPath has the path '.spec.sail', which does not exist",
+        ),
         ({"scale": Scale(".status.sails", SCALE[1])}, r"is '\.status\.sails': it must start with \.spec\."),
-        ({"scale": Scale(".spec.name", SCALE[1])}, "leads to the type string: it must be integer"),
-        ({"scale": Scale(*SCALE, ".status.sails")}, "leads to the type integer: it must be string"),
+        ({"scale": Scale(".spec.name", SCALE[1])}, "has the type string: it must be integer"),
+        ({"scale": Scale(*SCALE, ".status.sails")}, "has the type integer: it must be string"),
         ({"scale": Scale(".spec.crew[0]", SCALE[1])}, "enters a list, which is not possible here"),
         (
             {"selectable_fields": [".spec.nam"]},
-            "the selectable field '.spec.nam' has the path '.spec.nam', which leads",
+            "the selectable field '.spec.nam' has the path '.spec.nam', which does",
         ),
         (
             {"selectable_fields": [".spec.cargo"]},
-            "is of type object: only string, boolean, integer can be selected by",
+            "is of type object: only string, boolean, integer are selectable",
         ),
-        ({"selectable_fields": [".metadata.name"]}, "is metadata, of which name and namespace are selectable anyway"),
-        ({"selectable_fields": [".spec.name"] * 2}, "is there twice: say it once"),
+        ({"selectable_fields": [".metadata.name"]}, "is metadata: remove it"),
+        ({"selectable_fields": [".spec.name"] * 2}, "is declared twice: remove one"),
         ({"selectable_fields": [".spec['name']"]}, "has brackets: write fields as .name"),
         ({"selectable_fields": [f".spec.{i}" for i in range(9)]}, "9 selectable fields: a kind has at most 8"),
-        ({"short_names": ["a", "a"]}, "the short name 'a' is there twice: say it once"),
-        ({"short_names": ["webapp"]}, "the short name 'webapp' is a name of the kind already"),
-        ({"short_names": ["A"]}, "the short name 'A' is no name: write lower-case letters"),
-        ({"categories": ["all", "all"]}, "the category 'all' is there twice"),
-        ({"plural": "Ships"}, "the plural 'Ships' is no name"),
-        ({"version": "1"}, "the version '1' is no name"),
-        ({"group": "orders"}, "the group 'orders' is no domain of yours"),
+        ({"short_names": ["a", "a"]}, "the short name 'a' is declared twice: remove one"),
+        ({"short_names": ["webapp"]}, "the short name 'webapp' is already a name of the kind"),
+        ({"short_names": ["A"]}, "the short name 'A' is not a valid name: write at most 63 lower-case letters"),
+        ({"categories": ["all", "all"]}, "the category 'all' is declared twice"),
+        ({"plural": "Ships"}, "the plural 'Ships' is not a valid name"),
+        ({"version": "1"}, "the version '1' is not a valid name"),
+        ({"group": "orders"}, "the group 'orders' is not a domain name"),
         (
             {"group": "orders.k8s.io"},
-            "belongs to the Kubernetes community: use a domain of yours, or give the annotation",
+            "belongs to the Kubernetes community: use a domain of your own, or set the annotation",
         ),
         ({"list_kind": "WebApp"}, "kind and list_kind are both 'WebApp'"),
         ({"storage": False}, "no version of WebApp is stored"),
@@ -303,7 +306,7 @@ SCALE = (".spec.sails", ".status.sails")
         ),
     ],
 )
-def test_kinds(options: dict[str, Any], message: str) -> None:
+def test_definition_of_invalid_kind_raises(options: dict[str, Any], message: str) -> None:
     with pytest.raises(SchemaError, match=message) as caught:
         definition(webapp(**options))
     assert "WebApp" in str(caught.value)
@@ -312,15 +315,15 @@ def test_kinds(options: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("kinds", "message"),
     [
-        ([], "no kind was given"),
+        ([], "no kind is given"),
         (
             [webapp(), webapp(version="v2")],
-            r"WebApp \(v1\) and WebApp \(v2\) are both stored: say storage=False for all but one",
+            r"WebApp \(v1\) and WebApp \(v2\) are both stored: set storage=False for all but one",
         ),
         ([webapp(), webapp(storage=False)], "WebApp has the version v1 2 times"),
         (
             [webapp(), webapp(version="v2", group="air.example.com")],
-            "versions of one kind have the same; make a definition",
+            "versions of one kind need the same; call definition once per kind",
         ),
         ([webapp(), webapp(version="v2", namespaced=False, storage=False)], "the namespaced True, .* False"),
         (
@@ -329,7 +332,7 @@ def test_kinds(options: dict[str, Any], message: str) -> None:
         ),
     ],
 )
-def test_versions(kinds: Sequence[type[Resource[Any, Any]]], message: str) -> None:
+def test_definition_of_invalid_versions_raises(kinds: Sequence[type[Resource[Any, Any]]], message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         definition(*kinds)
 
@@ -340,10 +343,10 @@ def test_versions(kinds: Sequence[type[Resource[Any, Any]]], message: str) -> No
         (ConversionWebhook(), "either service"),
         (ConversionWebhook(service=("a", "b"), url="https://x"), "either service"),
         (ConversionWebhook(url="http://x"), "must start with https://"),
-        (ConversionWebhook(url="https://x", review_versions=()), "reads at least one version"),
+        (ConversionWebhook(url="https://x", review_versions=()), "needs at least one version"),
     ],
 )
-def test_conversion(webhook: ConversionWebhook, message: str) -> None:
+def test_definition_of_invalid_webhook_raises(webhook: ConversionWebhook, message: str) -> None:
     with pytest.raises(SchemaError, match=re.escape(message)):
         definition(webapp(), webapp(version="v2", storage=False), conversion=webhook)
     with pytest.raises(SchemaError, match="has one version, which needs no conversion"):

@@ -49,7 +49,7 @@ def test_violations_of_valid_object_is_empty() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shelf", "told"),
+    ("shelf", "message"),
     [
         (_shelf(range=Range(low=7)), ".spec.range.low: low is above high"),
         (_shelf(texts=("a", "b")), ".spec.texts[1]: is b"),
@@ -57,8 +57,8 @@ def test_violations_of_valid_object_is_empty() -> None:
         (_shelf("x"), "the value: x is large"),
     ],
 )
-def test_violations_have_path_and_message(shelf: Shelf, told: str) -> None:
-    assert violations(shelf) == (told,)
+def test_violations_have_path_and_message(shelf: Shelf, message: str) -> None:
+    assert violations(shelf) == (message,)
 
 
 def test_violations_transition_rules_use_old_object() -> None:
@@ -72,7 +72,7 @@ def test_violations_existing_ones_are_ratcheted() -> None:
     assert violations(_shelf(texts=("b", "a"), size=2), before) == (".spec.texts[0]: is b",)
 
 
-def test_rules_wait_for_a_valid_object() -> None:
+def test_violations_of_invalid_object_skip_rules() -> None:
     assert violations(_shelf(size=-1, texts=("b",))) == (".spec.size must be at least 0, but is -1",)
 
 
@@ -89,23 +89,23 @@ class BrokenPartSpec(Spec):
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
-        (BrokenDefaultSpec, "BrokenDefaultSpec.count: the default 12 does not fit: the value: is small"),
+        (BrokenDefaultSpec, "BrokenDefaultSpec.count: the default 12 is invalid: the value: is small"),
         # The API server asks whether a default may stay what it is.
-        (ShrinkingSpec, "ShrinkingSpec.count: the default 12 does not fit: the value: grows"),
+        (ShrinkingSpec, "ShrinkingSpec.count: the default 12 is invalid: the value: grows"),
         (
             BrokenPartSpec,
-            "BrokenPartSpec.range: the default {'low': 9, 'high': 5} does not fit: .low: low is above high",
+            "BrokenPartSpec.range: the default {'low': 9, 'high': 5} is invalid: .low: low is above high",
         ),
     ],
 )
-def test_defaults_keep_the_rules(spec: type[Spec], told: str) -> None:
+def test_schema_default_that_violates_rule_raises(spec: type[Spec], message: str) -> None:
     with pytest.raises(SchemaError) as caught:
         schema_of(spec)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
-def test_default_used_by_rules_is_complete() -> None:
+def test_schema_default_is_completed_for_rules() -> None:
     found = definition(Shelf)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     assert found["properties"]["range"]["default"] == {"low": 1, "high": 5}

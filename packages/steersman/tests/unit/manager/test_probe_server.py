@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from framework_support.certificates import CertificateAuthority
-from steersman.client.tls import load_key_pair
+from steersman.client.transport.tls import load_key_pair
 from steersman.errors import ConfigurationError
 from steersman.manager import ProbeServer
 from steersman.manager.serving.certwatcher import server_ssl_context

@@ -18,7 +18,7 @@ from framework_support.controller_env import ControllerEnv, key, running
 from framework_support.widget import Widget, WidgetStatus
 from steersman.api.apply.core_v1 import SecretApply
 from steersman.client import ClusterConfig, HttpRequest, HttpTransport, MergePatch, RetryingTransport, StaticToken
-from steersman.client.tracing import TracingTransport, url_template
+from steersman.client.transport.tracing import TracingTransport, url_template
 from steersman.controller import Controller, ReconcileOutcome, Reconciler, Request, Result, current_reconcile
 from steersman.errors import ConfigurationError, ConnectionFailed
 from steersman.manager import Manager, ManagerOptions
@@ -227,7 +227,7 @@ async def test_tracing_true_uses_global_provider() -> None:
 async def test_tracing_without_extra_raises_with_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    for name in ("steersman.client.tracing", "steersman.controller.tracing"):
+    for name in ("steersman.client.transport.tracing", "steersman.controller.tracing"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
     with pytest.raises(ConfigurationError, match=r"steersman\[tracing\]"):

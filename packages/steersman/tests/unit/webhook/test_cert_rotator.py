@@ -18,7 +18,7 @@ import pytest
 
 from steersman.api.core_v1 import Secret
 from steersman.client import Client, HttpRequest, HttpResponse, MergePatch, Transport
-from steersman.client.tls import load_key_pair
+from steersman.client.transport.tls import load_key_pair
 from steersman.controller import Permission
 from steersman.errors import ConnectionFailed
 from steersman.manager.serving.certwatcher import server_ssl_context

@@ -80,13 +80,13 @@ _NO_DOWNGRADE = Rule(
 
 
 class StorageSpec(FrozenStruct):
-    """The volume of each node."""
+    """Volume of each node."""
 
     size: Annotated[Quantity, Field(immutable=True)] = Quantity("1Gi")
     storage_class_name: Annotated[str | None, Field(immutable=True)] = None
-    """The cluster's default class unless given."""
+    """StorageClass of the volumes. Defaults to the default class of the cluster."""
     when_deleted: Literal["Retain", "Delete"] = "Retain"
-    """What becomes of the volumes with the RedisCluster. Another one of its name finds retained ones again."""
+    """Deletes or retains the volumes with the RedisCluster. A new one of the same name uses retained volumes."""
 
 
 @schema(rules=[_MIN_REPLICAS])
@@ -94,34 +94,34 @@ class RedisClusterSpec(Spec):
     """Desired state of a RedisCluster."""
 
     version: Annotated[str, Field(pattern=r"^[0-9]+\.[0-9]+(\.[0-9]+)?$", max_length=20, rules=(_NO_DOWNGRADE,))]
-    """Of Redis, as in 8.0 or 8.0.2. It is the tag of the image. Nodes change one by one, replicas before masters."""
+    """Version of Redis and tag of the image, such as 8.0. Nodes are updated one by one, replicas first."""
     replicas: Annotated[int, Field(ge=3, le=200)] = 6
-    """How many nodes there are: masters and their replicas together."""
+    """Number of nodes: masters and replicas."""
     replicas_per_master: Annotated[int, Field(ge=0, le=5)] = 1
-    """With 6 nodes and 1 replica a master there are 3 masters. Nodes that are over become more replicas."""
+    """Replicas of each master: 6 nodes with 1 replica have 3 masters. Remaining nodes become replicas."""
     config: Annotated[
         FrozenDict[str, Annotated[str, Field(max_length=1024)]],
         Field(max_properties=64, rules=(_VALID_NAMES, _NOT_RESERVED, _ONE_LINE)),
     ] = FrozenDict()
-    """Parameters of redis.conf, as in maxmemory: 100mb. A change restarts the nodes one by one."""
+    """Parameters of redis.conf, such as maxmemory: 100mb. A change restarts the nodes one by one."""
     storage: StorageSpec = StorageSpec()
     resources: ResourceRequirements | None = None
-    """What each node asks for and may use. Keep maxmemory well below the limit of memory."""
+    """Resources of each node. Keep maxmemory well below the memory limit."""
     repository: Annotated[str, Field(min_length=1, max_length=255)] = "docker.io/library/redis"
-    """Where the image comes from; its tag is the version."""
+    """Repository of the image. The version is its tag."""
 
 
 class NodeStatus(FrozenStruct):
-    """One node of the cluster."""
+    """A node of the cluster."""
 
     pod: str
     role: Literal["master", "replica", "unknown"] = "unknown"
     master: str | None = None
-    """Of a replica: the pod of its master."""
+    """Pod of the master, for replicas."""
     slots: int = 0
-    """Of a master: how many of the 16384 slots are its own."""
+    """Number of slots, for masters."""
     node_name: str | None = None
-    """The Kubernetes node that it runs on."""
+    """Kubernetes node of the pod."""
 
 
 class RedisClusterStatus(Status):
@@ -131,12 +131,12 @@ class RedisClusterStatus(Status):
     replicas: int | None = None
     ready_replicas: int | None = None
     selector: str | None = None
-    """Of the pods, for kubectl scale and autoscalers."""
+    """Label selector of the pods, for kubectl scale and autoscalers."""
     masters: int | None = None
     slots_covered: int | None = None
-    """How many of the 16384 slots have a master that answers."""
+    """Number of slots with a reachable master, of 16384."""
     version: str | None = None
-    """What all nodes run; while they change, what they ran before."""
+    """Version of all nodes; during an update, the previous version."""
     nodes: Annotated[tuple[NodeStatus, ...], Field(list_map_keys=("pod",))] = ()
 
 
@@ -156,4 +156,4 @@ class RedisClusterStatus(Status):
     scale=Scale(".spec.replicas", ".status.replicas", ".status.selector"),
 )
 class RedisCluster(Resource[RedisClusterSpec, RedisClusterStatus]):
-    """A Redis Cluster: keys are spread over masters by their slots, and replicas stand in for their masters."""
+    """A RedisCluster runs a Redis Cluster with masters and replicas."""

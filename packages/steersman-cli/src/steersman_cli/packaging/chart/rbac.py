@@ -9,7 +9,7 @@ from typing import Any
 
 import steersman.api
 from steersman.meta.manifests import Manifest
-from steersman.meta.object import ApiResource
+from steersman.meta.resource_names import ApiResource
 from steersman_cli.packaging.chart.model import ChartModel
 from steersman_cli.packaging.chart.template import conditional
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from steersman.client.tls import load_key_pair
+from steersman.client.transport.tls import load_key_pair
 from steersman.errors import ConfigurationError
 from steersman.observability import metrics
 from steersman.observability.logging import get_logger

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from steersman.client import Client
-from steersman.client.tls import load_key_pair
+from steersman.client.transport.tls import load_key_pair
 from steersman.errors import ConfigurationError
 from steersman.manager.serving.certwatcher import CertWatcher, server_ssl_context
 from steersman.manager.serving.http_server import HttpServer, ServerRequest, ServerResponse, parse_bind_address

@@ -29,7 +29,7 @@ from steersman.client.credentials import (
     StaticToken,
     TokenFile,
 )
-from steersman.client.tls import create_ssl_context
+from steersman.client.transport.tls import create_ssl_context
 from steersman.errors import ConfigurationError, ConnectionFailed, CredentialsFailed
 
 
@@ -246,7 +246,7 @@ async def test_half_rotated_certificate_keeps_previous_pair(
     certificate.write_bytes(old[0])
     key.write_bytes(old[1])
     monkeypatch.setattr("steersman.client.credentials.FILE_RELOAD_INTERVAL_SECONDS", 0.0)
-    monkeypatch.setattr("steersman.client.auth._RETRY_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr("steersman.client.transport.auth._RETRY_INTERVAL_SECONDS", 0.0)
     async with connected_tls(tmp_path, authority, credentials=ClientCertificate(certificate, key)) as transport:
         assert (await transport.request(get())).body == b"before\n"
         certificate.write_bytes(new[0])

@@ -1,32 +1,31 @@
-"""Requests are tried again where that can do no harm.
+"""Retries of requests that are safe to repeat.
 
-What makes a request be tried again, and which ones:
+Failures and the requests that they retry:
 
-    it was not sent (connection refused)     every request
-    429                                      every request, since it was turned away at the door; but not an eviction
-                                             that a PodDisruptionBudget refuses without saying when to ask again
-    503 with Retry-After                     every request: the server says that it has not begun with it
-    502, 503, 504, 5xx with Retry-After,     only what may be carried out twice (below): nobody knows whether it was
-    connection lost, timed out               carried out
+    not sent (connection refused)            all requests
+    429                                      all requests, since the server rejected them before processing. An
+                                             eviction without Retry-After is an exception: a budget blocks it
+    503 with Retry-After                     all requests: the server has not processed them
+    502, 503, 504, 5xx with Retry-After,     idempotent requests only, since the server may have applied them
+    connection lost, timeout
 
-What may be carried out twice:
+Idempotent requests:
 
-    GET, dry runs, and reviews               they change nothing; a review (TokenReview, …) is a question in a POST
-    PUT and PATCH with a resourceVersion     the second one is refused (Conflict) if the first one changed anything
-    DELETE with a UID or resourceVersion     the second one finds the object gone (NotFound) or another one (Conflict)
-    server-side apply                        it declares: said twice, it means the same. What somebody deletes in
-                                             between is made again, as it is by an apply that comes a little later;
-                                             ``uid`` forbids that, which a reconciler's client gives for what is
-                                             cached
+    GET, dry runs, and reviews               they change nothing (a TokenReview is a query in a POST)
+    PUT and PATCH with a resourceVersion     a second one fails with Conflict if the first one was applied
+    DELETE with a UID or resourceVersion     a second one fails with NotFound or Conflict
+    server-side apply                        it declares state. If the object was deleted meanwhile, it is created
+                                             again, unless the request has a ``uid``. CachedClient sends the UID of
+                                             cached objects
 
-All other writes end with the try whose outcome is unknown. A second POST could meet its own first one, or, where the
-server chooses the name, make a second object; a JSON patch could add an item twice; a merge patch without a version
-could undo what somebody else did in between; a bare DELETE could hit a namesake that was created since.
+Other writes end with the first attempt whose result is unknown. A second POST could create a second object or fail
+because of the first one. A JSON patch could add an item twice. A merge patch without a resourceVersion could revert a
+change of another client. A DELETE without a UID could delete a new object of the same name.
 
-The refusal of a second try is handed on as it is, marked ``uncertain``: a Conflict is to be met by reading again, and
-a NotFound after a DELETE says what was wanted, as it always does. Nothing is guessed.
+The error of a later attempt is raised unchanged and marked ``uncertain``. Callers read the object again after a
+Conflict, and treat NotFound after a DELETE as success.
 
-Watches are not tried again here: the reflector does it, which knows from where to go on.
+Watches are not retried here. The reflector resumes them.
 
 Source: client-go, ``rest.Request`` and its ``withRetry``; "API Conventions", section "HTTP Status codes"; KEP-1040
 (priority and fairness), which sends 429 with Retry-After.
@@ -41,7 +40,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from steersman.client.transport import HttpRequest, HttpResponse, Transport
+from steersman.client.transport.interface import HttpRequest, HttpResponse, Transport
 from steersman.errors import ConnectionFailed
 from steersman.observability import metrics
 from steersman.observability.logging import get_logger
@@ -57,15 +56,15 @@ _AMBIGUOUS_STATUSES = (502, 503, 504)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often, and for how long.
+    """Number and delays of the attempts of a request.
 
     Attributes:
-        attempts: tries in all, the first one included.
-        limit: seconds after the first try within which the last one may begin. A server that asks to wait beyond them
-            gets no further try: the caller learns at once.
-        first_delay: seconds at most before the second try; the bound doubles with each further one. The delay is
-            drawn evenly from 0 to the bound ("full jitter"), on top of what the server asks for by Retry-After.
-        longest_delay: seconds, where the doubling ends.
+        attempts: maximum number of attempts, including the first one.
+        max_elapsed: seconds after the start within which the last attempt may begin. If Retry-After exceeds them, the
+            error is raised at once.
+        initial_delay: upper bound in seconds of the delay before the second attempt. The bound doubles with each
+            attempt. The delay is random between 0 and the bound (full jitter), in addition to Retry-After.
+        max_delay: seconds at which the bound stops doubling.
     """
 
     attempts: int = 6
@@ -75,13 +74,13 @@ class RetryPolicy:
 
 
 class RetryingTransport(Transport):
-    """Tries requests again, by the rules above.
+    """Retries requests by the rules of this module.
 
     Args:
-        inner: carries each try. The request's ``guard`` is asked anew each time.
-        policy: how often.
+        inner: transport that sends each attempt. ``HttpRequest.before_send`` is called for each of them.
+        policy: number and delays of attempts.
         runtime: clock and jitter.
-        host: of the server, for the metric.
+        host: host of the API server, for the metric.
     """
 
     def __init__(
@@ -94,44 +93,45 @@ class RetryingTransport(Transport):
 
     @property
     def inner(self) -> Transport:
-        """What carries the requests: leader election goes past this one, so that it waits for nobody."""
+        """The wrapped transport. Leader election uses it directly, without retries."""
         return self._inner
 
     async def request(self, request: HttpRequest) -> HttpResponse:
-        """Sends ``request``, and again where the policy allows it: see ``Transport.request``."""
+        """Send ``request``, with retries. See ``Transport.request``."""
         deadline = self._runtime.clock.monotonic() + self._policy.max_elapsed
+        outcome: HttpResponse | ConnectionFailed
         uncertain = False
         attempts = 0
         while True:
             attempts += 1
-            outcome = await self._send_once(request)
+            try:
+                outcome = await self._inner.request(request)
+            except ConnectionFailed as error:
+                outcome = error
+            else:
+                if outcome.status < 429:
+                    return _finish(outcome, uncertain) if uncertain else outcome
             delay = self._next_delay(request, outcome, attempts)
             if delay is None or self._runtime.clock.monotonic() + delay > deadline:
                 return _finish(outcome, uncertain)
             uncertain = uncertain or _may_have_been_applied(outcome)
             code = "<error>" if isinstance(outcome, ConnectionFailed) else str(outcome.status)
             metrics.request_retries.labels(code, request.method, self._host).inc()
-            log.debug("request tried again", method=request.method, path=request.path, code=code, in_seconds=delay)
+            log.debug("request retried", method=request.method, path=request.path, code=code, in_seconds=delay)
             await self._runtime.clock.sleep(delay)
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Sends a watch once, since who watches knows better where to go on: see ``Transport.stream``."""
+        """Send a watch once, since the caller resumes it. See ``Transport.stream``."""
         return self._inner.stream(request)
 
     async def close(self) -> None:
-        """Closes the transport below."""
+        """Close the wrapped transport."""
         await self._inner.close()
-
-    async def _send_once(self, request: HttpRequest) -> HttpResponse | ConnectionFailed:
-        try:
-            return await self._inner.request(request)
-        except ConnectionFailed as error:
-            return error
 
     def _next_delay(
         self, request: HttpRequest, outcome: HttpResponse | ConnectionFailed, attempts: int
     ) -> float | None:
-        """Seconds until the next try; None where there shall be none."""
+        """Return the seconds until the next attempt, or None for no further one."""
         if attempts >= self._policy.attempts or not _is_retryable(request, outcome):
             return None
         max_jitter = min(self._policy.initial_delay * 2 ** min(attempts - 1, 32), self._policy.max_delay)
@@ -142,7 +142,7 @@ class RetryingTransport(Transport):
 def _is_retryable(request: HttpRequest, outcome: HttpResponse | ConnectionFailed) -> bool:
     if isinstance(outcome, ConnectionFailed):
         if isinstance(outcome.__cause__, ssl.CertificateError):
-            # No later try makes a stranger's certificate ours.
+            # Another attempt gets the same certificate.
             return False
         return not outcome.sent or is_idempotent(request)
     has_retry_after = outcome.retry_after is not None
@@ -164,7 +164,7 @@ def _may_have_been_applied(outcome: HttpResponse | ConnectionFailed) -> bool:
 def _finish(outcome: HttpResponse | ConnectionFailed, uncertain: bool) -> HttpResponse:
     if not isinstance(outcome, ConnectionFailed):
         return msgspec.structs.replace(outcome, uncertain=True) if uncertain else outcome
-    # The last try was not sent, but an earlier one was.
+    # The last attempt was not sent, but an earlier one was.
     outcome.sent = outcome.sent or uncertain
     raise outcome
 
@@ -184,7 +184,7 @@ class _Body(msgspec.Struct):
 
 
 def is_idempotent(request: HttpRequest) -> bool:
-    """Whether ``request`` may be carried out twice without harm: see the module's text."""
+    """Return True if ``request`` is safe to repeat. The module describes the rules."""
     if request.method == "GET" or "dryRun" in request.query:
         return True
     if request.method == "POST":

@@ -1,4 +1,4 @@
-"""Types → definition → types → definition: the second definition means what the first one does."""
+"""``generate_package``: models of our own definitions round-trip."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def generate_module(manifest: dict[str, Any], directory: Path, name: str) -> Any
     return import_module(f"{name}.odd_example_com_v1")
 
 
-def test_names_that_python_or_annotations_use(tmp_path: Path) -> None:
+def test_models_reserved_names_are_escaped(tmp_path: Path) -> None:
     text = {"type": "string"}
     names = dict.fromkeys(
         ("from", "str", "tuple", "class", "2xx", "fooBar", "foo_bar", "a-b", "clusterIP", "$ref"), text
@@ -127,7 +127,7 @@ def test_models_without_descriptions_omit_docstrings() -> None:
     assert "Told." not in "".join(generate_package([manifest], descriptions=False).files.values())
 
 
-def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
+def test_models_descriptions_are_escaped(tmp_path: Path) -> None:
     evil = 'a "quote" \\ """ + __import__("os").system("false") + \'\'\' {x}\n\ttabs and é'
     texts = {"type": "array", "items": {"type": "string"}}
     manifest = build_crd(
@@ -176,9 +176,9 @@ def test_models_output_is_independent_of_input_order() -> None:
 
 
 def test_models_reject_invalid_definitions() -> None:
-    with pytest.raises(ConfigurationError, match="only apiextensions"):
+    with pytest.raises(ConfigurationError, match="convert it to apiextensions"):
         generate_package([{**build_crd(spec_schema()), "apiVersion": "apiextensions.k8s.io/v1beta1"}])
-    with pytest.raises(ConfigurationError, match="is there twice"):
+    with pytest.raises(ConfigurationError, match="is declared twice"):
         generate_package([build_crd(spec_schema()), build_crd(spec_schema())])
 
 

@@ -20,7 +20,7 @@ from steersman.errors import ConnectionFailed, Expired
 async def test_stream_detects_dead_peer_by_keepalive(monkeypatch: pytest.MonkeyPatch) -> None:
     """From its first line on the server's kernel drops every segment of ours, as a network that is cut does."""
     shorter = {"TCP_KEEPIDLE": 1, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 1, "TCP_USER_TIMEOUT": 1000}
-    monkeypatch.setattr("steersman.client.http1._TCP_KEEPALIVE", shorter)
+    monkeypatch.setattr("steersman.client.transport.pool._TCP_KEEPALIVE", shorter)
 
     async def cut(request: web.BaseRequest) -> None:
         assert request.transport is not None
@@ -148,7 +148,7 @@ async def test_leaving_a_stream_closes_its_connection() -> None:
 
 
 async def test_streams_and_requests_run_concurrently(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steersman.client.http._MAX_CONNECTIONS", 1)
+    monkeypatch.setattr("steersman.client.transport.http._MAX_CONNECTIONS", 1)
     finish = asyncio.Event()
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:

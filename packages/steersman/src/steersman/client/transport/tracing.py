@@ -16,9 +16,9 @@ from typing import Protocol, runtime_checkable
 from opentelemetry.trace import SpanKind, Status, StatusCode, TracerProvider, get_tracer
 from opentelemetry.util.types import AttributeValue
 
-from steersman.client.address import parse_address
-from steersman.client.http import HttpTransport
-from steersman.client.transport import HttpRequest, HttpResponse, Transport
+from steersman.client.transport.address import parse_address
+from steersman.client.transport.http import HttpTransport
+from steersman.client.transport.interface import HttpRequest, HttpResponse, Transport
 
 INSTRUMENTATION_SCOPE = "steersman"
 """The name of the instrumentation scope."""

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from framework_support.loopback_server import get, transport_to
-from steersman.client.http import error_from_body, parse_retry_after
+from steersman.client.transport.http import error_from_body, parse_retry_after
 from steersman.errors import (
     AlreadyExists,
     ApiError,

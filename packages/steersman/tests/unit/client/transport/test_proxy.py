@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from steersman.client.address import parse_address
-from steersman.client.proxy import Proxy, proxy_for
+from steersman.client.transport.address import parse_address
+from steersman.client.transport.proxy import Proxy, proxy_for
 from steersman.errors import ConfigurationError
 
 SERVER = parse_address("https://api.example.com:6443")

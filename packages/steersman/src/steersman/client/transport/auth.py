@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from urllib.parse import quote
 
-from steersman.client.address import Address, parse_address
-from steersman.client.cluster import ClusterConfig, Impersonation
+from steersman.client.config import ClusterConfig, Impersonation
 from steersman.client.credentials import Identity
-from steersman.client.http1 import Origin
-from steersman.client.proxy import proxy_for
-from steersman.client.tls import create_ssl_context, load_ca
-from steersman.client.transport import HttpRequest
+from steersman.client.transport.address import Address, parse_address
+from steersman.client.transport.http1 import Origin
+from steersman.client.transport.interface import HttpRequest
+from steersman.client.transport.proxy import proxy_for
+from steersman.client.transport.tls import create_ssl_context, load_ca
 from steersman.errors import ConfigurationError, CredentialsFailed
 from steersman.observability.logging import get_logger
 
@@ -56,17 +56,19 @@ class AuthenticatedEndpoint:
         Raises:
             ValueError: the path or a media type has characters that would end its line.
         """
-        target = f"{self.target_prefix}{request.path}{_query_string(request)}"
+        target = f"{self.target_prefix}{request.path}"
+        if request.query:
+            target += _query_string(tuple(request.query.items()))
         lines = f"{request.method} {target} HTTP/1.1\r\nAccept: {request.accept}\r\n"
         body = request.body
         if body is not None:
             lines += f"Content-Type: {request.content_type}\r\nContent-Length: {len(body)}\r\n"
         elif request.method not in ("GET", "DELETE"):
             lines += "Content-Length: 0\r\n"
-        if not (target.isascii() and target.isprintable() and " " not in target):
+        if not target.isascii() or not target.isprintable() or " " in target:
             raise ValueError(f"{request.path!r} is not a percent-encoded path")
-        if not (request.method.isalpha() and request.accept.isprintable() and request.content_type.isprintable()):
-            raise ValueError(f"{request.method} {request.path}: a header would be cut in two")
+        if not request.method.isalpha() or not f"{request.accept}{request.content_type}".isprintable():
+            raise ValueError(f"{request.method} {request.path}: a header contains control characters")
         head = lines.encode() + self.header_lines
         return head if body is None else head + body
 
@@ -91,6 +93,11 @@ class Authenticator:
         if config.insecure_skip_tls_verify and self._server.scheme == "https":
             log.warning("TLS verification is off: anybody on the way can read and change all", server=config.server)
 
+    def cached(self) -> AuthenticatedEndpoint | None:
+        """Return the current endpoint, or None if it must be loaded."""
+        endpoint = self._endpoint
+        return endpoint if endpoint is not None and time.monotonic() < endpoint.refresh_at else None
+
     async def current(self) -> AuthenticatedEndpoint:
         """The session to use for the next request.
 
@@ -98,8 +105,8 @@ class Authenticator:
             ConfigurationError: there are no credentials, or they are malformed.
         """
         endpoint = self._endpoint
-        if endpoint is not None and time.monotonic() < endpoint.refresh_at:
-            return endpoint
+        if (cached := self.cached()) is not None:
+            return cached
         async with self._lock:
             if self._endpoint is None or self._endpoint is endpoint:
                 self._endpoint = await self._load(None)
@@ -225,13 +232,7 @@ def default_user_agent() -> str:
     return f"steersman/{version('steersman')} ({sys.platform}/{platform.machine()}) python/{python}"
 
 
-# Names and selectors come again and again; what does not, such as a continue token, leaves soon.
+# Most queries repeat. Those that do not, such as continue tokens, leave the cache soon.
 @lru_cache(maxsize=1024)
-def _quote(text: str) -> str:
-    return quote(text, safe="")
-
-
-def _query_string(request: HttpRequest) -> str:
-    if not request.query:
-        return ""
-    return "?" + "&".join([f"{_quote(name)}={_quote(value)}" for name, value in request.query.items()])
+def _query_string(parameters: tuple[tuple[str, str], ...]) -> str:
+    return "?" + "&".join([f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in parameters])

@@ -14,7 +14,8 @@ import pytest
 import uvloop
 
 from framework_support.certificates import CertificateAuthority
-from steersman.client.http1 import ConnectionPool, Disconnected, Origin
+from steersman.client.transport.http1 import Disconnected, Origin
+from steersman.client.transport.pool import ConnectionPool
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

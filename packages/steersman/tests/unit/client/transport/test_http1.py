@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from steersman.client.http1 import Connection, ConnectionPool, Disconnected, Origin
+from steersman.client.transport.http1 import Connection, Disconnected, Origin
+from steersman.client.transport.pool import ConnectionPool
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -376,7 +377,7 @@ async def test_a_server_that_is_not_there() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere loopback has one address")
 async def test_connect_tries_next_address_after_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("steersman.client.http1._ADDRESS_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("steersman.client.transport.pool._ADDRESS_TIMEOUT_SECONDS", 0.05)
     async with serving(respond_with(with_content_length(b"ok"))) as origin:
         with socket.socket() as silent, ExitStack() as crowd:
             silent.bind(("127.0.0.2", origin.port))

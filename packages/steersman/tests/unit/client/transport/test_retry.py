@@ -13,7 +13,7 @@ import pytest
 
 from framework_support.transports import ScriptedTransport, error_response, json_response
 from steersman.client import HttpRequest, HttpResponse, RetryingTransport, RetryPolicy
-from steersman.client.retry import is_idempotent
+from steersman.client.transport.retry import is_idempotent
 from steersman.errors import ConnectionFailed, LeadershipLost
 from steersman.observability import metrics
 from steersman.observability.runtime import Runtime

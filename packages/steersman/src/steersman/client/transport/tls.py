@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from steersman.client.cluster import ClusterConfig
+from steersman.client.config import ClusterConfig
 from steersman.client.credentials import Identity, load_pem
 from steersman.errors import ConfigurationError
 

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from steersman.client.address import Address, parse_address
+from steersman.client.transport.address import Address, parse_address
 from steersman.errors import ConfigurationError
 
 _SCHEMES = ("http", "https")

@@ -1,7 +1,6 @@
-"""A limit on the requests that this process sends, for servers whose administrators ask for one.
+"""Client-side rate limit. Defaults to off, since priority and fairness (KEP-1040) protects the API server.
 
-Off unless asked for: since priority and fairness (KEP-1040) the server protects itself, and turns away by 429 what is
-too much. Source: client-go, package ``util/flowcontrol``.
+Source: client-go, package ``util/flowcontrol``.
 """
 
 from __future__ import annotations
@@ -11,21 +10,21 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-from steersman.client.transport import HttpRequest, HttpResponse, Transport
+from steersman.client.transport.interface import HttpRequest, HttpResponse, Transport
 from steersman.observability import metrics
 from steersman.observability.runtime import Runtime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimit:
-    """A token bucket: every request takes a token.
+    """A token bucket. Each request takes one token.
 
     Attributes:
-        qps: tokens that are added each second.
-        burst: tokens that the bucket holds; so many requests may be sent at once after a quiet time.
+        qps: tokens added per second.
+        burst: capacity of the bucket, and so the maximum number of requests at once.
 
     Raises:
-        ValueError: no request could ever be sent.
+        ValueError: ``qps`` is not positive, or ``burst`` is less than 1.
     """
 
     qps: float
@@ -39,16 +38,16 @@ class RateLimit:
 
 
 class RateLimitedTransport(Transport):
-    """Lets requests wait for their token, first come, first served; each try of a request takes one.
+    """Delays requests until they get a token, in order of arrival. Each attempt takes a token.
 
-    Watches take none, as in client-go: there are few, and what waits for them is the cache. Leases of leader election
-    must never wait behind other requests: they have a transport of their own, without a limit.
+    Watches take none, as in client-go. Leader election uses a transport without a limit, since its lease must not
+    wait.
 
     Args:
-        inner: carries the requests.
-        limit: how many.
-        runtime: its clock fills the bucket.
-        host: of the server, for the metric.
+        inner: transport that sends the requests.
+        limit: rate and burst.
+        runtime: clock that refills the bucket.
+        host: host of the API server, for the metric.
     """
 
     def __init__(self, inner: Transport, limit: RateLimit, *, runtime: Runtime | None = None, host: str = "") -> None:
@@ -62,11 +61,11 @@ class RateLimitedTransport(Transport):
 
     @property
     def inner(self) -> Transport:
-        """What carries the requests: leader election goes past this one, so that it waits for nobody."""
+        """The wrapped transport. Leader election uses it directly, without a limit."""
         return self._inner
 
     async def request(self, request: HttpRequest) -> HttpResponse:
-        """Sends ``request`` when its turn has come: see ``Transport.request``."""
+        """Send ``request`` once it has a token. See ``Transport.request``."""
         started_at = self._clock.monotonic()
         await self._acquire_token()
         waited = self._clock.monotonic() - started_at
@@ -74,15 +73,15 @@ class RateLimitedTransport(Transport):
         return await self._inner.request(request)
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Sends a watch, which does not count: see ``Transport.stream``."""
+        """Send a watch, without a token. See ``Transport.stream``."""
         return self._inner.stream(request)
 
     async def close(self) -> None:
-        """Closes the transport below."""
+        """Close the wrapped transport."""
         await self._inner.close()
 
     async def _acquire_token(self) -> None:
-        # The lock hands out turns in order, and who is cancelled while waiting leaves his token to the next.
+        # The lock keeps the order of arrival. A request that is cancelled while waiting takes no token.
         async with self._lock:
             self._refill()
             if self._tokens < 1:

@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
-from steersman.client.cluster import ClusterConfig
-from steersman.client.http import HttpTransport
-from steersman.client.rate_limit import RateLimit, RateLimitedTransport
-from steersman.client.retry import RetryingTransport, RetryPolicy
-from steersman.client.transport import Transport
+from steersman.client.config import ClusterConfig
+from steersman.client.transport.http import HttpTransport
+from steersman.client.transport.interface import Transport
+from steersman.client.transport.rate_limit import RateLimit, RateLimitedTransport
+from steersman.client.transport.retry import RetryingTransport, RetryPolicy
 from steersman.observability.runtime import Runtime
 
 _DEFAULT_RETRY_POLICY = RetryPolicy()

@@ -1,0 +1,60 @@
+"""Names of kinds and objects in the API, and the URL paths that follow from them."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import quote
+
+
+class ObjectKey(NamedTuple):
+    """Namespace and name; the namespace of a cluster-scoped object is empty."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class ApiResource(NamedTuple):
+    """Where a kind lives in the API: group (empty for core), version, kind, plural, scope."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """``apps/v1``, or ``v1`` for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, key: ObjectKey | None = None, *, namespace: str = "", subresource: str = "") -> str:
+        """The URL path of one object (``key``), or of the collection in ``namespace`` (empty: in all).
+
+        Raises:
+            ValueError: no object can have this name: it is empty, or would lead to another path. Names often come
+                from a user's spec, and a DELETE of the path that an empty one gives deletes the whole collection.
+        """
+        if key is None:
+            return _collection_path(self, namespace)
+        name = key.name
+        if not _PLAIN_NAME(name):
+            if name in ("", ".", "..") or "/" in name or "%" in name:
+                raise ValueError(f"{name!r} is not a possible name of a {self.kind}")
+            name = quote(name, safe=":@")
+        path = f"{_collection_path(self, key.namespace)}/{name}"
+        return f"{path}/{subresource}" if subresource else path
+
+
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*").fullmatch
+
+
+@lru_cache(maxsize=4096)
+def _collection_path(resource: ApiResource, namespace: str) -> str:
+    prefix = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    scope = f"/namespaces/{quote(namespace, safe='')}" if namespace and resource.namespaced else ""
+    return f"{prefix}{scope}/{resource.plural}"
