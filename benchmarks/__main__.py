@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: builds the peers, runs the scenarios, prints tables, writes results and plot."""
+"""``python -m benchmarks``: build the peers, run the scenarios, write the results."""
 
 from __future__ import annotations
 
@@ -31,22 +31,27 @@ PLOT = Path(__file__).parents[1] / "docs" / "assets" / "benchmarks.svg"
 console = Console(highlight=False)
 
 ScenarioOption = Annotated[
-    list[str] | None, typer.Option("--scenario", help="a to e, or words of the title; repeatable")
+    list[str] | None,
+    typer.Option("--scenario", help="Letter (a to e) or part of the title. Repeatable. Defaults to all"),
 ]
-PeerOption = Annotated[list[str] | None, typer.Option("--peer", help="may be repeated. Default: all")]
+PeerOption = Annotated[list[str] | None, typer.Option("--peer", help="Name of a peer. Repeatable. Defaults to all")]
 
 
 def main(
     scenario: ScenarioOption = None,
     peer: PeerOption = None,
-    runs: Annotated[int, typer.Option(help="How often each is measured.", min=1)] = 5,
-    objects: Annotated[int | None, typer.Option(help="Objects of (a) and (d), for a quick look.", min=1)] = None,
-    pods: Annotated[int, typer.Option(help="Pods of (c).", min=1)] = PODS,
-    seconds: Annotated[float, typer.Option(help="How long (b), (c) and (d) are watched.", min=2)] = DEFAULT_SECONDS,
+    runs: Annotated[int, typer.Option(help="Runs of each scenario.", min=1)] = 5,
+    objects: Annotated[
+        int | None, typer.Option(help="Number of objects in (a) and (d), for a short test.", min=1)
+    ] = None,
+    pods: Annotated[int, typer.Option(help="Number of pods in (c).", min=1)] = PODS,
+    seconds: Annotated[
+        float, typer.Option(help="Measurement time of (b), (c) and (d) in seconds.", min=2)
+    ] = DEFAULT_SECONDS,
 ) -> None:
-    """Measure Steersman beside controller-runtime, kube-rs and Kopf.
+    """Measure Steersman against controller-runtime, kube-rs and Kopf.
 
-    Results are written only for a whole comparison: all peers, at the sizes that are compared.
+    Results are saved only if all peers run at the default sizes.
     """
     peers = [p for p in PEERS if peer is None or p.name in peer]
     built = build.ensure(peers, Progress(console))
@@ -60,7 +65,7 @@ def main(
             _run(config, chosen, peers, runs, [s.title for s in all_scenarios] if complete else None)
         )
     except (KeyboardInterrupt, asyncio.CancelledError):
-        console.print("ended: operators and servers run no more; scenarios that were done are written")
+        console.print("interrupted: operators and servers are stopped; results of completed scenarios are saved")
         raise typer.Exit(_EXIT_INTERRUPTED) from None
     summaries = summarise(outcome.measurements)
     for table in report.figures(summaries):
@@ -69,17 +74,17 @@ def main(
     for failure in outcome.failures:
         console.print(f"[red]✗[/red] {escape(failure)}", soft_wrap=True)
     if not complete:
-        console.print("Nothing was written: it was not the whole comparison.")
+        console.print("Results are not saved: the comparison was not complete.")
     raise typer.Exit(1 if outcome.failures else 0)
 
 
 async def _run(
     config: BenchmarkConfig, chosen: list[Scenario], peers: list[Peer], runs: int, titles: list[str] | None
 ) -> BenchmarkRun:
-    """Runs the scenarios, and writes the results of each as soon as it is done; not without ``titles``."""
+    """Run the scenarios. Save after each scenario if ``titles`` is given."""
     task = asyncio.current_task()
     assert task is not None
-    # As Ctrl+C does: operators and servers are ended on the way out.
+    # SIGTERM must also stop the operators and servers, as Ctrl+C does.
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     total = BenchmarkRun()
     for scenario in chosen:
@@ -96,7 +101,7 @@ def _write(measurements: list[Measurement], runs: int, titles: list[str]) -> Non
     merged = results.merge(results.load(), measurements, metadata)
     merged.measurements = results.in_order(merged.measurements, titles)
     PLOT.write_text(plot.draw(results.write(merged), results.caption(merged)))
-    console.print(f"written to {results.DIRECTORY}", soft_wrap=True)
+    console.print(f"results saved in {results.DIRECTORY}", soft_wrap=True)
 
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)

@@ -1,4 +1,4 @@
-"""Builds the peers' programs, each once for what it is made of; a second run finds them in the cache."""
+"""Build the operators of the peers and cache them by their sources."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _HERE = Path(__file__).parent
 
 
 def ensure(peers: Iterable[Peer], progress: Progress) -> dict[Toolchain, Path]:
-    """The program, or for Python the interpreter, of each toolchain that the peers need.
+    """Return the program or Python interpreter of each toolchain.
 
-    A toolchain that this machine lacks is told and left out, and with it its peers.
+    Missing toolchains are reported, and their peers are skipped.
     """
     built: dict[Toolchain, Path] = {}
     required: dict[Toolchain, None] = {peer.toolchain: None for peer in peers}
@@ -29,7 +29,7 @@ def ensure(peers: Iterable[Peer], progress: Progress) -> dict[Toolchain, Path]:
         try:
             built[toolchain] = _BUILDERS[toolchain](progress)
         except Unsupported as missing:
-            progress.note(f"left out: {missing}")
+            progress.note(f"skipped: {missing}")
     return built
 
 
@@ -51,7 +51,7 @@ def _kube_rs(progress: Progress) -> Path:
     sources = [crate / "Cargo.toml", *crate.rglob("*.rs")]
 
     def build(directory: Path) -> None:
-        # Cargo writes its lock file beside the manifest, so a copy is built.
+        # Cargo writes its lock file next to the manifest; a copy keeps the source tree clean.
         copy = directory / "crate"
         shutil.copytree(crate, copy, ignore=shutil.ignore_patterns("target", "Cargo.lock"))
         with progress.step("Build the operator on kube-rs (5 minutes, once)"):
@@ -77,7 +77,7 @@ def _kopf(progress: Progress) -> Path:
 
 
 def _steersman(progress: Progress) -> Path:
-    # As pip does when it installs a package; what is installed editably would be compiled anew by each import.
+    # pip compiles installed packages, but not editable ones. Compile here to measure imports fairly.
     _run([str(interpreter()), "-m", "compileall", "-q", str(_HERE.parent / "src"), str(_HERE)], _HERE)
     return interpreter()
 
@@ -93,7 +93,7 @@ _BUILDERS: dict[Toolchain, Callable[[Progress], Path]] = {
 def cached(
     name: str, sources: Iterable[Path], version: str, build: Callable[[Path], None], progress: Progress
 ) -> Path:
-    """The directory that ``build`` filled, for these sources and this version of the toolchain."""
+    """Return the cached build directory of these sources and toolchain version."""
     cache_directory = layout.cache_directory() / name
     directory = cache_directory / _key(sources, version)
     with lock.exclusive(
@@ -120,7 +120,7 @@ def _version(*command: str) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except FileNotFoundError:
-        raise Unsupported(f"{command[0]} is not installed, so what it builds cannot be measured") from None
+        raise Unsupported(f"{command[0]} is not installed. Install it to measure its peers") from None
 
 
 def _run(command: list[str], directory: Path, **environment: str) -> None:

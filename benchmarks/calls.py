@@ -66,7 +66,7 @@ async def _measure() -> CallCounts:
 
 
 async def _profile(objects: int) -> CallCounts:
-    """Return the calls of one cold start with so many objects."""
+    """Return the function calls of one cold start."""
     config = BenchmarkConfig({}, machine.assign_cores())
     with tempfile.NamedTemporaryFile(suffix=".prof") as file:
         async with api_server(config) as server:

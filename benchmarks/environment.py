@@ -1,4 +1,4 @@
-"""An API server that knows Work, on the cores that are not the operator's."""
+"""API server with the ``Work`` CRD, pinned away from the operator's core."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ EMPTY_NAMESPACE = "empty"
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkConfig:
-    """What each scenario works with, whoever is measured.
+    """Settings that all scenarios share.
 
     Attributes:
-        built: the programs of the toolchains.
-        cores: who runs where.
-        objects: how many objects a scenario has that does not say so itself.
-        pods: how many pods are cached.
-        seconds: how long a scenario lasts, where it leaves that open.
+        built: program or interpreter per toolchain.
+        cores: assignment of cores to processes.
+        objects: number of objects in scenarios without a fixed number.
+        pods: number of cached pods.
+        seconds: measurement time of scenarios without a fixed one.
     """
 
     built: Mapping[Toolchain, Path]
@@ -48,7 +48,7 @@ class BenchmarkConfig:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkApiServer:
-    """A running API server and a client of its administrator."""
+    """A running API server with an administrator's client."""
 
     config: BenchmarkConfig
     environment: Envtest
@@ -57,17 +57,17 @@ class BenchmarkApiServer:
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig."""
+        """Path of the administrator's kubeconfig."""
         return self.environment.kubeconfig
 
     @property
     def cpu(self) -> float:
-        """Seconds of processor time that API server and etcd have used together."""
+        """CPU time of the API server and etcd in seconds."""
         return sum(cpu_seconds(pid) for pid in self.environment.control_plane.pids)
 
     @contextmanager
     def all_cores(self) -> Generator[None]:
-        """Lets the API server and etcd use the operator's core as well, while no operator runs."""
+        """Let the API server and etcd use all cores. Requires a stopped operator."""
         cores = self.config.cores
         pin(self.environment.control_plane.pids, cores.others | {cores.operator})
         try:
@@ -77,7 +77,7 @@ class BenchmarkApiServer:
 
     @asynccontextmanager
     async def operator(self, peer: Peer, settings: OperatorSettings) -> AsyncGenerator[OperatorProcess]:
-        """Runs the peer's operator during the block."""
+        """Run the peer's operator during the block."""
         settings = replace(settings, metrics_port=_free_port())
         command = peer.command(self.config.built, settings)
         async with run_operator(command, settings.environment(), self.config.cores.operator) as process:
@@ -88,12 +88,12 @@ class BenchmarkApiServer:
 async def api_server(
     config: BenchmarkConfig, arguments: Mapping[str, str] | None = None
 ) -> AsyncGenerator[BenchmarkApiServer]:
-    """A new API server with Work and the two namespaces, during the block.
+    """Run a new API server with the CRD and the two namespaces.
 
     Args:
-        arguments: more of kube-apiserver's command line.
+        arguments: additional kube-apiserver arguments.
     """
-    # Inherited by what is started here: API server and etcd.
+    # The API server and etcd inherit the affinity.
     os.sched_setaffinity(0, config.cores.others)
     with await asyncio.to_thread(Envtest.start, arguments=arguments) as environment:
         async with connect(environment.config) as transport:
@@ -105,7 +105,7 @@ async def api_server(
 
 
 async def _install(client: Client) -> None:
-    """Makes the API server know ``Work``; returns once it serves it."""
+    """Install the ``Work`` CRD and wait until it is served."""
     for name in (NAMESPACE, EMPTY_NAMESPACE):
         await client.apply(NamespaceApply(metadata=ObjectMetaApply(name=name)))
     await client.apply(decode_builtins(definition(Work), CustomResourceDefinitionApply))

@@ -1,8 +1,8 @@
-"""Writes past the API server, through the JSON gateway of etcd's v3 API.
+"""Update keys directly in etcd through its v3 JSON gateway.
 
-Each change of a 7 KB pod costs the API server 5 ms, most of them for ``managedFields``; 50,000 would take minutes, in
-which nothing is measured. To whoever watches, a key that is written again is an object that has changed: it comes
-whole, with a new resource version. Source: etcd's documentation, "gRPC gateway".
+Each update of a 7 KB pod costs the API server 5 ms, mostly for ``managedFields``. 50,000 updates would take minutes
+before the measurement starts. A rewritten key produces a watch event with the whole object and a new resourceVersion.
+Source: etcd's documentation, "gRPC gateway".
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _PARALLEL_CONNECTIONS = 4
 
 
 async def rewrite_keys(address: Path, keys: Iterable[str]) -> None:
-    """Writes each key with the value that it has.
+    """Write each key again with its current value.
 
     Args:
-        address: etcd's socket.
+        address: path of etcd's Unix socket.
 
     Raises:
-        OSError: etcd refused, or a key is not there.
+        OSError: etcd returned an error, or a key does not exist.
     """
     remaining = list(keys)
     shares = (remaining[n::_PARALLEL_CONNECTIONS] for n in range(_PARALLEL_CONNECTIONS))
@@ -51,7 +51,7 @@ def _call(connection: http.client.HTTPConnection, method: str, body: dict[str, s
     response = connection.getresponse()
     content = response.read()
     if response.status != http.client.OK:
-        raise OSError(f"etcd answered {response.status}: {content[:200].decode(errors='replace')}")
+        raise OSError(f"etcd returned HTTP {response.status}: {content[:200].decode(errors='replace')}")
     return content
 
 

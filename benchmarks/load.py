@@ -1,4 +1,4 @@
-"""What the measuring program does to the API server: objects made in bulk, and changes at a steady rate."""
+"""Load generator: bulk creation of objects and changes at a steady rate."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _PARALLEL_REQUESTS = 32
 
 
 def work_key(number: int) -> ObjectKey:
-    """The key of the Work with this number."""
+    """Return the key of the Work with this number."""
     return ObjectKey(NAMESPACE, f"work-{number:05}")
 
 
 async def create_works(server: BenchmarkApiServer, count: int) -> str:
-    """Makes Work from number 0 on, on all cores; returns a resource version from which a watch sees what follows."""
+    """Create ``count`` Works on all cores. Return a resourceVersion for a watch."""
 
     async def create(number: int) -> None:
         key = work_key(number)
@@ -47,12 +47,12 @@ async def create_works(server: BenchmarkApiServer, count: int) -> str:
 
 
 async def create_pods(server: BenchmarkApiServer, count: int) -> None:
-    """Makes pods from number 0 on, on all cores."""
+    """Create ``count`` pods on all cores."""
 
     async def create(number: int) -> None:
         pod, path = pod_document(number), f"/api/v1/namespaces/{NAMESPACE}/pods"
         await _send(server.client, "POST", path, pod)
-        # As a kubelet does: what is created has no status yet.
+        # A created pod has no status; a kubelet would write it.
         await _send(server.client, "PATCH", f"{path}/{pod_name(number)}/status", {"status": pod["status"]})
 
     with server.all_cores():
@@ -60,19 +60,19 @@ async def create_pods(server: BenchmarkApiServer, count: int) -> None:
 
 
 async def churn_pods(server: BenchmarkApiServer, count: int) -> None:
-    """Writes each pod once more, past the API server: every watch is told of every pod."""
+    """Rewrite each pod in etcd, so that watches receive one event each."""
     keys = (f"/registry/pods/{NAMESPACE}/{pod_name(number)}" for number in range(count))
     await rewrite_keys(server.environment.directory / "etcd:0", keys)
 
 
 async def change_pod(client: Client, number: int, value: str) -> None:
-    """Writes an annotation of a pod."""
+    """Update an annotation of a pod."""
     path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod_name(number)}"
     await _send(client, "PATCH", path, {"metadata": {"annotations": {"benchmarks.steersman.dev/churn": value}}})
 
 
 async def change_work(client: Client, key: ObjectKey, text: str) -> int:
-    """Writes the text of a Work; returns the generation that this made."""
+    """Update the text of a Work and return the new generation."""
     body = await _send(client, "PATCH", Work.api_resource.path(key), {"spec": {"text": text}})
     return msgspec.json.decode(body, type=_ChangedObject).metadata.generation
 
@@ -83,7 +83,7 @@ async def _current_version(client: Client) -> str:
 
 
 async def run_in_parallel(work: Callable[[int], Coroutine[Any, Any, None]], numbers: Iterable[int]) -> None:
-    """Does ``work`` for each number, so many at once that the API server has always enough to do."""
+    """Run ``work`` for all numbers with bounded concurrency."""
     remaining = iter(numbers)
 
     async def worker() -> None:
@@ -96,7 +96,7 @@ async def run_in_parallel(work: Callable[[int], Coroutine[Any, Any, None]], numb
 
 
 async def run_at_rate(work: Callable[[int], Coroutine[Any, Any, None]], rate: float, count: int) -> None:
-    """Begins ``work`` for 0, 1, … at ``rate`` a second, done or not those before; returns when all are done."""
+    """Start ``work`` ``count`` times at ``rate`` per second and wait for all."""
     loop = asyncio.get_running_loop()
     started_at = loop.time()
     async with asyncio.TaskGroup() as group:

@@ -1,4 +1,4 @@
-"""The machine: who runs on which core, and what a reader must know of it to judge the figures."""
+"""CPU affinity and description of the machine."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """Which cores are whose.
+    """Assignment of cores to processes.
 
     Attributes:
-        operator: the only core of the operator under test.
-        others: those of API server, etcd and the measuring program; never the operator's, unless there is but one.
+        operator: core reserved for the operator under test.
+        others: cores of the API server, etcd and the benchmark. Excludes the operator's core if there are several.
     """
 
     operator: int
@@ -25,13 +25,13 @@ class Cores:
 
 
 def assign_cores() -> Cores:
-    """The last core that this process may use is the operator's; all before it are the others'."""
+    """Assign the last usable core to the operator."""
     *others, last = sorted(os.sched_getaffinity(0))
     return Cores(last, frozenset(others) or frozenset({last}))
 
 
 def pin(pids: Iterable[int], allowed: Iterable[int]) -> None:
-    """Lets the processes, each thread of them, run on these cores only. Source: sched_setaffinity(2)."""
+    """Pin all threads of the processes to cores. Source: sched_setaffinity(2)."""
     for pid in pids:
         for task in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(ProcessLookupError):
@@ -39,7 +39,7 @@ def pin(pids: Iterable[int], allowed: Iterable[int]) -> None:
 
 
 def description() -> str:
-    """One line: processor, cores, memory, system."""
+    """Describe processor, cores, memory and system in one line."""
     model = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     total = re.search(r"^MemTotal:\s*(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
     memory = f"{int(total[1]) / 2**20:.0f} GiB" if total else "unknown memory"

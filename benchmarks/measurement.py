@@ -1,4 +1,4 @@
-"""One figure, and what the system says of a process. Source: proc(5)."""
+"""Measured values and process statistics. Source: proc(5)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A figure: ``peer`` is what was measured, ``metric`` which of its properties, ``unit`` as people write it."""
+    """A measured value with its scenario, peer, metric and unit."""
 
     scenario: str
     peer: str
@@ -22,7 +22,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What one run gave: a property of the peer that ran, yet without a scenario and a name."""
+    """A value from one run, before scenario and peer are attached."""
 
     metric: str
     value: float
@@ -30,36 +30,36 @@ class Figure:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What the process has used of the processors, in user and kernel mode together."""
+    """Return the user and kernel CPU time of a process in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessorTicks:
-    """What the machine's processors have been used for, in ticks, and how many of them its host gave to others."""
+    """CPU ticks of the machine, in total and stolen by its host."""
 
     total: int
     stolen: int
 
     @classmethod
     def now(cls) -> ProcessorTicks:
-        """Since the machine was started."""
+        """Read the ticks since boot."""
         ticks = [int(field) for field in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
         return cls(sum(ticks), ticks[7])
 
     def steal_percent_since(self, before: ProcessorTicks) -> float:
-        """In percent of all their time."""
+        """Return the percentage of CPU time stolen since ``before``."""
         return 100 * (self.stolen - before.stolen) / max(1, self.total - before.total)
 
 
 def peak_rss_mib(pid: int) -> float:
-    """The most memory that the process ever had resident, in MiB."""
+    """Return the peak resident memory of a process in MiB."""
     return _memory_mib(pid, "VmHWM")
 
 
 def rss_mib(pid: int) -> float:
-    """The memory that the process has resident now, in MiB."""
+    """Return the current resident memory of a process in MiB."""
     return _memory_mib(pid, "VmRSS")
 
 

@@ -1,17 +1,17 @@
-"""Who is measured, and how each is told what to do.
+"""Frameworks under comparison and the settings of their operators.
 
 All peers take their settings from the same environment variables:
 
-| variable | what |
+| variable | meaning |
 | --- | --- |
-| ``KUBECONFIG`` | how to reach the API server |
+| ``KUBECONFIG`` | path of the kubeconfig |
 | ``BENCHMARK_OPERATOR`` | ``work``: reconcile Work; ``pods``: cache pods and report pauses |
 | ``BENCHMARK_NAMESPACE`` | the only namespace to watch |
-| ``BENCHMARK_WORKERS`` | how many objects are reconciled at once |
+| ``BENCHMARK_WORKERS`` | number of concurrent reconciles |
 | ``BENCHMARK_METRICS`` | ``host:port`` of the metrics endpoint |
-| ``BENCHMARK_EVENTS`` | ``yes``: one Event each |
-| ``BENCHMARK_TIMED`` | ``yes``: note in the status when the reconcile began |
-| ``BENCHMARK_LEADER_ELECTION`` | ``yes``: hold a Lease, where the framework can |
+| ``BENCHMARK_EVENTS`` | ``yes``: record one Event per object |
+| ``BENCHMARK_TIMED`` | ``yes``: write the start of the reconcile into the status |
+| ``BENCHMARK_LEADER_ELECTION`` | ``yes``: enable leader election if the framework supports it |
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class OperatorSettings:
-    """What one operator process is asked to do."""
+    """Settings of one operator process."""
 
     kubeconfig: Path
     namespace: str
@@ -43,7 +43,7 @@ class OperatorSettings:
     metrics_port: int = 0
 
     def environment(self) -> dict[str, str]:
-        """The variables of the process, those of the caller included but for its proxies and clusters."""
+        """Return the process environment without the caller's proxies and clusters."""
         inherited = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "PYTHONPATH") if name in os.environ}
         return {
             **inherited,
@@ -60,14 +60,14 @@ class OperatorSettings:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One of those that are compared.
+    """A framework under comparison.
 
     Attributes:
-        name: as on the command line and in the results.
-        toolchain: what builds it; peers of the same toolchain share what is built.
-        package: for Python, the module whose import is timed.
-        loop: for Steersman, the event loop.
-        leader_election: whether the framework has any.
+        name: identifier on the command line and in the results.
+        toolchain: build toolchain; its peers share one build.
+        package: module whose import is timed (Python only).
+        loop: event loop (Steersman only).
+        leader_election: True if the framework supports it.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Peer:
     leader_election: bool = False
 
     def command(self, built: Mapping[Toolchain, Path], settings: OperatorSettings) -> list[str]:
-        """What to run; ``built`` has the program or interpreter of each toolchain."""
+        """Return the operator's command line."""
         program = str(built[self.toolchain])
         if self.toolchain == "python":
             return [program, "-m", f"benchmarks.{settings.operator}", self.loop]
@@ -101,5 +101,5 @@ BASELINE = PEERS[0]
 
 
 def interpreter() -> Path:
-    """The Python that runs this, which Steersman's operators run on as well."""
+    """Return the current Python interpreter, which also runs Steersman's operators."""
     return Path(sys.executable)

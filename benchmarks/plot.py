@@ -1,4 +1,4 @@
-"""The picture for the README: a panel a figure, a bar a peer, readable on light and on dark pages."""
+"""SVG bar charts of the results, readable on light and dark pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.summary import Summary
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One figure: whether more of it is better, or less."""
+    """One metric of the chart and its better direction."""
 
     scenario: str
     metric: str
@@ -33,10 +33,10 @@ def _cold_start(objects: int) -> tuple[Panel, ...]:
 
 @dataclass(frozen=True, slots=True)
 class PlotSpec:
-    """What is drawn: the panels, what each bar may stand for, in that order, and which of them are ours.
+    """Panels, bars and highlighted peers of a chart.
 
     Attributes:
-        label: what it is, for who hears it.
+        label: description for screen readers.
     """
 
     label: str
@@ -63,7 +63,7 @@ COMPARISON = PlotSpec(
 _COLUMNS = 2
 _WIDTH, _ROW, _HEAD, _GAP, _MARGIN = 400, 22, 34, 22, 20
 _LABEL, _VALUE, _LINE = 132, 62, 16
-# A bar that would dwarf the others is cut off, and says so; the number beside it is whole.
+# Longer bars are truncated and marked. Their label still shows the full value.
 _MAX_RATIO_TO_NEXT = 3.0
 
 _STYLE = """
@@ -80,11 +80,11 @@ _STYLE = """
 
 
 def draw(summaries: Sequence[Summary], caption: Sequence[str] = (), picture: PlotSpec = COMPARISON) -> str:
-    """An SVG of those panels that were measured, each bar the median, with a line from lowest to highest.
+    """Render the measured panels as SVG, with medians and spreads.
 
     Args:
-        caption: lines below it, such as the machine.
-        picture: what is drawn of them.
+        caption: lines below the chart, such as the machine.
+        picture: selection of panels and bars.
     """
     panels = _panels(picture.panels, summaries)
     measured = [(panel, found) for panel in panels if (found := _panel_summaries(panel, picture.peers, summaries))]
@@ -111,7 +111,7 @@ def draw(summaries: Sequence[Summary], caption: Sequence[str] = (), picture: Plo
 
 
 def _panels(panels: Sequence[Panel], summaries: Sequence[Summary]) -> list[Panel]:
-    """All but the cold starts that are smaller than the largest one that was measured."""
+    """Return the panels to draw; only the largest cold start is kept."""
     scenarios = {summary.scenario for summary in summaries}
     measured = [title for title in map(cold_start_title, SIZES) if title in scenarios]
     return [panel for panel in panels if panel.scenario not in measured[:-1]]

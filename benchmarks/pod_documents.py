@@ -1,7 +1,7 @@
-"""Pods as a cluster has them: each like its siblings, none the same as another.
+"""Realistic pods: similar within an application, never identical.
 
-100 pods belong to one application, with its names, labels, image and environment; a node has 50. A pod's own are
-name, addresses, container id, token volume and times; UID and versions are the API server's.
+100 pods belong to one application and share names, labels, image and environment. Each node runs 50 pods. Name,
+addresses, container ID, token volume and timestamps are unique. The API server sets UID and resourceVersion.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _TEMPLATE = (Path(__file__).parent / "pod.json").read_text()
 
 
 def pod_name(number: int) -> str:
-    """The name of the pod with this number."""
+    """Return the name of the pod with this number."""
     application = _application(number)
     return f"{application}-{_hexadecimal(application, 9)}-{number:05}"
 
 
 def pod_document(number: int) -> dict[str, Any]:
-    """The whole pod, with a status as its kubelet would write it."""
+    """Return a complete pod with the status that a kubelet would write."""
     application, name = _application(number), pod_name(number)
     node = number % NODES
     digits = _hexadecimal(name, 64)

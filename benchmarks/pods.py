@@ -1,4 +1,4 @@
-"""The operator that caches pods, on Steersman: each pod is read at each of its changes, and counted."""
+"""Pod operator on Steersman. It reads each changed pod and counts it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PodReconciler(Reconciler[Pod]):
 
 
 async def report_pauses() -> None:
-    """Says every second how much later than asked a timer fired, at the worst."""
+    """Print the longest timer delay of each second."""
     longest, report_at = 0.0, time.monotonic() + _REPORT_INTERVAL_SECONDS
     while True:
         deadline = time.monotonic() + _TICK_SECONDS
@@ -41,7 +41,7 @@ async def report_pauses() -> None:
 
 
 async def run() -> None:
-    """The operator, until SIGTERM."""
+    """Run the operator until SIGTERM."""
     async with connect(load_config()) as transport:
         manager = new_manager(transport)
         workers = int(os.environ["BENCHMARK_WORKERS"])

@@ -1,4 +1,4 @@
-"""The operator under test, as a process on a core of its own."""
+"""Operator process under test, pinned to its own core."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _GRACE_SECONDS = 20.0
 
 
 class OperatorFailed(Exception):
-    """The operator ended when nobody asked it to; the text has its last words."""
+    """The operator exited unexpectedly. The message contains the end of its logs."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorReport:
-    """What an operator that caches pods says of itself, once a second.
+    """Report that a pod operator prints once a second.
 
     Attributes:
-        reconciles: how many so far.
-        pause_ms: how much later than asked a timer of 5 ms fired in that second, at the worst.
+        reconciles: number of reconciles so far.
+        pause_ms: longest delay of a 5 ms timer in that second.
     """
 
     reconciles: int
@@ -41,7 +41,7 @@ class OperatorReport:
 
 
 class OperatorProcess:
-    """A running operator. Made by ``running``."""
+    """A running operator. Created by ``run_operator``."""
 
     def __init__(self, process: Process, log: Path) -> None:
         self._process = process
@@ -50,25 +50,25 @@ class OperatorProcess:
 
     @property
     def cpu(self) -> float:
-        """Seconds of processor time so far."""
+        """CPU time so far in seconds."""
         return cpu_seconds(self._process.pid)
 
     @property
     def rss(self) -> float:
-        """Memory resident now, in MiB."""
+        """Current resident memory in MiB."""
         return rss_mib(self._process.pid)
 
     @property
     def peak_rss(self) -> float:
-        """The most memory ever resident, in MiB."""
+        """Peak resident memory in MiB."""
         return peak_rss_mib(self._process.pid)
 
     async def wait_for(self, work: Coroutine[Any, Any, T], timeout: float) -> T:
-        """What ``work`` gives, if the operator lives that long.
+        """Return the result of ``work`` unless the operator exits first.
 
         Raises:
-            OperatorFailed: it ended.
-            TimeoutError: ``work`` took more than ``timeout`` seconds; the text has the operator's last words.
+            OperatorFailed: the operator exited.
+            TimeoutError: ``work`` took more than ``timeout`` seconds. The message contains the end of the logs.
         """
         work_task, exit_task = asyncio.ensure_future(work), asyncio.ensure_future(self._process.wait())
         try:
@@ -76,19 +76,19 @@ class OperatorProcess:
             if work_task.done():
                 return work_task.result()
             if exit_task.done():
-                raise OperatorFailed(f"the operator ended with exit code {exit_task.result()}:\n{self.log_tail()}")
-            raise TimeoutError(f"not done after {timeout:.0f} s; the operator says:\n{self.log_tail()}")
+                raise OperatorFailed(f"the operator exited with code {exit_task.result()}:\n{self.log_tail()}")
+            raise TimeoutError(f"timeout after {timeout:.0f} s; end of the operator's logs:\n{self.log_tail()}")
         finally:
             for task in (work_task, exit_task):
                 task.cancel()
             await asyncio.gather(work_task, exit_task, return_exceptions=True)
 
     def log_tail(self) -> str:
-        """The end of its log."""
+        """Return the end of the operator's logs."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-15:])
 
     async def read_reports(self) -> None:
-        """Collects ``reports`` until the operator ends."""
+        """Append to ``reports`` until the operator exits."""
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             self.reports.append(msgspec.json.decode(line, type=OperatorReport))
@@ -98,16 +98,16 @@ class OperatorProcess:
 async def run_operator(
     command: Sequence[str], environment: Mapping[str, str], core: int
 ) -> AsyncGenerator[OperatorProcess]:
-    """Runs the operator on ``core`` during the block, and ends it in order after it."""
+    """Run the operator on ``core`` and stop it after the block."""
     with tempfile.NamedTemporaryFile(prefix="benchmark-", suffix=".log") as log:
         process = await asyncio.create_subprocess_exec(
-            # Not after its start: runtimes count the cores they may use when they begin.
+            # Pin before the start, because runtimes count the usable cores at start-up.
             *("taskset", "--cpu-list", str(core), *command),
             cwd=_ROOT,
             env=dict(environment),
             stdout=PIPE,
             stderr=log.fileno(),
-            # So that Ctrl+C reaches the benchmark alone, which then ends the operator.
+            # Ctrl+C must reach the benchmark only, which then stops the operator.
             start_new_session=True,
         )
         operator = OperatorProcess(process, Path(log.name))

@@ -1,4 +1,4 @@
-"""The tables that a person reads: figures with their spread and their ratio to the baseline, and the targets."""
+"""Tables for the terminal: results with spread and ratio, and targets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.targets import TargetResult
 
 
 def figures(summaries: Sequence[Summary]) -> Iterator[Table]:
-    """A table a scenario: a row a figure, a column a peer."""
+    """Yield a table per scenario with metrics as rows, peers as columns."""
     for scenario in dict.fromkeys(s.scenario for s in summaries):
         yield _scenario(scenario, [s for s in summaries if s.scenario == scenario])
 
@@ -43,7 +43,7 @@ def _cell(summary: Summary | None, baseline: Summary | None) -> str:
 
 
 def number(value: float) -> str:
-    """With as many digits as are worth reading."""
+    """Format a value with its significant digits."""
     if value == 0:
         return "0"
     digits = 0 if abs(value) >= 100 or value == int(value) else 1 if abs(value) >= 10 else 2
@@ -51,7 +51,7 @@ def number(value: float) -> str:
 
 
 def targets(verdicts: Sequence[TargetResult]) -> Table:
-    """A row a target and peer: met or missed."""
+    """Return a table of targets with the result of each peer."""
     table = Table(title="targets")
     for column in ("scenario", "figure", "peer", "value", "limit", ""):
         table.add_column(column, justify="right" if column in ("value", "limit") else "left")

@@ -1,4 +1,4 @@
-"""The files that a run leaves: ``latest.json`` for programs, ``runs.json`` with every run and the machine."""
+"""Result files: ``latest.json`` with medians, ``runs.json`` with every run."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _RUNS = "runs.json"
 
 
 class Runs(msgspec.Struct):
-    """All runs that ``latest.json`` sums up, each with what it was measured on.
+    """All runs behind ``latest.json``, with the machines they ran on.
 
     Attributes:
-        machines: by scenario, the machine, the versions and the day.
-        measurements: each figure of each run.
+        machines: machine, versions and date per scenario.
+        measurements: all measurements of all runs.
     """
 
     machines: dict[str, dict[str, str]] = {}
@@ -29,16 +29,16 @@ class Runs(msgspec.Struct):
 
 
 def load(directory: Path = DIRECTORY) -> Runs:
-    """What was written last, or nothing."""
+    """Load the saved runs. Return empty runs if there are none."""
     file = directory / _RUNS
     return msgspec.json.decode(file.read_bytes(), type=Runs) if file.exists() else Runs()
 
 
 def merge(previous: Runs, measured: Sequence[Measurement], machine: dict[str, str], *, add: bool = False) -> Runs:
-    """``before``, with each scenario that ``now`` has replaced as a whole: what is compared is of one run.
+    """Replace whole scenarios in ``previous`` with the measured ones.
 
     Args:
-        add: ``now`` has more of the same, measured later. It is added, and so are the ``runs`` of ``machine``.
+        add: append to the saved runs instead of replacing them, and add up the ``runs`` of ``machine``.
     """
     scenarios = dict.fromkeys(m.scenario for m in measured)
     retained = [m for m in previous.measurements if add or m.scenario not in scenarios]
@@ -50,7 +50,7 @@ def merge(previous: Runs, measured: Sequence[Measurement], machine: dict[str, st
 
 
 def write(runs: Runs, directory: Path = DIRECTORY) -> list[Summary]:
-    """Writes both files; returns what ``latest.json`` says."""
+    """Write both files and return the summaries of ``latest.json``."""
     summaries = summarise(runs.measurements)
     directory.mkdir(exist_ok=True)
     latest = (Measurement(s.scenario, s.peer, s.metric, round(s.median, 3), s.unit) for s in summaries)
@@ -64,7 +64,7 @@ def _write(file: Path, content: Any) -> None:
 
 
 def caption(runs: Runs) -> list[str]:
-    """Lines below the picture: machine, versions, and how often and when it was measured."""
+    """Return the chart's caption: machine, versions, runs and date."""
     machines_of_runs = list(runs.machines.values())
     if not machines_of_runs:
         return []
@@ -85,6 +85,6 @@ def caption(runs: Runs) -> list[str]:
 
 
 def in_order(measurements: Iterable[Measurement], scenarios: Sequence[str]) -> list[Measurement]:
-    """The measurements in the order of ``scenarios``, whenever each was measured."""
+    """Sort the measurements by the order of ``scenarios``."""
     rank = {title: number for number, title in enumerate(scenarios)}
     return sorted(measurements, key=lambda m: rank.get(m.scenario, len(rank)))

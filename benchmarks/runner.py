@@ -1,4 +1,4 @@
-"""Runs a scenario, the peers in turn (A B C, A B C, …), so that a machine that changes its mood is fair to all."""
+"""Run the peers in turn, so that machine noise affects all alike."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ServeApiServer = Callable[[], AbstractAsyncContextManager[BenchmarkApiServer]]
 
 @dataclass(slots=True)
 class BenchmarkRun:
-    """What all runs gave, and what went wrong, in words."""
+    """Measurements and failures of all runs."""
 
     measurements: list[Measurement] = field(default_factory=list[Measurement])
     failures: list[str] = field(default_factory=list[str])
@@ -28,7 +28,7 @@ class BenchmarkRun:
 async def run(
     config: BenchmarkConfig, scenario: Scenario, peers: Sequence[Peer], runs: int, print_line: PrintLine
 ) -> BenchmarkRun:
-    """Measures every peer so many times; a peer that fails is told and stops no other."""
+    """Measure each peer ``runs`` times. Report failures and continue."""
     outcome = BenchmarkRun()
     async with _api_servers(scenario, config) as server:
         for number in range(1, runs + 1):
@@ -40,7 +40,7 @@ async def run(
 async def _run_once(
     scenario: Scenario, server: ServeApiServer, peer: Peer, run_number: str, outcome: BenchmarkRun
 ) -> str:
-    """One run, into ``outcome``; returns a line that tells of it."""
+    """Add one run to the outcome and return a progress line."""
     description = f"{scenario.title}, {run_number}, {peer.name}"
     try:
         async with server() as api:
@@ -56,7 +56,7 @@ async def _run_once(
 
 @asynccontextmanager
 async def _api_servers(scenario: Scenario, config: BenchmarkConfig) -> AsyncGenerator[ServeApiServer]:
-    """A way to an API server for each run: always a new one, or one and the same."""
+    """Provide a new API server per run, or a shared one."""
     if not scenario.shared:
         yield lambda: scenario.serve(config)
         return

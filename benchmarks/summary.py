@@ -1,4 +1,4 @@
-"""What many runs say together."""
+"""Statistics over several runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.measurement import Measurement
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One figure over all runs: the median, and the spread from the lowest to the highest."""
+    """Median and spread of one metric over all runs."""
 
     scenario: str
     peer: str
@@ -22,22 +22,22 @@ class Summary:
 
     @property
     def median(self) -> float:
-        """The middle value."""
+        """Median value."""
         return statistics.median(self.values)
 
     @property
     def low(self) -> float:
-        """The lowest value."""
+        """Lowest value."""
         return min(self.values)
 
     @property
     def high(self) -> float:
-        """The highest value."""
+        """Highest value."""
         return max(self.values)
 
 
 def summarise(measurements: Iterable[Measurement]) -> list[Summary]:
-    """One summary of each figure of each peer, in the order in which they first came."""
+    """Summarise each metric of each peer, in order of first appearance."""
     values: defaultdict[tuple[str, str, str, str], list[float]] = defaultdict(list)
     for m in measurements:
         values[m.scenario, m.peer, m.metric, m.unit].append(m.value)
@@ -45,12 +45,12 @@ def summarise(measurements: Iterable[Measurement]) -> list[Summary]:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that is not exceeded by ``percent`` of all (the nearest rank).
+    """Return the nearest-rank percentile of the values.
 
     Raises:
         ValueError: there are no values.
     """
     if not values:
-        raise ValueError("no values, so no percentile")
+        raise ValueError("the percentile of an empty list is undefined")
     rank = -(-len(values) * percent // 100)
     return sorted(values)[max(int(rank), 1) - 1]

@@ -1,4 +1,4 @@
-"""What Steersman must reach, and whether it does."""
+"""Performance targets of Steersman and their evaluation."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _STEERSMAN_PEERS = tuple(peer.name for peer in PEERS if peer.package == FRAMEWOR
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A limit of a figure.
+    """A limit for a metric.
 
     Attributes:
-        limit: in the figure's own unit; with ``relative``, times what controller-runtime reached.
-        at_least: the figure must not be lower; otherwise it must not be higher.
-        worst: no run may miss it; otherwise the median must not.
-        peers: whose figure it is.
+        limit: in the metric's unit. With ``relative``, a multiple of controller-runtime's value.
+        at_least: True for a minimum, False for a maximum.
+        worst: True if every run must meet the limit. Defaults to the median.
+        peers: peers that the target applies to.
     """
 
     scenario: str
@@ -41,7 +41,7 @@ class Target:
     peers: tuple[str, ...] = _STEERSMAN_PEERS
 
     def value(self, summary: Summary) -> float:
-        """What of the figure's runs is held to the limit."""
+        """Return the value to compare with the limit."""
         if not self.worst:
             return summary.median
         return summary.low if self.at_least else summary.high
@@ -49,7 +49,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class TargetResult:
-    """A target, and how one of its peers stands to it; ``limit`` is in the figure's unit."""
+    """A target's result for one peer; ``limit`` is in the metric's unit."""
 
     target: Target
     peer: str
@@ -59,7 +59,7 @@ class TargetResult:
 
     @property
     def met(self) -> bool:
-        """Whether it is reached."""
+        """True if the value is within the limit."""
         return self.value >= self.limit if self.target.at_least else self.value <= self.limit
 
 
@@ -80,7 +80,7 @@ TARGETS = (
 
 
 def evaluate(summaries: Iterable[Summary], targets: Sequence[Target] = TARGETS) -> list[TargetResult]:
-    """How the figures stand to the targets; what was not measured is left out."""
+    """Compare the summaries with the targets. Unmeasured targets are skipped."""
     outcomes = {(s.scenario, s.metric, s.peer): s for s in summaries}
     results: list[TargetResult] = []
     for target in targets:

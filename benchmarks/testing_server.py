@@ -1,7 +1,7 @@
-"""``python -m benchmarks.testing_server``: how fast the API server in memory starts, and how fast it creates objects.
+"""``python -m benchmarks.testing_server``: measure the in-memory API server.
 
-No peers, no real API server: only ours, by both of its doors. In memory, one client sends a request when it has the
-answer to the last; over HTTP, 32 requests are under way, and the server is a process of its own.
+The benchmark has no peers. In memory, one client sends requests sequentially. Over HTTP, the server is a separate
+process and receives 32 concurrent requests.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ TARGETS = (
     Target(CREATES, CONFIG_MAPS, 5000.0, at_least=True),
     Target(CREATES, WORKS, 5000.0, at_least=True),
 )
-# Targets are of the server itself: where a process has to start, or a socket to be read, they are not.
+# Process starts and sockets are not the server's own cost, so their metrics have no targets.
 _TARGETED_FIGURES = ((START, MEMORY), (START, HTTP), (CREATES, MEMORY))
 _STARTS = 20
 console = Console(highlight=False)
 
 
 def bodies(kind: str, count: int) -> Iterator[bytes]:
-    """The bodies of ``count`` creations, of about 500 bytes each."""
+    """Yield ``count`` request bodies of about 500 bytes each."""
     labels = {"app.kubernetes.io/name": "benchmark", "app.kubernetes.io/managed-by": "steersman"}
     text = "the text of an object, as long as many are. " * 6
     for number in range(count):
@@ -66,25 +66,25 @@ def bodies(kind: str, count: int) -> Iterator[bytes]:
 
 
 def path(kind: str) -> str:
-    """Where objects of ``kind`` are created."""
+    """Return the URL path for creating objects of ``kind``."""
     resource = Work.api_resource if kind == WORKS else ConfigMap.api_resource
     return resource.path(namespace="default")
 
 
 async def create(transport: Transport, kind: str, body: bytes) -> None:
-    """Creates one object.
+    """Create one object.
 
     Raises:
-        RuntimeError: the server refused.
+        RuntimeError: the server returned an error.
     """
     query = {"fieldManager": "benchmark"}
     response = await transport.request(HttpRequest(method="POST", path=path(kind), query=query, body=body))
     if response.status != 201:
-        raise RuntimeError(f"refused with {response.status}: {response.body[:500].decode(errors='replace')}")
+        raise RuntimeError(f"HTTP {response.status}: {response.body[:500].decode(errors='replace')}")
 
 
 async def measure_starts() -> list[Measurement]:
-    """How long it takes until a first request is answered, by each door."""
+    """Measure the time to the first response, in memory and over HTTP."""
     first = HttpRequest(method="GET", path="/readyz")
 
     async def in_memory() -> None:
@@ -107,7 +107,7 @@ async def measure_starts() -> list[Measurement]:
 
 
 async def median_ms(start: Callable[[], Any], times: int) -> float:
-    """The median of ``times`` starts, in ms."""
+    """Return the median of ``times`` starts in milliseconds."""
     durations: list[float] = []
     for _ in range(times):
         started_at = time.perf_counter()
@@ -118,7 +118,7 @@ async def median_ms(start: Callable[[], Any], times: int) -> float:
 
 @asynccontextmanager
 async def open_transport(kubeconfig: str) -> AsyncGenerator[Transport]:
-    """A connection to where ``kubeconfig`` leads."""
+    """Open a connection to the server in ``kubeconfig``."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "kubeconfig"
         file.write_text(kubeconfig)
@@ -128,7 +128,7 @@ async def open_transport(kubeconfig: str) -> AsyncGenerator[Transport]:
 
 @asynccontextmanager
 async def serve_command() -> AsyncGenerator[str]:
-    """Runs ``steersman testing serve`` with Work; gives its kubeconfig once it listens."""
+    """Run ``steersman testing serve`` with Work and yield its kubeconfig."""
     with tempfile.TemporaryDirectory() as directory:
         definitions, kubeconfig = Path(directory) / "crds.json", Path(directory) / "kubeconfig"
         definitions.write_bytes(msgspec.json.encode(definition(Work)))
@@ -149,7 +149,7 @@ async def serve_command() -> AsyncGenerator[str]:
 
 
 async def measure_creates(count: int) -> list[Measurement]:
-    """Objects a second, by each door."""
+    """Measure creations per second, in memory and over HTTP."""
     found = [(MEMORY, kind, await create_sequentially(kind, count)) for kind in (CONFIG_MAPS, WORKS)]
     found.append((MEMORY, BY_CLIENT, await create_with_client(count)))
     async with serve_command() as kubeconfig, open_transport(kubeconfig) as transport:
@@ -160,7 +160,7 @@ async def measure_creates(count: int) -> list[Measurement]:
 
 
 async def create_sequentially(kind: str, count: int) -> float:
-    """Objects a second, each request after the answer to the last."""
+    """Return creations per second for sequential requests."""
     server, encoded_bodies = InMemoryApiServer(), list(bodies(kind, count))
     server.register(Work)
     gc.collect()
@@ -171,7 +171,7 @@ async def create_sequentially(kind: str, count: int) -> float:
 
 
 async def create_with_client(count: int) -> float:
-    """Objects a second, through our client, which encodes them and decodes the answers."""
+    """Return creations per second with the client, including encoding and decoding."""
     client = Client(InMemoryApiServer(), field_manager="benchmark")
     gc.collect()
     started_at = time.perf_counter()
@@ -183,7 +183,7 @@ async def create_with_client(count: int) -> float:
 
 
 async def create_in_parallel(transport: Transport, kind: str, count: int) -> float:
-    """Objects a second over a socket."""
+    """Return creations per second for parallel requests over HTTP."""
     encoded_bodies = list(bodies(kind, count))
 
     async def send(number: int) -> None:
@@ -196,7 +196,7 @@ async def create_in_parallel(transport: Transport, kind: str, count: int) -> flo
 
 
 def evaluate_targets(measurements: list[Measurement]) -> list[TargetResult]:
-    """How the medians stand to the targets."""
+    """Compare the medians with the targets."""
     limits = {(t.scenario, t.metric): t for t in TARGETS}
     return [
         TargetResult(target, s.peer, s.median, target.limit, s.unit)
@@ -206,10 +206,10 @@ def evaluate_targets(measurements: list[Measurement]) -> list[TargetResult]:
 
 
 def main(
-    runs: Annotated[int, typer.Option(help="How often each is measured.", min=1)] = 5,
-    objects: Annotated[int, typer.Option(help="How many are created.", min=1)] = 10_000,
+    runs: Annotated[int, typer.Option(help="Runs of each measurement.", min=1)] = 5,
+    objects: Annotated[int, typer.Option(help="Number of objects to create.", min=1)] = 10_000,
 ) -> None:
-    """Measure the API server in memory. Fails where a target is missed."""
+    """Measure the in-memory API server. Fails if a target is missed."""
     measurements: list[Measurement] = []
     for _ in range(runs):
         measurements += asyncio.run(measure_starts())

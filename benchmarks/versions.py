@@ -1,4 +1,4 @@
-"""Which versions of the peers are compared, as their own manifests say."""
+"""Versions of the frameworks, read from their manifests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HERE = Path(__file__).parent
 
 
 def versions() -> dict[str, str]:
-    """By name: each framework, and Python. Exact, as pinned."""
+    """Return the pinned version of each framework and of Python."""
     modules = (_HERE / "controller_runtime" / "go.mod").read_text()
     crates = tomllib.loads((_HERE / "kube_rs" / "Cargo.toml").read_text())["dependencies"]
     packages = (_HERE / "kopf_operator" / "requirements.txt").read_text()

@@ -1,4 +1,4 @@
-"""What all scenarios work on, and the operator under test as a user of Steersman writes it.
+"""``Work`` resource of all scenarios and the Steersman operator for it.
 
 As a program: ``python -m benchmarks.work LOOP``, with the settings of ``benchmarks.peers`` in the environment.
 """
@@ -24,27 +24,27 @@ from steersman.observability.logging import configure_logging
 
 class WorkSpec(Spec):
     text: str
-    """What goes into the ConfigMap."""
+    """Text of the ConfigMap."""
 
 
 class WorkStatus(Status):
     config_map: str | None = None
-    """The ConfigMap, once it is there."""
+    """Name of the created ConfigMap."""
     started_at: int | None = None
-    """When the reconcile of this generation began: nanoseconds since 1970, by the machine's clock."""
+    """Start of this generation's reconcile in nanoseconds since the Unix epoch."""
 
 
 @resource(group="benchmarks.steersman.dev", version="v1", plural="works")
 class Work(Resource[WorkSpec, WorkStatus]):
-    """Something to do."""
+    """Custom resource of the benchmarks."""
 
 
 class WorkReconciler(Reconciler[Work]):
-    """Keeps one ConfigMap per Work, and says so in its status.
+    """Maintains one ConfigMap per Work and updates the status.
 
     Args:
-        with_events: whether to tell users, by an Event, that the ConfigMap is there.
-        timed: whether the status says when the reconcile began.
+        with_events: True to record an Event for the created ConfigMap.
+        timed: True to write the reconcile's start into the status.
     """
 
     def __init__(self, context: ReconcilerContext, *, with_events: bool, timed: bool) -> None:
@@ -71,7 +71,7 @@ class WorkReconciler(Reconciler[Work]):
 
 
 def new_manager(transport: Transport) -> Manager:
-    """A manager with the settings of the environment."""
+    """Create a manager configured from the environment."""
     namespace = os.environ["BENCHMARK_NAMESPACE"]
     election = LeaderElection(name="benchmark", namespace=namespace)
     return Manager(
@@ -86,7 +86,7 @@ def new_manager(transport: Transport) -> Manager:
 
 
 async def run() -> None:
-    """The operator, until SIGTERM."""
+    """Run the operator until SIGTERM."""
     with_events, timed = (os.environ[f"BENCHMARK_{name}"] == "yes" for name in ("EVENTS", "TIMED"))
     async with connect(load_config()) as transport:
         manager = new_manager(transport)
@@ -101,7 +101,7 @@ async def run() -> None:
 
 
 def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
-    """Makes the event loop called ``asyncio`` or ``uvloop``."""
+    """Return the factory of the event loop ``asyncio`` or ``uvloop``."""
     if name == "uvloop":
         import uvloop
 
@@ -110,7 +110,7 @@ def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def main(operator: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Runs an operator on the event loop that the command line names."""
+    """Run an operator on the event loop named on the command line."""
     configure_logging("warning")
     with asyncio.Runner(loop_factory=loop_factory(sys.argv[1])) as runner:
         runner.run(operator())

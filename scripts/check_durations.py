@@ -24,7 +24,10 @@ def cpu_seconds(report: Path) -> Iterator[tuple[str, float]]:
 
 
 def main() -> None:
-    """Print the tests above the limit, slowest first, and exit with 1 if there are any."""
+    """Print the tests above the limit, slowest first.
+
+    Exits with 1 if there are any.
+    """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("report", type=Path, help="junit XML file that pytest wrote")
     parser.add_argument("--limit", type=float, default=LIMIT_SECONDS, help="CPU seconds. Defaults to %(default)s")

@@ -1,6 +1,6 @@
-"""Writes the pictures of ``docs/assets`` whose text is in ``scripts/diagrams``: boxes on a grid, and arrows.
+"""Render the diagrams of ``scripts/diagrams`` as SVG in ``docs/assets``.
 
-``--check`` writes nothing, names what differs, and exits 1 if anything does.
+``--check`` only lists outdated files, and exits with 1 if there are any.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Point = tuple[float, float]
 
 
 class Box(msgspec.Struct, forbid_unknown_fields=True):
-    """``at`` is column and row; ``outside`` is none of ours, ``strong`` is what the picture is about."""
+    """A box at column and row; ``outside`` is external, ``strong`` is emphasised."""
 
     name: str
     at: tuple[int, int]
@@ -38,7 +38,7 @@ class Box(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Group(msgspec.Struct, forbid_unknown_fields=True):
-    """A frame around so many rows of a column."""
+    """A frame around several rows of a column."""
 
     title: str
     at: tuple[int, int]
@@ -46,7 +46,7 @@ class Group(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Arrow(msgspec.Struct, forbid_unknown_fields=True):
-    """From box to box by their names; places between are beside the box at that column and row, to its right."""
+    """An arrow between named boxes, through waypoints right of grid positions."""
 
     path: Sequence[str | tuple[int, int]]
     number: int | None = None
@@ -55,7 +55,7 @@ class Arrow(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Diagram(msgspec.Struct, forbid_unknown_fields=True):
-    """``columns`` are widths. ``label`` says the picture to who cannot see it."""
+    """A diagram with column widths; ``label`` is its alternative text."""
 
     label: str
     columns: Sequence[int]
@@ -71,7 +71,7 @@ class Diagram(msgspec.Struct, forbid_unknown_fields=True):
         return self.left(at[0]) + self.columns[at[0]] / 2, _MARGIN + 16 + at[1] * _ROW + _HEIGHT / 2
 
     def edge(self, at: tuple[int, int], towards: Point) -> Point:
-        """Where the line from a box's centre to a point leaves the box."""
+        """Return where the line to a point leaves the box."""
         x, y = self.center(at)
         dx, dy = towards[0] - x, towards[1] - y
         wide, high = self.columns[at[0]] / 2 + 3, _HEIGHT / 2 + 3
@@ -80,7 +80,7 @@ class Diagram(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def render_svg(diagram: Diagram) -> str:
-    """The picture, as SVG."""
+    """Render the diagram as SVG."""
     width = diagram.left(len(diagram.columns)) - _GAP + _MARGIN + 20
     height = 2 * _MARGIN + 16 + (diagram.rows - 1) * _ROW + _HEIGHT
     boxes = {box.name: box for box in diagram.box}
@@ -156,7 +156,7 @@ def _gap_point(diagram: Diagram, position: tuple[int, int]) -> Point:
 
 
 def stale_diagrams() -> Iterator[tuple[Path, str]]:
-    """The pictures that are not what their text says, and what they should be."""
+    """Yield outdated pictures with their expected content."""
     for source in sorted(SOURCES.glob("*.toml")):
         picture = render_svg(msgspec.convert(tomllib.loads(source.read_text()), Diagram))
         path = ASSETS / f"{source.stem}.svg"

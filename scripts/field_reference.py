@@ -1,6 +1,6 @@
-"""Writes ``docs/reference/fields/``: every field, rule, column and reason of the database kinds, from their types.
+"""Generate ``docs/reference/fields/`` from the types of the database kinds.
 
-``--check`` writes nothing, names what differs, and exits 1 if anything does.
+``--check`` only lists outdated files, and exits with 1 if there are any.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from steersman_databases.api import Database, DatabaseUser, MySQLCluster, Postgr
 from steersman_databases.api.conditions import BY_KIND
 
 DIRECTORY = Path(__file__).parents[1] / "docs" / "reference" / "fields"
-# These are told in full by the reference of Kubernetes, and by `kubectl explain`.
+# The Kubernetes reference and `kubectl explain` document these fields.
 _KUBERNETES_FIELDS = frozenset({"affinity", "conditions", "resources", "tolerations", "topologySpreadConstraints"})
 
 Schema = Mapping[str, Any]
 
 
 def render_page(kind: type[Any]) -> str:
-    """The page of ``kind``, in Markdown."""
+    """Return the Markdown page of ``kind``."""
     version = definition(kind)["spec"]["versions"][0]
     schema = version["schema"]["openAPIV3Schema"]
     name = kind.__name__
@@ -120,7 +120,7 @@ def _description(field: Schema) -> str:
 
 
 def _rules(schema: Schema) -> Iterator[str]:
-    """The rules that concern several fields: those of the object and of ``spec``."""
+    """Yield the rules of the object and of ``spec`` across fields."""
     rules = [
         rule["message"]
         for part in (schema, schema["properties"]["spec"])

@@ -1,1 +1,1 @@
-"""Benchmarks of the database operator and of what it runs, on the real cluster."""
+"""Benchmarks of the database operator and its clusters on real Kubernetes."""

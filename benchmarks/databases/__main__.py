@@ -1,4 +1,4 @@
-"""``python -m benchmarks.databases``: runs the scenarios on a cluster, prints tables, keeps results and picture."""
+"""``python -m benchmarks.databases``: run the scenarios on a cluster, save the results."""
 
 from __future__ import annotations
 
@@ -33,26 +33,27 @@ console = Console(highlight=False)
 def main(
     scenario: Annotated[
         list[str] | None,
-        typer.Option(help=f"One of {', '.join(s.name for s in SCENARIOS)}; repeatable. All unless given."),
+        typer.Option(help=f"One of {', '.join(s.name for s in SCENARIOS)}; repeatable. Defaults to all."),
     ] = None,
     runs: Annotated[
-        int | None, typer.Option(help="How often each is measured; 20, 5 or 1 by default.", min=1)
+        int | None,
+        typer.Option(help="Runs of each scenario. Defaults to 20, 5 or 1, depending on the scenario.", min=1),
     ] = None,
-    databases: Annotated[int, typer.Option(help="Databases of contents.", min=1)] = DATABASES,
-    users: Annotated[int, typer.Option(help="DatabaseUsers of contents.", min=1)] = USERS,
-    keep: Annotated[bool, typer.Option(help="Write results and picture.")] = True,
+    databases: Annotated[int, typer.Option(help="Number of Databases in contents.", min=1)] = DATABASES,
+    users: Annotated[int, typer.Option(help="Number of DatabaseUsers in contents.", min=1)] = USERS,
+    keep: Annotated[bool, typer.Option(help="Save the results and the chart.")] = True,
     add: Annotated[
         bool,
-        typer.Option(help="Add to the runs that were kept, instead of replacing them; so do those before Ctrl-C."),
+        typer.Option(help="Append to the saved runs instead of replacing them, also after Ctrl-C."),
     ] = False,
 ) -> None:
-    """Measure the database operator of this checkout on the devcluster, or with CLUSTER=current on yours.
+    """Measure the database operator of this checkout on the devcluster.
 
-    Fails where a target is missed.
+    CLUSTER=current selects the cluster of the current kubeconfig context. Fails if a target is missed.
     """
     unknown = sorted(set(scenario or ()) - {s.name for s in SCENARIOS})
     if unknown:
-        raise typer.BadParameter(f"there is no scenario {', '.join(unknown)}")
+        raise typer.BadParameter(f"unknown scenario {', '.join(unknown)}")
     cluster = select_target(Progress(console))
     install(cluster, Progress(console))
     any_failed, all_measurements = False, list[Measurement]()
@@ -63,11 +64,11 @@ def main(
             all_measurements += measured
             any_failed |= error is not None or bool(bench.skipped_parts)
             interrupted = isinstance(error, KeyboardInterrupt)
-            # Half of a scenario is more of the same, but no replacement for a whole one. And where one run fails, the
-            # others would look better without it.
+            # A partial scenario may extend saved runs, but must not replace them. A failed run invalidates the
+            # others, because the results would look better without it.
             complete = (error is None or (interrupted and add)) and not bench.skipped_parts
             if measured and complete and keep and (databases, users) == (DATABASES, USERS):
-                # At once: all of them take hours.
+                # Save after each scenario, because all scenarios take hours.
                 _save_results(measured, add=add)
             if interrupted:
                 break
@@ -84,15 +85,15 @@ def _print_line(line: str) -> None:
 def _run_scenario(
     bench: DatabaseBenchmark, scenario: DatabaseScenario
 ) -> tuple[list[Measurement], BaseException | None]:
-    """What was measured, which is printed, and why no more than this."""
+    """Run one scenario. Return its measurements and the reason it ended early."""
     console.print(f"[bold]{scenario.title}[/bold]")
     measured: list[Measurement] = []
     error_seen: BaseException | None = None
     try:
         for measurement in scenario.measure(bench, scenario.title):
-            measured.append(measurement)  # noqa: PERF402 - what is there when it is cut short is kept
+            measured.append(measurement)  # noqa: PERF402 - keeps partial results after an error
     except (DevclusterError, TimeoutError, KeyboardInterrupt) as error:
-        console.print(f"[red]✗[/red] {escape(str(error) or 'cut short')}", soft_wrap=True)
+        console.print(f"[red]✗[/red] {escape(str(error) or 'interrupted')}", soft_wrap=True)
         error_seen = error
     for table in report.figures(summarise(measured)):
         console.print(table)
@@ -103,7 +104,7 @@ def _save_results(measured: Sequence[Measurement], *, add: bool) -> None:
     metadata = {
         "machine": machine.description(),
         "python": platform.python_version(),
-        # Of all figures: some are taken several times in a run.
+        # The minimum, because some metrics are sampled several times per run.
         "runs": str(min(len(summary.values) for summary in summarise(measured))),
         "day": f"{datetime.now(UTC):%F}",
     }
@@ -111,11 +112,11 @@ def _save_results(measured: Sequence[Measurement], *, add: bool) -> None:
     merged.measurements = results.in_order(merged.measurements, [s.title for s in SCENARIOS])
     summaries = results.write(merged, DIRECTORY)
     PLOT.write_text(plot.draw(summaries, caption(merged), picture(summaries)))
-    console.print(f"written to {DIRECTORY}", soft_wrap=True)
+    console.print(f"results saved in {DIRECTORY}", soft_wrap=True)
 
 
 def caption(runs: results.Runs) -> list[str]:
-    """Lines below the picture: machines, and how often and when it was measured."""
+    """Return the chart's caption: machines, runs and date."""
     machines_of_runs = list(runs.machines.values())
     machines = " / ".join(dict.fromkeys(run["machine"] for run in machines_of_runs))
     counts, days = (

@@ -1,4 +1,4 @@
-"""All scenarios, and the picture of their figures."""
+"""All database scenarios and the chart of their results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SCENARIOS = (
 
 
 def picture(summaries: list[Summary]) -> PlotSpec:
-    """A panel a figure that a user waits for, or pays for."""
+    """Define the chart: one panel per metric that matters to users."""
     drift_metrics = [s.metric for s in summaries if s.scenario == DRIFT]
     panels = [
         Panel(CREATION, "apply to Ready", "A cluster is made: from apply to Ready, s"),

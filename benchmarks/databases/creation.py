@@ -1,4 +1,4 @@
-"""How long a cluster takes from ``kubectl apply`` to Ready, and from its deletion to nothing left."""
+"""Time from ``kubectl apply`` to Ready, and from deletion to cleanup."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _TIMEOUT_SECONDS = 300
 
 
 def measure(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
-    """One and three instances, each in a namespace that is there."""
+    """Measure one and three instances, each in an existing namespace."""
     with bench.temporary_namespace("creation") as place:
         for number in range(bench.runs):
             for instances in SIZES:
@@ -22,7 +22,7 @@ def measure(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
                 cluster = ClusterUnderTest(place, f"run-{number}-{instances}", {**SMALL, "instances": instances})
                 begun = time.monotonic()
                 cluster.apply()
-                # By a watch: to ask again and again would take from the servers what they are waited for.
+                # Use a watch, because polling would take CPU time from the servers under test.
                 wait = ("wait", f"postgresqlcluster/{cluster.name}", "--for=jsonpath={.status.phase}=Ready")
                 place.kubectl(*wait, f"--timeout={_TIMEOUT_SECONDS}s", seconds=_TIMEOUT_SECONDS + 10)
                 ready = time.monotonic() - begun
@@ -32,4 +32,4 @@ def measure(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
                 deleted_after = time.monotonic() - begun
                 yield Measurement(title, peer, "apply to Ready", ready, "s")
                 yield Measurement(title, peer, "delete to gone", deleted_after, "s")
-                bench.print_line(f"{peer}: Ready after {ready:.1f} s, gone after {deleted_after:.1f} s")
+                bench.print_line(f"{peer}: Ready after {ready:.1f} s, deleted after {deleted_after:.1f} s")

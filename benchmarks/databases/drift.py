@@ -1,7 +1,7 @@
-"""How long it takes until what somebody changed behind the operator's back is as declared again.
+"""Time until the operator repairs drift.
 
-What is inside a server is spoilt and looked at by one shell in the pod of the primary, every tenth of a second: a
-process of kubectl for each look would take longer than what is measured.
+One shell in the pod of the primary causes drift inside the server and checks for its repair ten times per second. A
+kubectl process per check would take longer than the repair.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from benchmarks.measurement import Measurement
 from database_support.cluster_under_test import ClusterUnderTest
 
 CauseDrift = Callable[[], float]
-"""Does a harm and waits; gives after how many seconds it was healed."""
+"""Causes drift, waits for the repair and returns its time in seconds."""
 PEER = "healed after"
 PARAMETER, SERVICE = "parameter changed", "Service deleted"
-"""The harms outside the servers."""
+"""Drift outside the servers."""
 _TIMEOUT_SECONDS = 120
-# Longer than any two looks of the operator at a server are apart.
+# Longer than the interval between two inspections of a server.
 _PHASE_SECONDS = 10.0
 _LOOP = """
 psql -XAtq -v ON_ERROR_STOP=1 -d "$1" -c "$2" || exit 1
@@ -37,7 +37,7 @@ echo $(( ($(date +%s%N) - begun) / 1000000 ))
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A change inside a database, and the question whose answer is ``wanted`` once it is healed."""
+    """Drift inside a database and the query that detects its repair."""
 
     name: str
     statement: str
@@ -46,7 +46,7 @@ class Drift:
 
 
 def drifts(owner: str, user: str) -> tuple[Drift, ...]:
-    """Those of a database of ``owner``, whose tables ``user`` may read, ``kept`` among them."""
+    """Return the drifts for a database of ``owner`` with reader ``user``."""
     grants = f"SELECT has_table_privilege('{user}', '{{}}', 'SELECT')"
     return (
         Drift(
@@ -73,7 +73,7 @@ def drifts(owner: str, user: str) -> tuple[Drift, ...]:
 
 
 def measure(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
-    """Each harm, at moments that do not keep step with the operator."""
+    """Measure each drift at random moments."""
     with bench.cluster("drift", 1) as cluster:
         _create_owner_and_user(cluster)
         outside: dict[str, CauseDrift] = {
@@ -82,14 +82,14 @@ def measure(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
         }
         inside = drift_causes(cluster, "shop", drifts("shop", "clerk"))
         for name, seconds in measure_repairs(bench, bench.runs, {**inside, **outside}):
-            bench.print_line(f"{name}: healed after {seconds:.1f} s")
+            bench.print_line(f"{name}: repaired after {seconds:.1f} s")
             yield Measurement(title, PEER, name, seconds, "s")
 
 
 def measure_repairs(
     bench: DatabaseBenchmark, times: int, causes: Mapping[str, CauseDrift]
 ) -> Iterator[tuple[str, float]]:
-    """Does all so often, one after another; gives the name, and after how many seconds it was healed."""
+    """Cause each drift repeatedly and yield its name and repair time."""
     for _ in range(times):
         for name, cause in causes.items():
             time.sleep(bench.random.uniform(0, _PHASE_SECONDS))
@@ -112,7 +112,7 @@ def _create_owner_and_user(cluster: ClusterUnderTest) -> None:
 
 
 def drift_causes(cluster: ClusterUnderTest, database: str, each: Iterable[Drift]) -> Mapping[str, CauseDrift]:
-    """What does each harm in a database, by its name."""
+    """Return the functions that cause drift in a database, by name."""
     return {drift.name: _drift_cause(cluster, database, drift) for drift in each}
 
 
@@ -126,7 +126,7 @@ def _drift_cause(cluster: ClusterUnderTest, database: str, drift: Drift) -> Caus
 
 
 def _change_parameter(cluster: ClusterUnderTest) -> float:
-    """In Patroni's own configuration, as by ``patronictl edit-config``, until the server has the declared one."""
+    """Change a parameter in Patroni's configuration and time its repair."""
     name = f"{cluster.name}-config"
     parameter_value = cluster.place.get("configmap", name)["metadata"]["annotations"]["config"]
     config: dict[str, Any] = json.loads(parameter_value)
@@ -155,6 +155,6 @@ def _delete_service(cluster: ClusterUnderTest) -> float:
 def _seconds_until(repaired: Callable[[], bool], started_at: float) -> float:
     while not repaired():
         if time.monotonic() - started_at > _TIMEOUT_SECONDS:
-            raise TimeoutError(f"not healed after {_TIMEOUT_SECONDS} s")
+            raise TimeoutError(f"not repaired after {_TIMEOUT_SECONDS} s")
         time.sleep(0.1)
     return time.monotonic() - started_at

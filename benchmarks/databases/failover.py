@@ -1,7 +1,7 @@
-"""How long clients cannot write when a primary is lost, and what they lose, with no operator anywhere.
+"""Write outage and data loss after faults, with the operator stopped.
 
-One client writes 50 rows a second through -rw. The gap is the longest time between two acknowledged writes, lost is
-what was acknowledged and is not there afterwards.
+One client writes 50 rows per second through the -rw Service. The gap is the longest time between two acknowledged
+writes. Lost rows were acknowledged, but are missing afterwards.
 
     make bench-databases BENCH="--scenario failover --runs 5"
 """
@@ -32,9 +32,9 @@ from steersman_databases.engines.cluster import SynchronousMode
 
 RECIPES = {"17": POSTGRESQL, "15": POSTGRESQL_15}
 VERSION = "17"
-RATE = 50.0  # rows a second
+RATE = 50.0  # rows per second
 MODES: tuple[SynchronousMode, ...] = ("Quorum", "Priority")
-_SETTLE_SECONDS = 5.0  # seconds of writing before a fault and after everything is well again
+_SETTLE_SECONDS = 5.0  # seconds of writing before a fault and after the recovery
 _TIMEOUT_SECONDS = 180.0
 
 Fault = Literal["process", "force-deleted", "deleted", "switchover", "cut-off", "node-cut-off", "standby-restarted"]
@@ -42,17 +42,17 @@ NODE: Literal["node-cut-off"] = "node-cut-off"
 
 
 def kill_process(cluster: PatroniCluster, primary: str) -> None:
-    """The postmaster dies; Patroni lives."""
+    """Kill the postmaster and keep Patroni running."""
     cluster.execute(primary, "sh", "-c", f"kill -9 $({ENGINE.pid})")
 
 
 def switchover(cluster: PatroniCluster, primary: str) -> None:
-    """As the operator asks for it."""
+    """Request a switchover in the operator's way."""
     cluster.switch_over()
 
 
 def restart_standby(cluster: PatroniCluster, primary: str) -> None:
-    """One of the standbys that a commit may wait for dies; the primary does not."""
+    """Kill a synchronous standby."""
     kill_process(cluster, cluster.synchronous()[0])
 
 
@@ -60,18 +60,18 @@ def restart_standby(cluster: PatroniCluster, primary: str) -> None:
 def run_instant_fault(
     fault: Callable[[PatroniCluster, str], None], cluster: PatroniCluster, primary: str
 ) -> Generator[None]:
-    """A fault that is over as soon as it has come."""
+    """Inject a fault without a duration."""
     fault(cluster, primary)
     yield
 
 
 def isolate_pod(cluster: PatroniCluster, primary: str) -> AbstractContextManager[None]:
-    """The pod's network is gone, and both sides go on."""
+    """Cut the pod's network while both sides keep running."""
     return faults.dropped_packets(cluster, primary, "--source", "--destination")
 
 
 def isolate_node(cluster: PatroniCluster, primary: str) -> AbstractContextManager[object]:
-    """Nothing that the primary's node sends arrives, and nothing reaches it."""
+    """Drop all packets from and to the primary's node."""
     return lost_nodes.cut_off(cluster.nodes()[primary])
 
 
@@ -88,13 +88,13 @@ FAULTS: Mapping[Fault, Callable[[PatroniCluster, str], AbstractContextManager[ob
 
 @dataclass(frozen=True)
 class WriterPod:
-    """The client's pod."""
+    """Pod of the writing client."""
 
     cluster: PatroniCluster
     name: str = "writer"
 
     def start(self, password: str) -> None:
-        """Writes as a user that has nothing but its table, on another node than the primary's where there is one."""
+        """Start an unprivileged writer, preferably on another node than the primary."""
         leader = self.cluster.leader() or ""
         for statement in (
             "DROP TABLE IF EXISTS written",
@@ -109,7 +109,7 @@ class WriterPod:
         service = self.cluster.view.names.service("rw")
         conninfo = (
             f"host={service.name} dbname=postgres user=writer sslmode=require "
-            # A server that is gone without a word is given up as soon as a driver can.
+            # The shortest timeout that drivers allow for an unresponsive server.
             "connect_timeout=2 tcp_user_timeout=1000 keepalives_idle=1 keepalives_interval=1 keepalives_count=1"
         )
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": self.name}}
@@ -149,7 +149,7 @@ class WriterPod:
         wait_until("the client writes", lambda: len(self.acknowledged()) > RATE, seconds=60)
 
     def acknowledged(self) -> list[Row]:
-        """As they came."""
+        """Return the acknowledged rows in order."""
         completed = self.cluster.target.try_kubectl(f"--namespace={self.cluster.namespace}", "logs", self.name)
         return parse_acknowledged(completed.stdout.splitlines())
 
@@ -159,7 +159,7 @@ class WriterPod:
 
 @contextmanager
 def running_writer(cluster: PatroniCluster) -> Generator[WriterPod]:
-    """A client that writes meanwhile."""
+    """Run a writer during the block."""
     writer = WriterPod(cluster)
     writer.stop()
     writer.start(secrets.token_urlsafe(16))
@@ -170,7 +170,7 @@ def running_writer(cluster: PatroniCluster) -> Generator[WriterPod]:
 
 
 def run(cluster: PatroniCluster, fault: Fault) -> Iterator[Figure]:
-    """One fault, from a cluster in which all is well to one in which all is well again."""
+    """Measure one fault, from a healthy cluster to a recovered one."""
     wait_until("all stream", cluster.settled, seconds=_TIMEOUT_SECONDS)
     with running_writer(cluster) as writer:
         time.sleep(_SETTLE_SECONDS)
@@ -192,14 +192,14 @@ def run(cluster: PatroniCluster, fault: Fault) -> Iterator[Figure]:
 
 
 def writer_resumed(writer: WriterPod, since: float) -> bool:
-    """Whether a write was acknowledged in the last second, a while after the fault."""
+    """Return True if writes are acknowledged again after the fault."""
     rows = writer.acknowledged()
     return bool(rows) and rows[-1].moment > max(since + 3, time.time() - 1)
 
 
 @contextmanager
 def running_cluster(target: Target, image: str, version: str, mode: SynchronousMode) -> Generator[PatroniCluster]:
-    """A cluster of three in a namespace of its own, which goes with it."""
+    """Run a cluster of three instances in a temporary namespace."""
     namespace = "bench-failover"
     target.kubectl("create", "namespace", namespace)
     try:
@@ -212,7 +212,7 @@ def running_cluster(target: Target, image: str, version: str, mode: SynchronousM
 
 
 def measure(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
-    """Each fault in each synchronous mode. Raises as `target` and `wait_until` do."""
+    """Measure each fault in each synchronous mode. Raises as `target` and `wait_until` do."""
     image = ensure(RECIPES[VERSION], Progress())
     load(image)
     with running_cluster(bench.target, image.reference, VERSION, MODES[0]) as cluster:

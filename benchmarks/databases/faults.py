@@ -1,4 +1,4 @@
-"""Ways in which a pod is lost, whatever runs in it."""
+"""Pod faults that do not depend on the workload."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from devcluster.state import State
 from devcluster.target import Target
 
 Direction = Literal["--source", "--destination"]
-"""What a pod sends, or what it is sent."""
+"""Direction of the dropped packets, seen from the pod."""
 
 
 class NamespaceAccess(Protocol):
-    """A namespace."""
+    """Access to a namespace."""
 
     @property
     def target(self) -> Target:
-        """The cluster."""
+        """Target cluster."""
         ...
 
     @property
     def namespace(self) -> str:
-        """Its name."""
+        """Namespace name."""
         ...
 
     def kubectl(self, *arguments: str, stdin: str = "", seconds: float = 60) -> str:
-        """What kubectl says in it."""
+        """Run kubectl in the namespace and return its output."""
         ...
 
 
 def force_delete_pod(access: NamespaceAccess, pod: str) -> None:
-    """The pod is gone at once."""
+    """Delete the pod without a grace period."""
     access.kubectl("delete", "pod", pod, "--grace-period=0", "--force", "--wait=false")
 
 
 def delete_pod(access: NamespaceAccess, pod: str) -> None:
-    """The pod is told to go, as by a drain."""
+    """Delete the pod gracefully, as a drain does."""
     access.kubectl("delete", "pod", pod, "--wait=false")
 
 
 @contextmanager
 def dropped_packets(access: NamespaceAccess, pod: str, *directions: Direction) -> Generator[None]:
-    """All of these packets of a pod are lost on its node of the devcluster, and nobody is told."""
+    """Silently drop packets of a pod on its devcluster node."""
     found = access.target.get("pod", pod, f"--namespace={access.namespace}")
     state = State.load()
     if found is None or state is None:
-        raise CommandFailed(f"only a pod of the devcluster can be cut off, and {pod} is none")
+        raise CommandFailed(f"{pod} cannot be cut off: it does not run on the devcluster")
     machine, address = state.machines[found["spec"]["nodeName"]], found["status"]["podIP"]
 
     def change(action: Literal["--insert", "--delete"]) -> None:

@@ -1,4 +1,4 @@
-"""What a writing client's log says."""
+"""Analysis of a writing client's logs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """One that was acknowledged: its number, when, in seconds of the epoch, and by which server."""
+    """An acknowledged row: number, Unix timestamp in seconds, and server."""
 
     number: int
     moment: float
@@ -16,37 +16,38 @@ class Row(NamedTuple):
 
 
 Rows = Sequence[Row]
-"""As they came."""
+"""Rows in order of acknowledgement."""
 
 
 def parse_acknowledged(lines: Iterable[str]) -> list[Row]:
-    """The rows in the writer's output; what else there is are its errors."""
+    """Parse the acknowledged rows and skip error lines."""
     words = [line.split() for line in lines]
     return [Row(int(w[0]), float(w[1]), w[2]) for w in words if len(w) == 3 and w[0].isdecimal()]
 
 
 def longest_gap(rows: Rows) -> float:
-    """The longest time between two acknowledgements."""
+    """Return the longest time between two acknowledgements in seconds."""
     return max((later.moment - sooner.moment for sooner, later in pairwise(rows)), default=0.0)
 
 
 def rows_of_first_server(rows: Rows) -> Rows:
-    """Those that were acknowledged by the server that acknowledged the first."""
+    """Return the rows acknowledged by the first row's server."""
     return [row for row in rows if row.server == rows[0].server]
 
 
 def first_row_of_other_servers(rows: Rows, servers: Collection[str], since: float) -> float:
-    """When a row was first acknowledged after a moment by none of these; infinity where none was."""
+    """Return when another server first acknowledged a row, or infinity."""
     return min((r.moment for r in rows if r.moment > since and r.server not in servers), default=float("inf"))
 
 
 def dual_primary_seconds(previous_primary: Rows, through: Rows, since: float, names: Collection[str] = ()) -> float:
-    """For how many seconds after a moment two servers acknowledged rows.
+    """Return how many seconds two servers both acknowledged rows after ``since``.
 
     Args:
-        former: of a client that reaches nothing but the former primary.
-        through: of one that is led to who is primary.
-        known_as: what the former primary is to other clients, if that is not what it is to this one.
+        previous_primary: rows of a client connected to the previous primary only.
+        through: rows of a client that uses the Service of the primary.
+        since: Unix timestamp in seconds.
+        names: other names of the previous primary in ``through``.
     """
     last = max((row.moment for row in previous_primary), default=since)
     return max(

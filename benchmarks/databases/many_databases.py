@@ -1,4 +1,4 @@
-"""Hundreds of databases and users of one cluster: how long until all are Ready, and what it costs to keep them so."""
+"""Time to Ready and resource usage for hundreds of databases and users."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from database_support.cluster_under_test import API, ClusterUnderTest, Place
 DATABASES, USERS = 200, 1000
 _BATCH = 100
 _TIMEOUT_SECONDS = 3600.0
-_INSPECTIONS = (
-    5  # at the connections, for each at the objects: to list 1,200 takes the processors from who is waited for
-)
+_INSPECTIONS = 5  # connection samples per list of objects, because a list of 1,200 objects costs CPU time
 _REST_SECONDS = 180.0
 _SETTLE_SECONDS = 60.0
 _REPAIR_METRICS = 5
@@ -27,17 +25,17 @@ CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 's
 
 
 def workload_title(databases: int, users: int) -> str:
-    """Whom the figures are of."""
+    """Return the title for this number of databases and users."""
     return f"{databases} Databases, {users} DatabaseUsers"
 
 
 def repair_metric(drift: str) -> str:
-    """The figure of how long one of the harms lasts."""
+    """Return the name of a drift's repair metric."""
     return f"{drift}: healed after"
 
 
 def measure(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
-    """All at once, in each run on a new cluster; then at rest."""
+    """Measure creation on a new cluster per run, then resources at rest."""
     for _ in range(bench.runs):
         with bench.cluster("contents", 1) as cluster:
             yield from _run(bench, title, cluster)
@@ -98,7 +96,7 @@ def _measure_at_rest(bench: DatabaseBenchmark, cluster: ClusterUnderTest, figure
 
 
 def _measure_drift_repair(bench: DatabaseBenchmark, cluster: ClusterUnderTest, figure: Any) -> Iterator[Measurement]:
-    """How long drift in one of them lasts: looked inside of in turn, each database waits for the others."""
+    """Measure drift repair in one database while the operator inspects all."""
     cluster.sql("SET ROLE owner_0; CREATE TABLE kept (n int)", "shop_0")
     each = drift.drift_causes(cluster, "shop_0", drift.drifts("owner_0", "clerk_0"))
     for name, seconds in drift.measure_repairs(bench, _REPAIR_METRICS, each):
@@ -106,7 +104,7 @@ def _measure_drift_repair(bench: DatabaseBenchmark, cluster: ClusterUnderTest, f
 
 
 def objects(cluster: str, databases: int, users: int) -> Iterator[dict[str, Any]]:
-    """The declarations: each user may read one of the databases, tables that come later included."""
+    """Yield the objects: each user may read one database, including future tables."""
     reference = {"clusterRef": {"name": cluster}}
     for number in range(databases):
         spec = {**reference, "databaseName": f"shop_{number}", "username": f"owner_{number}"}
@@ -137,7 +135,7 @@ def _open_connections(cluster: ClusterUnderTest) -> int:
 
 
 def ready_timestamps(items: Iterable[dict[str, Any]]) -> list[float]:
-    """Since when those of some objects that are Ready say so, in seconds of the epoch."""
+    """Return the Unix timestamps at which objects became Ready."""
     moments = (
         c["lastTransitionTime"]
         for item in items

@@ -1,9 +1,9 @@
-"""How long clients cannot write when the primary of a MySQL cluster is lost, or all of it, and what they lose.
+"""Write outage and data loss after faults of a MySQL cluster.
 
-The operator has made the cluster, and is at 0 replicas while it is measured. One client writes 50 rows a second
-through -rw, and another one to the primary itself, beside it in its pod. The gap is the longest time between two
-writes that the first had acknowledged; lost is what either had and is not there afterwards; and for how long both had
-any is counted.
+The operator creates the cluster and is scaled to 0 replicas during the faults. One client writes 50 rows per second
+through the -rw Service. Another one writes to the primary itself, in the primary's pod. The gap is the longest time
+between two acknowledged writes of the first client. Lost rows were acknowledged to either client, but are missing
+afterwards. The time in which both clients receive acknowledgements is measured as well.
 
     make bench-databases BENCH="--scenario failover-mysql --runs 5"
 """
@@ -29,11 +29,11 @@ from database_support.lost_nodes import cut_off
 INSTANCES = 3
 NODE = "node-cut-off"
 PEER = "no operator"
-_SETTLE_SECONDS = 5.0  # seconds of writing before a fault and after everything is well again
+_SETTLE_SECONDS = 5.0  # seconds of writing before a fault and after the recovery
 _TIMEOUT_SECONDS = 300.0
 
 Fault = Callable[[ClusterUnderTest, str], AbstractContextManager[object]]
-"""Comes with the block, to an instance, and ends with it if it can end."""
+"""Context manager that injects a fault and ends it if possible."""
 
 
 @contextmanager
@@ -45,24 +45,24 @@ def _run_instant_fault(
 
 
 def _kill_primary(cluster: ClusterUnderTest, primary: str) -> None:
-    """The server dies; its agent lives."""
+    """Kill the server and keep its agent running."""
     cluster.signal(primary, "KILL")
 
 
 def _kill_all(cluster: ClusterUnderTest, _: str) -> None:
-    """Every server dies before anybody could notice that another did."""
+    """Kill all servers at the same time."""
     nodes = cluster.nodes()
     with ThreadPoolExecutor(len(nodes)) as pool:
         list(pool.map(cluster.signal, nodes, repeat("KILL")))
 
 
 def _delete_all(cluster: ClusterUnderTest, _: str) -> None:
-    """Every pod is gone at once, as far as Kubernetes knows."""
+    """Delete all pods by force at once."""
     cluster.place.kubectl("delete", "pods", cluster.selector, "--grace-period=0", "--force", "--wait=false")
 
 
 def _drop_packets(*directions: faults.Direction) -> Fault:
-    """Packets of the primary's pod are lost."""
+    """Drop packets of the primary's pod."""
     return lambda cluster, primary: faults.dropped_packets(cluster.place, f"{primary}-0", *directions)
 
 
@@ -77,7 +77,7 @@ FAULTS: Mapping[str, Fault] = {
     "deaf": _drop_packets("--destination"),
     NODE: lambda cluster, primary: cut_off(cluster.nodes()[primary]),
 }
-"""``unheard`` and ``deaf`` are one way: what the primary sends is lost, or what it is sent."""
+"""``unheard`` drops outgoing packets of the primary, ``deaf`` incoming ones."""
 OUTAGES: Mapping[str, Fault] = {
     "all-killed": partial(_run_instant_fault, _kill_all),
     "all-force-deleted": partial(_run_instant_fault, _delete_all),
@@ -85,12 +85,12 @@ OUTAGES: Mapping[str, Fault] = {
 
 
 def measure(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
-    """Each loss of the primary, one after the other on one cluster."""
+    """Measure each primary fault in sequence on one cluster."""
     return _measure_each(bench, title, "failover-mysql", FAULTS, Failover.another_leads)
 
 
 def outage(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
-    """Each loss of all instances, one after the other on one cluster."""
+    """Measure each full outage in sequence on one cluster."""
     return _measure_each(bench, title, "outage-mysql", OUTAGES, Failover.somebody_leads)
 
 
@@ -118,10 +118,10 @@ def _measure_each(
 def _run(
     cluster: ClusterUnderTest, fault: Fault, recovered: Callable[[Failover, float], None], *, by_node: bool
 ) -> Iterator[Figure]:
-    """One fault, from a cluster in which all is well to one in which all is well again."""
+    """Measure one fault, from a healthy cluster to a recovered one."""
     with failing_over(cluster, by_node=by_node) as rows:
         time.sleep(_SETTLE_SECONDS)
-        # With another member missing it would be another fault: two of three are lost, and nobody may take over.
+        # A second missing member would cause quorum loss, which is a different fault.
         rows.all_follow(_TIMEOUT_SECONDS)
         started_at = time.time()
         with fault(cluster, rows.former):

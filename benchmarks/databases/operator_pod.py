@@ -1,4 +1,4 @@
-"""What the operator's pod uses, as the kubelet that runs it says."""
+"""Resource usage of the operator's pod, from the kubelet."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from devcluster.operator import DEPLOYMENT, NAMESPACE
 from devcluster.target import Target, wait_until
 
 _MIB = 2**20
-# The kubelet looks at its containers every 10 to 15 s.
+# The kubelet samples its containers every 10 to 15 seconds.
 _MAX_SAMPLE_AGE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceUsage:
-    """What was used up to a moment.
+    """Resource usage up to a timestamp.
 
     Attributes:
-        at: that moment, in seconds of the epoch.
-        cpu: seconds of processor time since the container began.
-        memory: resident, in MiB.
-        container: when the container began; another one counts from zero.
+        at: Unix timestamp in seconds.
+        cpu: CPU seconds since the container started.
+        memory: resident memory in MiB.
+        container: start time of the container. A new container resets ``cpu``.
     """
 
     timestamp: float
@@ -34,15 +34,15 @@ class ResourceUsage:
     container: str
 
     def cpu_since(self, before: ResourceUsage) -> float:
-        """Seconds of processor time since then. Raises DevclusterError: the operator was restarted in between."""
+        """Return the CPU seconds since then. Raises DevclusterError after an operator restart."""
         if self.container != before.container:
-            raise DevclusterError(f"the operator was restarted at {self.container}, while it was measured")
+            raise DevclusterError(f"the operator restarted at {self.container} during the measurement")
         return self.cpu - before.cpu
 
 
 @dataclass(frozen=True)
 class OperatorPod:
-    """The one pod of the operator.
+    """The only pod of the operator.
 
     Source: "Node metrics data" in the Kubernetes documentation (the kubelet's Summary API).
     """
@@ -50,7 +50,7 @@ class OperatorPod:
     target: Target
 
     def usage(self) -> ResourceUsage:
-        """What it has used, measured after this was called. Raises NotReady: the kubelet does not say."""
+        """Return a usage sampled after this call. Raises NotReady without data."""
         requested_at = time.time()
 
         def fresh() -> ResourceUsage | None:
@@ -60,7 +60,7 @@ class OperatorPod:
         return wait_until("the kubelet has measured the operator", fresh, seconds=_MAX_SAMPLE_AGE_SECONDS, interval=1)
 
     def latest(self) -> ResourceUsage:
-        """What it had used when the kubelet last measured. Raises NotReady: it never did."""
+        """Return the latest usage sample. Raises NotReady without data."""
         found = self._read_summary()
         if found is None:
             raise NotReady("the kubelet has not measured the operator yet")
@@ -81,7 +81,7 @@ class OperatorPod:
 
 
 def parse_usage(container: dict[str, Any]) -> ResourceUsage | None:
-    """What a container's entry of the summary says; None where it says too little yet."""
+    """Parse a container's usage from the summary; None if it is incomplete."""
     cpu, memory = container.get("cpu", {}), container.get("memory", {})
     if "usageCoreNanoSeconds" not in cpu or "workingSetBytes" not in memory:
         return None

@@ -1,7 +1,7 @@
-"""How long a client cannot write while a cluster changes as its operator makes it: rolling update and switchover.
+"""Write outage during a rolling update and a switchover by the operator.
 
-One client writes 50 rows a second, through -rw and, of PostgreSQL, through the pooler. The gap is the longest time
-between two acknowledged writes, lost is what was acknowledged and is not there afterwards.
+One client writes 50 rows per second through the -rw Service and, for PostgreSQL, through the pooler. The gap is the
+longest time between two acknowledged writes. Lost rows were acknowledged, but are missing afterwards.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from database_support.cluster_under_test import ClusterUnderTest, writing
 
 INSTANCES = 3
 DIRECT, POOLED = "without pooler", "with pooler"
-_SETTLE_SECONDS = 5.0  # seconds of writing before a change and after everything is well again
+_SETTLE_SECONDS = 5.0  # seconds of writing before a change and after the recovery
 
 
 class PlannedChange(Protocol):
-    """What is done to a cluster, for the how-many-th time."""
+    """A planned change of a cluster; ``number`` counts the runs."""
 
     def __call__(self, cluster: ClusterUnderTest, number: int) -> None:
-        """Waits until it is done, but for all being well again."""
+        """Apply the change and wait for it, but not for full recovery."""
         ...
 
 
 def rolling_update(bench: DatabaseBenchmark, title: str, engine: Engine = POSTGRESQL) -> Iterator[Measurement]:
-    """All pods are made anew, since they are to have more memory, or less."""
+    """Measure a rolling update that a changed memory size causes."""
     return _measure(bench, title, "rolling", _next_resources, engine)
 
 
 def switchover(bench: DatabaseBenchmark, title: str, engine: Engine = POSTGRESQL) -> Iterator[Measurement]:
-    """Another instance is asked to lead."""
+    """Measure a switchover to another instance."""
     return _measure(bench, title, "switchover", _request_switchover, engine)
 
 

@@ -1,4 +1,4 @@
-"""What is measured of the database operator, and where."""
+"""Scenario type of the database benchmarks and its environment."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from database_support.cluster_under_test import ClusterUnderTest, Place
 from devcluster.target import Target
 
 PrintLine = Callable[[str], None]
-_MAX_STEAL_PERCENT = 10.0  # percent of the processors' time that a virtual machine did not get from its host
+_MAX_STEAL_PERCENT = 10.0  # CPU time that the host took from a virtual machine
 _MAX_ATTEMPTS = 5
 _INVARIANT_METRICS = ("lost rows", "two primaries")
 
 
 def _run_with_steal(run: Callable[[], Iterable[Figure]]) -> tuple[list[Figure], float]:
-    """A run's figures, and how many percent of the processors' time the host took meanwhile."""
+    """Return a run's measurements and the stolen CPU time in percent."""
     before = ProcessorTicks.now()
     return list(run()), ProcessorTicks.now().steal_percent_since(before)
 
@@ -36,15 +36,16 @@ def _violates_invariant(figures: Iterable[Figure]) -> bool:
 
 @dataclass(frozen=True)
 class DatabaseBenchmark:
-    """What each scenario works with.
+    """Environment of the scenarios.
 
     Attributes:
-        target: a cluster on which the operator runs.
-        runs: how often each figure is measured.
-        databases, users: how many objects are declared where there are many.
-        tell: says how far it has come.
-        random: for moments that must not keep step with the operator's looks.
-        left_out: what of a scenario was not measured.
+        target: cluster that runs the operator.
+        runs: number of runs.
+        databases: number of Databases in ``contents``.
+        users: number of DatabaseUsers in ``contents``.
+        print_line: prints progress.
+        random: source of start times that are independent of the operator's inspections.
+        skipped_parts: parts of the scenario that were not measured.
     """
 
     target: Target
@@ -56,18 +57,18 @@ class DatabaseBenchmark:
     skipped_parts: list[str] = field(default_factory=list[str])
 
     def skip_part(self, part: str, reason: str) -> None:
-        """A part of a scenario cannot be measured here. The rest is shown, and does not replace a whole one."""
+        """Skip a part of a scenario. Its results are not saved."""
         self.skipped_parts.append(part)
-        self.print_line(f"{part} is left out, so nothing is kept: {reason}")
+        self.print_line(f"{part} is skipped, so the results are not saved: {reason}")
 
     @property
     def operator(self) -> OperatorPod:
-        """The operator that is measured."""
+        """Pod of the operator under test."""
         return OperatorPod(self.target)
 
     @contextmanager
     def temporary_namespace(self, name: str) -> Generator[Place]:
-        """A namespace of its own during the block."""
+        """Create a namespace for the block."""
         namespace = f"bench-{name}"
         self._delete(namespace)
         self.target.kubectl("create", "namespace", namespace)
@@ -80,7 +81,7 @@ class DatabaseBenchmark:
     def cluster(
         self, name: str, instances: int, engine: Engine = POSTGRESQL, **spec: object
     ) -> Generator[ClusterUnderTest]:
-        """A cluster that is Ready, in a namespace of its own."""
+        """Create a cluster in a temporary namespace and wait for Ready."""
         with self.temporary_namespace(name) as place:
             cluster = ClusterUnderTest(place, spec={**engine.small, "instances": instances, **spec}, engine=engine)
             cluster.apply()
@@ -88,17 +89,17 @@ class DatabaseBenchmark:
                 cluster.wait_ready()
                 yield cluster
             except Exception:
-                # It goes with its namespace, and what befell it may not come again for hundreds of runs.
+                # The namespace is deleted with the cluster, and rare failures are hard to reproduce.
                 self._print_diagnostics(cluster)
                 raise
 
     def measure_run(
         self, title: str, peer: str, run: Callable[[], Iterable[Figure]], prefix: str = ""
     ) -> list[Measurement]:
-        """The figures of an undisturbed run, which are told.
+        """Report and yield the measurements of an undisturbed run.
 
         Args:
-            prefix: of their names, where a scenario has several kinds of runs.
+            prefix: prefix of the metric names, for scenarios with several kinds of runs.
         """
         found: list[Measurement] = []
         for figure in self.run_undisturbed(run):
@@ -108,15 +109,15 @@ class DatabaseBenchmark:
         return found
 
     def run_undisturbed(self, run: Callable[[], Iterable[Figure]]) -> list[Figure]:
-        """The figures of a run, which is repeated while the machine's host keeps its processors from it.
+        """Repeat a run while the host steals too much CPU time.
 
-        The last of five counts in any case, and so does one in which happened what must not happen on any machine.
-        What the host took, and how often the run was repeated, are figures, too.
+        The fifth attempt always counts, and so does a run that violates an invariant. The stolen CPU time and the
+        number of repetitions are recorded as well.
         """
         repeated = 0
         found, stolen = _run_with_steal(run)
         while stolen > _MAX_STEAL_PERCENT and repeated < _MAX_ATTEMPTS - 1 and not _violates_invariant(found):
-            self.print_line(f"the machine's host took {stolen:.0f} % of the processors: measured again")
+            self.print_line(f"the host took {stolen:.0f} % of the CPU time: the run is repeated")
             repeated += 1
             found, stolen = _run_with_steal(run)
         steal_percent = Figure("taken by the machine's host", stolen, "% of the processors")
@@ -134,7 +135,7 @@ class DatabaseBenchmark:
             timeout=120,
             check=False,
         )
-        self.print_line(f"what there was of {cluster.name}: {where if done.returncode == 0 else done.stderr}")
+        self.print_line(f"diagnostics of {cluster.name}: {where if done.returncode == 0 else done.stderr}")
 
     def _delete(self, namespace: str) -> None:
         command = ("delete", "namespace", namespace, "--ignore-not-found", "--timeout=900s")
@@ -143,13 +144,13 @@ class DatabaseBenchmark:
 
 @dataclass(frozen=True)
 class DatabaseScenario:
-    """One thing that is measured.
+    """A database scenario.
 
     Attributes:
-        name: as on the command line.
-        title: as in the results.
-        measure: all runs, each figure as soon as it is known.
-        runs: how often each is measured, unless one says.
+        name: name on the command line.
+        title: name in the results.
+        measure: generator that performs all runs.
+        runs: default number of runs.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What the database operator must reach, and clusters without it."""
+"""Targets of the database operator, and of clusters without an operator."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.targets import Target
 
 FAILOVER_GAP_SECONDS = "write gap"
 PLANNED_GAP_SECONDS = 2.0
-"""Seconds for which writes may wait behind the pooler; a rolling update has one switchover."""
+"""Longest write outage through the pooler. A rolling update contains one switchover."""
 MYSQL_PLANNED_GAP_SECONDS, MYSQL_FAILOVER_GAP_SECONDS = 5.0, 15.0
 DRIFT_REPAIR_SECONDS = 30.0
 BEFORE = {
@@ -20,11 +20,12 @@ BEFORE = {
     "cut-off": 21.6,
     failover.NODE: 21.6,
 }
-"""By fault, the longest gap of the cluster that was there before ours; decision 29 has it. Of a pod that alone is cut
-off nothing is known from then: for the others it is what its node is.
+"""Longest gap per fault of the previous cluster design; see decision 29.
+
+No previous value exists for a pod that is cut off alone, so its node's value applies.
 """
 USUALLY_BEFORE = {"process": 2.0}
-"""Its median, where it had runs enough for one that says something."""
+"""Median of the previous design, for faults with enough runs."""
 
 _RECOVERY_METRICS = many_databases.workload_title(many_databases.DATABASES, many_databases.USERS)
 _DRIFTS = tuple(harm.name for harm in drift.drifts("owner", "user"))
@@ -36,7 +37,7 @@ def _worst(scenario: str, metric: str, limit: float, *peers: str) -> Target:
 
 
 def _no_data_loss_targets() -> Iterator[Target]:
-    """And no two servers had writes acknowledged at a time, where that is seen."""
+    """Yield the targets for lost rows and for dual primaries."""
     for scenario in (catalogue.ROLLING, catalogue.SWITCHOVER):
         yield _worst(scenario, "lost rows", 0, DIRECT, POOLED)
     for scenario in (catalogue.MYSQL_ROLLING, catalogue.MYSQL_SWITCHOVER):

@@ -1,11 +1,11 @@
-"""The client of the measurements, in a pod of the server's image: writes rows and says what was acknowledged.
+"""Writing client of the measurements, in a pod of the server's image.
 
-Arguments: Python's driver, connection string, rows a second, and the table unless it is `written`. A line of its
-output is a row's number, the moment of its acknowledgement in seconds of the epoch, and what tells the server from
-others. It ends when it is told to.
+Arguments: Python driver, connection string, rows per second and table. The table defaults to `written`. Each line of
+the output contains the row number, the Unix timestamp of the acknowledgement in seconds and the server's identity.
+The client runs until it receives a signal.
 
-A Service has one address for good, so it is looked up once: else it would be measured how long names are not found
-when a node is lost that has one of the servers of names.
+The address of a Service is constant, so the host is resolved only once. Otherwise the loss of a node with a DNS
+server would add DNS timeouts to the measurement.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ import sys
 import time
 from typing import Any
 
-_SILENT_SECONDS = 3.0  # seconds after which a server that does not answer is given up, unless a login says otherwise
+_SILENT_SECONDS = 3.0  # timeout for an unresponsive server. The connection string may override it
 _SERVER_QUERY = {"psycopg2": "SELECT host(inet_server_addr())", "pymysql": "SELECT @@hostname"}
 
 
 def main(driver: str, login: str, rate: float, table: str) -> None:
-    """A number is used once: whether a row that was not acknowledged is there makes no difference."""
+    """Write rows until terminated. Each row number is used only once."""
     error, connect = importlib.import_module(driver).Error, {"psycopg2": postgresql, "pymysql": mysql}[driver]
     cursor, server = None, ""
     for number in itertools.count():
@@ -47,17 +47,17 @@ def main(driver: str, login: str, rate: float, table: str) -> None:
 
 @functools.cache
 def resolve_once(host: str) -> str:
-    """As it was found the first time."""
+    """Resolve a host once and cache its address."""
     return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
 
 
 def parse_connection_string(login: str) -> dict[str, str]:
-    """Of a connection string."""
+    """Parse a connection string into keywords and values."""
     return dict(word.split("=", 1) for word in login.split())
 
 
 def postgresql(login: str) -> Any:
-    """A connection by libpq's own words, time-outs included."""
+    """Connect to PostgreSQL with a libpq connection string, including timeouts."""
     host = parse_connection_string(login)["host"]
     connection = importlib.import_module("psycopg2").connect(f"{login} hostaddr={resolve_once(host)}")
     connection.autocommit = True
@@ -65,7 +65,7 @@ def postgresql(login: str) -> Any:
 
 
 def mysql(login: str) -> Any:
-    """A connection by words like libpq's. The server is verified where `ca` says by what."""
+    """Connect to MySQL; ``ca`` enables verification of the server."""
     parameters = parse_connection_string(login)
     timeout_seconds = float(parameters.get("read_timeout", _SILENT_SECONDS))
     tls_context = ssl.create_default_context(cafile=parameters.get("ca"))

@@ -1,4 +1,4 @@
-"""Every pod is held in a dictionary, and each of its changes is counted; work.py says why not in an index."""
+"""Pod operator on Kopf. A dictionary caches the pods; see ``work.py``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from settings import configure
 _TICK_SECONDS = 0.005
 _REPORT_INTERVAL_SECONDS = 1.0
 
-_reconciles = 0  # a memo would not do: each object has a copy of its own
+_reconciles = 0  # Kopf copies a memo per object, so a shared counter must be global
 _pods: dict[tuple[str, str], dict[str, Any]] = {}
 _reporters: set[asyncio.Task[None]] = set()
 
@@ -34,7 +34,7 @@ async def changed(name: str, namespace: str, body: kopf.Body, **_: Any) -> None:
 
 
 async def report_pauses() -> None:
-    """Says every second how much later than asked a timer fired, at the worst."""
+    """Print the longest timer delay of each second."""
     longest, report_at = 0.0, time.monotonic() + _REPORT_INTERVAL_SECONDS
     while True:
         deadline = time.monotonic() + _TICK_SECONDS

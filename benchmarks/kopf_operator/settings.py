@@ -1,4 +1,4 @@
-"""What both operators on Kopf have in common."""
+"""Settings of both Kopf operators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import kopf
 
 
 def configure(settings: kopf.OperatorSettings) -> None:
-    """Sets what a user with thousands of objects sets."""
-    # The default keeps progress in the status too, which schemas prune; Kopf's documentation advises this one.
+    """Apply the settings that suit thousands of objects."""
+    # By default Kopf also stores progress in the status, which structural schemas prune. Kopf's documentation
+    # recommends annotations.
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage()
     settings.posting.enabled = os.environ.get("BENCHMARK_EVENTS") == "yes"

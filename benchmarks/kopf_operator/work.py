@@ -1,9 +1,9 @@
-"""The operator under test, as its users write one: Kopf, with kubernetes_asyncio to write.
+"""Work operator on Kopf; kubernetes_asyncio sends the writes.
 
-Kopf has no metrics and no leader election. What was seen is kept in dictionaries, since its indexes take time that
-grows with the square of the objects that are there at the start: more than ten minutes for 10,000. Its limit of
-workers is left off: each worker stays with its object for five idle seconds, so that 32 would do 6 objects a second.
-A semaphore bounds the concurrency instead.
+Kopf has no metrics and no leader election. Dictionaries cache the objects, because the start-up time of Kopf's
+indexes is quadratic in the number of objects: more than ten minutes for 10,000. Kopf's worker limit is off. Each
+worker stays with its object for five idle seconds, so 32 workers would process 6 objects per second. A semaphore
+bounds the concurrency instead.
 """
 
 from __future__ import annotations

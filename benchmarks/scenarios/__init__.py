@@ -1,4 +1,4 @@
-"""The scenarios: what is done to an operator, and what is measured of it meanwhile."""
+"""Scenarios: the load on an operator and the metrics taken."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from benchmarks.peers import Peer
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One thing that is measured.
+    """A scenario of the comparison.
 
     Attributes:
-        letter: the group that it belongs to, as on the command line.
-        title: as in the results.
-        measure: one run of one peer.
-        serve: the API server, with what all runs need.
-        shared: whether all runs use the same API server; otherwise each has a new one.
+        letter: group on the command line.
+        title: name in the results.
+        measure: function that measures one run of one peer.
+        serve: context manager for the API server with its initial objects.
+        shared: True if all runs use one API server. Otherwise each run starts a new one.
     """
 
     letter: str
@@ -30,5 +30,5 @@ class Scenario:
     shared: bool = False
 
     def matches(self, selector: str) -> bool:
-        """Whether it is meant by its letter, or by words of its title."""
+        """Return True if the selector is the letter or matches the title."""
         return selector == self.letter or (len(selector) > 1 and selector in self.title)

@@ -1,8 +1,8 @@
-"""Cached pods: the memory that 50,000 pods of 7 KB take, and the longest pause after all have changed once.
+"""Cached pods: memory for 50,000 pods and the longest pause.
 
-Each peer caches the pods as its users do when memory counts: without ``managedFields``. Kopf has no cache; its users
-make an index. A reconcile reads the pod and counts. The pause is how much later than asked a timer of 5 ms fires in
-the operator's own process, at the worst, while 100 pods a second change.
+Each pod has 7 KB. The caches drop ``managedFields``, as users do to save memory. Kopf has no cache, so its
+operator keeps a dictionary. A reconcile reads the pod and increments a counter. The pause is the longest delay of a
+5 ms timer in the operator's process while 100 pods per second change.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _changes_per_run = itertools.count(1)
 
 @asynccontextmanager
 async def server_with_pods(config: BenchmarkConfig) -> AsyncGenerator[BenchmarkApiServer]:
-    """An API server that has the pods."""
+    """Run an API server that contains the pods."""
     async with api_server(config) as server:
         await create_pods(server, config.pods)
         yield server
 
 
 async def measure(server: BenchmarkApiServer, peer: Peer) -> list[Figure]:
-    """One run: idle, all pods cached, all pods changed once, then the pauses."""
+    """Measure one run: idle, initial list, all pods changed, then pauses."""
     pods = server.config.pods
     idle = await _idle_rss(server, peer)
     settings = OperatorSettings(server.kubeconfig, NAMESPACE, operator="pods")
@@ -67,8 +67,8 @@ async def _idle_rss(server: BenchmarkApiServer, peer: Peer) -> float:
 
 
 async def _wait_until_quiet(operator: OperatorProcess, reconciles: int) -> None:
-    """Returns when the operator has done so many reconciles, and no more for some seconds."""
-    # What was reported before this began does not count: it may be older than the last change.
+    """Wait until the operator has done ``reconciles`` and stays quiet."""
+    # Ignore earlier reports, which may predate the last change.
     started_at = len(operator.reports)
     while True:
         await asyncio.sleep(_POLL_INTERVAL_SECONDS)

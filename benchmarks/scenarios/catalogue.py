@@ -1,4 +1,4 @@
-"""All scenarios, in the order in which they are run."""
+"""All scenarios in their order of execution."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PODS = 50_000
 
 
 def cold_start_title(objects: int, *, events: bool = False) -> str:
-    """As in the results."""
+    """Return the title of a cold start in the results."""
     return f"cold start, {objects:,} objects{', one Event each' if events else ''}"
 
 
@@ -23,16 +23,16 @@ IDLE = "idle"
 
 
 def pods_title(pods: int) -> str:
-    """As in the results."""
+    """Return the title of the pod scenario in the results."""
     return f"{pods:,} pods cached"
 
 
 def scenarios(objects: int | None = None, pods: int = PODS) -> list[Scenario]:
-    """Every scenario.
+    """Return all scenarios.
 
     Args:
-        objects: how many objects a cold start has, instead of the sizes that are compared.
-        pods: how many pods are cached.
+        objects: number of objects in a cold start. Defaults to the compared sizes.
+        pods: number of cached pods.
     """
     sizes = SIZES if objects is None else (objects,)
     with_events = WITH_EVENTS if objects is None else objects

@@ -1,8 +1,9 @@
-"""Cold start: N objects are there, the operator starts, makes one owned ConfigMap each and sets each status.
+"""Cold start: reconcile N existing objects after the operator starts.
 
-Time runs from the start of the operator's process, imports included, until a watch has seen the last status. CPU and
-memory are those of the operator's process alone. API server and etcd have a core of their own and are mostly busy, so
-objects/s also say how dear the requests of the operator are for them.
+The operator creates one owned ConfigMap per object and updates each status. Time runs from the start of its process,
+including imports, until a watch observes the last status. CPU and memory include only the operator's process. The API
+server and etcd share the other cores and are the bottleneck. Objects/s therefore also depend on the server's cost of
+the operator's requests.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ class _Progress:
 
 
 async def measure(server: BenchmarkApiServer, peer: Peer, objects: int, *, events: bool = False) -> list[Figure]:
-    """One cold start.
+    """Measure one cold start.
 
     Args:
-        objects: how many there are.
-        events: with one Event each; then the last Event is waited for, too.
+        objects: number of objects.
+        events: record one Event per object and also wait for the last Event.
 
     Raises:
-        OperatorFailed: it ended before it was asked to.
-        TimeoutError: not finished within a quarter of an hour.
+        OperatorFailed: the operator exited early.
+        TimeoutError: the run took more than 15 minutes.
     """
     version = await create_works(server, objects)
     settings = OperatorSettings(server.kubeconfig, NAMESPACE, events=events)
@@ -61,7 +62,7 @@ async def measure(server: BenchmarkApiServer, peer: Peer, objects: int, *, event
 
 
 async def wait_until_all_done(client: Client, version: str, objects: int) -> _Progress:
-    """Returns when a watch from ``version`` on has seen the status of so many objects."""
+    """Wait until a watch from ``version`` has observed ``objects`` statuses."""
     completed_keys: set[str] = set()
     progress = _Progress()
     async for event in client.watch(Work, resource_version=version, namespace=NAMESPACE, timeout=TIMEOUT_SECONDS):
@@ -74,13 +75,13 @@ async def wait_until_all_done(client: Client, version: str, objects: int) -> _Pr
         if len(completed_keys) == objects:
             progress.last = time.perf_counter()
             return progress
-    raise TimeoutError(f"the watch ended with {len(completed_keys)} of {objects} objects done")
+    raise TimeoutError(f"the watch ended with {len(completed_keys)} of {objects} objects reconciled")
 
 
 async def _wait_for_events(client: Client, objects: int) -> tuple[int, float]:
-    """How many Events there are once all are written, or no more come, and when the last one came.
+    """Wait for the Events. Return their number and the last one's time.
 
-    client-go drops Events when more than 1,000 wait, and so may others.
+    Event recorders may drop Events. client-go does so if its queue exceeds 1,000.
     """
     count, last = 0, time.perf_counter()
     while count < objects and time.perf_counter() - last < _EVENTS_QUIET_SECONDS:

@@ -1,7 +1,7 @@
-"""Idle: how long the import takes, how long from start to the first object done, and the memory of doing nothing.
+"""Idle: import time, time to the first reconcile, and memory at rest.
 
-The import is that of the framework in a new interpreter, all in all; programs in Go and Rust have none. One object is
-there, so that the operator has shown that it works before its memory is looked at.
+The import time covers the framework in a new Python interpreter; Go and Rust have none. One object exists, so that
+the operator proves that it works before its memory is measured.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TIMED_IMPORT = "import time; begun = time.perf_counter(); import {}; print(time
 
 
 async def measure(server: BenchmarkApiServer, peer: Peer) -> list[Figure]:
-    """One start."""
+    """Measure one start."""
     version = await create_works(server, 1)
     started_at = time.perf_counter()
     async with server.operator(peer, OperatorSettings(server.kubeconfig, NAMESPACE)) as operator:
@@ -38,7 +38,7 @@ async def measure(server: BenchmarkApiServer, peer: Peer) -> list[Figure]:
 
 
 async def _import_ms(server: BenchmarkApiServer, peer: Peer) -> float:
-    """The median of several interpreters: one alone says more of the machine's mood."""
+    """Return the median import time of several interpreters, to reduce noise."""
     return statistics.median([await _import_once_ms(server, peer) for _ in range(_IMPORTS)])
 
 

@@ -1,7 +1,7 @@
-"""Restart: all objects are done, the operator starts anew, and has nothing to do.
+"""Restart: the operator restarts while all objects are already reconciled.
 
-The API server's audit log counts the requests of the restarted operator, which has a user of its own; the log of all
-others is off. Where a framework has leader election, it is on, and the writes of its Lease are counted apart.
+The API server's audit log records only the user of the restarted operator. Leader election is enabled if the
+framework supports it. Writes of its Lease are counted separately.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _READS = ("get", "list", "watch")
 
 @asynccontextmanager
 async def audited_server(config: BenchmarkConfig) -> AsyncGenerator[BenchmarkApiServer]:
-    """An API server that writes an audit log of the user whom restarted operators are."""
+    """Run an API server that audits the requests of the restarted operator."""
     with tempfile.TemporaryDirectory(prefix="benchmark-audit-") as directory:
         policy, log = Path(directory) / "policy.json", Path(directory) / "audit.log"
         policy.write_bytes(msgspec.json.encode(_POLICY))
@@ -43,7 +43,7 @@ async def audited_server(config: BenchmarkConfig) -> AsyncGenerator[BenchmarkApi
 
 
 async def measure(server: BenchmarkApiServer, peer: Peer) -> list[Figure]:
-    """One restart, watched for as many seconds as ``server.bench`` says from the start of the process on."""
+    """Measure one restart for the configured number of seconds."""
     version = await create_works(server, server.config.objects)
     leader_election = peer.leader_election
     first = OperatorSettings(server.kubeconfig, NAMESPACE, leader_election=leader_election)
@@ -79,7 +79,7 @@ class _AuditEvent(msgspec.Struct, rename="camel"):
 
 
 def count_requests(lines: Iterable[bytes]) -> Counter[str]:
-    """How many requests of each verb an audit log has, whatever the stages that it tells of each."""
+    """Count the requests per verb in an audit log, once per request."""
     events = {event.audit_id: event for event in (msgspec.json.decode(line, type=_AuditEvent) for line in lines)}
     leases = "leases"
     return Counter(LEASE if event.object_ref.resource == leases else event.verb for event in events.values())

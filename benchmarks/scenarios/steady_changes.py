@@ -1,8 +1,8 @@
-"""Steady changes: 100 a second to 1,000 objects that are all reconciled, and how soon each is taken up.
+"""Steady changes: 100 per second across 1,000 reconciled objects.
 
-Latency runs from just before the change is sent until the reconcile of the generation that it made begins. Every
-peer notes that moment in the status, by the machine's clock, which is one and the same for all processes here. The
-API server's own work on the change is part of it: how much, a bare watch of the measuring program tells.
+Latency runs from just before the change is sent until the reconcile of the new generation starts. Every operator
+writes that time into the status; all processes share one clock. The latency includes the API server's processing. A
+watch by the benchmark itself measures that part.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ WorkChange = tuple[str, int]
 
 
 async def measure(server: BenchmarkApiServer, peer: Peer) -> list[Figure]:
-    """One run of as many seconds as ``server.bench`` says.
+    """Measure one run of the configured length.
 
     Raises:
-        TimeoutError: a change was not reconciled within five minutes of the last.
+        TimeoutError: a change was not reconciled within five minutes after the last one.
     """
     version = await create_works(server, OBJECTS)
     count = round(RATE * server.config.seconds)
@@ -63,7 +63,7 @@ async def measure(server: BenchmarkApiServer, peer: Peer) -> list[Figure]:
 
 
 class _Recorder:
-    """Knows of each change when it was sent, when the watch saw it, and when its reconcile began."""
+    """Records when each change was sent, observed and reconciled."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -73,14 +73,14 @@ class _Recorder:
         self._progress = asyncio.Event()
 
     async def change(self, number: int) -> None:
-        """Changes the next object."""
+        """Change the next object."""
         key = work_key(number % OBJECTS)
         now = time.time_ns()
         generation = await change_work(self._client, key, f"change {number}")
         self.sent[key.name, generation] = now
 
     async def watch(self) -> None:
-        """Notes what the API server tells, until cancelled."""
+        """Record watch events until cancelled."""
         version = (await self._client.list(Work, namespace=NAMESPACE)).resource_version
         async for event in self._client.watch(
             Work, resource_version=version, namespace=NAMESPACE, timeout=TIMEOUT_SECONDS
@@ -95,11 +95,11 @@ class _Recorder:
                 self._progress.set()
 
     async def wait_until_all_started(self) -> None:
-        """Returns when the reconcile of every change has begun."""
+        """Wait until the reconcile of every change has started."""
         while not self.sent.keys() <= self.started.keys():
             self._progress.clear()
             await self._progress.wait()
 
     def latencies(self, moments: Mapping[WorkChange, int]) -> list[float]:
-        """From sending to each of ``moments``, in ms."""
+        """Return the latencies from sending to ``moments`` in milliseconds."""
         return [(moments[change] - sent) / 1e6 for change, sent in self.sent.items()]

@@ -16,12 +16,12 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// WorkSpec says what goes into the ConfigMap.
+// WorkSpec contains the text of the ConfigMap.
 type WorkSpec struct {
 	Text string `json:"text"`
 }
 
-// WorkStatus names the ConfigMap, once it is there, and says when the reconcile of this generation began.
+// WorkStatus contains the name of the created ConfigMap and the start of this generation's reconcile.
 type WorkStatus struct {
 	ObservedGeneration int64  `json:"observedGeneration,omitempty"`
 	ConfigMap          string `json:"configMap,omitempty"`

@@ -1,4 +1,4 @@
-"""What is built is kept for what it was made of, and nothing unfinished is ever taken for built."""
+"""Tests of the build cache: reuse by source, no unfinished builds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 class CountingBuild:
-    """Sources, and a builder that counts."""
+    """Sources with a builder that counts its calls."""
 
     def __init__(self, directory: Path) -> None:
         self.source = directory / "main.go"
@@ -72,5 +72,5 @@ def test_missing_toolchain_skips_its_peers(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr(progress, "note", notes.append)
     peers = [peer for peer in PEERS if peer.toolchain in ("go", "cargo", "python")]
     assert set(build.ensure(peers, progress)) == {"python"}
-    assert [note.split(":")[0] for note in notes] == ["left out", "left out"]
+    assert [note.split(":")[0] for note in notes] == ["skipped", "skipped"]
     assert "go is not installed" in notes[0]

@@ -1,4 +1,4 @@
-"""Benchmarks of the database operator: what they declare is taken, and what they read is understood."""
+"""Tests of the database benchmarks: valid objects and parsed output."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ def test_overlap_measures_dual_primary_seconds() -> None:
     assert dual_primary_seconds(
         former, [*acknowledged_rows("a", 10.1), *acknowledged_rows("b", 11.25)], since=10.5
     ) == pytest.approx(0.75)
-    # The longest gap has nothing to do with it: nobody else took a write.
+    # A long gap alone does not count: no other server acknowledged a write.
     assert dual_primary_seconds(former, acknowledged_rows("a", 10.1, 10.2, 13.0), since=10.5) == 0.0
-    # It is known by another address to those who are not beside it, and is primary still.
+    # Clients outside the pod know the previous primary by another address.
     assert dual_primary_seconds(former, acknowledged_rows("a2", 11.5), since=10.5, names={"a2"}) == 0.0
     assert dual_primary_seconds(former, acknowledged_rows("a2", 11.5), since=10.5) == pytest.approx(0.5)
     assert dual_primary_seconds([], acknowledged_rows("b", 14.0), since=10.5) == 0.0
@@ -141,7 +141,7 @@ def test_save_results_replaces_one_scenario_and_draws(tmp_path: Path) -> None:
 def test_interrupted_scenario_keeps_completed_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, add: bool, kept: list[float]
 ) -> None:
-    """It adds to what was kept, and does not replace a whole scenario. Nothing is begun after it."""
+    """Completed runs are added without replacing the scenario; no new run starts."""
 
     def cut(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
         yield from (Measurement(title, "who", "write gap", value, "s") for value in (2.0, 3.0))
@@ -159,7 +159,7 @@ def test_interrupted_scenario_keeps_completed_runs(
 def saved_after_failure(
     monkeypatch: pytest.MonkeyPatch, directory: Path, scenarios: tuple[DatabaseScenario, ...], *, add: bool
 ) -> results.Runs:
-    """What is kept after a run that fails, where a figure of the title ``t`` was before."""
+    """Return the saved metrics after a failed run; ``t`` existed before."""
 
     def nothing(*_: object) -> None: ...
 
@@ -180,7 +180,7 @@ def saved_after_failure(
 def test_scenario_without_a_fault_is_printed_but_not_saved(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], add: bool
 ) -> None:
-    """The row of the fault would go from what was kept, or all others have more runs than it."""
+    """Saving would drop the fault's row or leave it with fewer runs."""
 
     def partly(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
         bench.skip_part("node-cut-off", "two nodes")
@@ -189,7 +189,7 @@ def test_scenario_without_a_fault_is_printed_but_not_saved(
     found = saved_after_failure(monkeypatch, tmp_path, (DatabaseScenario("partly", "t", partly),), add=add)
     assert [m.value for m in found.measurements] == [1.0]
     said = capsys.readouterr().out
-    assert "node-cut-off is left out, so nothing is kept: two nodes" in said and "write gap" in said
+    assert "node-cut-off is skipped, so the results are not saved: two nodes" in said and "write gap" in said
 
 
 def database_benchmark(print_line: PrintLine) -> DatabaseBenchmark:
@@ -197,7 +197,7 @@ def database_benchmark(print_line: PrintLine) -> DatabaseBenchmark:
 
 
 def stub_steal(monkeypatch: pytest.MonkeyPatch, *percent: float) -> None:
-    """What the host takes in the runs to come, of which each lasts for a thousand ticks."""
+    """Fake the stolen CPU percentage of upcoming runs of 1,000 ticks each."""
     total, stolen = 0, 0.0
     moments = [ProcessorTicks(0, 0)]
     for share in percent:
@@ -219,7 +219,7 @@ def test_undisturbed_run_repeats_while_host_steals_cpu(monkeypatch: pytest.Monke
         ("who", "killed: repeated", 2.0),
     ]
     assert told == [
-        *(f"the machine's host took {share} % of the processors: measured again" for share in (30, 11)),
+        *(f"the host took {share} % of the CPU time: the run is repeated" for share in (30, 11)),
         "who: killed: write gap 3.00 s",
         "who: killed: taken by the machine's host 4.00 % of the processors",
         "who: killed: repeated 2.00 times",

@@ -1,4 +1,4 @@
-"""The database operator's targets: each is of a figure that is measured, and to miss one fails the command."""
+"""Tests of the database targets: existing metrics, and failure on a miss."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks.targets import evaluate
 
 
 def test_each_target_has_a_committed_figure() -> None:
-    """One with a name that nothing has would be left out, and so never missed."""
+    """An unknown metric would be skipped, so its target could not fail."""
     kept = {(s.scenario, s.metric, s.peer) for s in summarise(results.load(command.DIRECTORY).measurements)}
     assert {(t.scenario, t.metric, peer) for t in TARGETS for peer in t.peers} <= kept
 
@@ -46,7 +46,7 @@ def test_command_exit_code_follows_the_worst_run(
     code: int,
     outcome: str,
 ) -> None:
-    """That of who writes without a pooler has no target."""
+    """Writes without a pooler have no target."""
 
     def measure(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
         for gap in gaps:
@@ -58,7 +58,7 @@ def test_command_exit_code_follows_the_worst_run(
     scenarios = (DatabaseScenario("rolling", ROLLING, measure), DatabaseScenario("drift", "drift", measure_nothing))
     for name, value in {"SCENARIOS": scenarios, "select_target": nothing, "install": nothing}.items():
         monkeypatch.setattr(command, name, value)
-    # A narrow terminal would break the row that is read.
+    # A narrow terminal would wrap the row under test.
     monkeypatch.setattr(command.console, "width", 200)
     with pytest.raises(typer.Exit) as ended:
         command.main(["rolling"], runs=1, keep=False)
@@ -78,7 +78,7 @@ def test_the_committed_picture_is_of_the_committed_runs() -> None:
 
 
 def test_run_count_is_that_of_the_rarest_figure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A run may take one several times, and is one run."""
+    """Several samples of one run count as one run."""
 
     def measure(bench: DatabaseBenchmark, title: str) -> Iterator[Measurement]:
         yield Measurement(title, "who", "all Ready", 1.0, "s")

@@ -1,4 +1,4 @@
-"""Each key is written again with the value that it has, on a stand-in for etcd's gateway."""
+"""Tests of the etcd client with a fake gateway: values are preserved."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def encoded(text: str) -> str:
 
 
 class FakeEtcdGateway(socketserver.ThreadingUnixStreamServer):
-    """Keeps keys, and counts what is put."""
+    """Stores keys and counts the puts."""
 
     daemon_threads = True
 

@@ -1,4 +1,4 @@
-"""Every peer is told what to do in the same words."""
+"""Tests of the peers: all receive the same settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture: well-formed, a bar a peer as long as its figure, and what would dwarf the others is cut off."""
+"""Tests of the chart: valid SVG, bar lengths and truncated bars."""
 
 from __future__ import annotations
 

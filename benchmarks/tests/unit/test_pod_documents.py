@@ -1,4 +1,4 @@
-"""Pods that are cached are as different as a cluster's, else sharing equal parts would look too good."""
+"""Tests of the pods: realistic differences prevent too much sharing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operator's process: on its own core, heard, ended in order, and its early end is told with its last words."""
+"""Tests of the operator process: CPU affinity, reports, shutdown and early exit."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ async def test_operator_reports_are_collected_on_one_core() -> None:
 
 async def test_operator_exit_raises_with_log_tail() -> None:
     async with run_operator(script("import sys; sys.exit('no such cluster')"), {}, CORE) as operator:
-        with pytest.raises(OperatorFailed, match=r"exit code 1:\nno such cluster"):
+        with pytest.raises(OperatorFailed, match=r"exited with code 1:\nno such cluster"):
             await operator.wait_for(asyncio.sleep(60), 30)
 
 
 async def test_operator_timeout_raises() -> None:
     async with run_operator(script("import time; time.sleep(60)"), {}, CORE) as operator:
-        with pytest.raises(TimeoutError, match="not done"):
+        with pytest.raises(TimeoutError, match="timeout after"):
             await operator.wait_for(asyncio.sleep(60), 0.01)
 
 

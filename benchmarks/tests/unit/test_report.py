@@ -1,4 +1,4 @@
-"""What a person reads: few digits, the spread where there is one, the ratio to the baseline, met or missed."""
+"""Tests of the tables: digits, spread, baseline ratio and targets."""
 
 from __future__ import annotations
 

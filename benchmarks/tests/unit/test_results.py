@@ -1,4 +1,4 @@
-"""The files that a run leaves, and that those in the repository belong together."""
+"""Tests of the result files, including the committed ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The peers take turns, each run has what its scenario says, and one that fails stops no other."""
+"""Tests of the runner: alternating peers, API servers and failed runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST, SECOND, *_ = PEERS
 
 
 class FakeScenario:
-    """Serves numbered API servers, and writes down what happens."""
+    """Serves numbered API servers and records the calls."""
 
     def __init__(self) -> None:
         self.servers = 0

@@ -1,4 +1,4 @@
-"""What the scenarios make of what they see."""
+"""Tests of the scenarios' data analysis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many runs become one figure: the median, with its spread; and percentiles are values that occurred."""
+"""Tests of the statistics: median, spread and percentiles."""
 
 from __future__ import annotations
 
@@ -39,5 +39,5 @@ def test_the_percentile_of_one_value_is_that_value() -> None:
 
 
 def test_no_values_have_no_percentile() -> None:
-    with pytest.raises(ValueError, match="no values"):
+    with pytest.raises(ValueError, match="empty list"):
         percentile([], 50)

@@ -1,4 +1,4 @@
-"""A target is met or missed by the median of our peers; nothing is said of what was not measured."""
+"""Tests of the targets: medians of Steersman, unmeasured targets skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What measures the API server in memory does what it says."""
+"""Tests of the in-memory API server's benchmark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def test_many_at_once_creates_the_counted_objects(kind: str) -> None:
     server.register(Work)
     assert await testing_server.create_in_parallel(server, kind, 50) > 0
     assert len(server.read_all(Work if kind == WORKS else ConfigMap)) == 50
-    with pytest.raises(RuntimeError, match="refused with 409"):
+    with pytest.raises(RuntimeError, match="HTTP 409"):
         await testing_server.create(server, kind, next(testing_server.bodies(kind, 1)))
 
 
