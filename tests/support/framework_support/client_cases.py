@@ -1,4 +1,4 @@
-"""Client behaviour that is the same on the in-memory and the real API server.
+"""Client test cases for the in-memory and the real API server.
 
 Each case is an async function of a ``Client`` and a namespace.
 """
@@ -97,7 +97,7 @@ async def case_what_is_not_declared_is_left_to_an_autoscaler(client: Client, nam
 
 
 async def case_a_typed_write_loses_no_unknown_field(client: Client, namespace: str) -> None:
-    """A type with fewer fields than the server's, as after an upgrade of the server."""
+    """The type has fewer fields than the schema of an upgraded server."""
     outline = metadata_only(Gadget)
     made = await client.create(gadget(namespace, depth=1, novelty={"deep": [1, 2]}))
     await client.patch(outline, made.key, MergePatch({"metadata": {"labels": {"l": "x"}}}))
