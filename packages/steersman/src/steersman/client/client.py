@@ -258,8 +258,7 @@ class Client(SubresourceClient):
     ) -> Any:
         """Create or change an object by server-side apply.
 
-        Returns the object as stored. Creates the object if it does not exist. Pass ``uid`` to change only the object that
-        was read.
+        Returns the object as stored. A missing object is created, unless the call has a ``uid``.
 
         Args:
             config: apply type (``DeploymentApply``, …), or ``Unstructured`` created by ``of``, with only the fields
