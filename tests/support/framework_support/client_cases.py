@@ -120,9 +120,9 @@ async def case_update_keeps_what_no_type_knows(client: Client, namespace: str) -
 
 async def case_update_refuses_what_would_lose_fields(client: Client, namespace: str) -> None:
     made: Any = await client.create(config_map(namespace))
-    with pytest.raises(TypeError, match=r"ConfigMap has no field for.*use apply\(\) or patch\(\)"):
+    with pytest.raises(TypeError, match=r"fields that ConfigMap does not declare.*use apply\(\) or patch\(\)"):
         await client.update(made)
-    with pytest.raises(ValueError, match="needs the resourceVersion"):
+    with pytest.raises(ValueError, match="needs a resourceVersion"):
         await client.update(gadget(namespace))
 
 
@@ -242,7 +242,7 @@ async def case_a_collection_is_deleted(client: Client, namespace: str) -> None:
     assert [c.metadata.name for c in gone] == ["a", "c"]
     left = await client.list(metadata_only(ConfigMap), namespace=namespace, label_selector="l")
     assert [c.metadata.name for c in left.items] == ["b"]
-    with pytest.raises(ValueError, match="needs a namespace"):
+    with pytest.raises(ValueError, match="requires a namespace"):
         await client.delete_collection(ConfigMap)
 
 
