@@ -90,7 +90,8 @@ faults: $(READY) ## Each fault at its full size, on the real API server, and MyS
 simulate: $(READY) ## The database operator and myapp under every fault, and through every change of a spec; the gallery (hours)
 	@SIMULATE=whole $(BIN)/pytest operators/databases/tests/unit/test_simulated.py operators/databases/tests/unit/test_simulated_users.py \
 		operators/databases/tests/unit/test_clusters_simulated.py operators/databases/tests/unit/test_groups_simulated.py operators/databases/tests/unit/controllers/test_hanging.py operators/databases/tests/unit/controllers/test_database.py \
-		operators/databases/tests/unit/test_transitions.py packages/steersman-testing/tests/unit/test_gallery.py
+		operators/databases/tests/unit/test_transitions.py packages/steersman-testing/tests/unit/test_gallery.py \
+		packages/steersman-testing/tests/unit/simulation packages/steersman-testing/tests/unit/transitions
 	@cd examples/myapp && SIMULATE=whole $(abspath $(BIN))/python -m pytest tests/unit/test_simulated.py
 
 .PHONY: e2e-smoke
