@@ -1,8 +1,8 @@
 """Translation of regular expressions of RE2 and Go to Python's ``re``.
 
 The translation rejects constructs that RE2 lacks (look-around, back references, possessive quantifiers), with the
-error of Go. It rewrites constructs that have another meaning in Python. It does not support classes of Unicode properties
-(``\\pL``).
+error of Go. It rewrites constructs that have another meaning in Python. It does not support classes of Unicode
+properties (``\\pL``).
 
 Source: https://github.com/google/re2/wiki/Syntax; wording of Go's ``regexp/syntax``.
 """

@@ -279,7 +279,7 @@ async def test_delete_carries_preconditions() -> None:
 @virtual_time
 async def test_delete_with_empty_name_is_rejected() -> None:
     transport = ScriptedTransport()
-    with pytest.raises(ValueError, match="not a possible name"):
+    with pytest.raises(ValueError, match="not a valid name"):
         await client(transport).delete(Widget, ObjectKey("orders", ""))
     assert transport.requests == []
 

@@ -57,7 +57,7 @@ def test_paths(path: str, expected: str) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/status", "../secrets/x", "a%2fb"])
 def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="not a possible name of a Pod"):
+    with pytest.raises(ValueError, match="not a valid name of a Pod"):
         PODS.path(ObjectKey("a", name))
 
 
