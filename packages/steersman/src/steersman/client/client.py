@@ -117,7 +117,12 @@ class Client(SubresourceClient):
         page_size: int = 500,
         on_decode_error: DecodeErrorHandler | None = None,
     ) -> AsyncGenerator[ObjectPage[T], None]:
-        """Yield the pages of a list, so that a large collection need not fit into memory. Arguments as in ``list``.
+        """Yield the pages of a list that may be larger than memory.
+
+        The other arguments are those of ``list``.
+
+        Args:
+            page_size: objects per page, 0 for all in one.
 
         Raises:
             Expired: also between two pages, some minutes after the first one. The list is then incomplete.
@@ -390,9 +395,8 @@ class Client(SubresourceClient):
             uid: UID that the object must have. Otherwise Conflict is raised.
             resource_version: resourceVersion that the object must have. Otherwise Conflict is raised.
             propagation: handling of the objects that it owns.
-            grace_period_seconds: time for a pod to end. Defaults to that of the pod. 0 deletes the object at once,
-            even
-                if its containers still run on a lost node.
+            grace_period_seconds: seconds for a pod to end. Defaults to that of the pod. 0 deletes the object even if
+                its containers still run on a lost node.
             dry_run: validate and admit the request without deleting.
         """
         options = delete_options(propagation, uid, resource_version, grace_period_seconds, dry_run)
