@@ -19,7 +19,7 @@ _REQUIREMENT = re.compile(r'("steersman(?:-[a-z]+)?(?:\[[a-z,]+\])?==)([^"]+)(")
 
 
 def project_files(root: Path) -> list[Path]:
-    """Return the ``pyproject.toml`` of the root and of each distribution of the workspace."""
+    """Return the ``pyproject.toml`` of the root and of each distribution."""
     content: dict[str, Any] = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
     members = (path for pattern in content["tool"]["uv"]["workspace"]["members"] for path in root.glob(pattern))
     return [root / "pyproject.toml", *sorted(path / "pyproject.toml" for path in members)]

@@ -14,7 +14,7 @@ from steersman_testing.envtest import Envtest
 
 @pytest.fixture(scope="session")
 def envtest_of_cases(envtest: Envtest) -> Envtest:
-    """Real API server with the definitions of the cases, installed once per session."""
+    """Real API server with the CRDs of the cases, installed once."""
 
     async def installed() -> None:
         async with connect(envtest.config, retry=None) as transport:

@@ -58,7 +58,7 @@ class Churn:
         return self.changes.total()
 
     async def install(self) -> None:
-        """Create the CRD and the namespace, and wait until the kind is served."""
+        """Create the namespace and the CRD; wait until it is served."""
         await self.client.apply(NamespaceApply(metadata=ObjectMetaApply(name=self.namespace)))
         await self.install_crd()
 

@@ -1,4 +1,4 @@
-"""Client behaviour that is the same on the in-memory and the real API server.
+"""Client test cases for the in-memory and the real API server.
 
 Each case is an async function of a ``Client`` and a namespace.
 """
@@ -97,7 +97,7 @@ async def case_what_is_not_declared_is_left_to_an_autoscaler(client: Client, nam
 
 
 async def case_a_typed_write_loses_no_unknown_field(client: Client, namespace: str) -> None:
-    """A type with fewer fields than the server's, as after an upgrade of the server."""
+    """The type has fewer fields than the schema of an upgraded server."""
     outline = metadata_only(Gadget)
     made = await client.create(gadget(namespace, depth=1, novelty={"deep": [1, 2]}))
     await client.patch(outline, made.key, MergePatch({"metadata": {"labels": {"l": "x"}}}))
@@ -120,9 +120,9 @@ async def case_update_keeps_what_no_type_knows(client: Client, namespace: str) -
 
 async def case_update_refuses_what_would_lose_fields(client: Client, namespace: str) -> None:
     made: Any = await client.create(config_map(namespace))
-    with pytest.raises(TypeError, match=r"ConfigMap has no field for.*use apply\(\) or patch\(\)"):
+    with pytest.raises(TypeError, match=r"fields that ConfigMap does not declare.*use apply\(\) or patch\(\)"):
         await client.update(made)
-    with pytest.raises(ValueError, match="needs the resourceVersion"):
+    with pytest.raises(ValueError, match="needs a resourceVersion"):
         await client.update(gadget(namespace))
 
 
@@ -242,7 +242,7 @@ async def case_a_collection_is_deleted(client: Client, namespace: str) -> None:
     assert [c.metadata.name for c in gone] == ["a", "c"]
     left = await client.list(metadata_only(ConfigMap), namespace=namespace, label_selector="l")
     assert [c.metadata.name for c in left.items] == ["b"]
-    with pytest.raises(ValueError, match="needs a namespace"):
+    with pytest.raises(ValueError, match="requires a namespace"):
         await client.delete_collection(ConfigMap)
 
 
@@ -298,7 +298,7 @@ async def case_metadata_is_watched_alone(client: Client, namespace: str) -> None
         event = await anext(stream)
         assert event.object is not None
         assert (type(event.object), event.key.name, event.size < 1000) == (outline, "a", True)
-    with pytest.raises(TypeError, match="metadata alone"):
+    with pytest.raises(TypeError, match="metadata only"):
         await client.create(event.object)
 
 

@@ -1,4 +1,4 @@
-"""Fixtures of end-to-end tests on the devcluster, or on another cluster with CLUSTER=current."""
+"""Fixtures of end-to-end tests on the devcluster or the current cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In-memory API server with widgets, clients and a scripted reconciler for controller tests."""
+"""In-memory API server, clients and scripted reconciler for controller tests."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class ControllerEnv:
 
 @asynccontextmanager
 async def running(manager: Manager) -> AsyncGenerator[Manager, None]:
-    """Run the manager during the block, and stop it unless the block fails."""
+    """Run the manager during the block. Stop it after success."""
     task = asyncio.create_task(manager.run())
     try:
         yield manager

@@ -34,7 +34,7 @@ class DnsZone:
 
 
 class WidgetReconciler(Reconciler[Widget]):
-    """Maintains a DNS record and a ConfigMap per widget, and recovers from all faults."""
+    """Maintains a DNS record and a ConfigMap per widget despite faults."""
 
     zone: DnsZone
 

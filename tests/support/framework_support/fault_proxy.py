@@ -1,7 +1,7 @@
-"""Proxy on loopback between an operator and the API server that injects faults.
+"""Fault-injecting loopback proxy between an operator and the API server.
 
 Plain HTTP to the operator, TLS to the API server. Each connection of the operator has its own connection to the API
-server. Requests are parsed, recorded and optionally answered by the proxy. Responses pass through unchanged.
+server. Requests are parsed, recorded and optionally handled by the proxy itself. Responses pass through unchanged.
 
 The black hole is a socket filter: the kernel drops every incoming packet before TCP, so nothing is acknowledged,
 refused or reset. Source: socket(7), ``SO_ATTACH_FILTER``.

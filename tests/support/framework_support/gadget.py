@@ -1,4 +1,4 @@
-"""Gadget, the kind of the fault tests, and its operator as a program.
+"""Gadget resource and operator program of the fault tests.
 
 The operator maintains one ConfigMap per ``Gadget`` and a status with the observed generation. A missed event shows in
 both. Run it with ``python gadget.py --kubeconfig FILE --namespace NAME``.
@@ -101,7 +101,7 @@ async def run(arguments: argparse.Namespace) -> None:
 
 
 def _election(lease: float, namespace: str) -> LeaderElection:
-    """Leader election with the proportions of the defaults: 15, 10 and 2 seconds."""
+    """Leader election with the default ratios of 15, 10 and 2 seconds."""
     return LeaderElection(
         name="gadgets",
         namespace=namespace,

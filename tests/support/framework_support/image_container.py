@@ -1,4 +1,4 @@
-"""Container of an image of this repository, run by runc as in a pod."""
+"""Container that runc starts from an image of this repository."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Container:
         return self.execute("/usr/local/bin/steersman-probe", kind).returncode == 0
 
     def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
-        """Wait until the condition holds; a container that ends before fails with its log."""
+        """Wait for the condition. Fails with the logs if the container exits."""
         deadline = time.monotonic() + seconds
         while not condition():
             assert self.running(), self.log
@@ -136,7 +136,7 @@ class Container:
             time.sleep(0.05)
 
     def memory(self) -> int:
-        """The resident memory of all its processes, in bytes, without what they share with files."""
+        """Return the resident memory in bytes, excluding file-backed pages."""
         pids = cast("list[int]", json.loads(_runc("ps", "--format=json", self.name).stdout))
         total = 0
         for pid in pids:

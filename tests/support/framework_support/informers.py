@@ -1,4 +1,4 @@
-"""Informers for tests: fed by hand, or by a reflector on a scripted transport."""
+"""Test informers with manual events or a scripted reflector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP server on loopback with a handler of the test, and transports to it."""
+"""Loopback HTTP server with a custom handler, and its transports."""
 
 from __future__ import annotations
 

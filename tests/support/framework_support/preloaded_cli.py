@@ -74,7 +74,7 @@ def _serve() -> None:
 
 
 def _run_forked(asked: dict[str, Any]) -> None:
-    """Reset the process state to that of a fresh interpreter, then run the command."""
+    """Run the command with the process state of a fresh interpreter."""
     os.chdir(asked["root"])
     for descriptor, name in enumerate((os.devnull, asked["out"], asked["err"])):
         os.dup2(os.open(name, os.O_RDWR | os.O_CREAT, 0o600), descriptor)

@@ -1,4 +1,4 @@
-"""Operator with a controller and a webhook that needs the distribution ``steersman`` only."""
+"""Operator with controller and webhook that depends on ``steersman`` only."""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ from steersman.client import HttpRequest, HttpResponse, Transport
 from steersman.client.transport.http import error_from_body
 
 Step = bytes | Exception | float | Callable[[], None]
-"""A line to send, an error to raise, a delay in seconds, or a callback."""
+"""Response line, exception to raise, delay in seconds, or callback."""
 
 
 class ScriptedTransport:
-    """Responds to requests from ``responses`` and to streams from ``streams``, in order.
+    """Replays ``responses`` for requests and ``streams`` for streams, in order.
 
     It waits forever when none is left. ``requests`` records all requests and streams with the time of the event loop.
     Without ``streams_lists`` it rejects streaming lists, which are not part of the script.

@@ -1,4 +1,4 @@
-"""Runs a page of the documentation: writes its files and runs its commands."""
+"""Test runner for the files and commands of a documentation page."""
 
 from __future__ import annotations
 

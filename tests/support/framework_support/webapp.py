@@ -1,4 +1,4 @@
-"""WebApp, a kind with fields of many types, with a correct operator and faulty ones."""
+"""WebApp resource with many field types, and correct and faulty operators."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ class LeaksBackendConfigMaps(WebAppReconciler):
 
 
 class WritesProcessNumber(WebAppReconciler):
-    """Writes a random number of its process, so that each process rewrites all objects."""
+    """Writes a random number per process, so every restart rewrites all objects."""
 
     def __init__(self, context: ReconcilerContext) -> None:
         super().__init__(context)

@@ -154,7 +154,7 @@ def test_the_name_of_a_package_is_that_of_a_module(clean: pytest.Pytester) -> No
         ("nowhere/crds", "*nowhere/crds does not exist (looked for in *"),
         ("nowhere/crds.yaml", "*nowhere/crds.yaml does not exist (looked for in *"),
         ("other.yaml", "*other.yaml has no CustomResourceDefinition"),
-        ("gretings", "there is no module gretings"),
+        ("gretings", "the module gretings does not exist"),
         ("greetings:Gretting", "greetings declares no kind Gretting (it declares: Greeting)"),
     ],
 )

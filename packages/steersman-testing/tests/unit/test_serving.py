@@ -148,7 +148,7 @@ async def test_pipelined_requests_are_processed_in_order() -> None:
     [
         (b"GET /\x01\r\n\r\n", 400, "malformed HTTP/1.1 request"),
         (b"NONSENSE\r\n\r\n", 400, "malformed HTTP/1.1 request"),
-        (b"GET / HTTP/1.1\r\nHost: a\r\nLong: " + b"x" * 2**20 + b"\r\n\r\n", 400, "header too long"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nLong: " + b"x" * 2**20 + b"\r\n\r\n", 400, "header is too long"),
     ],
 )
 async def test_malformed_request_closes_connection(sent: bytes, status: int, message: str) -> None:

@@ -51,7 +51,7 @@ class ScalarsSpec(Spec):
     """ScalarsSpec has every scalar, with bounds."""
 
     count: Annotated[int, Field(ge=0, le=100)]
-    """How many there are."""
+    """Number of items."""
     small: Annotated[Int32, Field(gt=1, lt=9)] | None = None
     """A small number."""
     step: Annotated[int, Field(multiple_of=5)] = 10
@@ -229,7 +229,7 @@ class Source(FrozenStruct):
 
 @schema(rules=[at_least_one_of("probe", "source")])
 class UnionSpec(Spec):
-    """UnionSpec has structs of which one member is set."""
+    """UnionSpec has unions: structs with one member set."""
 
     probe: Probe | None = None
     source: Source | None = None
@@ -254,7 +254,7 @@ class UnionSpec(Spec):
     rules=[Rule(rule="self.metadata.name.size() < 9", message="the name is too long", field_path=".spec.probe")],
 )
 class Union(Resource[UnionSpec, ScalarsStatus]):
-    """Union has structs of which one member is set."""
+    """Union has unions: structs with one member set."""
 
 
 @schema(preserve_unknown=True)
@@ -328,7 +328,7 @@ class WorkloadSpec(Spec):
 
 
 class WorkloadStatus(Status):
-    """WorkloadStatus tells what runs."""
+    """WorkloadStatus reports the running replicas."""
 
     replicas: Int32 | None = None
     selector: str = ""

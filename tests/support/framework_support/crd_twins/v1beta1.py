@@ -6,7 +6,7 @@ from steersman.meta import Resource, Spec, Status, resource
 
 
 class VersionedSpec(Spec):
-    """VersionedSpec is a former form."""
+    """VersionedSpec is an earlier version."""
 
     host: str
     port: int

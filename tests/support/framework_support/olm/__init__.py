@@ -1,4 +1,4 @@
-"""The Operator Lifecycle Manager as local processes, with a catalog of one bundle."""
+"""Operator Lifecycle Manager as local processes, with a one-bundle catalog."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ entries: [{{name: {version}}}]
 
 
 def programs() -> Path:
-    """Directory of ``olm``, ``catalog`` and ``opm``, built on the first call (5 minutes)."""
+    """Return the directory of the OLM programs. The first build takes 5 minutes."""
     return _MODULE.ensure(_build, Progress())
 
 
@@ -42,7 +42,7 @@ def definitions() -> Path:
 
 
 def catalog(bundle: Path, directory: Path, *, package: str, channel: str, version: str) -> None:
-    """Write a catalog in which ``version`` is the only bundle of its package."""
+    """Write a catalog with ``version`` as the package's only bundle."""
     directory.mkdir()
     head = _opm("init", package, "--default-channel", channel, "--output", "yaml")
     # Without an image the catalog contains the manifests.

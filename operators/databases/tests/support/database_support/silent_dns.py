@@ -46,7 +46,7 @@ def beside_silent_dns(directory: Path, *arguments: str) -> dict[str, Any]:
         (directory / str(number)).write_text(content)
         script += f"[ ! -e {path} ] || mount --bind {directory / str(number)} {path}\n"
     user = [] if os.getuid() == 0 else ["--user", "--map-current-user", "--keep-caps"]
-    program = [sys.executable, "-m", "silent_dns", *arguments]
+    program = [sys.executable, "-m", "database_support.silent_dns", *arguments]
     done = subprocess.run(
         ["unshare", "--net", "--mount", *user, "sh", "-ec", f'{script}exec "$@"', "sh", *program],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},

@@ -39,7 +39,7 @@ def generate_key() -> bytes:
 
 
 class CertificateAuthority:
-    """Signs the serving certificate of the API server and the client certificates of its users."""
+    """Signs certificates of the API server and of its users."""
 
     def __init__(self) -> None:
         self._key = new_key()

@@ -1,4 +1,4 @@
-"""The client: reads and writes of objects."""
+"""Client for reads and writes of objects."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ UnstructuredT = TypeVar("UnstructuredT", bound=Unstructured)
 
 
 class Client(SubresourceClient):
-    """Reads and writes objects of one cluster at the API server, without a cache.
+    """Client for the objects of one cluster, without a cache.
 
     All methods raise a subclass of ``ApiError`` (``NotFound``, ``Conflict``, …) if the server refuses the request,
-    and ``ConnectionFailed`` if no response arrives.
+    and ``ConnectionFailed`` if no response arrives. Two arguments are common to all writes: ``dry_run``
+    validates and admits the request without storing the result. ``field_validation`` selects the handling of unknown
+    fields. Defaults to ``Strict``, which rejects them.
 
     Args:
         transport: result of ``connect(load_config())``, or an in-memory API server in tests.
@@ -53,13 +55,13 @@ class Client(SubresourceClient):
 
     @property
     def transport(self) -> Transport:
-        """The transport of all requests."""
+        """Transport of all requests."""
         return self._transport
 
     async def raw(
         self, path: str, *, accept: str = "application/json", query: Mapping[str, str] | None = None
     ) -> bytes:
-        """Return the body of a GET of ``path``, such as ``/version``, like ``kubectl get --raw``."""
+        """Return the body of a GET request, like ``kubectl get --raw /version``."""
         return await self._sender.send(HttpRequest(method="GET", path=path, query=query or {}, accept=accept))
 
     async def get(self, kind: type[T], key: ObjectKey) -> T:
@@ -80,7 +82,7 @@ class Client(SubresourceClient):
         page_size: int = 500,
         on_decode_error: DecodeErrorHandler | None = None,
     ) -> ObjectList[T]:
-        """Return a consistent list of the objects of ``kind`` that the selectors match.
+        """Return a consistent list of the objects that the selectors match.
 
         Args:
             namespace: namespace to list. Defaults to all.
@@ -88,7 +90,7 @@ class Client(SubresourceClient):
             resource_version_match: ``NotOlderThan``, which the server may serve from its cache, or ``Exact``.
             page_size: objects per request, 0 for all in one. If the pages expire, the list is read in one request.
             on_decode_error: receives the key of each object that does not match ``kind``, which is left out. Without
-                it, such an object raises ``msgspec.ValidationError``.
+                a handler, such an object raises ``msgspec.ValidationError``.
 
         Raises:
             Expired: ``resource_version`` is too old.
@@ -98,7 +100,7 @@ class Client(SubresourceClient):
         pages: list[ObjectPage[T]] = []
         try:
             async for page in self._pages(kind, namespace, query, page_size, decoder):
-                pages.append(page)  # noqa: PERF401 - those that came before an error are to be known
+                pages.append(page)  # noqa: PERF401 - the except block needs the pages before the error
         except Expired:
             if not pages:
                 raise
@@ -117,10 +119,13 @@ class Client(SubresourceClient):
         page_size: int = 500,
         on_decode_error: DecodeErrorHandler | None = None,
     ) -> AsyncGenerator[ObjectPage[T], None]:
-        """Yield the pages of a list, so that a large collection need not fit into memory. Arguments as in ``list``.
+        """Yield the pages of a list that may be larger than memory.
 
-        Raises:
-            Expired: also between two pages, some minutes after the first one. The list is then incomplete.
+        The other arguments are those of ``list``. ``Expired`` can also be raised between two pages, some minutes
+        after the first one. The list is then incomplete.
+
+        Args:
+            page_size: objects per page, 0 for all in one.
         """
         query = list_query(label_selector, field_selector, resource_version, resource_version_match)
         decoder = ObjectDecoder(kind, self.field_manager, on_decode_error)
@@ -139,17 +144,14 @@ class Client(SubresourceClient):
 
         Args:
             owner: controller owner. The object is deleted together with it.
-            dry_run: validate and admit the request without storing the result.
-            field_validation: handling of fields that the server does not know. Defaults to Strict: they are rejected.
 
         Raises:
             AlreadyExists: an object with this name exists.
-            Invalid: the object is not valid.
             TypeError: ``obj`` has metadata only.
             ValueError: ``owner`` is in another namespace.
         """
         if isinstance(obj, ObjectMetadata):
-            raise TypeError(f"{obj.key} is metadata alone: create() would make an object without content")
+            raise TypeError(f"{obj.key} has metadata only: create() would create an object without content")
         kind = kind_of(obj)
         request = HttpRequest(
             method="POST",
@@ -167,13 +169,11 @@ class Client(SubresourceClient):
         dry_run: bool = False,
         field_validation: FieldValidation = "Strict",
     ) -> UnstructuredT:
-        """Replace an object, if it has not changed since it was read, and return it as stored.
+        """Replace an object that has not changed since it was read.
 
         Args:
             obj: the whole object, created by ``of`` from the changed ``to_dict()`` of the object that was read.
             subresource: empty, or ``status``.
-            dry_run: validate and admit the request without storing the result.
-            field_validation: handling of fields that the server does not know. Defaults to Strict: they are rejected.
 
         Raises:
             Conflict: the object has changed. See ``retry_on_conflict``.
@@ -183,11 +183,11 @@ class Client(SubresourceClient):
         kind = type(obj)
         if not isinstance(obj, Unstructured):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(
-                f"update() replaces the whole object, and would delete what {kind.__name__} has no field for: "
-                "use apply() or patch(), or read it as unstructured(resource)"
+                f"update() would delete the fields that {kind.__name__} does not declare: "
+                "use apply() or patch(), or read the object as unstructured(resource)"
             )
         if not obj.metadata.resource_version:
-            raise ValueError(f"update() of {obj.key} needs the resourceVersion that was read")
+            raise ValueError(f"update() of {obj.key} needs a resourceVersion: pass the one that was read")
         request = HttpRequest(
             method="PUT",
             path=kind.api_resource.path(obj.key, subresource=subresource),
@@ -206,19 +206,15 @@ class Client(SubresourceClient):
         dry_run: bool = False,
         field_validation: FieldValidation = "Strict",
     ) -> T:
-        """Patch ``key`` by a JSON, merge or strategic merge patch and return it as stored.
+        """Patch the object ``key`` and return it as stored.
 
         A ``resourceVersion`` in the metadata of a merge patch is a precondition.
 
         Args:
             subresource: subresource that responds with the object itself, such as ``status``.
-            dry_run: validate and admit the request without storing the result.
-            field_validation: handling of fields that the server does not know. Defaults to Strict: they are rejected.
 
         Raises:
-            NotFound: the object does not exist.
             Conflict: a precondition failed.
-            Invalid: the result is not valid.
             UnsupportedMediaType: a custom resource does not support strategic merge patches.
         """
         request = HttpRequest(
@@ -263,10 +259,9 @@ class Client(SubresourceClient):
         dry_run: bool = False,
         field_validation: FieldValidation = "Strict",
     ) -> Any:
-        """Create or change an object by server-side apply and return it as stored.
+        """Create or change an object by server-side apply.
 
-        Apply never conflicts with other changes, and creates the object if it does not exist. Pass ``uid`` to change
-        only the object that was read: if it was deleted or replaced meanwhile, ``Conflict`` is raised.
+        Returns the object as stored. A missing object is created, unless the call has a ``uid``.
 
         Args:
             config: apply type (``DeploymentApply``, …), or ``Unstructured`` created by ``of``, with only the fields
@@ -274,8 +269,6 @@ class Client(SubresourceClient):
             owner: controller owner. The object is deleted together with it.
             uid: UID that the object must have. Otherwise Conflict is raised and nothing is created.
             force: take over fields that another manager owns, as controllers do. Defaults to True.
-            dry_run: validate and admit the request without storing the result.
-            field_validation: handling of fields that the server does not know. Defaults to Strict: they are rejected.
 
         Raises:
             Conflict: another manager owns a field and ``force`` is False (see ``Conflict.conflicts``), or the object
@@ -306,16 +299,14 @@ class Client(SubresourceClient):
         dry_run: bool = False,
         field_validation: FieldValidation = "Strict",
     ) -> T:
-        """Sends an apply configuration that is already encoded. ``apply`` and ``apply_status`` encode and call it.
+        """Send an encoded apply configuration. ``apply`` and ``apply_status`` call it.
 
         Args:
-            kind: the type of the result.
-            key: the object to apply to.
+            kind: type of the result.
+            key: object to apply to.
             body: JSON with apiVersion, kind and metadata.name.
             subresource: empty, or ``status``.
-            force: take over fields that another manager owns.
-            dry_run: validate and admit the request, but do not store the result.
-            field_validation: handling of fields that the server does not know.
+            force: take over fields that another manager owns. Defaults to True.
 
         Raises:
             Conflict: another manager owns a field, or the object does not match the body's UID or resourceVersion.
@@ -344,22 +335,19 @@ class Client(SubresourceClient):
         dry_run: bool = False,
         field_validation: FieldValidation = "Strict",
     ) -> T:
-        """Declare the ``status`` of ``obj``, or our part of it. Fields that it no longer has are removed.
+        """Apply the ``status`` of ``obj``, or our part of it.
 
-        The API server ignores UIDs here. If the object was recreated under the same name, the new object has this
-        status until its own reconcile corrects it.
+        Fields that an earlier apply set and ``status`` omits are removed. The API server ignores UIDs here, so an
+        object recreated under the same name has this status until its own reconcile.
 
         Args:
-            status: typed status, of which all fields except None are sent, or JSON as a dict.
+            status: typed status, whose fields except None are sent, or JSON as a dict.
             resource_version: resourceVersion that the object must have. Pass it if the status is the only record of
-                something, since a write of the previous leader may arrive late.
+                a fact, since a write of the previous leader may arrive late.
             force: take over fields that another manager owns. Defaults to True.
-            dry_run: validate and admit the request without storing the result.
-            field_validation: handling of fields that the server does not know. Defaults to Strict: they are rejected.
 
         Raises:
             Conflict: the object has another resourceVersion.
-            NotFound: the object does not exist.
         """
         return await self.apply_encoded(
             type(obj),
@@ -390,10 +378,8 @@ class Client(SubresourceClient):
             uid: UID that the object must have. Otherwise Conflict is raised.
             resource_version: resourceVersion that the object must have. Otherwise Conflict is raised.
             propagation: handling of the objects that it owns.
-            grace_period_seconds: time for a pod to end. Defaults to that of the pod. 0 deletes the object at once,
-            even
-                if its containers still run on a lost node.
-            dry_run: validate and admit the request without deleting.
+            grace_period_seconds: seconds for a pod to end. Defaults to that of the pod. 0 deletes the object even if
+                its containers still run on a lost node.
         """
         options = delete_options(propagation, uid, resource_version, grace_period_seconds, dry_run)
         request = self._delete_request(kind.api_resource.path(key), options, accept_header(kind), {})
@@ -410,21 +396,17 @@ class Client(SubresourceClient):
         grace_period_seconds: int | None = None,
         dry_run: bool = False,
     ) -> tuple[T, ...]:
-        """Delete the objects of ``kind`` that the selectors match and return their previous state.
+        """Delete the objects that the selectors match and return their previous state.
 
-        It is not a transaction: objects may be created meanwhile, and after an error some objects are deleted.
+        It is not atomic: after an error, some objects are deleted.
 
         Args:
             namespace: required for namespaced kinds.
             propagation: handling of the objects that they own.
-            grace_period_seconds: time for pods to end. Defaults to that of each pod.
-            dry_run: validate and admit the request without deleting.
-
-        Raises:
-            ValueError: ``namespace`` is missing.
+            grace_period_seconds: seconds for pods to end. Defaults to that of each pod.
         """
         if kind.api_resource.namespaced and not namespace:
-            raise ValueError(f"delete_collection() of {kind.api_resource.plural} needs a namespace")
+            raise ValueError(f"delete_collection() of {kind.api_resource.plural} requires a namespace")
         options = delete_options(propagation, "", "", grace_period_seconds, dry_run)
         path, accept = kind.api_resource.path(namespace=namespace), accept_header(kind, is_list=True)
         query = list_query(label_selector, field_selector)
@@ -444,23 +426,23 @@ class Client(SubresourceClient):
         on_open: Callable[[], None] | None = None,
         on_decode_error: DecodeErrorHandler | None = None,
     ) -> AsyncGenerator[WatchEvent[T], None]:
-        """Yield the changes after ``resource_version``, until the server ends the watch after ``timeout`` seconds.
+        """Yield the changes after ``resource_version``, including bookmarks.
 
-        Bookmarks are included.
+        The server ends the watch after ``timeout`` seconds.
 
         Args:
             send_initial_events: begin with the existing objects as ADDED, then a bookmark with ``initial_events_end``
                 (streaming list). They are at least as new as ``resource_version``, or as this call without one.
                 Servers without this feature, such as those before Kubernetes 1.32, raise Invalid.
-            skip_decode: called with the JSON of each ADDED or MODIFIED object. If it returns True, the object is not
-                decoded, and its event comes without it.
-            on_open: called when the response begins, which may be long before the first event.
+            skip_decode: called with the JSON of each ADDED or MODIFIED object. If it returns True, the event has no
+                object.
+            on_open: called when the response begins.
             on_decode_error: receives the key of each object that does not match ``kind``. Its event has no object.
-                Without it, such an object raises ``msgspec.ValidationError``.
+                Without a handler, such an object raises ``msgspec.ValidationError``.
 
         Raises:
             Expired: ``resource_version`` is too old. List again.
-            ConnectionFailed: the stream broke, or had no data for longer than a watch lasts.
+            ConnectionFailed: the stream broke, or was silent for ``timeout`` and 30 seconds.
         """
         query = {
             "watch": "true",
@@ -472,7 +454,7 @@ class Client(SubresourceClient):
         if send_initial_events:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         path = kind.api_resource.path(namespace=namespace)
-        # A healthy server ends the watch itself. One without data for this long is unreachable.
+        # A healthy server ends the watch itself. A server that is silent for longer is unreachable.
         request = HttpRequest(
             method="GET", path=path, query=query, timeout=timeout + 30.0, accept=accept_header(kind)
         )
@@ -512,7 +494,9 @@ def _check_applicable(config: Any) -> None:
         return
     if not isinstance(config, Unstructured):
         raise TypeError(
-            f"apply() takes an apply type such as {type(config).__name__}Apply, not an object that was read"
+            f"apply() requires an apply type such as {type(config).__name__}Apply, not an object that was read"
         )
     if config.metadata.creation_timestamp is not None or config.metadata.managed_fields:
-        raise TypeError(f"{config.key} was read from the server: apply() takes just the fields that we decide")
+        raise TypeError(
+            f"{config.key} was read from the server: apply() requires a configuration with only the fields to own"
+        )

@@ -1,4 +1,4 @@
-"""Read, change, write, and from the beginning when somebody else was faster."""
+"""Repeat a read-modify-write sequence after a Conflict."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ async def retry_on_conflict(
     jitter: float = 0.1,
     runtime: Runtime | None = None,
 ) -> R:
-    """What ``fn`` returns, called again while it raises ``Conflict``.
+    """Call ``fn``, again after each ``Conflict``, and return its result.
 
-    ``fn`` must read the object anew each time, live and not from a cache, which would give the old one again::
+    ``fn`` must read the object from the API server in each call. A cache could return the outdated object again::
 
         async def add_label() -> ConfigMap:
             found = await client.get(ConfigMap, key)
@@ -32,21 +32,21 @@ async def retry_on_conflict(
 
         await retry_on_conflict(add_label)
 
-    Use it in scripts. A reconciler lets the Conflict pass: its request is queued again and decides anew on what it
-    then reads, whereas this repeats a decision that may be out of date. Server-side apply needs
-    neither, unless with a UID.
+    Use it in scripts. A reconciler does not catch the Conflict: its request is queued again, and the next reconcile
+    decides from the current state. Server-side apply without a UID needs no retries.
 
     Args:
-        attempts: calls in all.
+        fn: reads, changes and writes the object.
+        attempts: maximum number of calls, including the first one.
         delay: seconds between the first and the second call.
-        factor: by which the delay grows with each call.
-        jitter: share of the delay that is added at random.
+        factor: growth of the delay with each call.
+        jitter: maximum random addition, as a fraction of the delay.
         runtime: clock and jitter.
 
     Raises:
-        Conflict: after the last call; or at once, where another manager owns a field of a server-side apply, since
-            that does not pass by itself.
-        AlreadyExists: at once.
+        Conflict: after the last call. If another manager owns a field of a server-side apply, after the first such
+            Conflict, since that conflict persists.
+        AlreadyExists: without another call.
 
     Source: client-go, ``retry.RetryOnConflict`` and its ``DefaultRetry``.
     """

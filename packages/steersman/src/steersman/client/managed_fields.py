@@ -1,12 +1,11 @@
-"""Whether a server-side apply would change anything, told from the object and its ``managedFields``.
+"""Detection of server-side applies that would change nothing, from ``managedFields``.
 
-An apply changes nothing when each field that it declares has that value already, and our manager owns exactly the
-declared fields: no more, since one that we owned and no longer declare is removed, and no less, since one that
-somebody else set would become ours as well.
+An apply changes nothing under two conditions. Each declared field already has the declared value, and our manager
+owns exactly the declared fields. A field that we own and no longer declare would be removed. A declared field that
+only another manager owns would become co-owned by our manager.
 
-Where this cannot be told for sure, the answer is that it would: a needless request does no harm, a missing one does.
-So it is, for example, for a value that the server writes in another way than we do, and for a list or map that is
-owned as a whole and was completed with defaults by the server.
+If the result is uncertain, the apply is sent, since a needless request is harmless and a missing one is not. Examples
+are values that the server normalizes, and atomic lists or maps that the server completes with defaults.
 
 Source: "Server-Side Apply" in the Kubernetes documentation, KEP-555, and ``structured-merge-diff`` for ``fieldsV1``.
 """
@@ -22,19 +21,19 @@ import msgspec
 from steersman.meta import ManagedFieldsEntry, Object, Quantity, Unstructured, decode_builtins, to_builtins
 from steersman.meta.frozen import FrozenStruct
 
-# What an apply configuration needs to be addressed, and nobody owns.
+# These fields identify the object. No manager owns them.
 _IDENTIFYING_FIELDS = frozenset(("apiVersion", "kind", "metadata"))
 _IDENTIFYING_METADATA = frozenset(("name", "namespace", "uid", "resourceVersion"))
 _SELF_KEY = "."
 
 
 def apply_would_change(document: Mapping[str, Any], obj: Object, manager: str, subresource: str = "") -> bool:
-    """Whether applying ``document`` to ``obj`` would change it, or who owns its fields.
+    """Return True if applying ``document`` may change ``obj`` or its ownership.
 
     Args:
-        document: an apply configuration in wire form, with apiVersion and kind.
-        obj: the object as it is, read by a client whose field manager is ``manager``.
-        manager: the field manager that would apply.
+        document: apply configuration as JSON types, with apiVersion and kind.
+        obj: current object, read by a client whose field manager is ``manager``.
+        manager: field manager of the apply.
         subresource: empty, or ``status``.
     """
     entry = _find_entry(obj, manager, subresource)
@@ -58,11 +57,14 @@ def _find_entry(obj: Object, manager: str, subresource: str) -> ManagedFieldsEnt
 
 
 def _is_unchanged(declared: Any, owned: dict[str, Any], live: Any) -> bool:
-    """Whether ``live`` has what is ``declared``, and ``owned`` (a node of ``fieldsV1``) is exactly that."""
+    """Return True if ``live`` equals ``declared`` and our ownership matches it.
+
+    ``owned`` is a node of ``fieldsV1``.
+    """
     if declared is None:
         return False
     if live is None:
-        # Go leaves out what is zero. Had somebody removed the field, we would not own it any more.
+        # Go omits zero values. If another client had removed the field, we would no longer own it.
         return not owned and not declared
     if not owned:
         return _values_equal(declared, live)
@@ -85,19 +87,19 @@ def _map_unchanged(declared: dict[str, Any], owned: dict[str, Any], live: Any) -
             if not _is_unchanged(value, children, _member(live, name)):
                 return False
         elif value not in ([], {}) or _member(live, name):
-            # An empty list whose items have owners has no owner itself.
+            # In fieldsV1, an empty list whose items have their own owners has no owner.
             return False
     return owned_count == len(owned) - (_SELF_KEY in owned)
 
 
 def _associative_list_unchanged(declared: list[Any], owned: dict[str, Any], live: tuple[Any, ...]) -> bool:
-    """A list whose items are told apart by keys: ours must all be there, in the order that we declare."""
+    """Return True if the declared items are unchanged and in order."""
     if len(owned) - (_SELF_KEY in owned) != len(declared):
         return False
     index = -1
     keys = [(msgspec.json.decode(name[2:]), node) for name, node in owned.items() if name.startswith("k:")]
     for item in declared:
-        # A key that the item leaves out was given by a default: ``protocol: TCP`` of a port.
+        # A key that the item omits has its default, such as ``protocol: TCP`` of a port.
         matching = [(key, node) for key, node in keys if all(item.get(k, v) == v for k, v in key.items())]
         if len(matching) != 1:
             return False
@@ -110,7 +112,7 @@ def _associative_list_unchanged(declared: list[Any], owned: dict[str, Any], live
 
 
 def _set_unchanged(declared: list[Any], owned: dict[str, Any], live: tuple[Any, ...]) -> bool:
-    """A list of scalars of which each may have its own owner."""
+    """Return True if a set of scalars is unchanged. Each item may have its own owner."""
     owned_values = {name[2:] for name in owned if name.startswith("v:")}
     if owned_values != {msgspec.json.encode(value).decode() for value in declared}:
         return False
@@ -119,7 +121,7 @@ def _set_unchanged(declared: list[Any], owned: dict[str, Any], live: tuple[Any, 
 
 
 def _values_equal(declared: Any, live: Any) -> bool:
-    """Whether ``live`` as a whole is what is ``declared``."""
+    """Return True if ``live`` equals ``declared``, including all nested values."""
     if isinstance(live, FrozenStruct):
         if not isinstance(declared, dict):
             return False
@@ -144,7 +146,7 @@ def _values_equal(declared: Any, live: Any) -> bool:
     if isinstance(live, Quantity):
         return live == Quantity(declared)
     if isinstance(live, str | int | float):
-        # True equals 1 in Python and nowhere else.
+        # In Python, True equals 1. In JSON, it does not.
         return declared == live and isinstance(declared, bool) == isinstance(live, bool)
     return declared == to_builtins(live)
 
@@ -158,5 +160,5 @@ def _member(live: Any, name: str) -> Any:
 
 @cache
 def _attributes(kind: type[FrozenStruct]) -> dict[str, str]:
-    """From names in wire form to attributes."""
+    """Map JSON names to attribute names."""
     return dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))

@@ -1,4 +1,7 @@
-"""Patches other than server-side apply. Source: RFC 6902, RFC 7386, "API Conventions"."""
+"""Patches other than server-side apply.
+
+Source: RFC 6902, RFC 7386, "API Conventions".
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,29 @@ from msgspec import Struct
 
 
 class JsonPatch(Struct, frozen=True):
-    """Operations in order, such as ``{"op": "test", "path": "/metadata/uid", "value": uid}`` (RFC 6902)."""
+    """JSON Patch (RFC 6902): a list of operations, applied in order.
+
+    An example of an operation is ``{"op": "test", "path": "/metadata/uid", "value": uid}``.
+    """
 
     content_type: ClassVar[str] = "application/json-patch+json"
     body: Sequence[Mapping[str, Any]]
 
 
 class MergePatch(Struct, frozen=True):
-    """Fields in their wire names to set, or with None to remove; lists are replaced whole (RFC 7386)."""
+    """JSON Merge Patch (RFC 7386): new values by JSON field name.
+
+    None removes a field. A list replaces the whole previous list.
+    """
 
     content_type: ClassVar[str] = "application/merge-patch+json"
     body: Mapping[str, Any]
 
 
 class StrategicMergePatch(Struct, frozen=True):
-    """As ``MergePatch``, but lists of built-in kinds are merged by their keys; custom resources do not know it.
+    """Merge patch that merges lists of built-in kinds by their keys.
+
+    Custom resources do not support it.
 
     Source: "Update API Objects in Place Using kubectl patch".
     """
@@ -33,4 +44,4 @@ class StrategicMergePatch(Struct, frozen=True):
 
 
 Patch = JsonPatch | MergePatch | StrategicMergePatch
-"""What ``Client.patch`` sends."""
+"""Any patch that ``Client.patch`` accepts."""

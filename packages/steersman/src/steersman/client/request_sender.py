@@ -1,4 +1,4 @@
-"""Requests and what becomes of them: refusals become exceptions, and the observer hears of each write."""
+"""Sending of requests, with exceptions and reports to the write observer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _StatusDetails(FrozenStruct):
 
 
 class _StatusProbe(FrozenStruct):
-    """What tells a ``metav1.Status`` from an object, whatever the kind."""
+    """Fields that distinguish a ``metav1.Status`` from an object of any kind."""
 
     api_version: str = ""
     kind: str = ""
@@ -38,10 +38,12 @@ class _Namespace(FrozenStruct):
 
 
 class RequestSender:
-    """One client's way to the server.
+    """Sends the requests of one client and decodes the responses.
 
     Args:
-        observer: is told of each write that is no dry run; None where nobody wants to know.
+        transport: transport that sends the requests.
+        field_manager: name under which writes own their fields.
+        observer: receives the outcome of each write except dry runs, or None.
     """
 
     def __init__(self, transport: Transport, field_manager: str, observer: WriteObserver | None) -> None:
@@ -50,7 +52,7 @@ class RequestSender:
         self._observer = observer
 
     async def send(self, request: HttpRequest) -> bytes:
-        """The answer's body. Raises ApiError where the server refuses."""
+        """Return the body of the response. Raises ApiError if the server refuses the request."""
         response = await self.transport.request(request)
         if response.status >= 300:
             error = error_from_body(response.status, response.body, response.retry_after)
@@ -59,12 +61,12 @@ class RequestSender:
         return response.body
 
     async def write(self, request: HttpRequest, kind: type[T], key: ObjectKey) -> T:
-        """Sends a write of ``key`` that is answered by the object, and returns that."""
+        """Send a write of ``key`` and return the object in the response."""
         observer = self._observer
         if observer is None or "dryRun" in request.query:
             return self.decode_object(await self.send(request), kind)
         key = _scoped(kind, key)
-        # A name that the server generates is known to nobody yet, so that nobody can read an older state of it.
+        # Without a name, the server generates one. No reader can have an older state of that object.
         if key.name:
             observer.on_write_started(kind, key)
         try:
@@ -78,7 +80,10 @@ class RequestSender:
         return obj
 
     async def delete(self, request: HttpRequest, kind: type[T], key: ObjectKey) -> T | None:
-        """Sends a DELETE of ``key`` and returns the object that is still there, if something holds it."""
+        """Send a DELETE and return the object if it still exists.
+
+        Finalizers or a grace period can delay the deletion.
+        """
         observer = None if "dryRun" in request.query else self._observer
         key = _scoped(kind, key)
         if observer is not None:
@@ -92,7 +97,7 @@ class RequestSender:
             if observer is not None:
                 _notify_failure(observer, kind, key, error)
             raise
-        # Some kinds, Services and pods among them, are answered by their last state when they are gone.
+        # For some kinds, such as Service and Pod, the response to a completed deletion is the last state.
         if (
             obj is not None
             and obj.metadata.deletion_timestamp is not None
@@ -107,18 +112,21 @@ class RequestSender:
         return None
 
     async def delete_collection(self, request: HttpRequest, kind: type[T]) -> tuple[T, ...]:
-        """Sends a DELETE of a collection and returns what it names."""
+        """Send a DELETE of a collection and return the deleted objects."""
         observer = None if "dryRun" in request.query else self._observer
         page, _ = ObjectDecoder(kind, self.field_manager, None).decode_page(await self.send(request))
         if observer is not None:
             for obj in page.items:
-                # They are told as they were; whether something holds one is not.
+                # The response has the previous state. It does not show which objects still exist.
                 observer.on_write_started(kind, obj.key)
                 observer.on_write_unknown(kind, obj.key)
         return page.items
 
     async def write_subresource(self, request: HttpRequest, kind: type[Object], key: ObjectKey) -> bytes:
-        """Sends a write that changes ``key`` and is answered by something else; returns the answer's body."""
+        """Send a write to a subresource and return the response body.
+
+        The response does not contain the object itself, so the observer receives an unknown outcome.
+        """
         observer = self._observer
         if observer is None or "dryRun" in request.query:
             return await self.send(request)
@@ -133,14 +141,14 @@ class RequestSender:
         return body
 
     def decode_object(self, raw: bytes | msgspec.Raw, kind: type[T]) -> T:
-        """``raw`` as an object. Raises ``msgspec.ValidationError``."""
+        """Decode an object from JSON. Raises ``msgspec.ValidationError``."""
         return decode_object(raw, kind, self.field_manager)
 
     def _notify_success(
         self, observer: WriteObserver, kind: type[Object], key: ObjectKey, obj: Object, raw: bytes
     ) -> None:
         if not obj.metadata.uid:
-            # Reviews, such as a TokenReview, are answered and not stored.
+            # The server does not store reviews, such as a TokenReview.
             if key.name:
                 observer.on_write_rejected(kind, key)
             return
@@ -155,7 +163,7 @@ def _scoped(kind: type[Object], key: ObjectKey) -> ObjectKey:
 
 
 def _is_deleted_by_write(kind: type[Object], obj: Object, raw: bytes) -> bool:
-    """Whether the server removes ``obj``, which is marked for deletion, with this very write.
+    """Return True if this write removes ``obj``, which is marked for deletion.
 
     Source: ``ShouldDeleteDuringUpdate`` in ``k8s.io/apiserver/pkg/registry/generic/registry``.
     """
@@ -163,14 +171,15 @@ def _is_deleted_by_write(kind: type[Object], obj: Object, raw: bytes) -> bool:
     if meta.finalizers or meta.deletion_grace_period_seconds:
         return False
     if (kind.api_resource.group, kind.api_resource.plural) == ("", "namespaces"):
-        # Namespaces have finalizers of their own in the spec; where that is not shown, they are taken for held.
+        # Namespaces have further finalizers in their spec. Without a spec in the response, the namespace counts as
+        # existing.
         spec = decode(raw, _Namespace).spec
         return spec is not None and not spec.finalizers
     return True
 
 
 def _notify_failure(observer: WriteObserver, kind: type[Object], key: ObjectKey, error: BaseException) -> None:
-    # A server's 5xx may come after the write, as may a lost answer and a cancellation.
+    # After a 5xx response, a lost response or a cancellation, the write may have been applied.
     is_rejected = isinstance(error, ApiError) and 400 <= error.code < 500 and not error.uncertain
     is_unsent = isinstance(error, ConnectionFailed) and not error.sent
     if is_rejected or is_unsent:

@@ -1,6 +1,6 @@
-"""What lies below an object's path: scale, eviction, token and log.
+"""Client for subresources: scale, eviction, token and log.
 
-The built-in kinds are imported where they are needed: whoever needs no pods does not wait for hundreds of types.
+Functions import the built-in kinds at their first call, since each API group defines many types and imports slowly.
 """
 
 from __future__ import annotations
@@ -20,18 +20,23 @@ if TYPE_CHECKING:
 
 _POD = ApiResource("", "v1", "Pod", "pods")
 _SERVICE_ACCOUNT = ApiResource("", "v1", "ServiceAccount", "serviceaccounts")
-# A pod may log nothing for hours; the kubelet ends streams that are silent for four. Keep-alives notice a dead peer.
+# A pod may log nothing for hours. The kubelet ends streams after four silent hours.
+# TCP keep-alive detects a dead peer.
 _LOG_IDLE_TIMEOUT_SECONDS = 4 * 3600.0
 
 
 class SubresourceClient:
-    """The verbs of ``Client`` that are not about whole objects."""
+    """Methods of ``Client`` for subresources."""
 
     def __init__(self, sender: RequestSender) -> None:
         self._sender = sender
 
     async def get_scale(self, kind: type[Object], key: ObjectKey) -> Scale:
-        """How many replicas ``key`` wants and has. Raises NotFound, also where ``kind`` has no scale."""
+        """Return the desired and current replicas of ``key``.
+
+        Raises:
+            NotFound: the object does not exist, or ``kind`` has no scale subresource.
+        """
         from steersman.api.autoscaling_v1 import Scale
 
         path = kind.api_resource.path(key, subresource="scale")
@@ -40,14 +45,18 @@ class SubresourceClient:
     async def scale(
         self, kind: type[Object], key: ObjectKey, replicas: int, *, resource_version: str = "", dry_run: bool = False
     ) -> Scale:
-        """Asks for ``replicas`` of ``key``, through its scale subresource.
+        """Set the desired replicas of ``key`` through its scale subresource.
 
         Args:
-            resource_version: only if the object is unchanged since; otherwise Conflict.
-            dry_run: do all but store it.
+            kind: kind of the object, such as Deployment.
+            key: object to scale.
+            replicas: desired number of replicas.
+            resource_version: resourceVersion that the object must have. Otherwise Conflict is raised.
+            dry_run: validate and admit the request without storing the result.
 
         Raises:
-            NotFound: there is no such object, or ``kind`` has no scale.
+            NotFound: the object does not exist, or ``kind`` has no scale subresource.
+            Conflict: the object has another resourceVersion.
         """
         from steersman.api.autoscaling_v1 import Scale
 
@@ -66,15 +75,17 @@ class SubresourceClient:
     async def evict(
         self, key: ObjectKey, *, uid: str = "", grace_period_seconds: int | None = None, dry_run: bool = False
     ) -> None:
-        """Deletes the pod ``key``, if its PodDisruptionBudgets allow that.
+        """Delete the pod ``key`` if its PodDisruptionBudgets allow the eviction.
 
         Args:
-            uid: only if the pod still is this one; otherwise Conflict.
+            key: pod to evict.
+            uid: UID that the pod must have. Otherwise Conflict is raised.
             grace_period_seconds: see ``delete``.
-            dry_run: do all but delete it.
+            dry_run: validate and admit the request without deleting.
 
         Raises:
-            EvictionBlocked: a budget does not allow it now; ask again after ``retry_after``, or some seconds.
+            EvictionBlocked: a PodDisruptionBudget does not allow the eviction now. Retry after ``retry_after``, or
+                after some seconds.
         """
         from steersman.api.core_v1 import Pod
 
@@ -95,18 +106,20 @@ class SubresourceClient:
     async def create_token(
         self, key: ObjectKey, *, audiences: Sequence[str] = (), expiration_seconds: int = 3600
     ) -> TokenRequest:
-        """A token of the service account ``key``, in ``status.token``.
+        """Create a token of the service account ``key``, returned in ``status.token``.
 
         Args:
-            audiences: who shall accept it; empty for the API server.
-            expiration_seconds: at least 600. The server may decide otherwise: see ``status.expiration_timestamp``.
+            key: service account.
+            audiences: recipients that accept the token. Defaults to the API server.
+            expiration_seconds: requested lifetime in seconds, at least 600. The server may choose another one: see
+                ``status.expiration_timestamp``.
         """
         from steersman.api.authentication_v1 import TokenRequest, TokenRequestSpec
 
         spec = TokenRequestSpec(audiences=tuple(audiences), expiration_seconds=expiration_seconds)
         path = _SERVICE_ACCOUNT.path(key, subresource="token")
         request = HttpRequest(method="POST", path=path, body=encode(with_type_meta(TokenRequest(spec=spec))))
-        # It changes no object: no cache is older for it.
+        # The request changes no stored object, so the observer is not involved.
         return decode(await self._sender.send(request), TokenRequest)
 
     async def logs(
@@ -120,19 +133,20 @@ class SubresourceClient:
         since_seconds: int | None = None,
         timestamps: bool = False,
     ) -> AsyncGenerator[str, None]:
-        """The log of the pod ``key``, line by line.
+        """Yield the log of the pod ``key``, line by line.
 
         Args:
-            container: may be empty where the pod has only one.
-            follow: go on until the container ends.
-            previous: of the container's run before the last restart.
-            tail_lines: only so many from the end.
-            since_seconds: only what is younger.
-            timestamps: begin each line with its time, as RFC 3339.
+            key: pod.
+            container: container name. May be empty if the pod has only one container.
+            follow: continue until the container ends.
+            previous: yield the log of the container before its last restart.
+            tail_lines: number of lines from the end. Defaults to all.
+            since_seconds: maximum age of the lines in seconds. Defaults to no limit.
+            timestamps: begin each line with its time in RFC 3339 format.
 
         Raises:
-            BadRequest: the container has not started, or there are several.
-            NotFound: there is no such pod.
+            BadRequest: the container has not started, or ``container`` is empty and the pod has several.
+            NotFound: the pod does not exist.
         """
         numbers = {"tailLines": tail_lines, "sinceSeconds": since_seconds}
         flags = {"follow": follow, "previous": previous, "timestamps": timestamps}

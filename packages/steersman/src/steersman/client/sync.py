@@ -1,13 +1,13 @@
-"""The client for scripts without ``async``: the same verbs, which wait for their answer.
+"""Client for scripts without ``async``, with the blocking methods of ``Client``.
 
     with SyncClient() as client:
         for pod in client.list(Pod, namespace="default").items:
             print(pod.metadata.name)
 
-An event loop runs in a thread of its own, so this works where a loop runs already, as in Jupyter, and from several
-threads at once. Operators do not use it: a reconciler that waits like this would hold up all others.
+The event loop of the client runs in a separate thread. The client therefore works in programs that already run a
+loop, such as Jupyter, and in several threads at once. Operators must not use it: a call blocks all other reconciles.
 
-The verbs are those of ``Client``, taken over with their signatures, so there is no second list of them to maintain.
+The methods are wrappers of the ``Client`` methods with the same signatures.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ R = TypeVar("R")
 
 
 class _Exhausted:
-    """What a generator gives when it has no more."""
+    """Marks the end of a generator."""
 
 
 _EXHAUSTED = _Exhausted()
@@ -59,19 +59,19 @@ def _blocking_iterator(
 
 
 class SyncClient:
-    """Reads and writes objects of one cluster, and waits for each answer.
+    """Blocking client for the objects of one cluster.
 
-    Open it by ``with``, or close it by ``close``. Raises what ``Client`` raises.
+    Use it in a ``with`` statement, or call ``close``. Its methods raise the same exceptions as those of ``Client``.
 
     Args:
-        server: a configuration, or a transport such as an in-memory server; without it, ``load_config()``.
-        field_manager: the name under which writes own their fields.
+        server: a configuration, or a transport such as an in-memory API server. Defaults to ``load_config()``.
+        field_manager: name under which writes own their fields.
 
     Attributes:
-        client: the asynchronous client behind it; what it gives is to be handed to ``run``.
+        client: the asynchronous client. Pass its coroutines to ``run``.
 
     Raises:
-        ConfigurationError: no cluster is configured, or not well.
+        ConfigurationError: the cluster configuration is missing or invalid.
     """
 
     client: Client
@@ -81,11 +81,11 @@ class SyncClient:
         self._loop = asyncio.new_event_loop()
         self._exit_stack = AsyncExitStack()
         self._open_generators: set[AsyncGenerator[Any, None]] = set()
-        # It ends with the interpreter even where nobody closes it.
+        # A daemon thread does not block the end of the interpreter if the client is not closed.
         self._thread = threading.Thread(target=self._loop.run_forever, name="steersman-sync-client", daemon=True)
         self._thread.start()
         self._is_closed = False
-        # Whatever is submitted comes before the end, which cancels it; nothing comes after it, and waits for ever.
+        # Coroutines are submitted before the shutdown, which cancels them. Later ones would never complete.
         self._submit_lock = threading.Lock()
         try:
             self.client = self.run(self._connect(server, field_manager))
@@ -107,7 +107,10 @@ class SyncClient:
         self.close()
 
     def close(self) -> None:
-        """Ends all connections, and iterations that are still open. May be called again, and in a forked process."""
+        """Close all connections and open iterations.
+
+        Further calls have no effect. The method is safe in a forked process.
+        """
         if not self._thread.is_alive():
             self._is_closed = True
             return
@@ -128,22 +131,22 @@ class SyncClient:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
-        # From the outside in: the loop's own shutdown_asyncgens closes them in any order, those inside of others too.
+        # This closes outer generators first. loop.shutdown_asyncgens could close an inner one before its outer one.
         for items in list(self._open_generators):
             await items.aclose()
         await self._exit_stack.aclose()
         await self._loop.shutdown_default_executor()
 
     def run(self, coroutine: Coroutine[Any, Any, R]) -> R:
-        """Runs ``coroutine`` where the client lives and waits for its result::
+        """Run ``coroutine`` on the client's event loop and return its result::
 
             client.run(Discovery(client.client).mapping("deploy"))
 
-        Ctrl-C, or any other exception in the waiting thread, cancels it.
+        Ctrl-C, or any other exception in the waiting thread, cancels the coroutine.
 
         Raises:
-            RuntimeError: the client is closed; or this was called from its own loop, which would wait for itself; or
-                in a forked process, where that loop does not run.
+            RuntimeError: the client is closed. Also raised on its own event loop, where the call would deadlock, and
+                in a forked process, where the loop does not run.
         """
         future: Future[R] | None = None
         try:
@@ -156,7 +159,7 @@ class SyncClient:
 
     def _submit(self, coroutine: Coroutine[Any, Any, R]) -> Future[R]:
         try:
-            # Also before: whoever held the lock is not there after a fork.
+            # Check before locking as well: after a fork, the thread that held the lock does not exist.
             self._ensure_usable()
             with self._submit_lock:
                 self._ensure_usable()
@@ -169,13 +172,16 @@ class SyncClient:
         if self._is_closed:
             raise RuntimeError("the client is closed")
         if threading.current_thread() is self._thread:
-            raise RuntimeError("this would wait for itself: use await")
+            raise RuntimeError("the call would block the event loop of the client: use await")
         if not self._thread.is_alive():
-            raise RuntimeError("the client does not live on after a fork: make another one in the new process")
+            raise RuntimeError("the client does not work after a fork: create another one in the new process")
 
     def iterate(self, items: AsyncGenerator[R, None]) -> Generator[R, None, None]:
-        """What an asynchronous generator of ``client`` yields, such as a watch; leaving the loop ends it."""
-        # A generator cannot be closed while it runs, and one that is interrupted runs until it has cleaned up.
+        """Yield the items of an asynchronous generator, such as a watch.
+
+        Leaving the ``for`` loop closes the generator.
+        """
+        # A running generator cannot be closed, and an interrupted one runs until it has cleaned up.
         lock = asyncio.Lock()
 
         async def advance() -> R | _Exhausted:
@@ -196,7 +202,10 @@ class SyncClient:
                 self.run(close())
 
     def retry_on_conflict(self, fn: Callable[[], R], *, attempts: int = 5) -> R:
-        """What ``fn`` returns, called again, in a thread, while it raises ``Conflict``: see ``retry_on_conflict``."""
+        """Call ``fn`` again after each ``Conflict`` and return its result.
+
+        ``fn`` runs in a thread. See ``steersman.client.retry_on_conflict``.
+        """
         return self.run(retry_on_conflict(lambda: asyncio.to_thread(fn), attempts=attempts))
 
     get = _blocking(Client.get)

@@ -1,4 +1,7 @@
-"""Who is told of every write's outcome: how a cache learns of our own writes before its watch does."""
+"""Interface that receives the outcomes of writes.
+
+The cache implements it, so that reads contain our own writes before the watch reports them.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +11,48 @@ from steersman.meta import Object, ObjectKey
 
 
 class WriteObserver(Protocol):
-    """Told of each write of a ``Client``, on the event loop, before the writer sees the answer. Never of dry runs.
+    """Receives the outcome of each write of a ``Client`` except dry runs.
 
-    Where the server generates the name, nothing is ``begun``: it begins with ``written``. Of the objects that a
-    deletion of a collection names, each is ``begun`` and ``uncertain``, since the server does not say what holds it.
+    The methods run on the event loop, before the caller of the write receives the response. If the server generates
+    the name, ``on_write_started`` is not called. After ``delete_collection``, ``on_write_started`` and
+    ``on_write_unknown`` are called for each object, since the response does not show which objects still exist.
     """
 
     def on_write_started(self, kind: type[Object], key: ObjectKey) -> None:
-        """A write of ``key`` is about to be sent; exactly one of the four below follows."""
+        """Handle the start of a write of ``key``.
+
+        A call of exactly one of the other four methods follows.
+        """
         ...
 
     def on_write_succeeded(self, kind: type[Object], obj: Object, raw: bytes) -> None:
-        """The server answered with ``obj``, which exists.
+        """Handle a response with ``obj``, which exists.
 
-        ``raw`` is its JSON, for informers that hold the kind in another form; it may lack apiVersion and kind, and
-        is mere metadata where ``kind`` is.
+        Args:
+            kind: type of the write.
+            obj: object as stored.
+            raw: JSON of ``obj``, for informers that cache the kind in another form. It may lack apiVersion and kind.
+                It contains only metadata if ``kind`` does.
         """
         ...
 
     def on_deleted(self, kind: type[Object], key: ObjectKey, uid: str) -> None:
-        """``key`` is gone for good, as the object with ``uid`` (empty: the server did not say)."""
+        """Handle the completed deletion of ``key``.
+
+        ``uid`` is empty if the response does not contain it.
+        """
         ...
 
     def on_write_unknown(self, kind: type[Object], key: ObjectKey) -> None:
-        """No answer came, or one that does not tell the new state: the write may or may not have been carried out."""
+        """Handle a write whose result is unknown.
+
+        No response arrived, or the response does not contain the new state. The write may have been applied.
+        """
         ...
 
     def on_write_rejected(self, kind: type[Object], key: ObjectKey) -> None:
-        """The server refused the write, or answered without storing anything; nothing has changed."""
+        """Handle a write that changed nothing.
+
+        The server refused the write, or responded without storing an object.
+        """
         ...

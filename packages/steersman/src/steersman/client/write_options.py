@@ -1,4 +1,4 @@
-"""What a write says beside its body."""
+"""Query parameters, delete options and error conversion of writes."""
 
 from __future__ import annotations
 
@@ -11,17 +11,26 @@ import msgspec
 from steersman.errors import Conflict, Invalid
 
 FieldValidation = Literal["Strict", "Warn", "Ignore"]
-"""What becomes of unknown and doubled fields: they are refused, dropped with a warning that is logged, or dropped."""
+"""Handling of unknown and duplicate fields.
+
+``Strict`` rejects them, ``Warn`` drops them and logs a warning, ``Ignore`` drops them.
+"""
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
-"""What becomes of the objects that a deleted one owns: collected after it, before it, or left."""
+"""Handling of the objects that a deleted object owns.
+
+``Background`` deletes them after their owner, ``Foreground`` before it, ``Orphan`` keeps them.
+"""
 
 
 @lru_cache(maxsize=256)
 def write_query(
     field_manager: str, field_validation: FieldValidation, dry_run: bool, force: bool | None = None
 ) -> Mapping[str, str]:
-    """The query of a write; ``force`` is for apply alone. One mapping serves all requests that say the same."""
+    """Return the query of a write. Only apply has ``force``.
+
+    Equal arguments return the same mapping, which callers must not change.
+    """
     query = {"fieldManager": field_manager, "fieldValidation": field_validation}
     if force is not None:
         query["force"] = str(force).lower()
@@ -31,7 +40,7 @@ def write_query(
 def delete_options(
     propagation: Propagation, uid: str, resource_version: str, grace_period_seconds: int | None, dry_run: bool
 ) -> dict[str, Any]:
-    """``metav1.DeleteOptions`` in wire form."""
+    """Return ``metav1.DeleteOptions`` as JSON types."""
     options: dict[str, Any] = {"propagationPolicy": propagation}
     preconditions = {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v}
     if preconditions:
@@ -39,15 +48,16 @@ def delete_options(
     if grace_period_seconds is not None:
         options["gracePeriodSeconds"] = grace_period_seconds
     if dry_run:
-        # Options in the query do not count beside a body.
+        # The server ignores options in the query if the request has a body.
         options["dryRun"] = ["All"]
     return options
 
 
 def uid_conflict(error: Invalid) -> Conflict | None:
-    """What a DELETE with a UID says, where an apply with one meets another object: the server calls it invalid.
+    """Return the Conflict for an apply whose UID differs, or None.
 
-    None where ``error`` is about something else.
+    The server reports a different UID as Invalid for an apply and as Conflict for a DELETE. The result is None if
+    ``error`` has another cause.
     """
     if all(cause.field != "metadata.uid" for cause in error.causes):
         return None

@@ -222,7 +222,7 @@ def test_config_missing_everywhere_raises_with_remedy() -> None:
         ({"cluster": {"certificate-authority-data": "aGVsbG8="}}, "certificate-authority-data holds no PEM"),
         ({"cluster": {"insecure-skip-tls-verify": "false"}}, "insecure-skip-tls-verify: expected bool, not str"),
         ({"cluster": {"proxy-url": "proxy:3128"}}, "cluster 'c': proxy-url is not a URL"),
-        ({"cluster": {"proxy-url": "socks5://proxy:1"}}, "cluster 'c': proxy-url: socks5 is not supported; use"),
+        ({"cluster": {"proxy-url": "socks5://proxy:1"}}, "cluster 'c': proxy-url: socks5 is not supported: use"),
         (
             {"cluster": {"insecure-skip-tls-verify": True, "certificate-authority-data": base64_encode(CERTIFICATE)}},
             "contradict",

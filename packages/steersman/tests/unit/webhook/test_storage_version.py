@@ -95,8 +95,8 @@ async def test_migration_of_ambiguous_kind_name_raises() -> None:
     await cluster.store("v2")
     cluster.server.load(of_group(webapps("v1"), "example.org"))
     for name, message in (
-        ("WebApp", "may be webapps.example.com, webapps.example.org"),
-        ("cronjob", "no custom kind"),
+        ("WebApp", "give one of webapps.example.com, webapps.example.org"),
+        ("cronjob", "no custom resource"),
     ):
         with pytest.raises(ConfigurationError, match=message):
             await migrate_kinds(cluster.client, [name], dry_run=False)

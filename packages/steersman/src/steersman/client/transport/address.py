@@ -1,4 +1,4 @@
-"""Where a server or a proxy listens, read from its URL."""
+"""Address of a server or a proxy, parsed from its URL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The parts of a URL. ``path`` has no slash at its end; user and password stay out of ``repr``.
+    """Parts of a URL.
+
+    ``path`` has no trailing slash. ``repr`` omits user and password.
 
     Source: RFC 3986.
     """
@@ -24,7 +26,10 @@ class Address:
 
     @property
     def authority(self) -> str:
-        """Host and port as in a URL or a ``Host`` header; the port is left out where the scheme implies it."""
+        """Host and port as in a URL or a ``Host`` header.
+
+        The default port of the scheme is omitted.
+        """
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS.get(self.scheme) else f"{host}:{self.port}"
 
@@ -35,10 +40,10 @@ class Address:
 
 
 def parse_address(url: str) -> Address:
-    """The address in ``url``.
+    """Parse the address in ``url``.
 
     Raises:
-        ValueError: it is no URL with a host, or of no scheme whose port is known and without a port.
+        ValueError: ``url`` has no valid host, or it has neither a port nor a scheme with a default port.
     """
     parts = urlsplit(url)
     host = _host(parts)
@@ -59,6 +64,6 @@ def _host(parts: SplitResult) -> str:
     host = parts.hostname or ""
     labels = host.removesuffix(".").split(".") if ":" not in host else []
     if host and not all(0 < len(label) < 64 for label in labels):
-        raise ValueError("a part of its host is empty or too long")
-    # Name servers know international names in ASCII only.
+        raise ValueError("a label of the host name is empty or longer than 63 characters")
+    # DNS requires the ASCII form of internationalized names.
     return host if host.isascii() else host.encode("idna").decode()

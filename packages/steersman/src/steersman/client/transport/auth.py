@@ -24,7 +24,7 @@ from steersman.observability.logging import get_logger
 log = get_logger("client")
 
 _CA_RELOAD_INTERVAL_SECONDS = 60.0
-# While certificate and key are replaced one after the other, and after an exec plugin failed.
+# This applies after an exec plugin failed, and while certificate and key are replaced one after the other.
 _RETRY_INTERVAL_SECONDS = 1.0
 _SAFE_HEADER_CHARACTERS = "!#$&'*+-.^_`|~"
 _LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
@@ -74,7 +74,10 @@ class AuthenticatedEndpoint:
 
 
 class Authenticator:
-    """Loads the credentials of a transport, again when tokens, certificates or authorities change."""
+    """Loads the credentials of a transport and reloads them after changes.
+
+    Tokens, client certificates and certificate authorities can change.
+    """
 
     def __init__(self, config: ClusterConfig) -> None:
         self._config = config
@@ -92,7 +95,7 @@ class Authenticator:
             create_ssl_context(config, Identity())
         if config.insecure_skip_tls_verify and self._server.scheme == "https":
             log.warning(
-                "TLS verification is off: others on the network can read and change all requests",
+                "TLS verification is disabled: an attacker on the network can read and change all requests",
                 server=config.server,
             )
 
@@ -116,14 +119,20 @@ class Authenticator:
             return self._endpoint
 
     async def refresh(self, rejected: AuthenticatedEndpoint) -> AuthenticatedEndpoint | None:
-        """Return an endpoint with other credentials than ``rejected``, which got a 401, or None."""
+        """Reload the credentials after a 401 response to ``rejected``.
+
+        Returns None if the credentials have not changed.
+        """
         async with self._lock:
             if self._endpoint is None or self._endpoint.identity == rejected.identity:
                 self._endpoint = await self._load(rejected.identity)
             return self._endpoint if self._endpoint.identity != rejected.identity else None
 
     def invalidate(self, endpoint: AuthenticatedEndpoint) -> None:
-        """Load the files of ``endpoint`` again before the next request, since TLS failed."""
+        """Reload the files of ``endpoint`` before the next request.
+
+        The transport calls it after a TLS error.
+        """
         if self._endpoint is endpoint:
             self._endpoint = replace(endpoint, refresh_at=float("-inf"))
 
@@ -142,7 +151,10 @@ class Authenticator:
     def _load_blocking(
         self, previous: AuthenticatedEndpoint | None, rejected: Identity | None
     ) -> AuthenticatedEndpoint:
-        """Load in a thread, since it reads files and may run an exec plugin."""
+        """Load the credentials.
+
+        This runs in a thread, since it reads files and may run an exec plugin.
+        """
         config, now = self._config, time.monotonic()
         try:
             identity, ca_certificates = config.credentials.load(rejected), load_ca(config)
@@ -211,7 +223,7 @@ def _common_headers(config: ClusterConfig, server: Address) -> Iterator[tuple[st
         headers.extend(_impersonation_headers(config.impersonate))
     for name, value in headers:
         if not value.isprintable():
-            raise ConfigurationError(f"{name}: {value!r} contains characters that a header cannot have")
+            raise ConfigurationError(f"{name}: {value!r} contains characters that are invalid in a header")
         yield name, value
 
 
@@ -236,7 +248,7 @@ def default_user_agent() -> str:
     return f"steersman/{version('steersman')} ({sys.platform}/{platform.machine()}) python/{python}"
 
 
-# Most queries repeat. Those that do not, such as continue tokens, leave the cache soon.
+# Most queries repeat. Queries with continue tokens do not, and the cache soon evicts them.
 @lru_cache(maxsize=1024)
 def _query_string(parameters: tuple[tuple[str, str], ...]) -> str:
     return "?" + "&".join([f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in parameters])

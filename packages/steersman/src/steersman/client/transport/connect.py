@@ -1,4 +1,4 @@
-"""From a configuration to an open way to the server."""
+"""Creation of a transport from a configuration."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ async def connect(
     rate_limit: RateLimit | None = None,
     runtime: Runtime | None = None,
 ) -> AsyncGenerator[Transport, None]:
-    """An open transport to ``config``'s server, closed at the end of the block.
+    """Context manager that opens and closes a transport to an API server.
 
     Args:
-        config: from ``load_config()``.
-        retry: how requests are tried again where that can do no harm (see ``RetryPolicy``); None: never.
-        rate_limit: the most requests that are sent; None: as many as are made.
-        runtime: clock and jitter of both.
+        config: result of ``load_config()``.
+        retry: number and delays of retries of requests that are safe to repeat. None disables retries.
+        rate_limit: client-side rate limit. Defaults to none.
+        runtime: clock and jitter of retries and rate limit.
     """
     http_transport = HttpTransport(config)
     host = urlsplit(config.server).netloc.rpartition("@")[2]

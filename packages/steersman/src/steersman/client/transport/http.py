@@ -59,9 +59,9 @@ class HttpTransport(Transport):
         return self._config.server
 
     def clone(self) -> HttpTransport:
-        """Return a transport to the same server with its own connections, such as for another event loop.
+        """Return a transport to the same server with separate connections.
 
-        Both share the credentials, so an exec plugin runs once.
+        Use it on another event loop. Both share the credentials, so an exec plugin runs once.
         """
         return HttpTransport(self._config)
 
@@ -84,10 +84,10 @@ class HttpTransport(Transport):
         return self._stream(request)
 
     def abort(self) -> None:
-        """Close all connections at once, such as when a leader loses its lease.
+        """Close all connections at once.
 
-        Running and later requests and streams raise ConnectionFailed. Call it on the event loop of the transport, and
-        call ``close`` afterwards.
+        Use it when a leader loses its lease. Running and later requests and streams raise ConnectionFailed. Call it
+        on the event loop of the transport, and call ``close`` afterwards.
         """
         self._closed = True
         for pool in (self._request_pool, self._stream_pool):
@@ -137,10 +137,10 @@ class HttpTransport(Transport):
     async def _send(
         self, request: HttpRequest, pool: ConnectionPool, *, stream: bool
     ) -> tuple[Connection, RawResponse]:
-        """Send ``request`` and wait for its response. On errors the connection is released.
+        """Send ``request`` and wait for its response.
 
-        A GET whose connection ends is sent again, and any request after 401 if new credentials are available: each
-        once. ``request.timeout`` limits all of it.
+        A GET whose connection ends is sent again once. Any request is sent again once after 401 if new credentials
+        are available. ``request.timeout`` limits all attempts together. After an error, the connection is released.
         """
         deadline = asyncio.get_running_loop().time() + request.timeout
         endpoint = self._authenticator.cached() or await self._authenticate(request, deadline)
@@ -251,7 +251,10 @@ def _retry_after(response: RawResponse) -> float | None:
 
 
 def error_from_body(code: int, body: bytes, retry_after: float | None) -> ApiError:
-    """Return the exception for an error response. Without a Status, as from proxies, the body is its message."""
+    """Return the exception for an error response.
+
+    If the body is not a Status, as from proxies, the body becomes the message.
+    """
     try:
         status = msgspec.json.decode(body, type=ApiStatus)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -262,11 +265,13 @@ def error_from_body(code: int, body: bytes, retry_after: float | None) -> ApiErr
 
 
 def parse_retry_after(value: str, date: str | None = None) -> float | None:
-    """Return the seconds of a ``Retry-After`` header, or None if it is malformed. Source: RFC 9110, 10.2.3.
+    """Return the seconds of a ``Retry-After`` header, or None if malformed.
 
     Args:
         value: seconds, or a date.
-        date: the ``Date`` of the response, from which the delay counts, since clocks differ.
+        date: ``Date`` header of the response. The delay starts there, since the clocks of client and server differ.
+
+    Source: RFC 9110, section 10.2.3.
     """
     if value.isdecimal():
         return float(value) if value.isascii() else None

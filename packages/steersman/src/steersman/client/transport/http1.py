@@ -1,4 +1,4 @@
-"""HTTP/1.1 connections: one request at a time, with as little CPU as possible.
+"""HTTP/1.1 connections with low CPU cost.
 
 A connection carries one request at a time and has no pipelining. ``ConnectionPool`` opens another one when all are in
 use. Each request is written by a single call, so no code runs between the check of a lease and the first byte.
@@ -36,7 +36,9 @@ class Disconnected(ConnectionError):
 
 
 class Origin(Struct, frozen=True, eq=False):
-    """Address of a server and how to connect to it. Connections of one origin are interchangeable.
+    """Address of a server, with TLS and proxy settings.
+
+    Connections of one origin are interchangeable.
 
     Attributes:
         host: DNS name or IP address.
@@ -89,7 +91,10 @@ class RawResponse:
 
     @property
     def has_self_defined_length(self) -> bool:
-        """Whether the headers define the end of the body. Otherwise the end of the connection does."""
+        """Return True if the headers define the end of the body.
+
+        Otherwise the end of the connection defines it.
+        """
         return any(name in (b"content-length", b"transfer-encoding") for name, _ in self.fields)
 
 
@@ -133,7 +138,10 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_usable(self) -> bool:
-        """Whether a request may be sent: the connection is open and the previous response was read completely."""
+        """Return True if a request can be sent.
+
+        The connection is open, and the previous response was read completely.
+        """
         return self._complete and not self._paused and self._error is None and self._transport is not None
 
     def send(
@@ -157,7 +165,9 @@ class Connection(asyncio.BufferedProtocol):
         return waiter
 
     async def lines(self, idle_timeout: float) -> AsyncGenerator[bytes, None]:
-        """Yield the lines of a stream without their newlines. A last line without newline is yielded if not empty.
+        """Yield the lines of a stream without their newlines.
+
+        A non-empty last line without newline is included.
 
         Args:
             idle_timeout: seconds without a byte until TimeoutError is raised.
@@ -199,7 +209,7 @@ class Connection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """Parse the received bytes."""
         if self._complete:
-            # Bytes without a request would be taken for the next response.
+            # Without this, the parser would take bytes without a request for the next response.
             self.abort()
             return
         self._head_start, self._received = 0, nbytes
@@ -248,7 +258,7 @@ class Connection(asyncio.BufferedProtocol):
             self._stream = False
 
     def on_body(self, body: bytes) -> None:
-        """Store a part of the body, and pause reading if the reader of a stream is slow."""
+        """Store a part of the body, and pause reading for slow readers."""
         if self._decompressor is not None:
             body = self._decompressor.decompress(body)
         self._chunks.append(body)
@@ -275,7 +285,7 @@ class Connection(asyncio.BufferedProtocol):
             and not self._tunnel
             and (not self._parser.should_keep_alive() or self._transport.get_write_buffer_size())
         ):
-            # The server responded before it read the whole request. It would take the rest for the next request.
+            # The server responded before it read the whole request. It would parse the rest as the next request.
             self._transport.abort()
             self._error = self._error or Disconnected("the server closed the connection")
         if self._stream:
@@ -288,7 +298,7 @@ class Connection(asyncio.BufferedProtocol):
     # Private
 
     def _take_head(self) -> bytes:
-        """Return the head that the parser has just completed. It may have arrived in several reads."""
+        """Return the completed head, which may have arrived in several reads."""
         start = self._head_start
         if not self._partial_head:
             end = _receive_buffer.data.find(_END_OF_HEAD, start, self._received)
@@ -305,8 +315,8 @@ class Connection(asyncio.BufferedProtocol):
     def _wait(self, deadline: float) -> asyncio.Future[RawResponse]:
         """Create the future that the next response or chunk resolves.
 
-        The timer of the connection stays scheduled after the response and serves later requests: their deadlines are
-        later, and creating and cancelling a timer is a large part of the cost of a request.
+        The timer of the connection stays scheduled after the response and serves later requests, whose deadlines are
+        later. Creating and cancelling a timer is a large part of the cost of a request.
         """
         waiter = self._waiter = self._loop.create_future()
         self._deadline = deadline
@@ -358,7 +368,10 @@ class Connection(asyncio.BufferedProtocol):
 
 
 def describe_error(error: Exception) -> str:
-    """Return a short message for users, without the addresses and source files that asyncio and ssl include."""
+    """Return a short error message for users.
+
+    It omits the addresses and source files that asyncio and ssl include.
+    """
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate verify failed: {error.verify_message} (see certificate-authority and tls-server-name)"
     if isinstance(error, ssl.SSLError):

@@ -71,9 +71,10 @@ class Transport(Protocol):
         ...
 
     def stream(self, request: HttpRequest) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Send a watch or a log request and yield its lines, without their newlines, as they arrive.
+        """Send a watch or a log request and yield its lines.
 
-        Empty lines are included, and so is a last line without newline.
+        The lines are yielded without their newlines as they arrive. Empty lines are included, and so is a last line
+        without newline.
 
         Raises:
             ApiError: the server refused the request.

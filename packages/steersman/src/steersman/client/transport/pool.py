@@ -1,4 +1,4 @@
-"""Pools of persistent connections, and how a connection is opened: addresses, TLS and proxies.
+"""Pools of persistent connections, with DNS, TLS and proxies.
 
 Source: RFC 9110 section 9.3.6 (CONNECT), RFC 9112 section 9.3 (persistence).
 """
@@ -21,7 +21,7 @@ from steersman.client.transport.tls_transport import TlsTransport
 CONNECT_TIMEOUT_SECONDS = 30.0
 # Limit for each address of a host except the last one. A lease must be renewed within 10 s.
 _ADDRESS_TIMEOUT_SECONDS = 5.0
-# The API server closes idle connections after 90 s. Ours close earlier, so that no request meets that moment.
+# The API server closes idle connections after 90 s. The pool closes them earlier, so that none is in use then.
 _KEEP_ALIVE_SECONDS = 60.0
 # Seconds until the first probe and between probes, number of probes, milliseconds without an acknowledgement.
 _TCP_KEEPALIVE = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
@@ -58,7 +58,9 @@ class ConnectionPool:
         return connection
 
     async def acquire(self, origin: Origin) -> Connection:
-        """Wait for a free slot and return an idle or a new connection. ``release`` must follow.
+        """Wait for a free slot and return an idle or new connection.
+
+        ``release`` must follow.
 
         Raises:
             OSError: the server cannot be reached: ``ssl.SSLError`` if TLS fails, ``TimeoutError`` after 30 s,
@@ -108,12 +110,12 @@ class ConnectionPool:
                 with suppress(ValueError):
                     self._waiters.remove(waiter)
             else:
-                # Cancelled just after a slot was passed on to this task.
+                # The task was cancelled after it received a slot.
                 self._release_slot()
             raise
 
     def _release_slot(self) -> None:
-        """Pass the slot on to the request that has waited longest, or mark it as free."""
+        """Pass the slot to the longest waiting request, or free it."""
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
@@ -124,7 +126,7 @@ class ConnectionPool:
     def _reuse(self, origin: Origin) -> Connection | None:
         idle = self._idle.get(origin)
         while idle:
-            # The most recently used one, so that surplus connections expire.
+            # Use the most recent one, so that surplus connections expire.
             connection = idle.pop()
             if connection.is_usable:
                 return connection
@@ -163,7 +165,10 @@ async def _connect(origin: Origin, loop: asyncio.AbstractEventLoop) -> Connectio
 async def _dial(
     origin: Origin, host: str, port: int, tls: ssl.SSLContext | None, server_hostname: str
 ) -> tuple[asyncio.Transport, Connection]:
-    """Connect to the first address of ``host`` that responds. Each address gets a share of the time limit."""
+    """Connect to the first address of ``host`` that responds.
+
+    Each address gets a share of the time limit.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + CONNECT_TIMEOUT_SECONDS
     addresses = await _resolve_host(host, port)
@@ -184,7 +189,10 @@ async def _dial(
 
 
 async def _resolve_host(host: str, port: int) -> list[str]:
-    """Return the addresses of ``host``. An IP address needs no thread of the resolver, which slow DNS can exhaust."""
+    """Return the addresses of ``host``.
+
+    An IP address does not use the resolver threads, which slow DNS can exhaust.
+    """
     try:
         return [str(ip_address(host))]
     except ValueError:
@@ -234,11 +242,14 @@ async def _connect_via_proxy(origin: Origin, proxy: Proxy, loop: asyncio.Abstrac
 
 
 def _set_keepalive(transport: asyncio.BaseTransport) -> None:
-    """Detect a dead peer within 30 s, also on a watch without events, and discard unsent data on close."""
+    """Detect dead peers within 30 s and discard unsent data on close.
+
+    TCP keep-alive detects it also on a watch without events.
+    """
     sock = transport.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     # With SO_LINGER 0 a closed socket drops unacknowledged data. Otherwise the kernel could deliver a write of a
-    # former leader after the writes of the next one.
+    # previous leader after the writes of the next one.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     for name, value in _TCP_KEEPALIVE.items():
         # Some systems lack some of these options.

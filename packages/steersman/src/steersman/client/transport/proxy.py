@@ -1,4 +1,6 @@
-"""Which proxy leads to a server: the kubeconfig's, or that of the environment, by the rules of kubectl.
+"""Selection of the proxy to a server, by the rules of kubectl.
+
+The proxy is configured in the kubeconfig or in the environment.
 
 Source: Go's ``golang.org/x/net/http/httpproxy``, which kubectl uses; RFC 9110, section 7.6 on proxies.
 """
@@ -19,22 +21,22 @@ _SCHEMES = ("http", "https")
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy. ``authorization`` is the value of its ``Proxy-Authorization`` header, if it wants one."""
+    """Address and ``Proxy-Authorization`` header of a proxy."""
 
     address: Address
     authorization: str | None = field(default=None, repr=False)
 
 
 def proxy_for(server: Address, proxy_url: str | None, environment: Mapping[str, str] = os.environ) -> Proxy | None:
-    """The proxy that leads to ``server``, or None for the direct way.
+    """Return the proxy for ``server``, or None for a direct connection.
 
     Args:
-        server: its base URL.
-        configured: ``proxy-url`` of the kubeconfig: wins over the environment; empty means none.
-        environment: ``HTTPS_PROXY``, ``HTTP_PROXY`` and ``NO_PROXY``, in capitals or small letters.
+        server: address of the API server.
+        proxy_url: ``proxy-url`` of the kubeconfig. It overrides the environment. Empty means no proxy.
+        environment: variables ``HTTPS_PROXY``, ``HTTP_PROXY`` and ``NO_PROXY``, in upper or lower case.
 
     Raises:
-        ConfigurationError: the URL is malformed, or of a kind that is not supported; never quotes its password.
+        ConfigurationError: the URL is malformed or its scheme is not supported. The message omits the password.
     """
     if proxy_url is not None:
         return parse_proxy(proxy_url, "proxy-url") if proxy_url else None
@@ -50,10 +52,10 @@ def proxy_for(server: Address, proxy_url: str | None, environment: Mapping[str, 
 
 
 def parse_proxy(url: str, source: str) -> Proxy:
-    """The proxy at ``url``, which ``where`` names in errors."""
+    """Parse the URL of a proxy. Errors name ``source``."""
     scheme = url.partition("://")[0].lower()
     if scheme in ("socks5", "socks5h"):
-        raise ConfigurationError(f"{source}: {scheme} is not supported; use a proxy with http:// or https://")
+        raise ConfigurationError(f"{source}: {scheme} is not supported: use a proxy with http:// or https://")
     try:
         parsed = parse_address(url)
     except ValueError:
@@ -84,7 +86,10 @@ def _parse_ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Addres
 
 
 def _bypasses_proxy(server: Address, no_proxy: str) -> bool:
-    """Whether an entry of NO_PROXY names the server: ``*``, an address, a network, or a domain and all below it."""
+    """Return True if an entry of NO_PROXY matches the server.
+
+    An entry is ``*``, an IP address, a network in CIDR notation, or a domain with its subdomains.
+    """
     host, address = server.host.lower().rstrip("."), _parse_ip_address(server.host)
     for entry in (e.strip().lower() for e in no_proxy.split(",")):
         if entry == "*":
@@ -107,5 +112,5 @@ def _no_proxy_matches(name: str, host: str, address: ipaddress.IPv4Address | ipa
             return False
         return address.version == network.version and address in network
     name = name.removeprefix("*")
-    # "example.com" is itself and all below it, ".example.com" only what is below.
+    # "example.com" matches the domain and its subdomains, ".example.com" only subdomains.
     return host.endswith(name if name.startswith(".") else f".{name}") or host == name

@@ -1,4 +1,6 @@
-"""Client-side rate limit. Defaults to off, since priority and fairness (KEP-1040) protects the API server.
+"""Client-side rate limit.
+
+Defaults to off, since priority and fairness (KEP-1040) protects the API server.
 
 Source: client-go, package ``util/flowcontrol``.
 """
@@ -33,7 +35,7 @@ class RateLimit:
     def __post_init__(self) -> None:
         if self.qps <= 0 or self.burst < 1:
             raise ValueError(
-                f"a rate limit needs qps above 0 and burst of 1 or more, not {self.qps} and {self.burst}"
+                f"rate limit with qps {self.qps} and burst {self.burst}: qps must be above 0 and burst at least 1"
             )
 
 

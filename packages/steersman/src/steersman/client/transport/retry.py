@@ -2,21 +2,22 @@
 
 Failures and the requests that they retry:
 
-    not sent (connection refused)            all requests
-    429                                      all requests, since the server rejected them before processing. An
-                                             eviction without Retry-After is an exception: a budget blocks it
-    503 with Retry-After                     all requests: the server has not processed them
-    502, 503, 504, 5xx with Retry-After,     idempotent requests only, since the server may have applied them
+    not sent (connection refused)            all requests.
+    429                                      all requests, since the server rejected them before processing.
+                                             Evictions without Retry-After are not retried, since a
+                                             PodDisruptionBudget blocks them.
+    503 with Retry-After                     all requests, since the server has not processed them.
+    502, 503, 504, 5xx with Retry-After,     idempotent requests only, since the server may have applied them.
     connection lost, timeout
 
 Idempotent requests:
 
-    GET, dry runs, and reviews               they change nothing (a TokenReview is a query in a POST)
-    PUT and PATCH with a resourceVersion     a second one fails with Conflict if the first one was applied
-    DELETE with a UID or resourceVersion     a second one fails with NotFound or Conflict
-    server-side apply                        it declares state. If the object was deleted meanwhile, it is created
+    GET, dry runs, and reviews               They change nothing. A TokenReview is a query in a POST.
+    PUT and PATCH with a resourceVersion     A second one fails with Conflict if the first one was applied.
+    DELETE with a UID or resourceVersion     A second one fails with NotFound or Conflict.
+    server-side apply                        It declares state. If the object was deleted meanwhile, it is created
                                              again, unless the request has a ``uid``. CachedClient sends the UID of
-                                             cached objects
+                                             cached objects.
 
 Other writes end with the first attempt whose result is unknown. A second POST could create a second object or fail
 because of the first one. A JSON patch could add an item twice. A merge patch without a resourceVersion could revert a
@@ -131,7 +132,7 @@ class RetryingTransport(Transport):
     def _next_delay(
         self, request: HttpRequest, outcome: HttpResponse | ConnectionFailed, attempts: int
     ) -> float | None:
-        """Return the seconds until the next attempt, or None for no further one."""
+        """Return the seconds until the next attempt. None means no further attempt."""
         if attempts >= self._policy.attempts or not _is_retryable(request, outcome):
             return None
         max_jitter = min(self._policy.initial_delay * 2 ** min(attempts - 1, 32), self._policy.max_delay)

@@ -1,4 +1,4 @@
-"""TLS contexts: whom we trust, and the certificate that we show."""
+"""TLS contexts with trusted certificate authorities and client certificates."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from steersman.errors import ConfigurationError
 
 
 def create_ssl_context(config: ClusterConfig, identity: Identity) -> ssl.SSLContext:
-    """The TLS settings of ``config``: its certificate authority, and the client certificate of ``identity``.
+    """Return a TLS context for the API server of ``config``.
+
+    It trusts the certificate authority of ``config`` and has the client certificate of ``identity``.
 
     Raises:
-        ConfigurationError: a certificate or key is not PEM, or they do not belong together; names their files.
+        ConfigurationError: a certificate or key is not PEM, or key and certificate do not match. The message has
+            their file names.
     """
     context = _create_context(config)
-    # Python 3.13 sets it; the certificates of many clusters lack the extensions that it demands.
+    # Python 3.13 sets this flag. The certificates of many clusters lack the extensions that it requires.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if config.insecure_skip_tls_verify:
         context.check_hostname = False
@@ -31,7 +34,9 @@ def create_ssl_context(config: ClusterConfig, identity: Identity) -> ssl.SSLCont
 
 
 def load_ca(config: ClusterConfig) -> bytes | None:
-    """The PEM of the certificate authorities to trust; None means the system's.
+    """Return the trusted certificate authorities as PEM.
+
+    None means those of the system.
 
     Raises:
         ConfigurationError: the file cannot be read.
@@ -40,29 +45,37 @@ def load_ca(config: ClusterConfig) -> bytes | None:
 
 
 def load_key_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Has ``context`` show a certificate from now on; PEM. Open connections go on as they are.
+    """Set the certificate and key of ``context``. Open connections keep the previous ones.
+
+    Args:
+        context: TLS context to change.
+        certificate: certificate chain as PEM.
+        key: unencrypted private key as PEM.
 
     Raises:
-        ssl.SSLError, ValueError: they are no PEM, or do not belong together; what was shown before still is.
+        ssl.SSLError, ValueError: certificate or key is not PEM, or they do not match. The context is unchanged.
     """
     with _temporary_file(b"\n".join((certificate, key))) as path:
-        # On trial first: of a pair that is broken OpenSSL keeps the half that it could read, and then serves nobody.
+        # The first context is a trial: OpenSSL would keep the readable half of a broken pair and fail all handshakes.
         for candidate in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), context):
-            # Without a password OpenSSL would ask the terminal for that of an encrypted key.
+            # Without a password, OpenSSL would prompt for one on the terminal if the key is encrypted.
             candidate.load_cert_chain(path, password="")
 
 
 @contextmanager
 def _temporary_file(content: bytes) -> Generator[str]:
-    """A file for a moment, readable by us alone: OpenSSL reads nothing else."""
+    """Yield the path of a temporary file for the ssl module.
+
+    The module loads certificates and keys only from files. No other user can read the file.
+    """
     if hasattr(os, "memfd_create"):
-        # In memory, since containers' file systems are read-only as a rule, and keys belong on no disk.
+        # The file is in memory, since file systems of containers are often read-only and keys must not be on disk.
         with os.fdopen(os.memfd_create("pair.pem"), "wb") as file:
             file.write(content)
             file.flush()
             yield f"/proc/self/fd/{file.fileno()}"
     else:
-        # Imported here: most configurations have no client certificate, and it takes 3 ms.
+        # The import takes 3 ms, and most configurations have no client certificate.
         import tempfile
 
         with tempfile.NamedTemporaryFile(suffix=".pem") as file:
@@ -78,7 +91,7 @@ def _create_context(config: ClusterConfig) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cadata=ca_certificates.decode() if ca_certificates else None)
     except (ssl.SSLError, ValueError) as error:
-        raise ConfigurationError(f"TLS for {config.server}: {source} is no valid PEM: {error}") from None
+        raise ConfigurationError(f"TLS for {config.server}: {source} is not valid PEM: {error}") from None
 
 
 def _load_client_certificate(context: ssl.SSLContext, identity: Identity, server: str) -> None:
@@ -86,5 +99,5 @@ def _load_client_certificate(context: ssl.SSLContext, identity: Identity, server
         load_key_pair(context, identity.certificate or b"", identity.key or b"")
     except (ssl.SSLError, ValueError) as error:
         raise ConfigurationError(
-            f"TLS for {server}: {identity.source} are no valid PEM, or do not belong together: {error}"
+            f"TLS for {server}: {identity.source} are not valid PEM or do not match: {error}"
         ) from None

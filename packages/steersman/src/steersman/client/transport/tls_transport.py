@@ -1,10 +1,10 @@
-"""TLS for connections of which there may be thousands, most of them silent.
+"""TLS transport with little memory for each idle connection.
 
-asyncio's own keeps 256 KiB ready for each connection, and uvloop's as much; of a watch that is nearly all that it
-weighs. Here a connection has no buffer of its own: what comes is put where its protocol wants it, taken in by OpenSSL
-at once, and put into the same place again, decrypted.
+asyncio and uvloop allocate a buffer of 256 KiB for each TLS connection, which is most of the memory of an idle watch.
+Here connections have no buffers. Received bytes go into the buffer of the protocol, and OpenSSL reads them at once.
+The decrypted bytes go into the same buffer.
 
-Source: RFC 8446 (TLS 1.3), RFC 9112 section 9.8 (what an end without a word means); OpenSSL's memory BIOs.
+Source: RFC 8446 (TLS 1.3), RFC 9112 section 9.8 (connections closed without close_notify), OpenSSL's memory BIOs.
 """
 
 from __future__ import annotations
@@ -14,16 +14,21 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
-# As much is taken from the socket at a time: OpenSSL keeps room for what it was once given, as long as it lives.
+# Maximum bytes per read. The memory BIO of OpenSSL never shrinks below its largest content.
 _READ_SIZE_BYTES = 2**15
 
 
 class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
-    """The protocol of a transport below, and the transport of ``protocol`` above, which it calls once it is secure.
+    """TLS layer between a TCP transport and ``protocol``.
+
+    It is the protocol of the TCP transport and the transport of ``protocol``. It calls ``connection_made`` of
+    ``protocol`` after the TLS handshake.
 
     Args:
-        protocol: whose buffer it uses.
-        server_hostname: the name that must be in the server's certificate.
+        protocol: protocol above TLS. Its buffer is used for both encrypted and decrypted bytes.
+        context: TLS settings.
+        server_hostname: name that the certificate of the server must contain.
+        loop: event loop of the connection.
     """
 
     def __init__(
@@ -46,10 +51,11 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._eof_received = False
 
     async def wait_handshake(self) -> None:
-        """Returns once nobody else can read or write; who is cut off here ends the connection.
+        """Wait for the TLS handshake. Cancellation closes the connection.
 
         Raises:
-            OSError: the connection broke; ``ssl.SSLError`` where the other side is not who it should be.
+            OSError: the connection broke.
+            ssl.SSLError: the handshake failed, for example because the certificate is not trusted.
         """
         try:
             await self._handshake_done
@@ -57,86 +63,89 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self.abort()
             raise
 
-    # What the transport below calls
+    # Callbacks of the TCP transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The handshake begins."""
-        # Not asserted: those of uvloop are none of asyncio's own classes.
+        """Store the TCP transport and begin the handshake."""
+        # No assertion: the transports of uvloop do not inherit from asyncio.Transport.
         self._transport = cast("asyncio.Transport", transport)
         self._pump()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where to put what comes; it is read before anything else is put there."""
+        """Return the buffer for received bytes, which is reused."""
         return memoryview(self._protocol.get_buffer(sizehint))[:_READ_SIZE_BYTES]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """So many bytes came."""
+        """Decrypt the received bytes."""
         self._incoming.write(self.get_buffer(nbytes)[:nbytes])
         self._pump()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection has ended."""
+        """Fail the handshake, or report the end to the protocol."""
         self._transport = None
         exc = self._error or exc
         if exc is None and not self._eof_received:
-            # Whoever is between us could have cut it here.
+            # Without close_notify, an attacker on the network could have truncated the response.
             exc = ConnectionResetError("the server closed the connection")
         if self._handshake_done.done():
             self._protocol.connection_lost(exc)
         else:
             self._handshake_done.set_exception(exc or ConnectionResetError("the server closed the connection"))
 
-    # What the protocol above calls
+    # Methods that the protocol calls
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Sends ``data``."""
+        """Encrypt and send ``data``."""
         self._write_buffer += data
         self._run_step(self._encrypt)
 
     def get_write_buffer_size(self) -> int:
-        """How many bytes wait to be sent."""
+        """Return the number of bytes that are not sent yet."""
         return len(self._write_buffer) + (
             self._transport.get_write_buffer_size() if self._transport is not None else 0
         )
 
     def pause_reading(self) -> None:
-        """Hands on nothing until ``resume_reading``."""
+        """Pass no data to the protocol until ``resume_reading``."""
         self._paused = True
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Ends ``pause_reading``."""
+        """Resume reading after ``pause_reading``."""
         self._paused = False
         if self._transport is not None:
             self._transport.resume_reading()
-        # What was taken in before, nobody will tell of again.
+        # The TCP transport does not report the bytes again that arrived before the pause.
         self._loop.call_soon(self._pump)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Hands on to ``protocol`` from now on."""
+        """Pass further data to ``protocol``."""
         assert isinstance(protocol, asyncio.BufferedProtocol)
         self._protocol = protocol
 
     def is_closing(self) -> bool:
-        """Whether it has ended, or is about to."""
+        """Return True if the connection is closed or closing."""
         return self._transport is None or self._transport.is_closing()
 
     def abort(self) -> None:
-        """Ends the connection at once."""
+        """Close the connection at once, without sending buffered data."""
         if self._transport is not None:
             self._transport.abort()
 
-    # Inside
+    # Private
 
     def _pump(self) -> None:
-        """Takes the next step, or as many as there is something for."""
+        """Continue the handshake, decrypt received bytes and encrypt waiting ones."""
         self._run_step(self._handshake)
         if self._write_buffer:
             self._run_step(self._encrypt)
 
     def _run_step(self, step: Callable[[], None]) -> None:
-        """Takes ``step``, as far as it goes before something must come, and sends what there is to say to that."""
+        """Run ``step`` until it needs more received bytes, then send its output.
+
+        A TLS error ends the connection, after its alert is sent.
+        """
         try:
             step()
         except ssl.SSLWantReadError:
@@ -157,15 +166,18 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._decrypt()
 
     def _encrypt(self) -> None:
-        """Encrypts what waits. Raises SSLWantReadError: the server begins another handshake, the rest follows it."""
+        """Encrypt the waiting bytes.
+
+        SSLWantReadError is raised during a renegotiation. The remaining bytes follow it.
+        """
         while self._write_buffer:
             self._write_buffer = self._write_buffer[self._tls.write(self._write_buffer) :]
 
     def _decrypt(self) -> None:
-        """Decrypts what there is. Raises SSLWantReadError when nothing is left."""
+        """Decrypt the received bytes. Raises SSLWantReadError after the last one."""
         while self._transport is not None and not self._paused and not self._eof_received:
             buffer = memoryview(self._protocol.get_buffer(-1))
-            # The types know of neither: it may be any buffer, and then it is answered how much was put there.
+            # The type stubs lack this overload: with a buffer of any type, read() returns the number of bytes.
             count = cast("int", self._tls.read(len(buffer), cast("bytearray", buffer)))
             if count:
                 self._protocol.buffer_updated(count)

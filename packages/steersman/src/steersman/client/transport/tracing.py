@@ -1,7 +1,7 @@
-"""Spans of requests, by OpenTelemetry; imported only where somebody wants traces.
+"""OpenTelemetry spans of requests. The module is imported only if tracing is enabled.
 
-A span stands for one request as its caller sees it, further tries and pauses between them included. Neither bodies
-nor queries are in it. Watches have none: they last for minutes, and belong to nobody's work.
+A span covers one request of a caller, including retries and the delays between them. It contains neither the body nor
+the query. Watches have no spans, since they last for minutes and do not belong to one reconcile.
 
 Source: "Semantic conventions for HTTP client spans" of OpenTelemetry.
 """
@@ -21,15 +21,15 @@ from steersman.client.transport.http import HttpTransport
 from steersman.client.transport.interface import HttpRequest, HttpResponse, Transport
 
 INSTRUMENTATION_SCOPE = "steersman"
-"""The name of the instrumentation scope."""
+"""Name of the instrumentation scope."""
 
 
 class TracingTransport(Transport):
-    """Makes a span of each request, below whatever span is current.
+    """Creates a child of the current span for each request.
 
     Args:
-        inner: carries the requests.
-        provider: makes the spans; None: the process's own, as ``opentelemetry.trace.set_tracer_provider`` set it.
+        inner: transport that sends the requests.
+        provider: creates the spans. Defaults to the provider of ``opentelemetry.trace.set_tracer_provider``.
     """
 
     def __init__(self, inner: Transport, provider: TracerProvider | None = None) -> None:
@@ -44,7 +44,7 @@ class TracingTransport(Transport):
 
     @property
     def inner(self) -> Transport:
-        """What carries the requests: leader election goes past this one."""
+        """The wrapped transport. Leader election uses it directly, without spans."""
         return self._inner
 
     async def request(self, request: HttpRequest) -> HttpResponse:
@@ -85,7 +85,10 @@ class _TransportWrapper(Protocol):
 
 
 def _find_server_url(transport: Transport) -> str:
-    """The API server's URL; empty where there is none, as in memory."""
+    """Return the URL of the API server.
+
+    It is empty for a server in memory.
+    """
     while isinstance(transport, _TransportWrapper):
         transport = transport.inner
     return transport.server if isinstance(transport, HttpTransport) else ""
@@ -93,7 +96,9 @@ def _find_server_url(transport: Transport) -> str:
 
 @lru_cache(maxsize=1024)
 def url_template(path: str) -> str:
-    """``path`` without what differs between objects, such as ``/api/v1/namespaces/{namespace}/pods/{name}/log``.
+    """Replace namespace and name in ``path`` by placeholders.
+
+    An example is ``/api/v1/namespaces/{namespace}/pods/{name}/log``.
 
     Source: "Kubernetes API Concepts", section "Resource URIs".
     """

@@ -202,7 +202,7 @@ async def test_insecure_tls_logs_a_warning(tmp_path: Path, caplog: pytest.LogCap
     fields = {"ca": None, "insecure_skip_tls_verify": True, "tls_server_name": None}
     async with connected_tls(tmp_path, CertificateAuthority(), **fields) as transport:
         assert (await transport.request(get())).body == b"nobody\n"
-    assert caplog.text.count("TLS verification is off") == 1
+    assert caplog.text.count("TLS verification is disabled") == 1
 
 
 async def test_rotated_certificate_is_used_by_new_connections(
@@ -279,7 +279,7 @@ def test_broken_certificates_are_configuration_errors(broken: str) -> None:
     garbage = b"-----BEGIN CERTIFICATE-----\nZ\n-----END CERTIFICATE-----\n"
     keys = {"key": garbage, "mismatch": other, "encrypted": authority.issue("jane", password=b"x")[1]}
     config = ClusterConfig(server="https://10.0.0.1", ca=garbage if broken == "ca" else authority.certificate)
-    with pytest.raises(ConfigurationError, match=r"TLS for https://10\.0\.0\.1: .* no valid PEM"):
+    with pytest.raises(ConfigurationError, match=r"TLS for https://10\.0\.0\.1: .* not valid PEM"):
         create_ssl_context(config, Identity(None, certificate, keys.get(broken, key)))
 
 

@@ -83,5 +83,5 @@ async def test_waiting_is_measured() -> None:
 
 @pytest.mark.parametrize(("qps", "burst"), [(0, 1), (-1, 1), (1, 0)])
 def test_rate_limit_invalid_parameters_are_rejected(qps: float, burst: int) -> None:
-    with pytest.raises(ValueError, match="qps above 0 and"):
+    with pytest.raises(ValueError, match="qps must be above 0"):
         RateLimit(qps=qps, burst=burst)

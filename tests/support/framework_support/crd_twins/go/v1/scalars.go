@@ -4,7 +4,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // ScalarsSpec has every scalar, with bounds.
 type ScalarsSpec struct {
-	// How many there are.
+	// Number of items.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	Count int64 `json:"count"`

@@ -37,7 +37,7 @@ type Source struct {
 	TCP *TCP `json:"tcp,omitempty"`
 }
 
-// UnionSpec has structs of which one member is set.
+// UnionSpec has unions: structs with one member set.
 // +kubebuilder:validation:AtLeastOneOf=probe;source
 type UnionSpec struct {
 	// +optional
@@ -50,7 +50,7 @@ type UnionSpec struct {
 	Sources map[string]Source `json:"sources,omitempty"`
 }
 
-// Union has structs of which one member is set.
+// Union has unions: structs with one member set.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() < 9",message="the name is too long",fieldPath=".spec.probe"

@@ -13,7 +13,7 @@ type WorkloadSpec struct {
 	Image string `json:"image"`
 }
 
-// WorkloadStatus tells what runs.
+// WorkloadStatus reports the running replicas.
 type WorkloadStatus struct {
 	Observed `json:",inline"`
 	// +optional

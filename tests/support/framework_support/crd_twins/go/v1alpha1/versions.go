@@ -6,7 +6,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// VersionedSpec is a former form.
+// VersionedSpec is an earlier version.
 type VersionedSpec struct {
 	Host string `json:"host"`
 	Port int64  `json:"port"`
