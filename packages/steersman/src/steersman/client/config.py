@@ -43,7 +43,7 @@ class ClusterConfig:
         tls_server_name: name to verify in the server's certificate, where it differs from the URL's host.
         insecure_skip_tls_verify: accept any certificate; anybody on the way can then read and change everything.
         disable_compression: ask for no gzip. None means: no gzip from a server on this machine.
-        where: file and entry that say all this, for errors.
+        source: file and entry of these settings, for error messages.
         user_agent: what the API server's audit log calls us; None means ``steersman/`` and the version.
     """
 

@@ -31,7 +31,7 @@ class Identity:
         certificate: PEM of the client certificate and those between it and the authority.
         key: PEM of its private key, not encrypted.
         valid_for: seconds after which ``Credentials.load`` must be asked again.
-        origin: where certificate and key come from, for errors.
+        source: origin of certificate and key, for error messages.
     """
 
     authorization: str | None = field(default=None, repr=False)
@@ -136,7 +136,7 @@ class ClientCertificate(Credentials):
     """A client certificate and its key: PEM, or files that are read again every minute.
 
     Connections that are open keep the pair they began with; new ones show the new pair.
-    Errors call them ``where``.
+    ``source`` names them in error messages.
     """
 
     certificate: bytes | Path = field(repr=False)

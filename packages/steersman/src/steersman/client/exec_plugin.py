@@ -52,7 +52,7 @@ class ExecPlugin:
         interactive_mode: whether the program may, or must, talk to somebody on standard input.
         install_hint: shown when there is no such program.
         cluster: ``spec.cluster`` of what the program is told; None tells it nothing of the cluster.
-        where: file and field, for errors.
+        source: file and field, for error messages.
     """
 
     command: str
