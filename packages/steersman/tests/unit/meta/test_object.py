@@ -1,4 +1,4 @@
-"""Where objects live in the API, and which names can be part of a path."""
+"""URL paths of objects, and valid names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Widget(Resource[WidgetSpec, WidgetStatus]):
 
 @resource(group="orders.example.com", version="v1", plural="webappery")
 class WebApp(Resource[WidgetSpec, WidgetStatus]):
-    """A kind with a plural of its own."""
+    """A kind with an irregular plural."""
 
 
 @pytest.mark.parametrize(
