@@ -115,7 +115,7 @@ def test_disruption_budget_error_differs_from_throttling() -> None:
     assert type(error_from_status(ApiStatus(reason="TooManyRequests", code=429))) is TooManyRequests
 
 
-def test_a_refusal_can_be_sent_to_another_process() -> None:
+def test_api_error_can_be_pickled() -> None:
     error = error_from_status(ApiStatus(message="gone", reason="NotFound", code=404), 2.0)
     error.uncertain = True
     found = pickle.loads(pickle.dumps(error))

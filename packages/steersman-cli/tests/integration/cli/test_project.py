@@ -50,14 +50,14 @@ def run_checked(environment: dict[str, str], root: Path, *command: str, **more: 
     return completed.stdout + completed.stderr
 
 
-def test_its_tests_pass_at_once(environment: dict[str, str], project: Path, envtest: Envtest) -> None:
+def test_scaffolded_project_tests_pass(environment: dict[str, str], project: Path, envtest: Envtest) -> None:
     output = run_checked(environment, project, "make", "test", "test-integration")
     assert "2 passed" in output
     assert "1 passed" in output
     assert "skipped" in run_checked(environment, project, "make", "test-e2e", KUBECONFIG="", HOME=str(project))
 
 
-async def test_the_operator_runs(environment: dict[str, str], project: Path, envtest: Envtest) -> None:
+async def test_scaffolded_operator_runs(environment: dict[str, str], project: Path, envtest: Envtest) -> None:
     with reserve_port() as reserved:
         debug = f"127.0.0.1:{reserved.getsockname()[1]}"
     kubeconfig = envtest.kubeconfig

@@ -68,7 +68,7 @@ def with_changed_manifests(operator: OperatorInfo, change: Change) -> OperatorIn
     return replace(operator, manifests=replace(operator.manifests, manifests=tuple(manifests)))
 
 
-def test_its_files(operator: OperatorInfo) -> None:
+def test_bundle_contains_expected_files(operator: OperatorInfo) -> None:
     built = build_bundle(operator, BundleSettings())
     assert sorted(built.files) == [
         "manifests/databaseuser-databaseuser-editor_rbac.authorization.k8s.io_v1_clusterrole.yaml",

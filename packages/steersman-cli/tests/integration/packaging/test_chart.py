@@ -272,9 +272,7 @@ def test_edited_config_appears_in_chart(installation: OperatorManifests, write_c
     assert "otherwise all replicas reconcile" in chart.template_error()
 
 
-def test_an_operator_without_webhooks_and_definitions(
-    installation: OperatorManifests, write_chart: WriteChart
-) -> None:
+def test_chart_without_webhooks_and_crds_renders(installation: OperatorManifests, write_chart: WriteChart) -> None:
     left = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "CustomResourceDefinition", "Service")
     manifests = tuple(m for m in installation.manifests if m["kind"] not in left)
     chart = write_chart(replace(installation, manifests=manifests))
@@ -288,7 +286,7 @@ PROJECTS = [ROOT / "operators/databases", *EXAMPLES]
 
 
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda root: root.name)
-def test_the_projects_of_this_repository(project: Path, helm: Helm, tmp_path: Path) -> None:
+def test_charts_of_repository_projects_are_valid(project: Path, helm: Helm, tmp_path: Path) -> None:
     create_project(project, ("chart", "--image", "example.com/operator:v1", "--directory", str(tmp_path)))
     helm("lint", "--strict", str(tmp_path))
     found = helm.template(tmp_path)

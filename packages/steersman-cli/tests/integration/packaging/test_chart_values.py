@@ -63,7 +63,7 @@ def test_values_of_pods(installation: OperatorManifests, write_chart: WriteChart
     assert single_manifest(found, "ServiceAccount")["metadata"]["annotations"] == {"cloud": "role"}
 
 
-def test_a_digest_wins_over_a_tag(installation: OperatorManifests, write_chart: WriteChart) -> None:
+def test_chart_image_digest_overrides_tag(installation: OperatorManifests, write_chart: WriteChart) -> None:
     chart = write_chart(installation, image=f"example.com:5000/users:v1@{DIGEST}")
     assert operator_container(chart.template())["image"] == f"example.com:5000/users@{DIGEST}"
     assert operator_container(chart.template("--set", "image.digest="))["image"] == "example.com:5000/users:v1"
@@ -94,7 +94,9 @@ def test_parts_that_users_switch(installation: OperatorManifests, write_chart: W
     assert "maxUnavailable" not in budget["spec"]
 
 
-def test_a_service_monitor_finds_the_metrics(installation: OperatorManifests, write_chart: WriteChart) -> None:
+def test_chart_service_monitor_selects_metrics_service(
+    installation: OperatorManifests, write_chart: WriteChart
+) -> None:
     switches = "metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.interval=30s"
     found = write_chart(installation).template(
         "--set", f"{switches},metrics.serviceMonitor.labels.release=prometheus"

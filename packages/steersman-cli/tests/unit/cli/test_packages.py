@@ -26,7 +26,7 @@ def pip_inspect_report() -> dict[str, Any]:
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-def test_a_bill_of_materials(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sbom_is_valid_cyclonedx(monkeypatch: pytest.MonkeyPatch) -> None:
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 
@@ -69,7 +69,7 @@ def test_sbom_has_hashes_from_pip() -> None:
     assert needs["pkg:pypi/shop-api@2"] == ["pkg:pypi/other@3", "pkg:pypi/shop@1"]
 
 
-def test_packages_without_the_project() -> None:
+def test_sbom_without_project_raises() -> None:
     from steersman_cli.packaging.sbom import render_sbom
 
     with pytest.raises(ConfigurationError, match="shop is not among the packages: none"):

@@ -21,7 +21,7 @@ def read_file(root: Path, name: str) -> str:
     return (root / name).read_text()
 
 
-def test_the_workflow_of_the_articles(pristine: Path) -> None:
+def test_init_and_create_write_project_files(pristine: Path) -> None:
     project_file = yaml.safe_load(read_file(pristine, "PROJECT"))
     assert (project_file["domain"], project_file["repo"]) == ("handsomeguy.cn", "handsomeguy.cn/databaseuser")
     (entry,) = project_file["resources"]
@@ -47,7 +47,7 @@ def test_operator_pods_tolerate_lost_node_briefly(pristine: Path) -> None:
         ], root
 
 
-def test_a_project_of_every_feature_is_clean(tmp_path: Path) -> None:
+def test_project_with_all_features_passes_checks(tmp_path: Path) -> None:
     root = write_project(
         tmp_path / "shop-operator",
         ("init", "--domain", "example.com", "--owner", "Jane Doe"),
@@ -149,14 +149,14 @@ def test_project_command_invalid_arguments_exit_2(pristine: Path, command: tuple
         ("steersman", "a module of that name is installed"),
     ],
 )
-def test_a_package_hides_no_other(tmp_path: Path, name: str, reason: str) -> None:
+def test_init_rejects_conflicting_package_name(tmp_path: Path, name: str, reason: str) -> None:
     result = steersman(tmp_path, "init", "--domain", "example.com", "--repo", f"example.com/{name}")
     assert result.returncode == 2
     assert reason in result.stderr
     assert "--project-name" in result.stderr
 
 
-def test_outside_of_a_project(tmp_path: Path) -> None:
+def test_commands_outside_of_project_fail(tmp_path: Path) -> None:
     for command in (CREATE, ("manifests",), ("install",), ("run",)):
         result = steersman(tmp_path, *command)
         assert result.returncode == 2
@@ -172,7 +172,7 @@ def storage_versions(root: Path) -> dict[str, bool]:
     return {v["name"]: v["storage"] for v in yaml.safe_load(read_file(root, CRD))["spec"]["versions"]}
 
 
-def test_a_second_version_and_its_conversion(project: Path) -> None:
+def test_create_second_version_with_conversion(project: Path) -> None:
     convert = ("create", "webhook", *KIND, "--conversion", "--spoke")
     create_project(write_project(project, WEBHOOK, SECOND, (*convert, "v1beta1")), ("manifests",))
     assert storage_versions(project) == {"v1alpha1": True, "v1beta1": False}

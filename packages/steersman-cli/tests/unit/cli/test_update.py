@@ -68,7 +68,7 @@ def test_update_merges_template_and_keeps_user_changes(old_project: Path, histor
     assert update.update_project(Project.load(old_project), history=history) == []
 
 
-def test_the_same_lines_are_marked(old_project: Path, history: Path) -> None:
+def test_update_marks_conflicting_lines(old_project: Path, history: Path) -> None:
     readme = old_project / README
     readme.write_text(readme.read_text().replace(OLD_README_LINE, "make test  # mine"))
     commit(old_project)

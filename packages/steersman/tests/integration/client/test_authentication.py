@@ -149,7 +149,7 @@ async def test_rotated_certificate_files(envtest: Envtest, tmp_path: Path, monke
         assert await authenticated_user(transport) == "joe"
 
 
-async def test_a_watch_outlives_the_rotation_of_its_certificate(
+async def test_watch_survives_certificate_rotation(
     envtest: Envtest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("steersman.client.credentials.FILE_RELOAD_INTERVAL_SECONDS", 0.0)
@@ -215,7 +215,7 @@ async def test_impersonation_requires_permission(envtest: Envtest) -> None:
     assert "cannot impersonate" in json.loads(refused.body)["message"]
 
 
-async def test_through_a_proxy(envtest: Envtest, tmp_path: Path) -> None:
+async def test_requests_through_proxy_succeed(envtest: Envtest, tmp_path: Path) -> None:
     administrator = envtest.kubeconfig_dict["users"][0]["user"]
     watch = get("/api/v1/namespaces", query={"watch": "1", "resourceVersion": "0"})
     async with (
@@ -228,7 +228,7 @@ async def test_through_a_proxy(envtest: Envtest, tmp_path: Path) -> None:
     assert targets == [envtest.server.removeprefix("https://")] * 2
 
 
-async def test_a_server_under_another_name(envtest: Envtest, tmp_path: Path) -> None:
+async def test_tls_server_name_is_verified(envtest: Envtest, tmp_path: Path) -> None:
     administrator = envtest.kubeconfig_dict["users"][0]["user"]
     async with as_user(envtest, tmp_path, administrator, tls_server_name="kubernetes.default") as transport:
         assert await authenticated_user(transport) == "envtest"

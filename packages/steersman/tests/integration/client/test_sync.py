@@ -14,7 +14,7 @@ from steersman_testing.envtest import Envtest
 NAMESPACE = "scripts"
 
 
-def test_a_script(envtest: Envtest) -> None:
+def test_sync_client_script_on_real_server(envtest: Envtest) -> None:
     key = ObjectKey(NAMESPACE, "words")
     with SyncClient(envtest.config, field_manager="script") as client:
         client.create(Namespace(metadata=ObjectMeta(name=NAMESPACE)))

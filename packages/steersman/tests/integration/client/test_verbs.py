@@ -21,7 +21,7 @@ _numbers = itertools.count()
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_on_the_real_server(case: str, envtest_of_cases: Envtest) -> None:
+async def test_verbs_on_real_server(case: str, envtest_of_cases: Envtest) -> None:
     async with connect(envtest_of_cases.config) as transport:
         namespace = f"verbs-{os.getpid()}-{next(_numbers)}"
         await make_namespace(transport, namespace)

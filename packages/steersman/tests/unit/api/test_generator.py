@@ -96,7 +96,7 @@ def test_fields(lease: tuple[Path, dict[str, Any]]) -> None:
         assert f"\n    {name}: {annotation} = " + ("" if default is None else f"{default}\n") in written
 
 
-def test_a_description_cannot_break_out_of_its_docstring(lease: tuple[Path, dict[str, Any]]) -> None:
+def test_generator_escapes_descriptions_in_docstrings(lease: tuple[Path, dict[str, Any]]) -> None:
     file, document = lease
     spec = document["components"]["schemas"]["io.k8s.api.coordination.v1.LeaseSpec"]
     spec["description"] = 'A """quoted\\" thing, e.g. one "so"'

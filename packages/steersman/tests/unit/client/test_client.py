@@ -99,7 +99,7 @@ async def test_list_with_expired_pages_restarts_without_limit() -> None:
 
 
 @virtual_time
-async def test_a_version_that_is_forgotten_ends_the_list() -> None:
+async def test_list_with_expired_version_raises_expired() -> None:
     transport = ScriptedTransport([error_response(410, "Expired")])
     with pytest.raises(Expired):
         await client(transport).list(Widget, resource_version="3", resource_version_match="Exact")
@@ -133,7 +133,7 @@ async def test_pages_with_expired_token_raises_expired() -> None:
 
 
 @virtual_time
-async def test_an_empty_list_may_be_null() -> None:
+async def test_list_with_null_items_is_empty() -> None:
     transport = ScriptedTransport([json_response({"metadata": {"resourceVersion": "3"}, "items": None})])
     assert (await client(transport).list(Widget)).items == ()
 
@@ -213,14 +213,14 @@ async def test_create_adds_the_owner() -> None:
 
 
 @virtual_time
-async def test_an_owner_in_another_namespace_is_refused() -> None:
+async def test_create_with_owner_in_other_namespace_raises() -> None:
     config = WidgetApply(metadata=ObjectMetaApply(name="a", namespace="lake"), spec=WidgetSpecApply(depth=1))
     with pytest.raises(ValueError, match="orders/mother cannot own lake/a"):
         await client(ScriptedTransport()).apply(config, owner=widget("mother"))
 
 
 @virtual_time
-async def test_an_object_that_was_read_is_not_applied() -> None:
+async def test_apply_of_read_type_raises_type_error() -> None:
     read: Any = widget()
     with pytest.raises(TypeError, match="WidgetApply"):
         await client(ScriptedTransport()).apply(read)
@@ -351,7 +351,7 @@ async def test_watch_reports_key_of_undecodable_object() -> None:
 
 
 @virtual_time
-async def test_a_watch_that_is_left_is_closed() -> None:
+async def test_watch_is_closed_after_break() -> None:
     transport = ScriptedTransport(streams=[[watch_line("ADDED", widget_document("a", 6)), 1e6]])
     stream = client(transport).watch(Widget, resource_version="5")
     await anext(stream)
@@ -383,7 +383,7 @@ async def test_watch_skip_callback_prevents_decoding() -> None:
 
 
 @virtual_time
-async def test_a_streaming_list_ends_its_beginning_with_a_bookmark() -> None:
+async def test_streaming_list_initial_events_end_with_bookmark() -> None:
     end = {"metadata": {"resourceVersion": "8", "annotations": {"k8s.io/initial-events-end": "true"}}}
     lines = [
         watch_line("ADDED", widget_document("a", 6)),
@@ -424,7 +424,7 @@ async def test_watch_lines_are_parsed_with_any_whitespace(compact: bool) -> None
 
 @virtual_time
 @pytest.mark.parametrize("kept", [5, 30, 60, -1, -2])
-async def test_a_line_that_breaks_off_is_a_lost_connection(kept: int) -> None:
+async def test_truncated_watch_line_raises_connection_error(kept: int) -> None:
     line = b'{"type":"ADDED","object":' + json.dumps(widget_document("a", 6)).encode() + b"}"
     with pytest.raises(ConnectionFailed, match="within a line"):
         await collect_events(ScriptedTransport(streams=[[line[:kept]]]))
@@ -458,7 +458,7 @@ async def test_logs_are_streamed_by_line() -> None:
 
 
 @virtual_time
-async def test_a_log_that_is_left_is_closed() -> None:
+async def test_log_stream_is_closed_after_break() -> None:
     transport = ScriptedTransport(streams=[[b"one", 1e6]])
     lines = client(transport).logs(KEY, follow=True)
     await anext(lines)

@@ -76,7 +76,7 @@ def write(path: Path, document: Any) -> Path:
     return path
 
 
-def test_the_server_and_its_token(tmp_path: Path) -> None:
+def test_config_reads_server_and_token(tmp_path: Path) -> None:
     found = load_config(write(tmp_path / "config", kubeconfig(context={"namespace": "shop"})))
     assert found == ClusterConfig(server="https://10.0.0.1:6443", namespace="shop", credentials=StaticToken("s3cret"))
 
@@ -145,7 +145,7 @@ def test_config_reads_impersonation(tmp_path: Path) -> None:
     )
 
 
-def test_a_plugin(tmp_path: Path) -> None:
+def test_config_reads_exec_plugin(tmp_path: Path) -> None:
     fields = EXEC_PLUGIN | {
         "command": "./bin/login",
         "args": ["--quiet"],
@@ -312,7 +312,7 @@ def test_config_invalid_yaml_error_hides_content(tmp_path: Path) -> None:
         load_config(tmp_path / "binary")
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_config_missing_file_error_names_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=f"kubeconfig not found: {tmp_path / 'gone'}"):
         load_config(tmp_path / "gone")
 
@@ -326,7 +326,9 @@ def service_account(directory: Path) -> Path:
 @pytest.mark.parametrize(
     ("host", "server"), [("10.96.0.1", "https://10.96.0.1:443"), ("fd00::1", "https://[fd00::1]:443")]
 )
-def test_in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, server: str) -> None:
+def test_in_cluster_config_reads_service_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, server: str
+) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     found = in_cluster_config(service_account(tmp_path))
     assert (found.server, found.namespace, found.ca) == (server, "shop", tmp_path / "ca.crt")
@@ -334,7 +336,7 @@ def test_in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, se
     assert found.credentials.load() == Identity("Bearer t")
 
 
-def test_in_a_pod_each_missing_part_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_cluster_config_error_names_missing_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigurationError, match="KUBERNETES_SERVICE_HOST is not set"):
         in_cluster_config(tmp_path)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")

@@ -31,7 +31,7 @@ def test_anonymous_credentials_are_empty() -> None:
     assert Anonymous().load() == Identity()
 
 
-def test_a_token_file_is_read_again(tmp_path: Path) -> None:
+def test_token_file_is_reloaded(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("one\n")
     source = TokenFile(file, "old")
@@ -85,7 +85,7 @@ def test_certificate_files_are_read_again(tmp_path: Path) -> None:
     assert ClientCertificate(certificate, key).load().valid_for == math.inf
 
 
-def test_of_several_the_first_of_each_kind_counts(tmp_path: Path) -> None:
+def test_credential_chain_uses_first_of_each_kind(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("later")
     parts = (ClientCertificate(b"c", b"k"), StaticToken("first"), TokenFile(tmp_path / "token"))
     found = CredentialChain(parts).load()
@@ -201,7 +201,7 @@ JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJqYW5lIn0.c2lnbmF0dXJl"
         ("os.kill(os.getpid(), 9)", r"exited with code -9$"),
     ],
 )
-def test_a_plugin_that_fails_is_quoted_without_secrets(tmp_path: Path, code: str, message: str) -> None:
+def test_exec_plugin_error_contains_no_secrets(tmp_path: Path, code: str, message: str) -> None:
     plugin = FakeExecPlugin(tmp_path, environment={"LOGIN": "hunter22-and-more"})
     plugin.set_script(code)
     with pytest.raises(CredentialsFailed, match=message) as caught:

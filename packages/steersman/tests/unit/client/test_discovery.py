@@ -47,7 +47,7 @@ def make_discovery(form: Form = aggregated) -> tuple[Discovery, InMemoryApiServe
     ["Deployment", "deployment", "deployments", "DEPLOYMENTS", "deploy", "deployments.apps"],
 )
 @virtual_time
-async def test_a_kind_by_any_of_its_names(form: Form, name: str) -> None:
+async def test_discovery_mapping_by_each_name(form: Form, name: str) -> None:
     discovery, _ = make_discovery(form)
     assert await discovery.mapping(name) == DEPLOYMENTS
 
@@ -104,7 +104,7 @@ def crd_manifest(plural: str, *versions: str) -> dict[str, Any]:
 
 @FORMS
 @virtual_time
-async def test_of_two_versions_the_servers_preferred_one(form: Form) -> None:
+async def test_discovery_selects_preferred_version(form: Form) -> None:
     discovery, server = make_discovery(form)
     server.load(crd_manifest("webapps", "v1beta1", "v1", "v2alpha1"))
     assert (await discovery.mapping("WebApp")).version == "v1"
@@ -169,7 +169,7 @@ async def test_discovery_keeps_results_when_server_unreachable() -> None:
 
 
 @virtual_time
-async def test_an_object_of_a_kind_without_a_type() -> None:
+async def test_discovered_kind_without_type_is_usable() -> None:
     discovery, server = make_discovery()
     server.load(crd_manifest("webapps", "v1"))
     webapp = {
@@ -198,7 +198,7 @@ async def test_discovery_unavailable_group_hides_no_others() -> None:
 
 
 @virtual_time
-async def test_a_group_that_is_stale_is_reported() -> None:
+async def test_discovery_reports_stale_group() -> None:
     """Aggregated discovery returns a cached version of an unavailable group as stale."""
     pods = {"resource": "pods", "responseKind": {"kind": "PodMetrics"}, "scope": "Namespaced", "singularResource": ""}
     version = {"version": "v1beta1", "freshness": "Stale", "resources": [{**pods, "verbs": ["get"]}]}
@@ -219,7 +219,7 @@ async def test_a_group_that_is_stale_is_reported() -> None:
 
 
 @virtual_time
-async def test_a_server_without_groups_of_its_own() -> None:
+async def test_discovery_of_server_with_null_lists() -> None:
     """An aggregated API server may be queried directly. Empty lists are ``null``."""
     groups = {
         "kind": "APIGroupList",

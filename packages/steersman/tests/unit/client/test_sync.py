@@ -53,7 +53,7 @@ def test_sync_client_mirrors_async_methods() -> None:
         assert not inspect.iscoroutinefunction(mine) and not inspect.isasyncgenfunction(mine)
 
 
-def test_a_script(client: SyncClient) -> None:
+def test_sync_client_verbs_and_types(client: SyncClient) -> None:
     made = client.create(config_map(hello="world"))
     found = client.get(ConfigMap, KEY)
     # Only type checkers evaluate this.
@@ -126,7 +126,7 @@ def test_sync_retry_on_conflict_repeats_read_and_update(client: SyncClient) -> N
     assert reads == ["0", "5"]
 
 
-def test_closing_ends_open_watches_and_the_thread(server: InMemoryApiServer) -> None:
+def test_sync_close_ends_watches_and_thread(server: InMemoryApiServer) -> None:
     before = set(threading.enumerate())
     client = SyncClient(server)
     (own,) = (t for t in set(threading.enumerate()) - before if t.name == "steersman-sync-client")
@@ -212,7 +212,7 @@ def test_sync_keyboard_interrupt_cancels_the_call(client: SyncClient, monkeypatc
     assert cancelled.wait(10)
 
 
-def test_an_iteration_that_is_interrupted_cleans_up(client: SyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sync_interrupted_iteration_cleans_up(client: SyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, cleaned_up = threading.Event(), threading.Event()
 
     async def numbers() -> AsyncGenerator[int, None]:

@@ -29,7 +29,7 @@ def load_buoy(world: ControllerEnv, name: str = "a", **metadata: Any) -> None:
     )
 
 
-def test_the_same_kind_is_the_same_type() -> None:
+def test_unstructured_type_is_cached_per_kind() -> None:
     assert metadata_only(Secret) is metadata_only(ApiResource("", "v1", "Secret", "secrets"))
     assert unstructured(Secret.api_resource) is unstructured(Secret.api_resource)
     assert metadata_only(Secret) is not metadata_only(Widget)

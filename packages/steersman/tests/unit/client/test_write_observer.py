@@ -104,7 +104,7 @@ async def test_observer_rejected_write_is_reported(code: int) -> None:
 
 
 @virtual_time
-async def test_a_write_that_is_cancelled_is_uncertain() -> None:
+async def test_observer_cancelled_write_is_uncertain() -> None:
     client, events = recording_client()
     for write in (client.apply(CONFIG), client.delete(Widget, KEY)):
         task = asyncio.create_task(write)
@@ -116,7 +116,7 @@ async def test_a_write_that_is_cancelled_is_uncertain() -> None:
 
 
 @virtual_time
-async def test_a_deletion_that_is_carried_out_at_once() -> None:
+async def test_observer_immediate_deletion() -> None:
     status = {"kind": "Status", "apiVersion": "v1", "status": "Success", "details": {"name": "a", "uid": "uid-a"}}
     # For some kinds, such as Service, the response is the last state without deletionTimestamp.
     client, events = recording_client(
@@ -142,7 +142,7 @@ async def test_observer_deletion_with_finalizer_is_a_write(held: dict[str, Any])
 
 @virtual_time
 @pytest.mark.parametrize("grace", [0, None])
-async def test_the_write_that_releases_the_last_finalizer_deletes(grace: int | None) -> None:
+async def test_observer_last_finalizer_removal_is_a_deletion(grace: int | None) -> None:
     client, events = recording_client(
         json_response(deleting_object(grace=grace)), json_response(deleting_object(grace=30, finalizers=()))
     )

@@ -159,7 +159,7 @@ async def test_channel_of_two_controllers_is_rejected() -> None:
 
 @pytest.mark.parametrize("awaited", [False, True])
 @virtual_time
-async def test_rounds_by_the_clock(awaited: bool) -> None:
+async def test_ticker_enqueues_keys_periodically(awaited: bool) -> None:
     async def later() -> list[Request]:
         await asyncio.sleep(1)
         return [key("a"), key("b")]

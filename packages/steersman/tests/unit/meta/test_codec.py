@@ -102,7 +102,7 @@ def test_times_travel_in_utc() -> None:
     assert decode(b'{"moment":"2030-01-02T03:04:05Z"}', Everything).moment == moment
 
 
-def test_builtins_are_as_good_as_bytes() -> None:
+def test_decode_builtins_equals_decode() -> None:
     document = {"text": "x", "limits": {"cpu": "1"}, "open": {"a": [1, {"b": None}]}}
     assert decode_builtins(document, Everything) == decode(encode(document), Everything)
 
@@ -155,7 +155,7 @@ def test_objects_can_be_copied_and_pickled(copied: Callable[[Any], Any]) -> None
     assert isinstance(found, FrozenDict) and isinstance(found["a"], FrozenDict)
 
 
-def test_the_controller_is_found_among_owners() -> None:
+def test_controller_reference_is_found() -> None:
     def owner(name: str, controller: bool | None) -> OwnerReference:
         return OwnerReference(api_version="v1", kind="X", name=name, uid=name, controller=controller)
 

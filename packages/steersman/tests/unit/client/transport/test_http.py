@@ -294,7 +294,7 @@ async def test_abort_ends_requests_and_rejects_new_ones() -> None:
         assert not late.sent
 
 
-async def test_a_clone_has_connections_of_its_own() -> None:
+async def test_transport_clone_has_own_connections() -> None:
     peers: list[object] = []
 
     async def handler(request: web.BaseRequest) -> web.Response:

@@ -81,7 +81,7 @@ async def read_stream(origin: Origin, idle_timeout: float = 10.0) -> list[bytes]
     return [line async for line in connection.lines(idle_timeout)]
 
 
-async def test_a_connection_is_used_again() -> None:
+async def test_pool_reuses_connection() -> None:
     async with serving(
         respond_with(with_content_length(b"one"), with_content_length(b"two"), then=wait_until_closed)
     ) as origin:
@@ -125,7 +125,7 @@ async def test_truncated_response_raises_disconnected(answer: bytes) -> None:
             await send_request(ConnectionPool(), origin)
 
 
-def test_on_uvloop() -> None:
+def test_http1_on_uvloop() -> None:
     async def use() -> None:
         async with serving(
             respond_with(with_content_length(b"one"), with_content_length(b"two"), then=wait_until_closed)
@@ -204,7 +204,7 @@ async def test_silent_stream_times_out() -> None:
         connection.abort()
 
 
-async def test_a_slow_reader_holds_up_the_sender() -> None:
+async def test_slow_reader_causes_back_pressure() -> None:
     sent = 0
 
     async def flood(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -282,7 +282,7 @@ async def test_early_response_makes_connection_unusable() -> None:
         assert not connection.is_usable
 
 
-async def test_the_pool_has_a_limit_and_a_queue() -> None:
+async def test_pool_queues_requests_above_limit() -> None:
     async with serving(respond_with(*[with_content_length(b"ok")] * 9, then=wait_until_closed)) as origin:
         pool = ConnectionPool(limit=1)
         first = await pool.acquire(origin)
@@ -371,7 +371,7 @@ async def test_pool_abort_ends_running_requests() -> None:
             await asking
 
 
-async def test_a_server_that_is_not_there() -> None:
+async def test_connect_to_missing_server_fails() -> None:
     async with serving(wait_until_closed) as origin:
         pass
     with pytest.raises(OSError):
@@ -399,7 +399,7 @@ async def test_connect_tries_next_address_after_timeout(monkeypatch: pytest.Monk
             assert await send_request(ConnectionPool(), Origin("two.example", origin.port)) == (200, b"ok")
 
 
-async def test_an_address_is_reached_while_all_threads_wait() -> None:
+async def test_connect_to_ip_address_needs_no_thread() -> None:
     async with serving(respond_with(with_content_length(b"ok"))) as origin:
         loop, over = asyncio.get_running_loop(), threading.Event()
         loop.set_default_executor(ThreadPoolExecutor(1))

@@ -108,7 +108,7 @@ async def test_second_401_is_returned() -> None:
         assert (await transport.request(get())).status == 401
 
 
-async def test_a_rotated_token_file_is_read_on_refusal(tmp_path: Path) -> None:
+async def test_token_file_is_reloaded_after_401(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("old")
     async with transport_to(require_token("old", "new"), credentials=TokenFile(file)) as transport:
@@ -192,7 +192,7 @@ async def test_server_of_other_authority_is_rejected(tmp_path: Path) -> None:
         assert not caught.value.sent
 
 
-async def test_a_server_of_another_name_is_refused(tmp_path: Path) -> None:
+async def test_server_name_mismatch_is_rejected(tmp_path: Path) -> None:
     async with connected_tls(tmp_path, CertificateAuthority(), tls_server_name="elsewhere") as transport:
         with pytest.raises(ConnectionFailed, match="elsewhere"):
             await transport.request(get())
@@ -297,7 +297,7 @@ def test_missing_ca_file_raises_on_construction(tmp_path: Path) -> None:
     ],
     ids=["plain", "an old one with a length", "chunked"],
 )
-async def test_through_a_proxy(tmp_path: Path, answer: bytes) -> None:
+async def test_connect_response_length_is_ignored(tmp_path: Path, answer: bytes) -> None:
     """The length of a CONNECT response is ignored. Source: RFC 9110, 9.3.6."""
     authority = CertificateAuthority()
     certificate = ClientCertificate(*authority.issue("jane"))
@@ -339,7 +339,7 @@ async def test_https_proxy_uses_system_trust(tmp_path: Path, monkeypatch: pytest
         assert len(targets) == 1
 
 
-async def test_a_proxy_that_is_not_there_is_named(tmp_path: Path) -> None:
+async def test_unreachable_proxy_error_names_proxy(tmp_path: Path) -> None:
     async with running_server(respond_common_name) as port:
         pass
     async with connected_tls(tmp_path, CertificateAuthority(), proxy_url=f"http://127.0.0.1:{port}") as transport:
@@ -347,7 +347,7 @@ async def test_a_proxy_that_is_not_there_is_named(tmp_path: Path) -> None:
             await transport.request(get())
 
 
-async def test_a_plain_server_through_a_proxy() -> None:
+async def test_plain_http_through_proxy() -> None:
     seen: list[web.BaseRequest] = []
 
     async def proxy(request: web.BaseRequest) -> web.Response:

@@ -73,7 +73,7 @@ async def test_streamed_lines_are_independent_of_chunks() -> None:
         assert await read_lines(transport) == [b"one", b"two", b"", b"three", large + large, b"last"]
 
 
-async def test_the_last_line_needs_no_newline() -> None:
+async def test_stream_last_line_without_newline() -> None:
     async with transport_to(stream_chunks(b"one\n", b"tw", b"o")) as transport:
         assert await read_lines(transport) == [b"one", b"two"]
 
@@ -114,7 +114,7 @@ async def test_stream_broken_within_line_raises() -> None:
             await read_lines(transport)
 
 
-async def test_a_stream_that_falls_silent() -> None:
+async def test_stream_idle_timeout_raises() -> None:
     async def hang(_: web.BaseRequest) -> None:
         await asyncio.Event().wait()
 
@@ -123,7 +123,7 @@ async def test_a_stream_that_falls_silent() -> None:
             await read_lines(transport, timeout=0.1)
 
 
-async def test_a_refused_stream_is_an_api_error() -> None:
+async def test_rejected_stream_raises_api_error() -> None:
     async def handler(_: web.BaseRequest) -> web.Response:
         return web.json_response(
             {"kind": "Status", "reason": "Expired", "code": 410, "message": "too old"},

@@ -185,7 +185,7 @@ async def test_retry_stops_at_time_limit() -> None:
 
 
 @virtual_time
-async def test_the_number_of_tries_is_bounded() -> None:
+async def test_retry_attempts_are_limited() -> None:
     transport, inner = retrying(*[error_response(503, "")] * 99, policy=RetryPolicy(attempts=4))
     assert (await transport.request(GET)).status == 503
     assert len(inner.requests) == 4

@@ -281,7 +281,7 @@ async def test_tls_idle_connections_use_little_memory(tmp_path: Path) -> None:
         pool.abort()
 
 
-def test_on_uvloop(tmp_path: Path) -> None:
+def test_tls_on_uvloop(tmp_path: Path) -> None:
     async def use() -> None:
         async with serve_tls(
             tmp_path, respond_with(with_content_length(b"one"), with_content_length(b"two" * 100_000))
