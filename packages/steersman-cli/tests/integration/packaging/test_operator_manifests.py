@@ -1,4 +1,4 @@
-"""The parts of an installation that packages tell apart, and what is said where one is missing."""
+"""Parts of an installation, and errors for missing ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_its_parts(installation: OperatorManifests) -> None:
         ("RoleBinding", "databaseuser-leader-election"),
         ("RoleBinding", "databaseuser-webhook-certificate"),
     }
-    # Roles for users are none of the operator's own.
+    # Roles for users do not belong to the operator.
     others = {r["metadata"]["name"] for r in installation.roles} - {name for _, name in granted}
     assert {"databaseuser-databaseuser-editor", "databaseuser-databaseuser-viewer"} <= others
 

@@ -1,4 +1,4 @@
-"""``steersman deploy`` and ``build``: what is put together, in which order, and what is said where it cannot be."""
+"""``steersman deploy`` and ``build``: manifests, order of requests, and errors."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ async def test_an_order_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 class DelayedDiscoveryTransport(Transport):
-    """The way to a server that lists its kinds as they were a while ago, as the real one does when it is busy.
+    """Transport to an API server whose discovery is outdated, as under load.
 
     Args:
-        age: seconds, at most, of what it lists.
+        delay_seconds: maximum age of the list of groups.
     """
 
     def __init__(self, delay_seconds: float) -> None:

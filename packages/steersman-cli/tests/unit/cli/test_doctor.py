@@ -1,4 +1,4 @@
-"""``steersman doctor``: what it finds on a cluster, which is in memory here."""
+"""``steersman doctor`` on an in-memory cluster."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_both_forms_of_a_definition(project: Path) -> None:
     assert load_documents(project, CRD)[0]["apiVersion"] == "apiextensions.k8s.io/v1"
     old = CRD.replace(".yaml", ".v1beta1.yaml")
     assert load_documents(project, old)[0]["apiVersion"] == "apiextensions.k8s.io/v1beta1"
-    # Without the option it is as before, and what is left over goes.
+    # Without the option, the previous layout is restored and stale files are deleted.
     assert f"removed {old}" in manifests_output(project, "manifests")
     settings = project / "pyproject.toml"
     settings.write_text(

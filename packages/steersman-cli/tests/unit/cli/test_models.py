@@ -1,4 +1,4 @@
-"""``steersman models``, as it is typed."""
+"""Command line of ``steersman models``."""
 
 from __future__ import annotations
 

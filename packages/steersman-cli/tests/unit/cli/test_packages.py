@@ -1,4 +1,4 @@
-"""``steersman chart``, ``installer`` and ``sbom``: what they write, and what is said where they cannot."""
+"""``steersman chart``, ``installer`` and ``sbom``: output and errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from steersman_cli.packaging import ProjectMetadata
 IMAGE = ("--image", "example.com/databaseuser:v1")
 
 
-# What pip tells of the environment of these tests, in which Steersman is.
+# Output of ``pip inspect`` in the environment of the tests, which contains Steersman.
 
 
 def pip_inspect_report() -> dict[str, Any]:
@@ -79,7 +79,7 @@ def test_packages_without_the_project() -> None:
 def test_sbom_image_is_inspected_by_its_builder(
     pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The program that stands for podman answers as pip in an image does; the real one has a test on the cluster."""
+    """A script replaces podman. An end-to-end test covers the real podman."""
     report: dict[str, Any] = {
         "installed": [{"metadata": {"name": "databaseuser", "version": "7"}}],
         "environment": {},

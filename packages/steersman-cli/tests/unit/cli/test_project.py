@@ -1,4 +1,4 @@
-"""``steersman init`` and ``create``: what they write, and what they refuse."""
+"""``steersman init`` and ``create``: generated files and errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_workflow_of_the_articles(pristine: Path) -> None:
 
 
 def test_operator_pods_tolerate_lost_node_briefly(pristine: Path) -> None:
-    """Soon, and not after the five minutes that pods are given which say nothing."""
+    """Eviction starts after 30 seconds instead of the default of five minutes."""
     for root in (pristine, DATABASES, *EXAMPLES):
         pod = yaml.safe_load(read_file(root, "config/manager/deployment.yaml"))["spec"]["template"]["spec"]
         assert pod["tolerations"] == [
@@ -91,7 +91,7 @@ def test_create_api_does_not_overwrite_files(project: Path) -> None:
     assert controller.read_text() == "mine = 1\n"
     create_project(project, (*CREATE, "--force"))
     assert "DatabaseUserReconciler" in controller.read_text()
-    # What is entered at the comments is entered once.
+    # Scaffold comments are filled only once.
     assert read_file(project, "src/databaseuser/main.py").count("setup_with_manager") == 1
 
 
@@ -168,7 +168,7 @@ CRD = "config/crd/bases/mygroup.handsomeguy.cn_databaseusers.yaml"
 
 
 def storage_versions(root: Path) -> dict[str, bool]:
-    """The versions of the definition, and whether they are the one that is stored."""
+    """Return the ``storage`` flag of each version of the definition."""
     return {v["name"]: v["storage"] for v in yaml.safe_load(read_file(root, CRD))["spec"]["versions"]}
 
 
@@ -179,11 +179,11 @@ def test_a_second_version_and_its_conversion(project: Path) -> None:
     first, second = yaml.safe_load(read_file(project, "PROJECT"))["resources"]
     expected = {"conversion": True, "defaulting": True, "validation": True, "spoke": ["v1beta1"]}
     assert first["webhooks"] == {**expected, "webhookVersion": "v1"}
-    # The controller and the roles of the kind are there already.
+    # The controller and the roles of the kind already exist.
     assert "controller" not in second
     conversion = yaml.safe_load(read_file(project, CRD))["spec"]["conversion"]
     assert conversion["webhook"]["clientConfig"]["service"]["path"] == "/convert"
-    # One more spoke is added to the hub that is there.
+    # A further spoke is added to the existing hub.
     third = (*CREATE, "--version", "v1", "--storage")
     create_project(write_project(project, third, (*convert, "v1")), ("manifests",))
     assert storage_versions(project) == {"v1": True, "v1alpha1": False, "v1beta1": False}

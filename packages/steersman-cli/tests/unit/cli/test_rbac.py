@@ -1,4 +1,4 @@
-"""``steersman rbac check``, as it is typed."""
+"""Command line of ``steersman rbac check``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``steersman run``: the operator ends with it, however it ends."""
+"""``steersman run`` always ends with its operator."""
 
 from __future__ import annotations
 

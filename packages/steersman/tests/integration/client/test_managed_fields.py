@@ -1,4 +1,4 @@
-"""What we take for an apply that changes nothing changes nothing on the real API server."""
+"""Skipped applies would not change the object on the real API server."""
 
 from __future__ import annotations
 

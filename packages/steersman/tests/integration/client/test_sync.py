@@ -1,4 +1,4 @@
-"""A script without async, on the real API server."""
+"""A synchronous script on the real API server."""
 
 from __future__ import annotations
 

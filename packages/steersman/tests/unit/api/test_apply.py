@@ -1,4 +1,4 @@
-"""Apply types: only what was set travels."""
+"""Apply types: requests contain only the set fields."""
 
 from __future__ import annotations
 

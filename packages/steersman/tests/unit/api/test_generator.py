@@ -1,6 +1,6 @@
-"""``scripts/generate_api``: what it makes of real OpenAPI documents is what is committed.
+"""``scripts/generate_api``: its output for real OpenAPI documents is committed.
 
-The documents in ``openapi`` are the parts of Kubernetes' own that the generator reads (``--save-excerpt``).
+The documents in ``openapi`` are excerpts of those of Kubernetes, written with ``--save-excerpt``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def test_check_finds_a_change(tmp_path: Path) -> None:
 
 @pytest.fixture
 def lease(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
-    """A document to change, and its LeaseSpec."""
+    """Return the path of a document, and its LeaseSpec to modify."""
     file = tmp_path / "documents" / "apis__coordination.k8s.io__v1_openapi.json"
     file.parent.mkdir()
     document = json.loads((DOCUMENTS / file.name).read_text())

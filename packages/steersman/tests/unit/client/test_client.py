@@ -1,4 +1,4 @@
-"""Verbs: what is sent, and what is made of the answer."""
+"""Verbs: requests and the handling of responses."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ async def test_pages_are_requested_lazily() -> None:
     assert first.sizes == tuple(len(json.dumps(widget_document(n))) for n in "ab")
     assert len(transport.requests) == 1
     assert [len(p.items) async for p in pages] == [1]
-    # The token says the version, and the server refuses both together.
+    # The token contains the resourceVersion. The API server rejects a request with both.
     assert transport.requests[1][1].query == {"limit": "2", "continue": "next"}
 
 
@@ -176,7 +176,7 @@ async def test_apply_sends_set_fields_and_forces() -> None:
     request, body = last_request(transport)
     assert (request.method, request.content_type) == ("PATCH", "application/apply-patch+yaml")
     assert request.query == {"fieldManager": "tester", "force": "true", "fieldValidation": "Strict"}
-    assert body["spec"] == {"depth": 1}  # the default of the read type, and sent all the same
+    assert body["spec"] == {"depth": 1}  # the default of the read type, but sent because it is set
     await client(transport).apply(config, force=False)
     assert last_request(transport)[0].query["force"] == "false"
 
@@ -279,7 +279,7 @@ async def test_delete_carries_preconditions() -> None:
 @virtual_time
 async def test_delete_with_empty_name_is_rejected() -> None:
     transport = ScriptedTransport()
-    with pytest.raises(ValueError, match="not a possible name"):
+    with pytest.raises(ValueError, match="not a valid name"):
         await client(transport).delete(Widget, ObjectKey("orders", ""))
     assert transport.requests == []
 
@@ -451,7 +451,7 @@ async def test_logs_are_streamed_by_line() -> None:
         "sinceSeconds": "60",
         "timestamps": "true",
     }
-    # A pod that has nothing to say for an hour is not a dead connection.
+    # A pod may write no logs for an hour. The connection must not time out.
     assert request.timeout > 3600
     assert [line async for line in client(transport).logs(KEY)] == []
     assert transport.requests[1][1].query == {}

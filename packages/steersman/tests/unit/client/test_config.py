@@ -1,4 +1,7 @@
-"""Where the cluster is and who we are: every failure names its file and field, and none tells a secret."""
+"""Kubeconfig and in-cluster configuration.
+
+Errors name the file and the field, and contain no secret.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ def no_cluster_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 
 def kubeconfig(**changes: Any) -> dict[str, Any]:
-    """A complete kubeconfig; ``cluster``, ``user`` and ``context`` add or replace fields (None removes one)."""
+    """Return a complete kubeconfig.
+
+    ``cluster``, ``user`` and ``context`` add or replace fields. None removes a field.
+    """
 
     def merged(section: str, fields: dict[str, Any]) -> dict[str, Any]:
         return {k: v for k, v in {**fields, **changes.get(section, {})}.items() if v is not None}

@@ -1,4 +1,4 @@
-"""Read, change, write, again. In virtual time."""
+"""Retries of read-modify-write cycles after a Conflict, in virtual time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ KEY = ObjectKey("default", "counter")
 
 
 class FailingCall:
-    """Raises ``error`` so many ``times``, then returns the number of calls; notes when it was called."""
+    """Raises ``error`` for the first ``times`` calls, and records all calls.
+
+    Then it returns the number of calls.
+    """
 
     def __init__(self, error: SteersmanError, times: int) -> None:
         self.error = error

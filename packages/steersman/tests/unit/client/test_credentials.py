@@ -1,4 +1,4 @@
-"""Tokens, certificates and plugins by themselves: what is cached, what is read again, and what errors say."""
+"""Tokens, certificates and exec plugins: caching, reloads and errors."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_of_several_the_first_of_each_kind_counts(tmp_path: Path) -> None:
 
 
 class FakeExecPlugin:
-    """A script that answers what it was told to, and notes each run."""
+    """Exec plugin with a scripted response, which records each run."""
 
     def __init__(self, directory: Path, **fields: Any) -> None:
         self.now = 1_000_000.0
@@ -170,10 +170,10 @@ def test_exec_plugin_reruns_after_401_with_minimum_interval(tmp_path: Path) -> N
     plugin.respond(token="two")
     assert plugin.credentials.load(refused) == refused
     plugin.now += 60
-    # What was refused may have had a certificate from elsewhere.
+    # The rejected identity may contain a certificate from another source.
     assert plugin.credentials.load(Identity(refused.authorization, b"c", b"k")) == Identity("Bearer two")
     plugin.now += 60
-    # Another has asked since.
+    # The plugin has run since this identity was rejected.
     assert plugin.credentials.load(refused) == Identity("Bearer two")
     assert len(plugin.runs) == 2
 
@@ -239,7 +239,7 @@ def test_exec_plugin_missing_shows_install_hint() -> None:
 def test_exec_plugin_timeout_kills_process_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("steersman.client.exec_plugin._TIMEOUT_SECONDS", 1.0)
     plugin = FakeExecPlugin(tmp_path)
-    # The child holds the pipes open; whoever waits for their end would wait for it.
+    # The child keeps the pipes open. Waiting for their end would wait for the child.
     plugin.set_script(
         "import subprocess, time\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
@@ -249,13 +249,13 @@ def test_exec_plugin_timeout_kills_process_group(tmp_path: Path, monkeypatch: py
     )
     with pytest.raises(CredentialsFailed, match="timed out"):
         plugin.credentials.load()
-    # On a busy machine it may not have come so far.
+    # On a busy machine, the script may be killed before it starts the child.
     if (tmp_path / "pid").exists():
         wait_until_ended(int((tmp_path / "pid").read_text()))
 
 
 def wait_until_ended(pid: int) -> None:
-    """Returns once the process has ended, whether or not its parent has noticed."""
+    """Wait until the process has exited. It may remain a zombie."""
     deadline = time.monotonic() + 30
     state = Path(f"/proc/{pid}/stat")
     while time.monotonic() < deadline:

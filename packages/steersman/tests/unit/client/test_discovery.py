@@ -1,4 +1,4 @@
-"""Which kinds a server serves, in both forms in which servers say it."""
+"""Discovery of kinds, aggregated and unaggregated."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ async def test_an_object_of_a_kind_without_a_type() -> None:
 
 @virtual_time
 async def test_discovery_unavailable_group_hides_no_others() -> None:
-    """An aggregated API whose server is down, in the older form."""
+    """An aggregated API server is unavailable, with unaggregated discovery."""
     discovery, server = make_discovery(UnaggregatedDiscoveryTransport)
     server.load(crd_manifest("webapps", "v1"))
     server.fail_next(matching("GET", "/apis/example.com/v1"), 503)
@@ -199,7 +199,7 @@ async def test_discovery_unavailable_group_hides_no_others() -> None:
 
 @virtual_time
 async def test_a_group_that_is_stale_is_reported() -> None:
-    """The same in the aggregated form; what the aggregator remembers is told."""
+    """Aggregated discovery returns a cached version of an unavailable group as stale."""
     pods = {"resource": "pods", "responseKind": {"kind": "PodMetrics"}, "scope": "Namespaced", "singularResource": ""}
     version = {"version": "v1beta1", "freshness": "Stale", "resources": [{**pods, "verbs": ["get"]}]}
     groups = {
@@ -220,7 +220,7 @@ async def test_a_group_that_is_stale_is_reported() -> None:
 
 @virtual_time
 async def test_a_server_without_groups_of_its_own() -> None:
-    """One behind an aggregator, asked by itself; lists that Go left nil are null."""
+    """An aggregated API server may be queried directly. Empty lists are ``null``."""
     groups = {
         "kind": "APIGroupList",
         "groups": [{"name": "x.io", "versions": [{"groupVersion": "x.io/v1", "version": "v1"}]}],

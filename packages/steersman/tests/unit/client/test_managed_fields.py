@@ -1,4 +1,4 @@
-"""An apply that changes nothing is told from one that would."""
+"""Detection of applies that would change nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from steersman.meta import ApplyConfiguration, Object, ObjectKey, ObjectMeta, un
 from steersman_testing import InMemoryApiServer, virtual_time
 
 MANAGER = "tester"
-# The server completes claim templates, which are owned as a whole: what is there is not what was declared.
+# The API server adds defaults to PVC templates, which are atomic: the stored value differs from the declared one.
 DETECTABLE = [name for name in all_apply_configurations() if name != "a stateful set"]
 
 

@@ -1,4 +1,4 @@
-"""Kinds read as plain JSON, or by their metadata alone, from the client to the cache."""
+"""Unstructured and metadata-only kinds in the client and the cache."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_cache_stores_untyped_kinds(kind: Any) -> None:
 
 
 class ConfigMapReconciler(Reconciler[Unstructured]):
-    """Keeps one ConfigMap per widget, of which it watches only the metadata."""
+    """Maintains one ConfigMap per widget and watches only its metadata."""
 
     async def reconcile(self, request: Request) -> Result:
         widget = await self.client.get(UnstructuredBuoy, request)

@@ -1,4 +1,7 @@
-"""The verbs in memory: the cases that the real server passes, too, see ``tests/integration/client/test_verbs.py``."""
+"""Verbs on the in-memory API server.
+
+The real API server passes the same cases in ``tests/integration/client/test_verbs.py``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests from elsewhere: from other threads, and by the clock."""
+"""Requests from other threads and from timers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from steersman_testing import virtual_time
 
 
 class RecordingReconciler(Reconciler[Widget]):
-    """Remembers when it ran, for whom and why."""
+    """Records the time, key and trigger of each run."""
 
     def __init__(self, world: ControllerEnv) -> None:
         super().__init__(world.context())

@@ -1,4 +1,4 @@
-"""JSON straight into structs: strict where types differ, lenient where Go is, immutable to the bottom."""
+"""Decoding of JSON: strict types, tolerant like Go, deeply immutable."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_the_controller_is_found_among_owners() -> None:
 
 
 def test_quantities_within_custom_resources_may_be_numbers() -> None:
-    # The API server makes them text in its own kinds only.
+    # The API server converts numbers to strings only in built-in kinds.
     source = decode(b'{"name":"a","emptyDir":{"sizeLimit":1}}', Volume).empty_dir
     assert source is not None
     assert source.size_limit == 1

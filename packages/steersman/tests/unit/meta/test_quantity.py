@@ -1,4 +1,4 @@
-"""Quantities compare by value, whatever their unit, and no text of a user's can break the program."""
+"""Quantities compare by value, and invalid input raises ValueError."""
 
 from __future__ import annotations
 

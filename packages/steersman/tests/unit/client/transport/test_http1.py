@@ -1,4 +1,4 @@
-"""HTTP/1.1 over sockets on loopback: what servers and proxies do, well-behaved or not."""
+"""HTTP/1.1 connections to correct and faulty servers and proxies."""
 
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
@@ -25,10 +25,10 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 @asynccontextmanager
 async def serving(handler: Handler) -> AsyncGenerator[Origin]:
-    """A server that hands each connection to ``handler``, and ends it afterwards."""
+    """Run a server that closes each connection after ``handler`` returns."""
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Ours are closed by a reset.
+        # The client closes connections with a reset.
         with suppress(ConnectionResetError):
             await handler(reader, writer)
         writer.close()
@@ -41,7 +41,7 @@ async def serving(handler: Handler) -> AsyncGenerator[Origin]:
 
 
 def respond_with(*responses: bytes, then: Handler | None = None) -> Handler:
-    """Gives one of ``answers`` to each request on a connection, and then does ``then``."""
+    """Return a handler that sends ``responses`` in order, and then calls ``then``."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for response in responses:
@@ -231,7 +231,10 @@ async def test_a_slow_reader_holds_up_the_sender() -> None:
 
 
 async def test_unfinished_stream_connection_is_not_reused() -> None:
-    """All of it has come, yet reading was paused meanwhile, and nobody would read the next answer."""
+    """Reading is paused, although the whole response has arrived.
+
+    The next response would not be read.
+    """
     async with serving(
         respond_with(chunked(b"first\n", b"x" * (2**20 + 10_000), b""), then=wait_until_closed)
     ) as origin:
@@ -383,7 +386,7 @@ async def test_connect_tries_next_address_after_timeout(monkeypatch: pytest.Monk
             silent.bind(("127.0.0.2", origin.port))
             silent.listen(0)
             for _ in range(4):
-                # Once its backlog is full, the system answers nobody.
+                # The kernel ignores new connections when the backlog is full.
                 client = crowd.enter_context(socket.socket())
                 client.setblocking(False)
                 client.connect_ex(("127.0.0.2", origin.port))

@@ -1,4 +1,4 @@
-"""Who a transport is to the server, while tokens and certificates change under it."""
+"""Identity of a transport during rotations of tokens and certificates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from steersman.errors import ConfigurationError, ConnectionFailed, CredentialsFa
 
 
 class RotatingTokens(Credentials):
-    """Gives one token after the other: at first, and whenever one is refused or has expired."""
+    """Returns the next token at first, after a rejection and after expiry."""
 
     def __init__(self, *tokens: str, valid_for: float = float("inf")) -> None:
         self._tokens = list(tokens)
@@ -78,7 +78,7 @@ async def test_request_after_401_is_retried_with_new_identity() -> None:
         assert (answer.status, answer.body) == (200, b"new\n")
         assert (await transport.request(get())).status == 200
     assert source.loads == 2
-    # The second try is a request like any other.
+    # ``before_send`` also runs before the second attempt.
     assert len(guarded) == 2
 
 
@@ -114,7 +114,7 @@ async def test_a_rotated_token_file_is_read_on_refusal(tmp_path: Path) -> None:
     async with transport_to(require_token("old", "new"), credentials=TokenFile(file)) as transport:
         assert (await transport.request(get())).body == b"old\n"
         file.write_text("new")
-        # Not due for a minute.
+        # The next reload is due in a minute.
         assert (await transport.request(get())).body == b"old\n"
     file.write_text("old")
     async with transport_to(require_token("new"), credentials=TokenFile(file)) as transport:
@@ -148,7 +148,7 @@ async def test_credential_errors_are_cached() -> None:
 
 
 async def respond_common_name(request: web.BaseRequest) -> web.Response:
-    """Answers the name in the client's certificate."""
+    """Respond with the common name of the client certificate."""
     assert request.transport is not None
     certificate = request.transport.get_extra_info("peercert")
     subject = dict(pair[0] for pair in certificate["subject"]) if certificate else {}
@@ -267,7 +267,7 @@ async def test_rotated_ca_is_reloaded_after_tls_failure(tmp_path: Path) -> None:
         with pytest.raises(ConnectionFailed, match="certificate verify failed"):
             await transport.request(get())
         (tmp_path / "ca.crt").write_bytes(new.certificate)
-        # Read again because of the refusal, long before it is due.
+        # The 401 response triggers a reload, long before it is due.
         assert (await transport.request(get())).status == 200
 
 
@@ -298,7 +298,7 @@ def test_missing_ca_file_raises_on_construction(tmp_path: Path) -> None:
     ids=["plain", "an old one with a length", "chunked"],
 )
 async def test_through_a_proxy(tmp_path: Path, answer: bytes) -> None:
-    """What a proxy says of the length of its consent is to be ignored: RFC 9110, 9.3.6."""
+    """The length of a CONNECT response is ignored. Source: RFC 9110, 9.3.6."""
     authority = CertificateAuthority()
     certificate = ClientCertificate(*authority.issue("jane"))
     async with connect_proxy(authorization="Basic bWU6czNjcmV0", answer=answer) as (port, targets):
@@ -322,7 +322,10 @@ async def test_proxy_rejection_raises_connection_failed(tmp_path: Path) -> None:
 
 
 async def test_https_proxy_uses_system_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system says whom to trust for it, as for any web server; the cluster's authority is for the cluster."""
+    """The proxy is verified with the CAs of the system.
+
+    The CA of the cluster is valid only for the cluster.
+    """
     (tmp_path / "proxy").mkdir()
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authorities.pem"))
     public = CertificateAuthority()

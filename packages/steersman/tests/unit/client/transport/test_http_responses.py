@@ -1,4 +1,4 @@
-"""What answers say besides their bodies: which error they are, how long to wait, and what to be warned of."""
+"""Status codes, Retry-After and warnings of responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Streams on real sockets: lines come whole and at once, and no stream that breaks or falls silent goes unnoticed."""
+"""Streams on real sockets.
+
+Lines arrive complete and without delay. Broken and silent streams are detected.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from steersman.errors import ConnectionFailed, Expired
 
 
 async def test_stream_detects_dead_peer_by_keepalive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From its first line on the server's kernel drops every segment of ours, as a network that is cut does."""
+    """The server kernel drops all our segments after the first line."""
     shorter = {"TCP_KEEPIDLE": 1, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 1, "TCP_USER_TIMEOUT": 1000}
     monkeypatch.setattr("steersman.client.transport.pool._TCP_KEEPALIVE", shorter)
 
@@ -37,7 +40,10 @@ async def test_stream_detects_dead_peer_by_keepalive(monkeypatch: pytest.MonkeyP
 
 
 def drop_incoming_packets(peer: Any) -> None:
-    """Has the kernel drop all that arrives at the socket ``peer`` (socket(7), SO_ATTACH_FILTER)."""
+    """Drop all incoming packets of a socket.
+
+    Source: socket(7), ``SO_ATTACH_FILTER``.
+    """
     refuse = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))
     program = struct.pack("HL", 1, ctypes.addressof(refuse))
     peer.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_ATTACH_FILTER", 26), program)
@@ -73,7 +79,7 @@ async def test_the_last_line_needs_no_newline() -> None:
 
 
 async def test_stream_with_204_is_empty() -> None:
-    """As the log of a pod that has not begun."""
+    """For example, the logs of a pod that has not started."""
 
     async def handler(_: web.BaseRequest) -> web.Response:
         return web.Response(status=204)

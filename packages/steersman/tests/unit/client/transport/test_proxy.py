@@ -1,4 +1,4 @@
-"""Which proxy leads to a server, by the rules of kubectl."""
+"""Selection of the proxy for a server, with the rules of kubectl."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client's own rate limit. In virtual time."""
+"""Client-side rate limit, in virtual time."""
 
 from __future__ import annotations
 
