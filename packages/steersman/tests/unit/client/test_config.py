@@ -225,15 +225,15 @@ def test_config_missing_everywhere_raises_with_remedy() -> None:
         ({"cluster": {"certificate-authority": "nowhere.crt"}}, "cluster 'c': certificate-authority: cannot read "),
         ({"cluster": {"certificate-authority-data": "%%%"}}, "certificate-authority-data is not base64"),
         ({"cluster": {"certificate-authority-data": "é"}}, "certificate-authority-data is not base64"),
-        ({"cluster": {"certificate-authority-data": "aGVsbG8="}}, "certificate-authority-data holds no PEM"),
+        ({"cluster": {"certificate-authority-data": "aGVsbG8="}}, "certificate-authority-data contains no PEM"),
         ({"cluster": {"insecure-skip-tls-verify": "false"}}, "insecure-skip-tls-verify: expected bool, not str"),
         ({"cluster": {"proxy-url": "proxy:3128"}}, "cluster 'c': proxy-url is not a URL"),
         ({"cluster": {"proxy-url": "socks5://proxy:1"}}, "cluster 'c': proxy-url: socks5 is not supported: use"),
         (
             {"cluster": {"insecure-skip-tls-verify": True, "certificate-authority-data": base64_encode(CERTIFICATE)}},
-            "contradict",
+            "mutually exclusive",
         ),
-        ({"cluster": {"server": "https://me:s3cret@10.0.0.1"}}, "cluster 'c': server must not contain a password"),
+        ({"cluster": {"server": "https://me:s3cret@10.0.0.1"}}, "cluster 'c': server must not contain credentials"),
         ({"user": {"token": 7}}, "user 'u': token: expected str, not int"),
         (
             {"user": {"exec": {"command": "x"}}},
@@ -251,12 +251,12 @@ def test_config_missing_everywhere_raises_with_remedy() -> None:
             "exec: interactiveMode must be one of Never, ",
         ),
         ({"user": {"auth-provider": {"name": "gcp"}}}, "user 'u': auth-provider was removed .* use exec"),
-        ({"user": {"username": "jane", "password": "p"}}, "user 'u': token and username are both set"),
-        ({"user": {"as-groups": ["a"]}}, "user 'u': as-uid, as-groups and as-user-extra need as"),
+        ({"user": {"username": "jane", "password": "p"}}, "user 'u': token and username are mutually exclusive"),
+        ({"user": {"as-groups": ["a"]}}, "user 'u': as-uid, as-groups and as-user-extra require as"),
         ({"user": {"as": "a", "as-user-extra": {"scopes": "x"}}}, "as-user-extra: scopes: expected list, not str"),
         (
             {"user": {"client-key-data": base64_encode(KEY)}},
-            "user 'u': client-certificate and client-key go together",
+            "user 'u': client-certificate and client-key must be set together",
         ),
         ({"user": {"client-certificate": "."}}, "user 'u': client-certificate: cannot read "),
         ({"context": {"cluster": None}}, "context 'here': cluster is not set"),
@@ -303,12 +303,12 @@ def test_malformed_files(tmp_path: Path, document: str, message: str) -> None:
 
 def test_config_invalid_yaml_error_hides_content(tmp_path: Path) -> None:
     path = write(tmp_path / "config", "users:\n- name: u\n  user: {token: s3cret]\n")
-    with pytest.raises(ConfigurationError, match=r"config, line 3: not YAML") as caught:
+    with pytest.raises(ConfigurationError, match=r"config, line 3: invalid YAML") as caught:
         load_config(path)
     assert "s3cret" not in str(caught.value)
     assert caught.value.__suppress_context__
     (tmp_path / "binary").write_bytes(b"\x00\xff")
-    with pytest.raises(ConfigurationError, match="not YAML"):
+    with pytest.raises(ConfigurationError, match="invalid YAML"):
         load_config(tmp_path / "binary")
 
 

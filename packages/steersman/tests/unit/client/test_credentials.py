@@ -77,7 +77,7 @@ def test_certificate_files_are_read_again(tmp_path: Path) -> None:
         source.load()
     (tmp_path / "tls.crt").write_bytes(certificate)
     (tmp_path / "tls.key").write_bytes(b"?")
-    with pytest.raises(ConfigurationError, match=rf"client key: {tmp_path / 'tls.key'} holds no PEM"):
+    with pytest.raises(ConfigurationError, match=rf"client key: {tmp_path / 'tls.key'} contains no PEM"):
         source.load()
     (tmp_path / "tls.key").write_bytes(key)
     assert source.load() == Identity(None, certificate, key)
@@ -196,8 +196,8 @@ JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJqYW5lIn0.c2lnbmF0dXJl"
         ("sys.exit('password=hunter22 is wrong')", r"exited with code 1: \[hidden\] is wrong$"),
         ("sys.exit('sent Authorization: Bearer hunter22')", r"exited with code 1: sent Authorization: \[hidden\]$"),
         ("sys.exit('with ' + os.environ['LOGIN'] + ' nobody')", r"exited with code 1: with \[hidden\] nobody$"),
-        ("print('hunter22')", r"answered no ExecCredential: JSON is malformed"),
-        ("print('[\"hunter22\"]')", r"answered no ExecCredential: Expected `object`"),
+        ("print('hunter22')", r"returned an invalid ExecCredential: JSON is malformed"),
+        ("print('[\"hunter22\"]')", r"returned an invalid ExecCredential: Expected `object`"),
         ("os.kill(os.getpid(), 9)", r"exited with code -9$"),
     ],
 )
@@ -213,12 +213,12 @@ def test_exec_plugin_error_contains_no_secrets(tmp_path: Path, code: str, messag
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ({"version": API_VERSIONS[1], "token": "t"}, f"answered {API_VERSIONS[1]}, not {API_VERSIONS[0]}"),
-        ({"kind": "Token", "token": "t"}, "answered"),
-        ({}, "answered neither a token nor a client certificate"),
+        ({"version": API_VERSIONS[1], "token": "t"}, f"returned {API_VERSIONS[1]} instead of {API_VERSIONS[0]}"),
+        ({"kind": "Token", "token": "t"}, "returned"),
+        ({}, "returned neither a token nor a client certificate"),
         ({"clientCertificateData": "c"}, "only one of clientCertificateData and clientKeyData"),
         ({"token": "a b"}, "printable ASCII"),
-        ({"token": "t", "expirationTimestamp": "tomorrow"}, "answered no ExecCredential"),
+        ({"token": "t", "expirationTimestamp": "tomorrow"}, "returned an invalid ExecCredential"),
     ],
 )
 def test_exec_plugin_invalid_output_raises(tmp_path: Path, answer: dict[str, Any], message: str) -> None:
@@ -247,7 +247,7 @@ def test_exec_plugin_timeout_kills_process_group(tmp_path: Path, monkeypatch: py
         "(here / 'new').rename(here / 'pid')\n"
         "time.sleep(600)"
     )
-    with pytest.raises(CredentialsFailed, match="did not answer in time"):
+    with pytest.raises(CredentialsFailed, match="timed out"):
         plugin.credentials.load()
     # On a busy machine, the script may be killed before it starts the child.
     if (tmp_path / "pid").exists():
@@ -276,7 +276,7 @@ def test_exec_plugin_interactive_requires_terminal(
     plugin.respond(token="t")
     with Path(os.devnull).open() as nothing:
         monkeypatch.setattr("sys.stdin", None if absent else nothing)
-        with pytest.raises(CredentialsFailed, match="standard input is no terminal"):
+        with pytest.raises(CredentialsFailed, match="standard input is not a terminal"):
             plugin.credentials.load()
     assert plugin.runs == []
 

@@ -109,7 +109,7 @@ async def test_discovery_selects_preferred_version(form: Form) -> None:
     server.load(crd_manifest("webapps", "v1beta1", "v1", "v2alpha1"))
     assert (await discovery.mapping("WebApp")).version == "v1"
     assert (await discovery.mapping("we", version="v2alpha1")).version == "v2alpha1"
-    with pytest.raises(NoKindMatch, match=r"nothing called 'webapp' in group 'example.com' in version 'v3'"):
+    with pytest.raises(NoKindMatch, match=r"does not serve 'webapp' in group 'example.com' in version 'v3'"):
         await discovery.mapping("webapp", group="example.com", version="v3")
 
 
@@ -118,7 +118,7 @@ async def test_discovery_selects_preferred_version(form: Form) -> None:
 async def test_discovery_finds_crd_installed_later(form: Form) -> None:
     discovery, server = make_discovery(form)
     assert not await discovery.is_served(Widget)
-    with pytest.raises(NoKindMatch, match="is its CustomResourceDefinition installed"):
+    with pytest.raises(NoKindMatch, match="CustomResourceDefinition is installed"):
         await discovery.mapping("widgets")
     server.register(Widget)
     await asyncio.sleep(1)
@@ -191,7 +191,7 @@ async def test_discovery_unavailable_group_hides_no_others() -> None:
     server.fail_next(matching("GET", "/apis/example.com/v1"), 503)
     assert await discovery.mapping("deploy") == DEPLOYMENTS
     assert list(discovery.failures) == ["example.com/v1"]
-    with pytest.raises(NoKindMatch, match=r"could not be asked: example.com/v1 \(the server is currently unable"):
+    with pytest.raises(NoKindMatch, match=r"Discovery failed for: example.com/v1 \(the server is currently unable"):
         await discovery.mapping("webapps")
     await discovery.refresh()
     assert discovery.failures == {}
