@@ -1,4 +1,4 @@
-"""What a cluster makes of an application's objects, where there is none: Deployments, Jobs and Databases."""
+"""Replacement for the controllers of Deployments, Jobs and Databases."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ImageRegistry:
 
 
 class FakeCluster:
-    """Stands in for the Deployment and the Job controller, the kubelet and the database operator."""
+    """Replaces the controllers of Deployments and Jobs, kubelet, and database operator."""
 
     def __init__(self, server: InMemoryApiServer, client: Client, registry: ImageRegistry) -> None:
         self._server = server
@@ -45,12 +45,12 @@ class FakeCluster:
         self._in_progress: set[str] = set()
 
     async def run(self) -> None:
-        """Looks wherever something has changed, or is under way; never returns."""
+        """Reconcile after each change and while a rollout is in progress. Never returns."""
         last_version = -1
         while True:
             changes = self._server.change_count()
             if changes != last_version or self._in_progress:
-                # What is deleted meanwhile is not there at the next look.
+                # An object may be deleted meanwhile. The next reconcile observes that.
                 with suppress(NotFound):
                     await self._reconcile_all()
             last_version = changes
@@ -99,7 +99,7 @@ class FakeCluster:
         update_in_progress(deployment.metadata.uid)
         if previous.observed_generation == generation and not complete and not stuck:
             return
-        # Of a new image one pod comes first; the others go on as they are.
+        # A rollout creates one pod of the new image first. The other pods keep running.
         counts = {
             "replicas": desired,
             "readyReplicas": desired,

@@ -23,7 +23,10 @@ OPERATOR = ObjectKey("project-system", "project")
 
 @asynccontextmanager
 async def temporary_namespace() -> AsyncGenerator[tuple[Client, str, JobTemplateSpec]]:
-    """A client, a namespace, and a Job of the operator's own image, which the cluster has."""
+    """Create a namespace. Yield a client, its name, and a Job template.
+
+    The template uses the image of the operator, which exists on the nodes.
+    """
     try:
         config = load_config()
     except SteersmanError as error:
@@ -56,7 +59,7 @@ async def test_jobs_run_every_minute() -> None:
         found = await client.get(v1.CronJob, key)
         assert found.spec.schedule == "* * * * *"
         assert found.spec.concurrency_policy == "Allow"
-        # The second run takes the first one's place in the history.
+        # The second run replaces the first one in the history.
         first = await wait_for_succeeded_job(client, namespace, set())
         second = await wait_for_succeeded_job(client, namespace, {first})
         while first in await job_names(client, namespace):
@@ -73,12 +76,12 @@ async def test_jobs_run_every_minute() -> None:
 
 
 async def job_names(client: Client, namespace: str) -> set[str]:
-    """Of the Jobs that are there."""
+    """Return the names of all Jobs."""
     return {job.metadata.name for job in (await client.list(Job, namespace=namespace)).items}
 
 
 async def wait_for_succeeded_job(client: Client, namespace: str, excluded: set[str]) -> str:
-    """The first Job that succeeds, beside ``others``."""
+    """Return the first succeeded Job that is not in ``excluded``."""
     while True:
         for job in (await client.list(Job, namespace=namespace)).items:
             if job.status.succeeded and job.metadata.name not in excluded:

@@ -1,4 +1,4 @@
-"""CronJob on the real API server, with the rights of its role: it asks the webhooks, and has versions converted."""
+"""CronJob on the real API server, with its role, webhooks and conversion."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TEMPLATE = JobTemplateSpec(spec=JobSpec(template=PodTemplateSpec(spec=POD)))
 
 @asynccontextmanager
 async def running_operator(envtest: Envtest) -> AsyncGenerator[Client]:
-    """A user's client, while the operator runs and the API server can reach it."""
+    """Run the operator with reachable webhooks, and yield a client."""
     operator = envtest.user("operator", roles=[ROLE])
     webhook_server = envtest.webhooks
     address = f"{webhook_server.host}:{webhook_server.port}"
@@ -50,7 +50,7 @@ async def running_operator(envtest: Envtest) -> AsyncGenerator[Client]:
 
 
 async def wait_until_listening(host: str, port: int) -> None:
-    """Waits until somebody does."""
+    """Wait until the port accepts connections."""
     async with asyncio.timeout(30):
         while True:
             try:
@@ -65,7 +65,7 @@ async def wait_until_listening(host: str, port: int) -> None:
 async def test_both_versions_webhooks_and_rights(envtest: Envtest, envtest_namespace: str) -> None:
     key = ObjectKey(envtest_namespace, "sample")
     async with running_operator(envtest) as user:
-        # Written in v2, converted to v1, defaulted and validated as v1, stored as v1, read as both.
+        # An object written in v2 is converted, defaulted, validated and stored as v1, and readable as both.
         schedule = v2.CronSchedule(minute="*/5", day_of_week="MON-FRI")
         metadata = ObjectMeta(name=key.name, namespace=key.namespace)
         created = await user.create(
@@ -78,14 +78,14 @@ async def test_both_versions_webhooks_and_rights(envtest: Envtest, envtest_names
         assert found.spec.concurrency_policy == "Allow"
         assert not found.metadata.annotations
 
-        # What is wrong in v2 is told, too, by the webhook of v1.
+        # The webhook of v1 also rejects invalid objects of v2.
         with pytest.raises(Invalid, match="Bad minute"):
             await user.patch(v2.CronJob, key, MergePatch({"spec": {"schedule": {"minute": "61"}}}))
         with pytest.raises(Invalid, match="no more than 52 characters"):
             long = v1.CronJob(metadata=ObjectMeta(name="x" * 53, namespace=key.namespace), spec=found.spec)
             await user.create(long)
 
-        # Two spaces are a matter of v1 alone: v2 keeps them beside, and a change in v2 changes what it is about.
+        # v2 cannot express two spaces. A write in v2 keeps them unless it changes the schedule.
         await user.patch(v1.CronJob, key, MergePatch({"spec": {"schedule": "*/5  * * * MON-FRI"}}))
         await user.patch(v2.CronJob, key, MergePatch({"spec": {"suspend": True}}))
         assert (await user.get(v1.CronJob, key)).spec.schedule == "*/5  * * * MON-FRI"
@@ -103,7 +103,7 @@ async def test_job_is_created_with_manager_role(envtest: Envtest, envtest_namesp
         metadata = ObjectMeta(name=key.name, namespace=key.namespace)
         created = await user.create(v1.CronJob(metadata=metadata, spec=spec))
         await wait_for_status(user, key)
-        # As if a minute had gone by: the time of the last run is what runs are counted from.
+        # Move the last run a minute back, because schedules count from it.
         assert created.metadata.creation_timestamp is not None
         long_ago = created.metadata.creation_timestamp.replace(year=2020).isoformat()
         await user.patch(

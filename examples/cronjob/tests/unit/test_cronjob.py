@@ -1,4 +1,4 @@
-"""CronJob on an API server in memory, in virtual time: the clock begins at midnight, and hours take milliseconds."""
+"""CronJob on the in-memory API server, in virtual time from midnight."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ def hourly_cronjob(**spec: Any) -> CronJob:
 
 
 class CronJobDriver:
-    """What a user and the Job controller do."""
+    """Acts as the user and as the Job controller."""
 
     def __init__(self, server: InMemoryApiServer) -> None:
         self.client = Client(server, field_manager="user")
         self._clock = server.runtime.clock
 
     async def jobs(self) -> list[Job]:
-        """All of them, the oldest first."""
+        """Return all Jobs, oldest first."""
         return sorted((await self.client.list(Job)).items, key=lambda job: job.metadata.name)
 
     async def due_times(self) -> list[str]:
-        """For when there are Jobs."""
+        """Return the scheduled times of the Jobs."""
         times = [datetime.fromisoformat(j.metadata.annotations[SCHEDULED_AT]) for j in await self.jobs()]
         return [f"{time:%H:%M}" for time in times]
 
     async def finish_last_job(self, *, condition_type: str = "Complete") -> None:
-        """Ends the last Job."""
+        """Finish the last Job with the given condition."""
         job = (await self.jobs())[-1]
         status = {
             "startTime": self._clock.now().isoformat(),
@@ -58,17 +58,17 @@ class CronJobDriver:
         await self.client.patch(Job, job.key, MergePatch({"status": status}), subresource="status")
 
     async def patch_spec(self, **spec: Any) -> None:
-        """Changes the CronJob, in wire form."""
+        """Patch fields of the spec, with their JSON names."""
         await self.client.patch(CronJob, KEY, MergePatch({"spec": spec}))
 
     async def status(self) -> CronJobStatus:
-        """What the operator tells."""
+        """Return the status of the CronJob."""
         status = (await self.client.get(CronJob, KEY)).status
         assert status is not None
         return status
 
     async def available_condition(self) -> str:
-        """The reason why Jobs are created on schedule., or not."""
+        """Return the reason of the condition ``Available``."""
         condition = find_condition((await self.status()).conditions, "Available")
         assert condition is not None
         return f"{condition.status} {condition.reason}"
@@ -76,7 +76,7 @@ class CronJobDriver:
 
 @asynccontextmanager
 async def running_operator(server: InMemoryApiServer) -> AsyncGenerator[CronJobDriver]:
-    """With the operator, whose webhooks are asked."""
+    """Run the operator with its webhooks."""
     manager = Manager(server, runtime=server.runtime)
     setup(manager)
     serve_webhooks(server, manager, WEBHOOKS)
@@ -131,7 +131,7 @@ async def test_suspended(apiserver: InMemoryApiServer) -> None:
         await asyncio.sleep(2.5 * HOUR)
         assert await cluster.due_times() == []
         assert await cluster.available_condition() == "False Suspended"
-        # Of what was missed, the last one is made up for.
+        # Only the last missed run is started.
         await cluster.patch_spec(suspend=False)
         await asyncio.sleep(60)
         assert await cluster.due_times() == ["02:00"]
@@ -177,7 +177,7 @@ async def test_running_job_follows_concurrency_policy(
 
 
 async def scenario(world: World[None]) -> None:
-    """A CronJob whose runs take five minutes, through a night."""
+    """Run a CronJob with Jobs of five minutes through a night."""
     await world.client.create(hourly_cronjob(successful_jobs_history_limit=1, concurrency_policy="Forbid"))
     for _ in range(2):
         await world.sleep(HOUR)
@@ -188,7 +188,7 @@ async def scenario(world: World[None]) -> None:
 
 
 async def job_controller(world: World[None]) -> None:
-    """Stands in for Kubernetes': each Job is done after five minutes."""
+    """Complete each Job after five minutes, like the Job controller."""
     while True:
         await world.sleep(300)
         for job in world.read_all(Job):

@@ -1,6 +1,6 @@
-"""A web application with a database: it counts its visits, and migrates by ``app.py migrate``.
+"""Web application that counts visits. ``app.py migrate`` migrates its database.
 
-1.2.0 and 1.3.0 are good, 1.3.1 never gets ready, and the migration to 1.4.0 fails.
+Versions 1.2.0 and 1.3.0 work. Pods of 1.3.1 never become ready, and the migration to 1.4.0 fails.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ MIGRATIONS: dict[str, LiteralString] = {
     "1.3.0": "ALTER TABLE visits ADD COLUMN version text",
     "1.4.0": "ALTER TABLE vists ADD COLUMN browser text",
 }
-"""What each version changes. A version before copes with it: it goes on serving meanwhile."""
+"""SQL statement of each version. The previous version must work with the migrated database."""
 
-# Any number: who holds this lock migrates.
+# Key of the advisory lock that serializes migrations.
 MIGRATION_LOCK_ID = 2026
 
 
@@ -35,7 +35,7 @@ def version_key(version: str) -> tuple[int, ...]:
 
 
 def migrate() -> None:
-    """Brings the database to this version; again, or after a newer one, it changes nothing."""
+    """Migrate the database to this version. Idempotent."""
     with psycopg.connect(DATABASE, connect_timeout=5) as connection:
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (MIGRATION_LOCK_ID,))
         connection.execute("CREATE TABLE IF NOT EXISTS migrations (version text PRIMARY KEY)")
@@ -79,11 +79,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Probes ask every two seconds: nobody would read that."""
+        """Suppress the access log, because probes send requests every two seconds."""
 
 
 def serve() -> None:
-    # As process 1 it would not end by itself.
+    # PID 1 needs an explicit handler to exit on SIGTERM.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with suppress(KeyboardInterrupt):
         ThreadingHTTPServer(("", 8080), Handler).serve_forever()

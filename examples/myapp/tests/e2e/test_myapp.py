@@ -1,4 +1,7 @@
-"""MyApp in the cluster of the kubeconfig: after ``make deploy IMG=…``, with the database operator."""
+"""MyApp in the cluster of the kubeconfig, with the database operator.
+
+Run ``make deploy IMG=…`` first.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ SAMPLE: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "config/sam
 
 
 class Application:
-    """The application of the sample, in a namespace of its own."""
+    """The application of the sample, in a separate namespace."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self.client = client
@@ -50,7 +53,7 @@ class Application:
         await self.client.patch(MyApp, self.key, MergePatch({"spec": spec}))
 
     async def wait_for_phase(self, phase: Phase, version: str, seconds: float = 180) -> MyApp:
-        """The application once it is told to be in ``phase``, with ``version`` wanted."""
+        """Wait until the status has ``phase`` for the desired ``version``."""
 
         async def matching_app() -> MyApp | None:
             app = await self.client.get(MyApp, self.key)
@@ -64,17 +67,17 @@ class Application:
         return app_image((await self.client.get(Deployment, self.key)).spec.template.spec)
 
     async def get_json(self, path: str) -> dict[str, Any]:
-        """What the application answers, asked through its Service."""
+        """Return the JSON response of the application through its Service."""
         return json.loads(await self.fetch(f"http://{self.key.name}{path}"))
 
     async def metrics(self) -> str:
-        """What the operator shows of this application."""
+        """Return the metrics of the operator for this application."""
         (pod,) = (await self.client.list(Pod, namespace=OPERATOR.namespace)).items
         exposition = await self.fetch(f"http://{pod.status.pod_ip}:8080/metrics")
         return "".join(line for line in exposition.splitlines(True) if f'namespace="{self.key.namespace}"' in line)
 
     async def fetch(self, url: str) -> str:
-        """What a pod beside the application gets from a URL."""
+        """Return the response to a request from a pod of the namespace."""
         name = f"ask-{uuid.uuid4().hex[:8]}"
         script = f"import urllib.request as r; print(r.urlopen('{url}', timeout=10).read().decode())"
         image = await self.image()
@@ -100,7 +103,7 @@ TERMINAL_PHASES = ("Succeeded", "Failed")
 
 
 async def wait_for_result(probe: Callable[[], Awaitable[T | None]], seconds: float) -> T:
-    """The first result of ``probe`` that is true."""
+    """Return the first true result of ``probe``."""
     async with asyncio.timeout(seconds):
         while not (result := await probe()):
             await asyncio.sleep(0.5)
@@ -109,7 +112,7 @@ async def wait_for_result(probe: Callable[[], Awaitable[T | None]], seconds: flo
 
 @asynccontextmanager
 async def deployed_application() -> AsyncGenerator[Application]:
-    """Skips where there is no cluster, or the operator is not deployed there."""
+    """Create the application. Skip the test without a cluster or a deployed operator."""
     try:
         config = load_config()
     except SteersmanError as error:
@@ -129,7 +132,7 @@ async def deployed_application() -> AsyncGenerator[Application]:
 
 
 async def test_app_lifecycle_succeeds() -> None:
-    """Installed, upgraded, twice failed and taken back, deleted: with a real database."""
+    """Install, upgrade, roll back two failures, and delete, with a real database."""
     async with deployed_application() as app:
         await app.apply(database={"enabled": True, "storage": "256Mi"}, rolloutDeadlineSeconds=20)
         status = (await app.wait_for_phase("Ready", "1.2.0")).status
@@ -157,7 +160,7 @@ async def test_app_lifecycle_succeeds() -> None:
         await app.client.delete(MyApp, app.key)
         for kind in (Deployment, Service, Database):
             await wait_for_result(lambda kind=kind: is_deleted(app, kind), 120)
-        # Its deletion policy is the Database's, Retain unless somebody sets another one.
+        # The deletion policy belongs to the Database and defaults to Retain.
         claims = (await app.client.list(PersistentVolumeClaim, namespace=app.key.namespace)).items
         assert [claim.metadata.name for claim in claims] == [f"data-{app.key.name}-0"]
 
@@ -171,7 +174,7 @@ async def is_deleted(app: Application, kind: type[Any]) -> bool:
 
 
 async def test_autoscaler_scales_replicas() -> None:
-    """The horizontal pod autoscaler raises what is below its minimum, metrics or none."""
+    """The autoscaler raises replicas to its minimum, even without metrics."""
     async with deployed_application() as app:
         await app.apply(database={"enabled": False}, replicas=1)
         await app.wait_for_phase("Ready", "1.2.0")

@@ -26,7 +26,7 @@ SAMPLE: dict[str, Any] = yaml.safe_load((CONFIG / "samples/v1_myapp.yaml").read_
 
 
 class SimulatedCluster:
-    """The user, and what a cluster would do: of that the API server of these tests has nothing."""
+    """Acts as the user and as the controllers that envtest lacks."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self.client = client
@@ -62,7 +62,7 @@ class SimulatedCluster:
         await self.client.patch(Job, jobs[key].key, MergePatch({"status": status}), subresource="status")
 
     async def jobs(self) -> list[Job]:
-        """Those that are there, once the garbage collector, which this is, has been."""
+        """Return the Jobs, after deleting orphans like the garbage collector."""
         found = (await self.client.list(Job, namespace=self.key.namespace)).items
         for job in found:
             if job.metadata.deletion_timestamp is not None:
@@ -99,14 +99,14 @@ class SimulatedCluster:
 
 
 def deployed_image(deployment: Deployment) -> tuple[str, bool]:
-    """What it runs, and whether that has a database."""
+    """Return the image, and True if it has a database."""
     pod = deployment.spec.template.spec
     return app_image(pod), has_database(pod)
 
 
 @asynccontextmanager
 async def running_operator(envtest: Envtest, namespace: str) -> AsyncGenerator[SimulatedCluster]:
-    """The operator at work in one namespace, with the rights of its role and no others."""
+    """Run the operator in one namespace with exactly its role."""
     user = envtest.user("operator", roles=[ROLE])
     async with connect(user.config) as transport, envtest.client() as client:
         manager = Manager(transport, ManagerOptions(namespaces=(namespace,)))

@@ -29,7 +29,7 @@ OLD, NEW = "example.com/myapp:1.2.0", "example.com/myapp:1.3.0"
 
 
 class OperatorHarness:
-    """The operator at work, and a user who looks on."""
+    """Runs the operator, and observes it like a user."""
 
     def __init__(self, server: InMemoryApiServer, registry: ImageRegistry) -> None:
         self.server = server

@@ -1,4 +1,4 @@
-"""MyApp under every fault: the process dies, answers are lost, watches are late, somebody else writes."""
+"""MyApp under crashes, lost responses, delayed watches and foreign writes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from my_operator.foreign.databases_steersman_dev_v1alpha1 import Database
 from my_operator.main import setup
 from my_operator.resources import app_image, has_database
 
-# All places, with SIMULATE=whole, take minutes; some of them, evenly spread, take seconds.
+# SIMULATE=whole tries all fault points and takes minutes. The default tries evenly spread ones in seconds.
 MAX_FAULTS, RANDOM_RUNS = (None, 50) if os.environ.get("SIMULATE") == "whole" else (12, 3)
 KEY = ObjectKey("default", "my-application")
 REPOSITORY = "example.com/myapp"
 
 
 def image_registry() -> ImageRegistry:
-    """1.2.0 and 1.5.0 are good; 1.3.0 cannot be migrated to, and 1.4.0 never comes up."""
+    """Return a registry: 1.3.0 cannot migrate, 1.4.0 cannot start."""
     return ImageRegistry(failing_rollouts={f"{REPOSITORY}:1.4.0"}, failing_migrations={f"{REPOSITORY}:1.3.0"})
 
 
@@ -30,7 +30,7 @@ async def fake_cluster(world: World[ImageRegistry]) -> None:
 
 
 async def upgrade_scenario(world: World[ImageRegistry]) -> None:
-    """What goes wrong with new versions, and what goes well."""
+    """Upgrade to failing and to working versions."""
     spec = MyAppSpec(version="1.2.0", replicas=2, database=MyAppDatabase(enabled=True))
     await world.client.create(MyApp(metadata=ObjectMeta(name=KEY.name, namespace=KEY.namespace), spec=spec))
     await world.wait_until("Ready", lambda: app_phase(world) == "Ready")
@@ -49,7 +49,7 @@ async def upgrade_scenario(world: World[ImageRegistry]) -> None:
 
 
 def observed_version(world: World[ImageRegistry]) -> str:
-    """The version that the conditions are about."""
+    """Return the version that the conditions describe."""
     app = world.read(MyApp, KEY)
     current = app is not None and app.status is not None and app.status.observed_generation == app.metadata.generation
     return app.spec.version if app is not None and current else ""
@@ -61,7 +61,7 @@ def app_phase(world: World[ImageRegistry]) -> str:
 
 
 def no_unmigrated_image_runs(world: World[ImageRegistry]) -> None:
-    """The Deployment never has a version whose migration has not succeeded."""
+    """The Deployment never has a version without a successful migration."""
     found = world.read(Deployment, KEY)
     if found is None or not has_database(found.spec.template.spec):
         return
@@ -71,7 +71,7 @@ def no_unmigrated_image_runs(world: World[ImageRegistry]) -> None:
 
 
 def serving_deployment_is_kept(world: World[ImageRegistry]) -> None:
-    """Once a version has come up, there is always one that could serve."""
+    """After the first rollout, a working version always exists."""
     app = world.read(MyApp, KEY)
     if app is None or app.status is None or app.metadata.deletion_timestamp is not None:
         return
@@ -80,7 +80,7 @@ def serving_deployment_is_kept(world: World[ImageRegistry]) -> None:
 
 
 def each_migration_runs_once(world: World[ImageRegistry]) -> None:
-    """A migration is not begun anew for what the cluster knows already, however often the operator starts."""
+    """Each migration runs once, even if the operator restarts."""
     ran = world.outside.migrations
     assert len(ran) == len(set(ran)), f"ran twice: {ran}"
 

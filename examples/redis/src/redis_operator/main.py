@@ -24,7 +24,7 @@ app = typer.Typer(add_completion=False)
 
 
 def setup(manager: Manager, redis: Redis | None = None) -> None:
-    """Declares the operator's controllers and webhooks; ``redis`` is for tests without real nodes."""
+    """Register the controllers and webhooks. Tests pass a model as ``redis``."""
     RedisClusterReconciler.setup_with_manager(manager, redis)
     # +steersman:scaffold:setup
 

@@ -1,6 +1,7 @@
-"""RedisCluster in the cluster of the kubeconfig, with real Redis: after ``make deploy IMG=…``.
+"""RedisCluster with real Redis in the cluster of the kubeconfig.
 
-The images are those of images.toml; ``REDIS_REPOSITORY=docker.io/library/redis`` takes those of Docker Hub.
+Run ``make deploy IMG=…`` first. The images are those of images.toml. To use those of Docker Hub, set
+``REDIS_REPOSITORY=docker.io/library/redis``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ READY_TIMEOUT_SECONDS = 300.0
 
 @asynccontextmanager
 async def temporary_namespace(client: Client) -> AsyncGenerator[str]:
-    """Of the test's own, under the restricted Pod Security Standard."""
+    """Create a namespace under the restricted Pod Security Standard."""
     name = f"e2e-redis-{uuid.uuid4().hex[:8]}"
     labels = FrozenDict({"pod-security.kubernetes.io/enforce": "restricted"})
     await client.create(Namespace(metadata=ObjectMeta(name=name, labels=labels)))
@@ -44,7 +45,7 @@ async def temporary_namespace(client: Client) -> AsyncGenerator[str]:
 
 
 async def redis_cli(pod: ObjectKey, commands: list[str]) -> list[str]:
-    """What redis-cli in a pod answers, following redirections."""
+    """Run redis-cli in a pod, following redirections, and return its output."""
     command = ("kubectl", "exec", "-i", "-n", pod.namespace, pod.name, "--", "sh", "-c", CLI)
     process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     stdout, stderr = await process.communicate("\n".join(commands).encode())
@@ -105,7 +106,7 @@ async def run_lifecycle(clusters: RedisClusterDriver) -> None:
     assert {line for line in await redis_cli(last, ["info server"]) if line.startswith("redis_version:8.0")}
     assert await read_all_keys(first) == KEYS
 
-    # All at once: every node comes back with another address, and its keys.
+    # Recreate all pods at once: each node gets another address and keeps its keys.
     await client.delete_collection(Pod, namespace=namespace)
     await clusters.wait_not_ready()
     await clusters.wait_ready(READY_TIMEOUT_SECONDS)

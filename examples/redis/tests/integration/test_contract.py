@@ -1,4 +1,4 @@
-"""Real Redis keeps the contract that the model plays."""
+"""Contract cases on real Redis servers. The model passes the same cases."""
 
 from __future__ import annotations
 

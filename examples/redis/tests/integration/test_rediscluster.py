@@ -1,4 +1,4 @@
-"""RedisCluster on the real API server, with the rights of its role, and on real Redis: a process for each pod."""
+"""RedisCluster on the real API server, with a Redis process per pod."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROLE: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "config/rbac/
 async def operator_with_redis(
     envtest: Envtest, namespace: str, directory: Path
 ) -> AsyncGenerator[RedisClusterDriver]:
-    """The operator with its rights, a kubelet with all of them, and a directory for data."""
+    """Run the operator with its role, and a kubelet with all permissions."""
     operator = envtest.user("redis-operator", roles=[ROLE])
     processes = RedisProcesses(directory)
     async with connect(operator.config) as transport, envtest.client() as user:
@@ -47,7 +47,7 @@ async def operator_with_redis(
 
 @asynccontextmanager
 async def redis_client(clusters: RedisClusterDriver) -> AsyncGenerator[RedisClient]:
-    """A client as applications have it: it begins anywhere, and learns where the others are."""
+    """Connect a cluster-aware client, which discovers the other nodes."""
     secret = await clusters.user.get(Secret, ObjectKey(clusters.key.namespace, "blue-auth"))
     nodes = [ClusterNode(pod.status.pod_ip or "", 6379) for pod in (await clusters.pods()).values()]
     client = RedisClient(startup_nodes=nodes, password=secret.data["password"].decode(), decode_responses=True)

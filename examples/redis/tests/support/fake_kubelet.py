@@ -1,4 +1,4 @@
-"""Stands in for the StatefulSet controller and the kubelet; servers are models or real processes."""
+"""Replacement for StatefulSet controller and kubelet, with models or real processes."""
 
 from __future__ import annotations
 
@@ -24,28 +24,26 @@ Read = Callable[[type[Any]], Awaitable[Sequence[Any]]]
 
 
 class PodRuntime(Protocol):
-    """Where servers run."""
+    """Runs the servers of pods."""
 
     async def start(self, pod: Pod, volume: str, configuration: str, password: str) -> str | None:
-        """Starts a pod's server, and returns its IP; None while it is not ready, as when it crashes."""
+        """Start the server of a pod and return its IP. Return None while it is not ready or crashes."""
         ...
 
     async def stop(self, pod: str) -> None:
-        """Ends the server of the pod with that UID, if it runs."""
+        """Stop the server of the pod with that UID, if it runs."""
         ...
 
-    async def delete_volume(self, volume: str) -> None:
-        """Deletes a volume."""
-        ...
+    async def delete_volume(self, volume: str) -> None: ...
 
 
 class FakeKubelet:
-    """Makes pods of StatefulSets, one look after the other.
+    """Creates and updates the pods of StatefulSets, one reconcile after another.
 
     Args:
-        client: to write with.
-        read: all objects of a kind.
-        machines: where servers run.
+        client: the client for writes.
+        read: returns all objects of a kind.
+        machines: runs the servers.
     """
 
     def __init__(self, client: Client, read: Read, pod_runtime: PodRuntime) -> None:
@@ -56,7 +54,7 @@ class FakeKubelet:
         self._revisions: dict[tuple[str, int], str] = {}
 
     async def reconcile_pods(self) -> None:
-        """Does what is to be done now."""
+        """Reconcile all StatefulSets and pods once."""
         pods: dict[ObjectKey, Pod] = {pod.key: pod for pod in await self._read(Pod)}
         pvcs: dict[ObjectKey, PersistentVolumeClaim] = {c.key: c for c in await self._read(PersistentVolumeClaim)}
         for removed_uid in self._running - {pod.metadata.uid for pod in pods.values()}:
@@ -97,7 +95,7 @@ class FakeKubelet:
             await self._client.patch(StatefulSet, owner.key, MergePatch({"status": status}), subresource="status")
 
     def _revision(self, owner: StatefulSet) -> str:
-        """Of its template, which changes with its generation alone."""
+        """Return the revision of the template. Only the template changes the generation here."""
         key = owner.metadata.uid, owner.metadata.generation
         if key not in self._revisions:
             template = repr(to_builtins(owner.spec.template))
@@ -156,7 +154,7 @@ class FakeKubelet:
             await self._ignore_conflicts(self._client.delete(PersistentVolumeClaim, pvc.key, uid=pvc.metadata.uid))
 
     async def _ignore_conflicts(self, call: Awaitable[object]) -> None:
-        """Others delete what we look at; the next look sees it."""
+        """Ignore conflicts and missing objects. The next reconcile observes the change."""
         try:
             await call
         except (NotFound, Conflict, AlreadyExists):

@@ -1,4 +1,4 @@
-"""Machines for the kubelet on which servers are models."""
+"""Runtime for the kubelet that starts models of servers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redis_operator.nodes import Address
 
 
 class ModelRuntime:
-    """Each start of a server has another IP, as in a cluster."""
+    """Gives each started server another IP, like a cluster."""
 
     def __init__(self, redis: ModelRedis) -> None:
         self.redis = redis
@@ -19,7 +19,7 @@ class ModelRuntime:
         self._volumes: dict[str, str] = {}
 
     async def start(self, pod: Pod, volume: str, configuration: str, password: str) -> str | None:
-        """A configuration with ``maxmemory nonsense`` makes it crash, as it does Redis."""
+        """Start a model. ``maxmemory nonsense`` crashes it, like Redis."""
         if "maxmemory nonsense" in configuration:
             return None
         ip = f"10.0.{(number := next(self._numbers)) // 250}.{number % 250 + 1}"

@@ -1,4 +1,6 @@
-"""What the operator takes for granted of Redis, played on the model and on real servers alike."""
+"""Behavior of Redis that the operator relies on.
+
+The cases run on models and on real servers."""
 
 from __future__ import annotations
 
@@ -26,12 +28,12 @@ Restart = Callable[[int], Awaitable[Address]]
 
 
 class ContractCluster:
-    """Three masters and a replica of the first, told by the commands that the operator sends.
+    """Three masters and a replica of the first.
 
     Args:
-        redis: the model, or what speaks with real servers.
-        addresses: of four empty nodes.
-        restart: starts a node anew, with another address.
+        redis: sends commands to models or to real servers.
+        addresses: the addresses of four empty nodes.
+        restart: restarts a node with another address and returns it.
     """
 
     def __init__(self, redis: Redis, addresses: Sequence[Address], restart: Restart) -> None:
@@ -59,7 +61,7 @@ class ContractCluster:
         return (await self.report(observer)).table.get((await self.report(subject)).myself.id)
 
     async def all_agree(self) -> bool:
-        """All know all, by their addresses, with what each says of itself."""
+        """Return True if all nodes report the same addresses, roles and slots."""
         reports = [await self.report(number) for number in range(4)]
         expected = {
             r.myself.id: (place, r.myself.master, r.myself.slots)
@@ -72,7 +74,7 @@ class ContractCluster:
         )
 
     async def form_cluster(self) -> None:
-        """As the operator does."""
+        """Form a cluster with the commands that the operator sends."""
         await self.execute(0, *(("CLUSTER", "MEET", place.ip, place.port) for place in self.addresses[1:]))
         await self.wait_until("all know all", self.all_agree)
         third = SLOT_COUNT // 3
@@ -92,7 +94,7 @@ class ContractCluster:
         return all([(await self.report(number)).serving for number in range(len(self.addresses))])
 
     async def find_replica(self) -> int:
-        """The number of the one that is no master."""
+        """Return the index of the replica."""
         (found,) = [number for number in range(4) if not (await self.report(number)).myself.is_master]
         return found
 
@@ -104,14 +106,14 @@ class ContractCluster:
         for number in range(len(self.addresses)):
             if key_slot(key.encode()) in (await self.report(number)).myself.slots:
                 return number
-        raise AssertionError(f"nobody has the slot of {key}")
+        raise AssertionError(f"no node has the slot of {key}")
 
     async def read_keys(self) -> dict[str, object]:
         return {key: (await self.execute(await self.slot_owner(key), ("GET", key)))[0] for key in KEYS}
 
 
 async def run_all_cases(cluster: ContractCluster) -> None:
-    """One after the other, since to form takes seconds."""
+    """Run all cases on one cluster, because forming a cluster takes seconds."""
     fresh = await cluster.report(0)
     assert fresh.myself.is_master
     assert not fresh.myself.slots
@@ -133,7 +135,7 @@ async def run_all_cases(cluster: ContractCluster) -> None:
 
 
 async def unsafe_commands_are_rejected(cluster: ContractCluster) -> None:
-    """What could lose keys is refused by the nodes themselves."""
+    """Redis rejects commands that could lose keys."""
     assert "busy" in await cluster.expect_error(1, "CLUSTER", "ADDSLOTSRANGE", 0, 0)
     assert "must be empty" in await cluster.expect_error(
         1, "CLUSTER", "REPLICATE", (await cluster.report(0)).myself.id
@@ -149,7 +151,7 @@ async def unsafe_commands_are_rejected(cluster: ContractCluster) -> None:
 
 
 async def slots_move_with_their_keys(cluster: ContractCluster) -> None:
-    """In the operator's order; and each half-way state is told by the nodes themselves."""
+    """Slots move in the operator's order. Nodes report each intermediate state."""
     source, target = (await cluster.report(1)).myself, (await cluster.report(2)).myself
     key = next(key for key in KEYS if key_slot(key.encode()) in source.slots)
     slot = key_slot(key.encode())
@@ -172,7 +174,7 @@ async def slots_move_with_their_keys(cluster: ContractCluster) -> None:
 
 
 async def a_move_can_be_released(cluster: ContractCluster) -> None:
-    """STABLE takes back what was opened."""
+    """STABLE cancels a move."""
     source, target = (await cluster.report(1)).myself, (await cluster.report(2)).myself
     slot = next(iter(source.slots))
     await cluster.execute(2, ("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id))
@@ -185,7 +187,7 @@ async def a_move_can_be_released(cluster: ContractCluster) -> None:
 
 
 async def a_replica_takes_over(cluster: ContractCluster) -> None:
-    """In concert with its master, which becomes its replica."""
+    """A replica takes over, and its master becomes a replica."""
     master = (await cluster.report(0)).myself
     await cluster.execute(3, ("CLUSTER", "FAILOVER"))
 
@@ -198,14 +200,14 @@ async def a_replica_takes_over(cluster: ContractCluster) -> None:
 
 
 async def nodes_find_each_other_at_other_addresses(cluster: ContractCluster) -> None:
-    """All start anew with other addresses at once; one meets the others, gossip does the rest."""
+    """Nodes that restart with other addresses find each other after one MEET."""
     ids = [(await cluster.report(number)).myself.id for number in range(4)]
     for number in range(4):
         cluster.addresses[number] = await cluster.restart(number)
     assert [(await cluster.report(number)).myself.id for number in range(4)] == ids
     await cluster.execute(0, *(("CLUSTER", "MEET", place.ip, place.port) for place in cluster.addresses[1:]))
     await cluster.wait_until("all agree", cluster.all_agree)
-    # Where gossip was faster than the master itself, it is looked for where it was until somebody says so again.
+    # If gossip arrives before the master's own message, the replica keeps the old address.
     replica = await cluster.find_replica()
     await cluster.execute(replica, ("CLUSTER", "REPLICATE", (await cluster.report(replica)).myself.master))
     await cluster.wait_until("the replica is in sync", cluster.all_in_sync)
@@ -213,7 +215,7 @@ async def nodes_find_each_other_at_other_addresses(cluster: ContractCluster) -> 
 
 
 async def a_node_leaves(cluster: ContractCluster) -> None:
-    """A replica that is reset is a new, empty node; the others forget the old one."""
+    """A hard reset creates a new empty node. The other nodes forget its old ID."""
     leaving = await cluster.find_replica()
     old_id = (await cluster.report(leaving)).myself.id
     await cluster.execute(leaving, ("CLUSTER", "RESET", "HARD"))

@@ -1,4 +1,4 @@
-"""An operator with a cluster around it: in memory and in virtual time, or the real API server and real Redis."""
+"""Harness for the operator, in memory or on a real server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORDS = {f"key-{number}": str(number) for number in range(60)}
 
 
 class RedisClusterDriver:
-    """What users do with one RedisCluster, and see of it."""
+    """Changes and observes one RedisCluster like a user."""
 
     def __init__(self, user: Client, key: ObjectKey, poll_interval: float = 1.0) -> None:
         self.user = user
@@ -41,16 +41,16 @@ class RedisClusterDriver:
         return (await self.user.get(RedisCluster, self.key)).status or RedisClusterStatus()
 
     async def wait_ready(self, seconds: float = 600) -> RedisClusterStatus:
-        """Waits until the operator says that all is as declared."""
+        """Wait until the operator reports the desired state."""
         await self.wait_until(lambda status, current: current and status.phase == "Ready", seconds)
         return await self.status()
 
     async def wait_not_ready(self) -> None:
-        """Waits until the operator says that it is not."""
+        """Wait until ``Ready`` is not True."""
         await self.wait_until(lambda status, _: status.phase != "Ready")
 
     async def wait_ready_reason(self, reason: str) -> str:
-        """Waits until ``Ready`` has that reason; its message."""
+        """Wait until ``Ready`` has the given reason, and return its message."""
 
         def has_reason(status: RedisClusterStatus, _: bool) -> bool:
             ready = find_condition(status.conditions, "Ready")
@@ -80,7 +80,7 @@ KEY = ObjectKey("default", "blue")
 
 
 class RedisHarness(RedisClusterDriver):
-    """With nodes that are models."""
+    """Harness with models as nodes."""
 
     def __init__(self, server: InMemoryApiServer) -> None:
         super().__init__(Client(server, field_manager="user"), KEY)
@@ -89,7 +89,7 @@ class RedisHarness(RedisClusterDriver):
         self.pod_runtime = ModelRuntime(self.redis)
 
     async def create_with_keys(self, **spec: Any) -> None:
-        """A cluster with keys in it."""
+        """Create a cluster and write keys."""
         await self.create(**spec)
         await self.wait_ready()
         for key, value in WORDS.items():
@@ -101,7 +101,7 @@ class RedisHarness(RedisClusterDriver):
 
 @asynccontextmanager
 async def redis_harness(server: InMemoryApiServer) -> AsyncGenerator[RedisHarness]:
-    """The operator runs, and a kubelet."""
+    """Run the operator and a kubelet on an in-memory server."""
     harness = RedisHarness(server)
     manager = Manager(server, ManagerOptions(), runtime=server.runtime)
     setup(manager, harness.redis)
@@ -114,7 +114,7 @@ async def redis_harness(server: InMemoryApiServer) -> AsyncGenerator[RedisHarnes
 async def running_operator(
     manager: Manager, reconcile_pods: Callable[[], Awaitable[None]], poll_interval: float
 ) -> AsyncGenerator[None]:
-    """The operator runs, and a kubelet looks every so many seconds."""
+    """Run the operator, and a kubelet that reconciles at a fixed interval."""
 
     async def reconcile_loop() -> None:
         while True:

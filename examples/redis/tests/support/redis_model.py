@@ -1,7 +1,7 @@
-"""Redis nodes in memory, for unit tests and the simulation: no sockets, no time but the event loop's.
+"""Model of Redis nodes in memory, for unit tests and the simulation.
 
-It models what the operator and an application can tell apart: who knows whom, who has which slots, where keys are.
-Gossip, replication and failover happen as time passes. The contract test holds it to the real Redis.
+It uses no sockets and only the clock of the event loop. It models membership, slots, keys, gossip, replication and
+failover. The contract test compares it with real Redis.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _READ_COMMANDS = {("CLUSTER", what) for what in ("NODES", "INFO", "COUNTKEYSINSL
 
 @cache
 def slot_of(key: str) -> int:
-    """The slot of a key."""
+    """Return the slot of a key."""
     return key_slot(key.encode())
 
 
@@ -34,7 +34,7 @@ NO_SLOTS = Slots()
 
 @dataclass
 class KnownNode:
-    """What a node knows of another."""
+    """State that a node knows about another node."""
 
     address: Address
     master: str = ""
@@ -45,7 +45,7 @@ class KnownNode:
 
 @dataclass
 class ModelNode:
-    """A node: what is on its volume, and where it runs, if it does."""
+    """A node: data on its volume, and address while running."""
 
     id: str = field(default_factory=lambda: secrets.token_hex(20))
     address: Address | None = None
@@ -64,11 +64,11 @@ class ModelNode:
     failing_over: bool = False
 
     def update_master_address(self) -> None:
-        """Looks for its master where that one is, as far as it knows."""
+        """Use the known address of the master, if there is one."""
         self.replicates_from = self.known_nodes[self.master].address if self.master in self.known_nodes else None
 
     def reset(self, hard: bool) -> None:
-        """As ``CLUSTER RESET``."""
+        """Implement ``CLUSTER RESET``."""
         if self.master:
             self.keys = {}
         elif self.keys:
@@ -80,39 +80,38 @@ class ModelNode:
 
 
 class ModelRedis:
-    """All nodes of a test, by volume; implements ``Redis``."""
+    """All nodes of a test, by volume. Implements ``Redis``."""
 
     def __init__(self) -> None:
         self.volumes: dict[str, ModelNode] = {}
         self.written: set[str] = set()
         self._gossiped = 0.0
 
-    # The world around: machines
+    # Machines and volumes
 
     def start(self, volume: str, address: Address, password: str) -> ModelNode:
-        """Starts the server whose data are on ``volume``."""
+        """Start the server with the data of ``volume``."""
         node = self.volumes.setdefault(volume, ModelNode())
         node.address, node.password, node.synced = address, password, False
         node.update_master_address()
         return node
 
     def stop(self, volume: str) -> None:
-        """Ends the server; its data stay."""
+        """Stop the server. Its data stay."""
         if node := self.volumes.get(volume):
             node.address = None
 
     def delete_volume(self, volume: str) -> None:
-        """Deletes the volume."""
         self.volumes.pop(volume, None)
 
     @property
     def running(self) -> list[ModelNode]:
         return [node for node in self.volumes.values() if node.address is not None]
 
-    # What clients see
+    # Clients
 
     def readable_keys(self) -> dict[str, str]:
-        """All keys that a client can read, at the master of their slot, or where that sends it meanwhile."""
+        """Return the keys that a client can read, following redirections."""
         self.gossip()
         found: dict[str, str] = {}
         masters = {node.id: node for node in self.running if not node.master}
@@ -125,11 +124,11 @@ class ModelRedis:
         return found
 
     def covered_slots(self) -> int:
-        """How many slots have a master that runs."""
+        """Return the number of slots with a running master."""
         return len(Slots.union(node.slots for node in self.running if not node.master))
 
     def write(self, key: str, value: str) -> None:
-        """As a client does that follows redirections."""
+        """Write a key like a client that follows redirections."""
         self.gossip()
         slot = slot_of(key)
         owner = max((n for n in self.running if slot in n.slots), key=lambda n: n.epoch)
@@ -153,7 +152,7 @@ class ModelRedis:
             return self._execute(address, password, commands)
         command_name = " ".join(str(word) for word in commands[0][:2])
         async with fault_point(
-            f"redis {address}: {command_name} ({len(commands)})", Unreachable(f"{address} does not answer")
+            f"redis {address}: {command_name} ({len(commands)})", Unreachable(f"{address} is unreachable")
         ):
             return self._execute(address, password, commands)
 
@@ -161,7 +160,7 @@ class ModelRedis:
         self.gossip()
         node = next((n for n in self.running if n.address == address), None)
         if node is None:
-            raise Unreachable(f"{address} does not answer: connection refused")
+            raise Unreachable(f"{address} is unreachable: connection refused")
         if node.password != password:
             raise LoginRejected("invalid username-password pair or user is disabled.")
         replies: list[Reply] = []
@@ -207,7 +206,7 @@ class ModelRedis:
         return "\n".join(lines) + "\n"
 
     def _cluster_info(self, node: ModelNode) -> str:
-        """It serves where every slot has a master that it hears."""
+        """Report the state ok if every slot has a reachable master."""
         reachable_slots = Slots.union(
             known.slots for known in node.known_nodes.values() if known.unreachable_since is None
         )
@@ -326,7 +325,7 @@ class ModelRedis:
         return node.keys.get(key)
 
     def _check_redirection(self, node: ModelNode, key: str) -> None:
-        """Raises where a client is sent elsewhere."""
+        """Raise RedisError if Redis would redirect the client."""
         slot = slot_of(key)
         if slot in node.migrating and key not in node.keys:
             raise RedisError(f"ASK {slot} {node.known_nodes[node.migrating[slot]].address}")
@@ -335,10 +334,10 @@ class ModelRedis:
         owner = next((known for known in node.known_nodes.values() if slot in known.slots), None)
         raise RedisError(f"MOVED {slot} {owner.address}" if owner else "CLUSTERDOWN Hash slot not served")
 
-    # What happens by itself
+    # Background activity
 
     def _master(self, node: ModelNode) -> ModelNode | None:
-        """The master of a replica, where it looks for it."""
+        """Return the master at the address that the replica knows."""
         master = self._node(node.master) if node.master else None
         return master if master is not None and master.address == node.replicates_from else None
 
@@ -346,7 +345,7 @@ class ModelRedis:
         return next((n for n in self.running if n.id == node), None)
 
     def gossip(self) -> None:
-        """As much as has happened since the last time."""
+        """Exchange gossip for the time since the last call."""
         rounds = min(6, int((_now() - self._gossiped) / _GOSSIP_SECONDS))
         if rounds:
             self._gossiped = _now()
@@ -379,16 +378,16 @@ class ModelRedis:
         node.pending_meets = []
 
     def _follow_moved_master(self, node: ModelNode, other: str) -> None:
-        """Told by that node itself, and not by gossip, a replica follows."""
+        """Follow the master after its own message. Gossip has no such effect."""
         if node.master == other:
             node.update_master_address()
 
     def _exchange_gossip(self, node: ModelNode, other: str) -> None:
-        """One node hears another, if it is where it is thought to be; and hears of those whom that one knows."""
+        """Update a node with the state of a reachable peer."""
         known = node.known_nodes[other]
         peer = self._node(other)
         if peer is None or peer.address != known.address:
-            # Whom we cannot find may know where we are, and tell.
+            # An unreachable peer may know the current address of this node and report its own.
             if peer is not None and node.id in peer.known_nodes and peer.known_nodes[node.id].address == node.address:
                 assert peer.address is not None
                 known.address = peer.address
@@ -410,7 +409,7 @@ class ModelRedis:
                 local_entry.address = entry.address
 
     def _resolve_slot_conflict(self, node: ModelNode, peer: ModelNode) -> None:
-        """Who claims a slot with the newer epoch has it."""
+        """Assign a contested slot to the master with the newer epoch."""
         if peer.master or node.master:
             return
         if peer.epoch == node.epoch and node.id < peer.id:
@@ -439,7 +438,7 @@ class ModelRedis:
         slots = old_master.slots if old_master is not None else node.known_nodes[node.master].slots
         newest = max(known.epoch for known in node.known_nodes.values())
         for other in self.running:
-            # All hear of it at once.
+            # The model propagates a failover immediately.
             if node.master in other.known_nodes:
                 other.known_nodes[node.master].slots = Slots()
         if old_master is not None:

@@ -1,4 +1,4 @@
-"""Machines for the kubelet on which servers are real: redis-server processes, each with an IP of its own."""
+"""Runtime for the kubelet that starts redis-server processes with separate IPs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _STOP_TIMEOUT_SECONDS = 30.0
 
 
 class RedisProcesses:
-    """Each start of a server has another IP, as in a cluster.
+    """Gives each started server another IP, like a cluster.
 
     Args:
-        directory: for data, one directory a volume.
+        directory: the parent of the data directories, one per volume.
     """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        # Tests run side by side: a part of loopback for each process.
+        # Parallel tests use separate parts of the loopback network.
         self._net = f"127.{os.getpid() % 250 + 2}"
         self._numbers = itertools.count(1)
         self._running: dict[str, Process] = {}
@@ -38,16 +38,15 @@ class RedisProcesses:
         return ip if started else None
 
     def ip(self, number: int) -> str:
-        """The address of that number."""
         return f"{self._net}.{number // 250}.{number % 250 + 1}"
 
     async def run(self, name: str, volume: str, ip: str, configuration: str, password: str) -> bool:
-        """Whether the server came up; one that refuses its configuration ends."""
+        """Start a server. Return True if it responds, and False if it exits."""
         data = self._directory / volume
         data.mkdir(exist_ok=True)
         auth = data / "auth.conf"
         auth.write_text(f"requirepass {password}\nmasterauth {password}\n")
-        # What a container has of its own, a process must be told.
+        # A process needs explicit options for the settings that a container has by default.
         conf = configuration.replace("/etc/redis/auth/auth.conf", str(auth)).replace("/data", str(data))
         (data / "redis.conf").write_text(conf.replace("bind * -::*", f"bind {ip}") + 'save ""\n')
         command = ("redis-server", str(data / "redis.conf"), "--cluster-announce-ip", ip)
@@ -66,7 +65,10 @@ class RedisProcesses:
         return False
 
     async def stop(self, pod: str) -> None:
-        """As a kubelet does. One that is killed on a busy disk loses what it has not handed to the kernel yet."""
+        """Terminate the server like a kubelet.
+
+        A server that is killed on a busy disk loses writes that it has not passed to the kernel.
+        """
         process = self._running.pop(pod, None)
         if process is None or process.returncode is not None:
             return
@@ -81,7 +83,7 @@ class RedisProcesses:
         await asyncio.to_thread(shutil.rmtree, self._directory / volume, ignore_errors=True)
 
     async def stop_all(self) -> None:
-        """Ends all servers, with whatever they have not written."""
+        """Kill all servers without waiting for their writes."""
         for process in self._running.values():
             await _kill(process)
         self._running.clear()

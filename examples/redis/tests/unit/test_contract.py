@@ -1,4 +1,4 @@
-"""The model keeps the contract of Redis."""
+"""Contract cases on the model."""
 
 from __future__ import annotations
 

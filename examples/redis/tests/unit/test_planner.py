@@ -1,4 +1,4 @@
-"""What is done next with clusters in states that a life seldom comes to."""
+"""Planner in states that clusters rarely reach."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from redis_operator.plan import Goal, Member, Move, Replace, Replicate, ScaleIn,
 
 
 def node_entry(number: int, master: int | None = None, slots: Slots | None = None) -> NodeEntry:
-    """The node of pod ``number``, a replica if ``master`` is that of another."""
+    """Return the node of a pod, a replica if ``master`` differs."""
     flags = frozenset({"master" if master is None else "slave"})
     address = Address(f"10.0.0.{number}")
     return NodeEntry(_id(number), address, flags, "" if master is None else _id(master), True, slots or Slots())
 
 
 def members(goal: Goal, *nodes: NodeEntry) -> list[Member]:
-    """A pod for each node; all know and agree with each other."""
+    """Return a pod for each node. All nodes agree."""
     found: list[Member] = []
     for number, me in enumerate(nodes):
         others = {other.id: replace(other, migrating={}, importing={}) for other in nodes if other is not me}
@@ -38,7 +38,7 @@ def members(goal: Goal, *nodes: NodeEntry) -> list[Member]:
 
 
 def even_slot_shares(count: int) -> list[Slots]:
-    """All slots, in as many runs."""
+    """Return all slots as contiguous ranges of equal size."""
     ends = [SLOT_COUNT * number // count for number in range(count + 1)]
     return [Slots.from_range(first, last - 1) for first, last in pairwise(ends)]
 
@@ -48,7 +48,7 @@ def _id(number: int) -> str:
 
 
 def test_pod_to_be_removed_waits_for_its_keys() -> None:
-    """Scaled out, and in again while the first slots moved: some of their keys are there, the slots are not yet."""
+    """A scale-in during a move keeps pods with keys."""
     goal = Goal(replicas=3, pods=4, replicas_per_master=0)
     one, two, three = (node_entry(number, slots=slots) for number, slots in enumerate(even_slot_shares(3)))
     one = replace(one, migrating={7: _id(3)})
@@ -57,20 +57,20 @@ def test_pod_to_be_removed_waits_for_its_keys() -> None:
     found[3] = replace(found[3], report=None)
     step = next_step(goal, found)
     assert isinstance(step, Wait)
-    assert "blue-3 cannot go" in step.message
-    # Deleted, and not yet made again: its volume is still there.
+    assert "blue-3 cannot be removed" in step.message
+    # The pod was deleted and not yet recreated, so its volume still exists.
     assert isinstance(next_step(goal, found[:3]), Wait)
 
 
 def test_plan_missing_pods_are_dropped_when_scaled_in() -> None:
-    """Scaled out beyond what a quota lets be made, and in again."""
+    """A scale-in drops pods that a quota has prevented."""
     goal = Goal(replicas=3, pods=5, replicas_per_master=0)
     found = members(goal, *(node_entry(number, slots=slots) for number, slots in enumerate(even_slot_shares(3))))
     assert next_step(goal, found) == ScaleIn(3)
 
 
 def test_plan_incompatible_replica_is_replaced() -> None:
-    """What a newer series sends an older one cannot read; so it would never have what its master has."""
+    """A replica that cannot read its newer master is replaced."""
     goal = Goal(replicas=6, pods=6)
     masters = [node_entry(number, slots=slots) for number, slots in enumerate(even_slot_shares(3))]
     found = members(goal, *masters, *(node_entry(number, master=number - 3) for number in range(3, 6)))
@@ -83,7 +83,7 @@ def test_plan_incompatible_replica_is_replaced() -> None:
 
 @pytest.mark.parametrize("places", sorted(set(permutations("AABBCC"))), ids="".join)
 def test_plan_spreads_copies_over_failure_domains(places: tuple[str, ...]) -> None:
-    """Wherever the scheduler put six pods on three machines."""
+    """Each placement of six pods on three machines leads to separated copies."""
     goal = Goal(replicas=6, pods=6)
     pod_counts = Counter[str]()
     nodes: list[NodeEntry] = []
@@ -100,7 +100,10 @@ def test_plan_spreads_copies_over_failure_domains(places: tuple[str, ...]) -> No
 
 
 def test_masters_have_as_many_replicas_wherever_pods_are() -> None:
-    """Of two pairs that share a machine each, the second's exchange undid the first's: one master had three."""
+    """Masters keep their replicas if two pairs share machines.
+
+    Regression: a second exchange reverted the first, and one master had three replicas.
+    """
     goal = Goal(replicas=6, pods=6, replicas_per_master=2)
     nodes = [
         *(node_entry(number, slots=slots) for number, slots in enumerate(even_slot_shares(2))),

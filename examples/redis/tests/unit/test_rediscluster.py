@@ -1,4 +1,4 @@
-"""RedisCluster on an API server in memory, with nodes that are models, in virtual time."""
+"""RedisCluster on the in-memory API server, with models as nodes."""
 
 from __future__ import annotations
 
@@ -151,11 +151,11 @@ async def test_existing_password_is_kept(apiserver: InMemoryApiServer) -> None:
         data = FrozenDict({"password": b"mine"})
         await world.user.create(Secret(metadata=ObjectMeta(name=secret.name, namespace=secret.namespace), data=data))
         await world.create()
-        assert "blue-auth is somebody else's" in await world.wait_ready_reason("NameTaken")
+        assert "blue-auth belongs to another owner" in await world.wait_ready_reason("NameTaken")
         assert (await world.user.get(Secret, secret)).data == data
         await world.user.delete(Secret, secret)
         await world.wait_ready()
-        # Without its labels the operator's cache does not have it.
+        # Without its labels, the Secret is not in the operator's cache.
         password = (await world.user.get(Secret, secret)).data["password"]
         without_labels = MergePatch({"metadata": {"labels": {"app.kubernetes.io/managed-by": None}}})
         await world.user.patch(Secret, secret, without_labels)

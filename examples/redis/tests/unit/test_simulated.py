@@ -1,4 +1,4 @@
-"""RedisCluster under faults: the process is killed, answers are lost, watches are late, at each place of a life."""
+"""RedisCluster under crashes, lost responses and delayed watches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RedisSimulation = World[ModelRedis]
 
 
 async def fake_kubelet(world: RedisSimulation) -> None:
-    """Pods and their servers."""
+    """Run the pods and their servers."""
 
     async def read(kind: type[Any]) -> Any:
         return world.read_all(kind)
@@ -43,7 +43,7 @@ async def wait_ready(world: RedisSimulation) -> None:
 
 
 async def scenario(world: RedisSimulation) -> None:
-    """Made, filled, enlarged, changed, made smaller."""
+    """Create, fill, scale out, change and scale in a cluster."""
     metadata = ObjectMeta(name=KEY.name, namespace=KEY.namespace)
     spec = RedisClusterSpec(version="8.0", replicas=4, replicas_per_master=0)
     await world.client.create(RedisCluster(metadata=metadata, spec=spec))
@@ -59,12 +59,12 @@ async def scenario(world: RedisSimulation) -> None:
 
 
 def observe_keys(redis: ModelRedis) -> dict[str, Any]:
-    """What is the same however it came about: who serves which slots is not."""
+    """Return the state that does not depend on the order of events."""
     return {"keys": redis.readable_keys(), "slots": redis.covered_slots(), "nodes": len(redis.running)}
 
 
 def no_key_is_lost(world: RedisSimulation) -> None:
-    """Once all are written, each is on some volume, whatever runs; and once all is well, it is served."""
+    """Check that each written key is stored, and served when stable."""
     stored_keys = {key for node in world.outside.volumes.values() for key in node.keys}
     if cluster_phase(world) == "Ready":
         assert world.outside.covered_slots() == SLOT_COUNT, "a slot has no owner, and the operator is content"
@@ -72,7 +72,7 @@ def no_key_is_lost(world: RedisSimulation) -> None:
 
 
 def normalize(obj: dict[str, Any]) -> dict[str, Any]:
-    """Who is whose replica, which address a pod has and what the password is differs from run to run."""
+    """Remove roles, addresses and passwords, which differ between runs."""
     if obj["kind"] == "RedisCluster":
         return obj | {"status": {k: v for k, v in obj.get("status", {}).items() if k != "nodes"}}
     if obj["kind"] == "Pod":

@@ -1,4 +1,7 @@
-"""How nodes are made to do what was planned: the commands of each step, in an order that may be cut off anywhere."""
+"""Run planned steps as Redis commands.
+
+Each sequence of commands can be interrupted at any point: the next reconcile plans the rest.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,18 @@ from redis_operator.plan import AddSlots, Failover, Forget, Meet, Member, Move, 
 
 _MIGRATE_BATCH_SIZE = 100
 _MOVE_TIMEOUT_SECONDS = 30.0
-"""After so long a move tells how far it is, and goes on in the next reconcile."""
+"""Time limit of a move in one reconcile, in seconds. The next reconcile continues the move."""
 _MIGRATE_TIMEOUT_SECONDS = 60.0
 _FAILOVER_TIMEOUT_SECONDS = 10.0
 
 
 class StepExecutor:
-    """The nodes of one cluster.
+    """Runs steps on the nodes of one cluster.
 
     Args:
-        redis: how to reach them.
-        password: of all of them.
-        clock: for steps that take time.
+        redis: sends the commands to the nodes.
+        password: the password of all nodes.
+        clock: the clock for time limits and pauses.
     """
 
     def __init__(self, redis: Redis, password: str, clock: Clock) -> None:
@@ -31,10 +34,11 @@ class StepExecutor:
         self._clock = clock
 
     async def execute(self, step: Step) -> None:
-        """Does what ``step`` asks of the nodes; what it asks of Kubernetes is not for here.
+        """Send the Redis commands of ``step``. Steps that only change Kubernetes objects are ignored.
 
         Raises:
-            RedisError, Unreachable: as ``Redis.execute``. Looking again tells what was done.
+            RedisError: a node rejected a command.
+            Unreachable: a node did not respond. The next inspection shows whether it ran the commands.
         """
         match step:
             case Meet(target, others):
@@ -62,7 +66,7 @@ class StepExecutor:
                 pass
 
     async def _fail_over(self, step: Failover) -> None:
-        """Asks once, and waits: to ask again would begin it anew."""
+        """Request the failover once, then wait: a second request would restart it."""
         await self._send(step.target, ("CLUSTER", "FAILOVER", "TAKEOVER") if step.lost else ("CLUSTER", "FAILOVER"))
         deadline = self._clock.monotonic() + _FAILOVER_TIMEOUT_SECONDS
         while self._clock.monotonic() < deadline:
@@ -74,9 +78,10 @@ class StepExecutor:
             await self._clock.sleep(0.5)
 
     async def _move(self, step: Move) -> None:
-        """Opens the slots on both sides, moves their keys, and closes them: the target first, so that it serves them.
+        """Open the slots on both nodes, move keys, close the slots.
 
-        From the first command on, new keys go to the target, and clients are sent there for what has moved.
+        The target is closed first, so that it serves the slots. After the first command, the target receives new
+        keys, and clients are redirected to it for moved keys.
         """
         source, target = step.source, step.target
         importing = [slot for slot in step.slots if target.myself.importing.get(slot) != source.id]
@@ -89,7 +94,7 @@ class StepExecutor:
             await self._send(member, *(("CLUSTER", "SETSLOT", slot, "NODE", target.id) for slot in step.slots))
 
     async def _move_keys(self, step: Move) -> bool:
-        """Whether it came to the end; all that it moved is moved for good."""
+        """Move keys until the time limit. Return True if all keys are moved."""
         deadline = self._clock.monotonic() + _MOVE_TIMEOUT_SECONDS
         counts = await self._send(step.source, *(("CLUSTER", "COUNTKEYSINSLOT", slot) for slot in step.slots))
         for slot, count in zip(step.slots, counts, strict=True):
@@ -103,7 +108,11 @@ class StepExecutor:
         return True
 
     async def _migrate_keys(self, source: Member, target: Member, keys: Sequence[str]) -> None:
-        """A key that is on both sides, since an answer was lost, is the source's: that one was still served."""
+        """Move keys with REPLACE.
+
+        An interrupted MIGRATE may leave a copy on the target. The value of the source is current, because it served
+        the key until then.
+        """
         assert target.address is not None
         milliseconds = int(_MIGRATE_TIMEOUT_SECONDS * 1000)
         destination: Command = (target.address.ip, target.address.port, "", 0, milliseconds)

@@ -1,4 +1,4 @@
-"""From pods to members: what Kubernetes says of each, and what Redis says in it."""
+"""Members of a cluster from its pods and node reports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from redis_operator.resources import PORT, REVISION_LABEL, pod_ordinal
 async def members_of(
     pods: Sequence[Pod], declared: StatefulSet, goal: Goal, redis: Redis, password: str
 ) -> list[Member]:
-    """A member for each pod; those that end already do not answer any more."""
+    """Return a member for each pod. Terminating pods count as unreachable."""
     addresses = {pod.metadata.name: _pod_address(pod) for pod in pods}
     reports = await fetch_reports(redis, [place for place in addresses.values() if place is not None], password)
     members: list[Member] = []

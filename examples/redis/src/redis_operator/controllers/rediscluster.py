@@ -1,4 +1,4 @@
-"""Brings the world in line with each RedisCluster: its objects first, then, step by step, its nodes."""
+"""Controller of RedisCluster: first its Kubernetes objects, then its nodes."""
 
 from __future__ import annotations
 
@@ -51,23 +51,23 @@ _NEXT_STEP_SECONDS = 1.0
 
 
 class NameTaken(SteersmanError):
-    """There is an object of the name that ours would have, and it is not ours."""
+    """The name of a required object is used by a foreign object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult(Result):
-    """What a reconcile found and did, for the status."""
+    """Step and members of a reconcile, for the status."""
 
     step: Step
     members: Sequence[Member]
 
 
 class RedisClusterReconciler(Reconciler[RedisCluster]):
-    """Brings the world in line with one RedisCluster, one step at a time; what it knows, it asks anew each time.
+    """Reconciles one RedisCluster, one step at a time. It keeps no state between reconciles.
 
     Args:
-        context: from the controller.
-        redis: how to reach nodes; tests put a model in its place.
+        context: the context that the controller passes.
+        redis: sends commands to nodes. Tests pass a model.
     """
 
     def __init__(self, context: ReconcilerContext, redis: Redis) -> None:
@@ -101,10 +101,12 @@ class RedisClusterReconciler(Reconciler[RedisCluster]):
             await self.client.apply_status(cluster, status)
 
     async def _password(self, cluster: RedisCluster) -> str:
-        """That of the Secret, which is made once; data are not lost with it, since nodes start anew with another.
+        """Return the password of the Secret, which is created once.
+
+        A new password loses no data, because the nodes restart with it.
 
         Raises:
-            NameTaken: the Secret of that name is somebody else's.
+            NameTaken: a foreign object has the name of the Secret.
         """
         key = ObjectNames(cluster.key).secret
         secret = await self.client.get_or_none(Secret, key)
@@ -112,15 +114,17 @@ class RedisClusterReconciler(Reconciler[RedisCluster]):
             try:
                 secret = await self.client.create(password_secret(cluster, generate_password()), owner=cluster)
             except AlreadyExists:
-                # Without its labels it is not in the cache, and still has the password of all nodes.
+                # Without its labels the Secret is not in the cache, although the nodes use its password.
                 secret = await self.client.live.get(Secret, key)
                 owner = secret.controller_reference
                 if owner is None or owner.uid != cluster.metadata.uid:
-                    raise NameTaken(f"the Secret {key} is somebody else's: rename it, or this RedisCluster") from None
+                    raise NameTaken(
+                        f"Secret {key} belongs to another owner. Rename the Secret or this RedisCluster."
+                    ) from None
         return secret.data["password"].decode()
 
     async def _apply_objects(self, cluster: RedisCluster, password: str) -> StatefulSet:
-        """All objects; what somebody changed or deleted comes back."""
+        """Apply all objects. This reverts changes and deletions by others."""
         for config in (headless_service(cluster), client_service(cluster), disruption_budget(cluster)):
             await self.client.apply(config, owner=cluster)
         configuration = await self.client.apply(config_map(cluster), owner=cluster)
@@ -131,7 +135,9 @@ class RedisClusterReconciler(Reconciler[RedisCluster]):
         return declared
 
     async def _scale(self, declared: StatefulSet, replicas: int) -> None:
-        """Only as it was seen: a write that comes late must not take away pods that have got slots meanwhile."""
+        """Scale with the observed resourceVersion.
+
+        A late write must not remove pods that own slots by now."""
         version = declared.metadata.resource_version
         await self.client.live.scale(StatefulSet, declared.key, replicas, resource_version=version)
 
@@ -165,14 +171,16 @@ class RedisClusterReconciler(Reconciler[RedisCluster]):
             self.events.normal(cluster, step.reason, step.message)
 
     async def _replace(self, declared: StatefulSet, member: Member) -> None:
-        """Only as it was seen: in the meantime it may have become a master."""
+        """Delete the pod with the observed resourceVersion.
+
+        It may have become a master since then."""
         pod = await self.client.get(Pod, ObjectKey(declared.metadata.namespace, member.name))
         if pod.metadata.uid == member.uid:
             version = pod.metadata.resource_version
             await self.client.delete(Pod, pod.key, uid=member.uid, resource_version=version)
 
     async def _delete_unused_config_maps(self, cluster: RedisCluster, declared: StatefulSet) -> None:
-        """Deletes configurations that no pod starts with any more."""
+        """Delete ConfigMaps that no pod uses."""
         pods = await self.client.list(Pod, namespace=cluster.metadata.namespace, owner=declared)
         specs = [declared.spec.template.spec, *(pod.spec for pod in pods)]
         used = {v.config_map.name for spec in specs for v in spec.volumes if v.config_map is not None}
@@ -182,9 +190,9 @@ class RedisClusterReconciler(Reconciler[RedisCluster]):
 
     @classmethod
     def setup_with_manager(cls, manager: Manager, redis: Redis | None = None) -> None:
-        """Declares what triggers it, and what it does."""
+        """Register the controller and its watches with the manager."""
         nodes = redis or RedisPyClient()
-        # Only what it made: not every password and every pod of the cluster.
+        # Cache only objects of the operator, not all Secrets and Pods of the cluster.
         for kind in (StatefulSet, Service, Secret, ConfigMap, Pod, PodDisruptionBudget):
             manager.cache.configure(kind, _OWNED_ONLY)
         (

@@ -1,4 +1,4 @@
-"""What the user is told."""
+"""Status of a RedisCluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ _MAX_MESSAGE_LENGTH = 1024
 def build_status(
     cluster: RedisCluster, step: Step, members: Sequence[Member] | None, now: datetime
 ) -> RedisClusterStatus:
-    """The whole status; equal to the former one where nothing is new. ``members`` None: it could not be looked."""
+    """Return the status. It equals the previous status if nothing has changed.
+
+    Args:
+        cluster: the RedisCluster with its previous status.
+        step: the current step, which sets phase and conditions.
+        members: the members. None if the reconcile failed before it inspected them.
+        now: the time of new transitions.
+    """
     previous = cluster.status or RedisClusterStatus()
     if members is None:
         nodes, running, covered = previous.nodes, previous.ready_replicas, previous.slots_covered
@@ -57,8 +64,8 @@ def _node_status(member: Member, members: Sequence[Member]) -> NodeStatus:
 
 def _availability(covered: int | None) -> tuple[str, str]:
     if covered == SLOT_COUNT:
-        return "SlotsServed", "every slot has a master that answers"
-    return "SlotsMissing", f"{SLOT_COUNT - (covered or 0)} of {SLOT_COUNT} slots have no master that answers"
+        return "SlotsServed", "every slot has a reachable master"
+    return "SlotsMissing", f"{SLOT_COUNT - (covered or 0)} of {SLOT_COUNT} slots have no reachable master"
 
 
 def _condition(cluster: RedisCluster, kind: str, true: bool, reason: str, message: str) -> Condition:

@@ -1,4 +1,4 @@
-"""Redis' nodes: how to talk to one, and what it says of its cluster."""
+"""Client for Redis nodes, and reports on their state."""
 
 from redis_operator.nodes.protocol import Address, Command, LoginRejected, Redis, RedisError, Reply, Unreachable
 from redis_operator.nodes.report import NodeEntry, NodeReport, fetch_report, fetch_reports

@@ -1,4 +1,4 @@
-"""Real nodes, by redis-py."""
+"""Client for real nodes, based on redis-py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from redis_operator.nodes.protocol import Address, Command, LoginRejected, Redis
 
 
 class RedisPyClient:
-    """Opens a connection for each batch of commands: a node that was replaced leaves nothing behind here."""
+    """Opens a connection for each batch of commands."""
 
     async def execute(self, address: Address, password: str, *commands: Command, timeout: float = 5.0) -> list[Reply]:
         connection = Connection(
@@ -24,7 +24,7 @@ class RedisPyClient:
             password=password,
             protocol=2,
             decode_responses=True,
-            # What names are no UTF-8 is passed on unchanged.
+            # Keys that are not valid UTF-8 keep their bytes.
             encoding_errors="surrogateescape",
             socket_timeout=timeout,
             retry=Retry(NoBackoff(), 0),
@@ -36,7 +36,7 @@ class RedisPyClient:
         except AuthenticationError as error:
             raise LoginRejected(f"{address}: {error}") from error
         except (OSError, ConnectionError, TimeoutError) as error:
-            raise Unreachable(f"{address} does not answer: {str(error) or type(error).__name__}") from error
+            raise Unreachable(f"{address} is unreachable: {str(error) or type(error).__name__}") from error
         finally:
             await connection.disconnect(nowait=True)
 

@@ -1,4 +1,4 @@
-"""What the operator needs of Redis: to send commands to one node and to read its replies."""
+"""Interface for commands to Redis nodes and their replies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Reply = str | int | list[str] | None
 
 @dataclass(frozen=True, slots=True, order=True)
 class Address:
-    """Where a node listens. ``ip`` may be of IPv6, without brackets."""
+    """IP address and port of a node. An IPv6 address has no brackets."""
 
     ip: str
     port: int = 6379
@@ -21,32 +21,32 @@ class Address:
 
 
 class RedisError(Exception):
-    """A node refuses a command, in its own words. Commands after that one were carried out as well."""
+    """A node rejected a command. Commands after it were run as well."""
 
 
 class LoginRejected(RedisError):
-    """The password is not the node's."""
+    """The node rejected the password."""
 
 
 class Unreachable(Exception):
-    """A node does not answer; what was sent to it may have been carried out."""
+    """A node did not respond. It may have run the commands."""
 
 
 class Redis(Protocol):
-    """Nodes by their addresses. Stateless: whatever the operator knows of a node, it asks the node."""
+    """Sends commands to nodes. Implementations keep no state about nodes."""
 
     async def execute(self, address: Address, password: str, *commands: Command, timeout: float = 5.0) -> list[Reply]:
-        """Sends ``commands`` to the node in one go and returns its replies, in their order.
+        """Send ``commands`` in one batch and return the replies in order.
 
         Args:
-            at: of the node.
-            password: never shown anywhere.
-            commands: the words of each, as in ``("CLUSTER", "MEET", "10.0.0.1", 6379)``.
-            timeout: seconds for all of them together.
+            address: the address of the node.
+            password: the password of the node. It never appears in logs or errors.
+            commands: name and arguments of each command, such as ``("CLUSTER", "MEET", "10.0.0.1", 6379)``.
+            timeout: the time limit for the whole batch, in seconds.
 
         Raises:
             LoginRejected: the password is wrong.
-            RedisError: of the first command that was refused; all were sent.
-            Unreachable: no connection, or no answer in time.
+            RedisError: the first error reply. All commands were sent.
+            Unreachable: the connection failed or timed out.
         """
         ...

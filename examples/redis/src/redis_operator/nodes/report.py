@@ -1,4 +1,4 @@
-"""What a node says of itself and of its cluster: ``CLUSTER NODES`` and ``INFO replication``, read."""
+"""Report of a node, from ``CLUSTER NODES`` and ``INFO replication``."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class NodeEntry:
     """One line of ``CLUSTER NODES``.
 
     Attributes:
-        id: the node's own, 40 hexadecimal digits.
-        address: None where the node that tells does not know it.
-        flags: as in ``master``, ``slave``, ``fail``, ``noaddr``.
-        master: of a replica, the id of its master; else empty.
-        connected: whether the node that tells has a connection to it.
-        slots: that it serves, of a master.
-        moving: of the node that tells: slots on their way, with the id of the node that they go to (``migrating``)
-            or come from (``importing``).
+        id: the node ID, 40 hexadecimal digits.
+        address: the address. None if the reporting node does not know it.
+        flags: the flags, such as ``master``, ``slave``, ``fail`` or ``noaddr``.
+        master: the node ID of the master of a replica. Empty for a master.
+        connected: True if the reporting node has a connection to this node.
+        slots: the slots that a master serves.
+        migrating: only for the reporting node: outgoing slots with the node ID of the target.
+        importing: only for the reporting node: incoming slots with the node ID of the source.
     """
 
     id: str
@@ -41,14 +41,14 @@ class NodeEntry:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """A node's own view.
+    """State that one node reports.
 
     Attributes:
-        me: what it says of itself.
-        others: of the nodes that it knows, by their ids.
-        follows: of a replica: where it looks for its master, which may be where that one was before.
-        in_sync: of a replica: whether it has what its master has, but for what is under way.
-        serving: whether it answers clients; after a start or a loss it waits for the others first.
+        myself: the entry of the reporting node.
+        others: the entries of the other nodes, by node ID.
+        replicates_from: the configured address of the master of a replica. It may be outdated.
+        in_sync: True for a master, and for a replica that has finished its synchronization.
+        serving: True if the cluster state is ok. After a start or a failure it is False for a time.
     """
 
     myself: NodeEntry
@@ -59,12 +59,12 @@ class NodeReport:
 
     @property
     def table(self) -> dict[str, NodeEntry]:
-        """All nodes that it knows, itself among them, by their ids."""
+        """Entries of all known nodes including this one, by node ID."""
         return {self.myself.id: self.myself, **self.others}
 
 
 async def fetch_report(redis: Redis, address: Address, password: str) -> NodeReport:
-    """Asks the node. Raises as ``Redis.execute`` does."""
+    """Fetch the report of one node. Raises the errors of ``Redis.execute``."""
     commands = (("CLUSTER", "NODES"), ("CLUSTER", "INFO"), ("INFO", "replication"))
     nodes, cluster, replication = await redis.execute(address, password, *commands)
     return _parse_report(str(nodes), f"{cluster}\n{replication}")
@@ -73,7 +73,7 @@ async def fetch_report(redis: Redis, address: Address, password: str) -> NodeRep
 async def fetch_reports(
     redis: Redis, addresses: Iterable[Address], password: str
 ) -> dict[Address, NodeReport | LoginRejected | RedisError | Unreachable]:
-    """Asks all of them at once; what went wrong stands in the place of a report."""
+    """Fetch the reports of all nodes concurrently. Errors replace the reports of their nodes."""
 
     async def fetch_or_error(address: Address) -> NodeReport | LoginRejected | RedisError | Unreachable:
         try:
@@ -100,7 +100,10 @@ def _parse_report(nodes: str, info: str) -> NodeReport:
 
 
 def _parse_entry(fields: list[str]) -> NodeEntry:
-    """``id ip:port@bus[,name] flags master ping pong epoch link slot…``, as Redis documents CLUSTER NODES."""
+    """Parse ``id ip:port@bus[,name] flags master ping pong epoch link slot…``.
+
+    Source: https://redis.io/docs/latest/commands/cluster-nodes/
+    """
     node, node_address, flags, master, _, _, _, link, *ranges = fields
     slots = Slots()
     moving: dict[str, dict[int, str]] = {"->-": {}, "-<-": {}}

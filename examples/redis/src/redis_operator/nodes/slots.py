@@ -1,4 +1,4 @@
-"""Sets of slots. A table names all 16384 for each node of a cluster, so that they are bits of one number here."""
+"""Sets of slots as bit masks."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from dataclasses import dataclass
 from functools import reduce
 
 SLOT_COUNT = 16384
-"""How many slots a cluster has, always. A key's slot is its CRC16 modulo this."""
+"""Number of slots of every cluster. The slot of a key is its CRC16 modulo this number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """An immutable set of slots; ``mask`` has a bit for each."""
+    """An immutable set of slots. Bit N of ``mask`` stands for slot N."""
 
     mask: int = 0
 
     @classmethod
     def of(cls, numbers: Iterable[int]) -> Slots:
-        """From numbers."""
+        """Return a set of the given slot numbers."""
         return cls(reduce(lambda mask, slot: mask | 1 << slot, numbers, 0))
 
     @classmethod
     def from_range(cls, first: int, last: int) -> Slots:
-        """All from ``first`` to ``last``, both included."""
+        """Return the slots from ``first`` to ``last``, both included."""
         return cls(((1 << (last - first + 1)) - 1) << first)
 
     def ranges(self) -> Iterator[tuple[int, int]]:
-        """First and last of each run of neighbours, in their order."""
+        """Yield the first and last slot of each contiguous range, in order."""
         rest, start = self.mask, 0
         while rest:
             gap = (rest & -rest).bit_length() - 1
@@ -58,7 +58,7 @@ class Slots:
 
     @staticmethod
     def union(sets: Iterable[Slots]) -> Slots:
-        """All that are in any of them."""
+        """Return the union of all sets."""
         return reduce(Slots.__or__, sets, Slots())
 
 

@@ -1,4 +1,7 @@
-"""What to do next with a cluster, from what its nodes say. It speaks with nobody, so that it is easy to test."""
+"""Planner of the next step, from the reports of the nodes.
+
+The planner is a pure function without I/O, which makes it easy to test.
+"""
 
 from redis_operator.plan.members import ClusterView, Goal, Member
 from redis_operator.plan.planner import next_step

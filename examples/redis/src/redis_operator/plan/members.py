@@ -1,4 +1,4 @@
-"""The nodes of a cluster as its plan sees them: pods, and what Redis says in them."""
+"""Input of the planner: pods with the reports of their nodes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from redis_operator.nodes import ALL_SLOTS, Address, NodeEntry, NodeReport, Slot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What the user wants.
+    """Desired state of the cluster.
 
     Attributes:
-        replicas: how many nodes there are.
-        pods: how many the StatefulSet makes meanwhile: more, until those that leave may go.
-        per_master: how many replicas each master has at least.
-        given_up: ids of lost nodes whose slots may be served anew, empty.
+        replicas: the declared number of nodes.
+        pods: the replicas of the StatefulSet. More than ``replicas`` until leaving nodes are empty.
+        replicas_per_master: the minimum number of replicas of each master.
+        abandoned_nodes: node IDs of lost nodes whose slots may be assigned again without their keys.
     """
 
     replicas: int
@@ -36,13 +36,16 @@ class Member:
     """A pod of the cluster.
 
     Attributes:
-        ordinal: its number; pods beyond the goal are ``leaving``.
-        address: None before it has one.
-        place: the Kubernetes node that it runs on.
-        ready: what the kubelet thinks of it.
-        outdated: it runs another image or configuration than the one that is wanted.
-        rejects: it answers, and does not take our password.
-        report: what Redis says in it; None where it does not answer.
+        name: the name of the pod.
+        uid: the UID of the pod.
+        ordinal: the ordinal of the pod.
+        address: the address of the pod. None until it has an IP.
+        node_name: the Kubernetes node of the pod.
+        leaving: True if the ordinal is beyond the declared number of nodes.
+        ready: True if the kubelet reports the pod as ready.
+        outdated: True if image or configuration differ from the declared ones.
+        rejects_password: True if the node is reachable and rejects the password.
+        report: the report of the node. None if the node is unreachable.
     """
 
     name: str
@@ -71,13 +74,13 @@ class Member:
 
     @property
     def is_isolated(self) -> bool:
-        """Whether it knows no other node."""
+        """Return True if it knows no other node."""
         return self.report is not None and not self.report.others
 
 
 @dataclass(frozen=True)
 class ClusterView:
-    """All members, and what follows from their reports."""
+    """All members, with facts that follow from their reports."""
 
     goal: Goal
     members: tuple[Member, ...]
@@ -88,12 +91,12 @@ class ClusterView:
 
     @cached_property
     def remaining(self) -> tuple[Member, ...]:
-        """Those that answer and will not go."""
+        """Reachable members that stay."""
         return tuple(m for m in self.reachable if not m.leaving)
 
     @cached_property
     def leaving(self) -> tuple[Member, ...]:
-        """Those that answer, will go, and are still part of the cluster."""
+        """Reachable members that leave and are still part of the cluster."""
         return tuple(m for m in self.reachable if m.leaving and not m.is_isolated)
 
     @cached_property
@@ -106,24 +109,24 @@ class ClusterView:
 
     @cached_property
     def all_reachable(self) -> bool:
-        """Whether every pod that there should be answers, and every other that there is."""
+        """Return True if every declared and every existing pod is reachable."""
         return not self.has_unreachable and len(self.remaining) >= self.goal.replicas
 
     @cached_property
     def has_unreachable(self) -> bool:
-        """Whether a pod does not answer: one that there is, or one that will be made again with its volume."""
+        """Return True if an existing or expected pod is unreachable."""
         return len(self.reachable) < max(len(self.members), self.goal.pods)
 
     @cached_property
     def unknown_nodes(self) -> dict[str, NodeEntry]:
-        """Nodes that members know and that are no pod of ours any more, or one that does not answer; by their ids."""
+        """Known nodes that match no reachable pod, by node ID."""
         reports = [m.report for m in self.active if m.report is not None]
         entries = (entry for report in reports for entry in report.others.values())
         return {entry.id: entry for entry in entries if entry.id not in self.by_id}
 
     @cached_property
     def unknown_nodes_with_slots(self) -> list[NodeEntry]:
-        """Strangers that have keys: of their slots, or of slots that are on the way to them."""
+        """Unknown nodes that own slots or are the target of a move."""
         receiving = {target for m in self.active for target in m.myself.migrating.values()}
         return [entry for entry in self.unknown_nodes.values() if entry.slots or entry.id in receiving]
 
@@ -132,11 +135,11 @@ class ClusterView:
 
 
 def unowned_slots(view: ClusterView) -> Slots:
-    """Slots that nobody has: no member, by what it says itself, and no stranger, by what others say."""
+    """Return the slots that no member and no unknown node owns."""
     unknown_slots = (entry.slots for entry in view.unknown_nodes.values())
     return ALL_SLOTS - Slots.union(m.myself.slots for m in view.active) - Slots.union(unknown_slots)
 
 
 def count_replicas(members: Iterable[Member]) -> Counter[str]:
-    """How many replicas each master has, by its id."""
+    """Return the number of replicas of each master, by node ID."""
     return Counter(m.myself.master for m in members if not m.is_master)

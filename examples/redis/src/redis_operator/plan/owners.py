@@ -1,4 +1,4 @@
-"""Which nodes shall own slots."""
+"""Selection of the nodes that own slots."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from redis_operator.plan.members import ClusterView, Member, count_replicas
 
 
 def select_slot_owners(view: ClusterView) -> tuple[Member, ...]:
-    """As many as there should be masters, so that as little as possible changes.
+    """Select the masters so that as little as possible changes.
 
-    First masters that serve already; then replicas of such as will go, which take over whole; then empty masters,
-    spread over the places; then replicas of masters that have several.
+    The order of preference: masters with slots, replicas of leaving masters, empty masters spread over the Kubernetes
+    nodes, and replicas of masters that have several.
     """
     master_count = view.goal.masters
     chosen = sorted((m for m in view.remaining if m.myself.slots), key=lambda m: (-len(m.myself.slots), m.ordinal))[
@@ -24,7 +24,7 @@ def select_slot_owners(view: ClusterView) -> tuple[Member, ...]:
 
 
 def _most_recent_replica(replicas: list[Member]) -> list[Member]:
-    """The one that stays and lags least, in a list; none where there is none."""
+    """Return the best staying replica in a list, if any."""
     staying = [m for m in replicas if not m.leaving]
     return sorted(staying, key=lambda m: (m.report is None or not m.report.in_sync, m.ordinal))[:1]
 
@@ -36,7 +36,7 @@ def _empty_master(view: ClusterView, chosen: list[Member]) -> Member | None:
 
 
 def _spare_replica(view: ClusterView, chosen: list[Member]) -> Member | None:
-    """A replica of the master that has most of them."""
+    """Return a replica of the master with the most replicas."""
     replica_counts = count_replicas(view.remaining)
     free = [m for m in view.remaining if not m.is_master and m not in chosen]
     return max(free, key=lambda m: (replica_counts[m.myself.master], m.ordinal), default=None)

@@ -1,4 +1,4 @@
-"""The next step, by rules of which the first that finds something to do decides."""
+"""Rules that determine the next step. The first rule that returns a step wins."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from redis_operator.plan.steps import (
 
 
 def next_step(goal: Goal, members: Sequence[Member]) -> Step:
-    """What to do next, so that the cluster gets nearer to ``goal`` and no key is lost."""
+    """Return the next step towards ``goal`` that loses no keys."""
     view = ClusterView(goal, tuple(sorted(members, key=lambda m: m.ordinal)))
     for rule in (
         _replace_broken,
@@ -43,7 +43,9 @@ def next_step(goal: Goal, members: Sequence[Member]) -> Step:
 
 
 def _replace_broken(view: ClusterView) -> Step | None:
-    """What does not run as it is need not be spared, so that a mistake in the spec can be taken back."""
+    """Replace outdated pods that are not ready.
+
+    This lets users correct a wrong spec."""
     for m in view.members:
         if m.outdated and (not m.ready or (m.rejects_password and all(other.ready for other in view.members))):
             return Replace(m)
@@ -51,7 +53,7 @@ def _replace_broken(view: ClusterView) -> Step | None:
 
 
 def _meet_nodes(view: ClusterView) -> Step | None:
-    """All get to know the node that knows most of the cluster; the rest is gossip."""
+    """Introduce all nodes to the one that knows the most. Gossip spreads the rest."""
     if not view.remaining:
         return None
     hub = max(view.active, key=_knowledge_key)
@@ -76,7 +78,9 @@ def _known_ids(member: Member) -> set[str]:
 
 
 def _wait_for_members(view: ClusterView) -> Step | None:
-    """Nothing is changed while a node does not answer: what it has may be all that there is."""
+    """Wait while a node is unreachable.
+
+    It may have the only copy of its keys."""
     missing = [m.name for m in view.members if m.report is None and not m.leaving]
     present = sum(not m.leaving for m in view.members)
     if present < view.goal.replicas:
@@ -84,13 +88,13 @@ def _wait_for_members(view: ClusterView) -> Step | None:
     if missing:
         return Wait("NodesMissing", f"waiting for Redis in {', '.join(missing)}")
     if view.has_unreachable and view.unknown_nodes_with_slots:
-        unreachable = member_names(m for m in view.members if m.report is None) or "a pod that is made again"
-        return Wait("NodesMissing", f"{unreachable} cannot go before its slots have moved, and does not answer")
+        unreachable = member_names(m for m in view.members if m.report is None) or "a pod that is being recreated"
+        return Wait("NodesMissing", f"{unreachable} cannot be removed: it is unreachable and still owns slots")
     return None
 
 
 def _wait_for_agreement(view: ClusterView) -> Step | None:
-    """Waits until what one node says all say: gossip takes a second or two."""
+    """Wait until the reports of all nodes agree. Gossip takes a second or two."""
     reported = {(m.id, m.myself.master, m.myself.slots) for m in view.active}
     for m in view.active:
         others = _known_ids(m)
@@ -102,12 +106,14 @@ def _wait_for_agreement(view: ClusterView) -> Step | None:
         if any(not entry.connected for entry in table):
             return Wait("Agreeing", f"{m.name} is not connected with all others yet", "Forming")
         if {(entry.id, entry.master, entry.slots) for entry in table} != reported:
-            return Wait("Agreeing", f"{m.name} has not heard of the latest changes yet", "Scaling")
+            return Wait("Agreeing", f"{m.name} has not received the latest changes yet", "Scaling")
     return None
 
 
 def _handle_lost_masters(view: ClusterView) -> Step | None:
-    """A master that will never come back: a replica takes its place, or the user decides."""
+    """Replace a master whose volume is lost.
+
+    A replica takes over. Without a replica, the user decides."""
     for entry in view.unknown_nodes.values():
         if not entry.slots or not view.all_reachable:
             continue
@@ -118,8 +124,8 @@ def _handle_lost_masters(view: ClusterView) -> Step | None:
             return Forget(_members_knowing(view, entry.id), entry.id)
         return Wait(
             "SlotsLost",
-            f"node {entry.id} had {len(entry.slots)} slots and no replica, and its volume is gone. If its keys are "
-            "lost for good, have the slots served anew, empty: "
+            f"node {entry.id} owned {len(entry.slots)} slots without a replica, and its volume is gone. If its keys "
+            "cannot be recovered, accept the loss and serve the slots again without them: "
             f"kubectl annotate redisclusters NAME cache.example.com/give-up-node={entry.id}",
             "Failed",
         )
@@ -127,7 +133,7 @@ def _handle_lost_masters(view: ClusterView) -> Step | None:
 
 
 def _assign_roles(view: ClusterView) -> Step | None:
-    """Who is master of which slots, and whose replica everybody else is."""
+    """Assign slots to masters and replicas to masters."""
     if step := slots.resume_move(view):
         return step
     chosen = select_slot_owners(view)
@@ -138,7 +144,7 @@ def _assign_roles(view: ClusterView) -> Step | None:
         if master is None or master in chosen or not master.myself.slots:
             return Reset(m, hard=False)
         if m.report is not None and m.report.in_sync:
-            return Failover(m, f"{master.name} is to go")
+            return Failover(m, f"{master.name} is leaving")
         return Wait("Synchronising", f"waiting until {m.name} has what its master has", "Scaling")
     return slots.assign_unowned_slots(view, chosen) or slots.next_move(view, chosen) or _assign_replicas(view, chosen)
 
@@ -163,7 +169,7 @@ def _assign_replicas(view: ClusterView, chosen: tuple[Member, ...]) -> Step | No
 
 
 def _spread_replicas(pairs: list[tuple[Member, Member]]) -> list[tuple[Member, Member]]:
-    """Pairs that share a place exchange masters with pairs of other places: one machine has not both copies."""
+    """Swap masters between pairs, so that no Kubernetes node has both copies."""
     spread = list(pairs)
     for index in range(len(spread)):
         m, master = spread[index]
@@ -175,7 +181,7 @@ def _spread_replicas(pairs: list[tuple[Member, Member]]) -> list[tuple[Member, M
 
 
 def _forget_removed_nodes(view: ClusterView) -> Step | None:
-    """Nodes without slots of which there is no pod are forgotten by all, or gossip would bring them back."""
+    """Make all members forget nodes that have no pod. Otherwise gossip restores them."""
     for entry in view.unknown_nodes.values() if view.all_reachable else ():
         return Forget(_members_knowing(view, entry.id), entry.id)
     return None
@@ -186,7 +192,7 @@ def _members_knowing(view: ClusterView, node: str) -> tuple[Member, ...]:
 
 
 def _reset_leaving(view: ClusterView) -> Step | None:
-    """Nodes that will go leave the cluster first, so that nothing of it goes with them."""
+    """Reset leaving nodes before their pods are removed."""
     return next((Reset(m, hard=True) for m in view.leaving), None)
 
 
@@ -195,15 +201,15 @@ def _scale_in(view: ClusterView) -> Step | None:
 
 
 def _rolling_update(view: ClusterView) -> Step | None:
-    """One pod at a time, replicas first; a master only once a replica has taken its place."""
+    """Replace one pod at a time, replicas first. A replica takes over before its master is replaced."""
     behind = [m for m in view.remaining if m.report is not None and not m.report.in_sync]
     for m in behind:
         if m.outdated:
-            # An older series cannot read what a newer master sends: it would never catch up.
+            # A replica of an older series cannot read the replication stream of a newer master.
             return Replace(m)
         master = view.by_id.get(m.myself.master)
         if master is not None and m.report is not None and m.report.replicates_from != master.address:
-            # Redis does not look for its master elsewhere where gossip told it that this one has moved.
+            # Redis keeps the old address of the master if the new one arrives by gossip.
             return Replicate(((m, master),))
     if behind:
         return Wait("Synchronising", f"waiting until {member_names(behind)} have what their masters have", "Updating")

@@ -1,4 +1,4 @@
-"""Which slots go where."""
+"""Assignment of slots to masters."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from redis_operator.plan.members import ClusterView, Member, unowned_slots
 from redis_operator.plan.steps import AddSlots, Move, Release
 
 _SLOTS_PER_STEP = 2048
-"""Slots that move in one step. A cluster goes on serving meanwhile, and tells after each how far it is."""
+"""Number of slots that move in one step. The cluster keeps serving, and the status shows the progress."""
 
 
 def assign_unowned_slots(view: ClusterView, owners: Sequence[Member]) -> AddSlots | None:
-    """Gives slots that nobody has to those who have fewest, up to their shares, in runs as long as can be."""
+    """Assign slots without an owner to the masters with the fewest."""
     free = tuple(unowned_slots(view))
     if not free:
         return None
@@ -30,7 +30,7 @@ def assign_unowned_slots(view: ClusterView, owners: Sequence[Member]) -> AddSlot
 
 
 def resume_move(view: ClusterView) -> Move | Release | None:
-    """Goes on with a move that was cut off: where its keys have begun to go, there they must all go."""
+    """Resume an interrupted move. Keys that have moved must not stay without the rest of their slot."""
     open_moves: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
     for m in view.active:
         stale = tuple(s for s in m.myself.migrating if s not in m.myself.slots)
@@ -58,13 +58,16 @@ def _slot_owner(view: ClusterView, slot: int) -> Member | None:
 
 
 def _current_master(view: ClusterView, node: str) -> str:
-    """The node, or the one that has taken its place."""
+    """Return the node ID, or that of its current master."""
     member = view.by_id.get(node)
     return node if member is None or member.is_master else member.myself.master
 
 
 def next_move(view: ClusterView, owners: Sequence[Member]) -> Move | None:
-    """The next slots to move, so that owners have all slots and equal shares, but for one slot."""
+    """Return the next slots to move towards equal shares.
+
+    Nodes that are not in ``owners`` lose their slots first. Final shares differ by one slot at most.
+    """
     min_share, max_share = SLOT_COUNT // len(owners), -(-SLOT_COUNT // len(owners))
     smallest = min(owners, key=lambda m: (len(m.myself.slots), m.ordinal))
     former_owners = [m for m in view.active if m.myself.slots and m not in owners]

@@ -1,4 +1,4 @@
-"""What can be done next. Each step may be cut off anywhere and be planned again from what is then there."""
+"""Steps of the planner. Each can be interrupted and planned again from the state that it left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from redis_operator.plan.members import Member
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """All is as it should be."""
+    """The cluster has its desired state."""
 
     reason = "AsDeclared"
     phase: ClassVar[Phase] = "Ready"
@@ -25,7 +25,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing can be done until something else happens; ``message`` says what, and what the user can do."""
+    """Wait for another component or for the user. ``message`` says for what."""
 
     reason: str
     message: str
@@ -34,7 +34,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Meet:
-    """``at`` gets to know others, by their addresses of today."""
+    """``target`` adds other nodes by their current addresses."""
 
     target: Member
     others: tuple[Member, ...]
@@ -48,7 +48,7 @@ class Meet:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """``at`` all forget a node that is gone, and its slots where it has any."""
+    """``members`` forget a removed node and its slots."""
 
     members: tuple[Member, ...]
     node_id: str
@@ -62,7 +62,7 @@ class Forget:
 
 @dataclass(frozen=True, slots=True)
 class AddSlots:
-    """Slots that nobody has go to masters."""
+    """Assigns slots without an owner to masters."""
 
     shares: tuple[tuple[Member, Slots], ...]
     reason = "SlotsAssigned"
@@ -71,12 +71,12 @@ class AddSlots:
     @property
     def message(self) -> str:
         assigned = (f"{len(slots)} to {m.name}" for m, slots in self.shares)
-        return f"slots that nobody had are given: {', '.join(assigned)}"
+        return f"slots without an owner are assigned: {', '.join(assigned)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Slots go from one master to another, with their keys."""
+    """Moves slots with their keys from one master to another."""
 
     source: Member
     target: Member
@@ -91,7 +91,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """``at`` ends the move of slots that were to go nowhere any more."""
+    """``target`` cancels the move of slots whose counterpart no longer exists."""
 
     target: Member
     slots: tuple[int, ...]
@@ -105,7 +105,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Failover:
-    """A replica takes the place of its master: in concert with it, or without it where it is ``lost``."""
+    """A replica replaces its master, without coordination if it is ``lost``."""
 
     target: Member
     cause: str
@@ -120,7 +120,7 @@ class Failover:
 
 @dataclass(frozen=True, slots=True)
 class Replicate:
-    """Nodes become replicas, each of the master beside it."""
+    """Assigns nodes as replicas. Each pair is a node and its new master."""
 
     pairs: tuple[tuple[Member, Member], ...]
     reason = "ReplicaAssigned"
@@ -133,7 +133,10 @@ class Replicate:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """``at`` leaves the cluster and becomes an empty master: a new node (``hard``), or the same."""
+    """``target`` leaves the cluster and becomes an empty master.
+
+    A ``hard`` reset also changes its node ID.
+    """
 
     target: Member
     hard: bool
@@ -149,7 +152,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class ScaleIn:
-    """The pods beyond the goal are no part of the cluster any more, and can go."""
+    """Removes the pods beyond the declared number, which have left the cluster."""
 
     replicas: int
     reason = "ScaledIn"
@@ -162,7 +165,7 @@ class ScaleIn:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """A pod is deleted; the StatefulSet makes it again, as it is now wanted."""
+    """Deletes a pod. The StatefulSet controller recreates it with the declared configuration."""
 
     target: Member
     reason = "PodReplaced"
@@ -177,5 +180,5 @@ Step = Done | Wait | Meet | Forget | AddSlots | Move | Release | Failover | Repl
 
 
 def member_names(members: Iterable[Member]) -> str:
-    """For a sentence."""
+    """Return the names of the members, separated by commas."""
     return ", ".join(m.name for m in members)

@@ -1,4 +1,4 @@
-"""What each RedisCluster is made of in Kubernetes."""
+"""Kubernetes objects of each RedisCluster."""
 
 from redis_operator.resources.configuration import config_map, redis_conf
 from redis_operator.resources.names import (

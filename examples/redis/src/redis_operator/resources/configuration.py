@@ -1,4 +1,4 @@
-"""redis.conf: what makes a node part of a cluster, and what the user sets."""
+"""The file redis.conf: fixed parameters and those of the user."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from redis_operator.resources.names import PORT, ObjectNames, object_metadata
 
 _DEFAULT_PARAMETERS = {
     "appendonly": "yes",
-    # Five seconds without an answer, and a replica takes over.
+    # A replica takes over after its master was unreachable for five seconds.
     "cluster-node-timeout": "5000",
 }
 _MANAGED_PARAMETERS = {
     "port": str(PORT),
     "bind": "* -::*",
-    # There is a password.
+    # Nodes require a password, so protected mode is not needed.
     "protected-mode": "no",
     "dir": "/data",
     "cluster-enabled": "yes",
     "cluster-config-file": "/data/nodes.conf",
-    # The operator says who is whose replica.
+    # The operator assigns the replicas.
     "cluster-allow-replica-migration": "no",
-    # The password, from the Secret.
+    # The password comes from the Secret.
     "include": "/etc/redis/auth/auth.conf",
 }
 
 
 def redis_conf(cluster: RedisCluster) -> str:
-    """The whole file. Of a parameter that stands in it twice, Redis takes the last; so ours come last."""
+    """Return redis.conf. Redis uses the last value of a parameter, so fixed parameters come last."""
     user_parameters = sorted((_DEFAULT_PARAMETERS | dict(cluster.spec.config)).items())
     lines = [*user_parameters, *_MANAGED_PARAMETERS.items()]
     return "".join(f"{name} {value or _EMPTY_VALUE}\n" for name, value in lines)
@@ -40,7 +40,7 @@ _EMPTY_VALUE = '""'
 
 
 def config_map(cluster: RedisCluster) -> ConfigMapApply:
-    """It never changes: another configuration is another one, with the digest of its content in its name."""
+    """Return an immutable ConfigMap whose name contains the digest of its content."""
     content = redis_conf(cluster)
     key = ObjectNames(cluster.key).config_map(hashlib.sha256(content.encode()).hexdigest()[:8])
     return ConfigMapApply(metadata=object_metadata(cluster, key), data={"redis.conf": content}, immutable=True)

@@ -1,4 +1,4 @@
-"""Names and labels of what belongs to a RedisCluster."""
+"""Names and labels of the objects of a RedisCluster."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ MANAGED_BY = "redis-operator"
 VERSION_LABEL = "app.kubernetes.io/version"
 PORT = 6379
 GIVE_UP_NODE_ANNOTATION = "cache.example.com/give-up-node"
-"""An annotation: the id of a lost node whose slots may be served anew, empty."""
+"""Annotation with the ID of a lost node. Its slots may be assigned again without their keys."""
 
 _INSTANCE_LABEL = "app.kubernetes.io/instance"
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectNames:
-    """Of the objects of one RedisCluster."""
+    """Names of the objects of one RedisCluster."""
 
     cluster: ObjectKey
 
@@ -29,7 +29,7 @@ class ObjectNames:
 
     @property
     def service(self) -> ObjectKey:
-        """For clients: any ready node tells them where the others are."""
+        """Service for clients. Any ready node redirects them."""
         return self.cluster
 
     @property
@@ -45,7 +45,7 @@ class ObjectNames:
         return self.cluster
 
     def config_map(self, digest: str) -> ObjectKey:
-        """One for each content, so that a pod that restarts finds the one that it was made for."""
+        """Return the name for a content, so that restarted pods find theirs."""
         return self._named(f"config-{digest}")
 
     def _named(self, part: str) -> ObjectKey:
@@ -53,7 +53,7 @@ class ObjectNames:
 
 
 def selector_labels(cluster: RedisCluster) -> dict[str, str]:
-    """What its pods have in common, for ever."""
+    """Return the labels of the pods. They must never change."""
     return {
         "app.kubernetes.io/name": "redis",
         _INSTANCE_LABEL: cluster.metadata.name,
@@ -62,16 +62,16 @@ def selector_labels(cluster: RedisCluster) -> dict[str, str]:
 
 
 def object_metadata(cluster: RedisCluster, key: ObjectKey) -> ObjectMetaApply:
-    """Of one of its objects."""
+    """Return the metadata of an object of the cluster."""
     return ObjectMetaApply(name=key.name, namespace=key.namespace, labels=selector_labels(cluster))
 
 
 def owning_cluster(obj: Object) -> list[ObjectKey]:
-    """The RedisCluster that an object of ours is part of."""
+    """Return the RedisCluster that an object belongs to."""
     name = obj.metadata.labels.get(_INSTANCE_LABEL)
     return [ObjectKey(obj.metadata.namespace, name)] if name else []
 
 
 def pod_ordinal(name: str) -> int:
-    """The number of a pod of a StatefulSet."""
+    """Return the ordinal of a pod of a StatefulSet."""
     return int(name.rpartition("-")[2])

@@ -1,4 +1,4 @@
-"""The password of the nodes, generated once."""
+"""Secret with the password of the nodes, generated once."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from redis_operator.resources.names import ObjectNames, object_metadata
 
 
 def generate_password() -> str:
-    """192 random bits, in characters that no shell, URL or redis.conf changes."""
+    """Return 192 random bits in characters that need no escaping.
+
+    They are safe in shells, URLs and redis.conf.
+    """
     return secrets.token_urlsafe(24)
 
 
 def password_secret(cluster: RedisCluster, password: str) -> SecretApply:
-    """``password`` for clients and probes, ``auth.conf`` for the nodes: they read it as part of redis.conf."""
+    """Return the Secret: ``password`` for clients and probes, ``auth.conf`` for redis.conf."""
     conf = f"requirepass {password}\nmasterauth {password}\n"
     data = {"password": password.encode(), "auth.conf": conf.encode()}
     return SecretApply(metadata=object_metadata(cluster, ObjectNames(cluster.key).secret), type="Opaque", data=data)

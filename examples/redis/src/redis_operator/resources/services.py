@@ -1,4 +1,4 @@
-"""How nodes are reached, and how many of them may be away."""
+"""Services and PodDisruptionBudget of the nodes."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from redis_operator.resources.names import PORT, ObjectNames, object_metadata, s
 
 
 def client_service(cluster: RedisCluster) -> ServiceApply:
-    """Where clients begin: any ready node."""
+    """Return the Service for clients, which selects ready nodes."""
     return _service(cluster, ObjectNames(cluster.key).service, headless=False)
 
 
 def headless_service(cluster: RedisCluster) -> ServiceApply:
-    """Gives each pod a name, before it is ready too."""
+    """Return the headless Service. It publishes DNS names before pods are ready."""
     return _service(cluster, ObjectNames(cluster.key).headless_service, headless=True)
 
 
 def disruption_budget(cluster: RedisCluster) -> PodDisruptionBudgetApply:
-    """Whoever drains machines takes one node at a time, and may always take what does not run."""
+    """Return the PodDisruptionBudget: one node at a time.
+
+    Pods that are not ready can be evicted at any time."""
     spec = PodDisruptionBudgetSpecApply(
         max_unavailable=1,
         unhealthy_pod_eviction_policy="AlwaysAllow",

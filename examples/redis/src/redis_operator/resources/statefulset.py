@@ -1,4 +1,4 @@
-"""The StatefulSet: one pod a node, under the restricted Pod Security Standard, each with its volume."""
+"""StatefulSet of the nodes, under the restricted Pod Security Standard."""
 
 from __future__ import annotations
 
@@ -44,18 +44,19 @@ from redis_operator.api.v1.rediscluster import RedisCluster
 from redis_operator.resources.names import PORT, VERSION_LABEL, ObjectNames, object_metadata, selector_labels
 
 REVISION_LABEL = "controller-revision-hash"
-"""The label by which the StatefulSet controller says what a pod was made from."""
+"""Label in which the StatefulSet controller records the revision of a pod."""
 
-# That of Docker Hub's image.
+# User ID of the Docker Hub image.
 _REDIS_UID = 999
 _PASSWORD_DIGEST_ANNOTATION = "cache.example.com/password"
 _READINESS_COMMAND = 'REDISCLI_AUTH="$(cat /etc/redis/auth/password)" redis-cli -p 6379 ping | grep -qx PONG'
 
 
 def statefulset(cluster: RedisCluster, config_map: str, password: str) -> StatefulSetApply:
-    """All but its replicas, which are changed through the scale subresource, where they can have a precondition.
+    """Return the StatefulSet without its replicas.
 
-    Pods change only when the operator deletes them (``OnDelete``): it knows who is master.
+    The scale subresource changes the replicas, because it supports a precondition. The update strategy is
+    ``OnDelete``: the operator deletes pods itself, because it knows the masters.
     """
     labels = selector_labels(cluster) | {VERSION_LABEL: cluster.spec.version}
     digest = hashlib.sha256(password.encode()).hexdigest()[:16]
@@ -65,7 +66,7 @@ def statefulset(cluster: RedisCluster, config_map: str, password: str) -> Statef
             service_name=ObjectNames(cluster.key).headless_service.name,
             pod_management_policy="Parallel",
             update_strategy=StatefulSetUpdateStrategyApply(type="OnDelete"),
-            # What a node that has left has on its volume must never come back.
+            # The volume of a removed node must not be used again.
             persistent_volume_claim_retention_policy=StatefulSetPersistentVolumeClaimRetentionPolicyApply(
                 when_scaled="Delete", when_deleted=cluster.spec.storage.when_deleted
             ),
@@ -128,14 +129,14 @@ def _redis_container(cluster: RedisCluster) -> ContainerApply:
         name="redis",
         image=f"{cluster.spec.repository}:{cluster.spec.version}",
         image_pull_policy="IfNotPresent",
-        # Without its own address of today, a node that was moved goes on telling that of yesterday.
+        # Without this option, a node announces its previous address after its pod was recreated.
         command=["redis-server", "/etc/redis/config/redis.conf", "--cluster-announce-ip", "$(POD_IP)"],
         env=[EnvVarApply(name="POD_IP", value_from=pod_ip)],
         ports=[
             ContainerPortApply(name="redis", container_port=PORT, protocol="TCP"),
             ContainerPortApply(name="bus", container_port=PORT + 10000, protocol="TCP"),
         ],
-        # One that loads its data lives, but is not ready.
+        # A node that loads its data is alive but not ready.
         liveness_probe=ProbeApply(
             tcp_socket=TCPSocketActionApply(port=PORT), period_seconds=10, timeout_seconds=10, failure_threshold=6
         ),

@@ -121,8 +121,11 @@ class Client(SubresourceClient):
     ) -> AsyncGenerator[ObjectPage[T], None]:
         """Yield the pages of a list that may be larger than memory.
 
-        The arguments are those of ``list``. ``Expired`` can also be raised between two pages, some minutes after the
-        first one. The list is then incomplete.
+        The other arguments are those of ``list``. ``Expired`` can also be raised between two pages, some minutes
+        after the first one. The list is then incomplete.
+
+        Args:
+            page_size: objects per page, 0 for all in one.
         """
         query = list_query(label_selector, field_selector, resource_version, resource_version_match)
         decoder = ObjectDecoder(kind, self.field_manager, on_decode_error)

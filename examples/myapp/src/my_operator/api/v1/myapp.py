@@ -83,8 +83,7 @@ class MyAppStatus(Status):
     """The application as it is."""
 
     phase: Phase | None = None
-    """Pending (waiting for the database), Migrating, RollingOut, Ready, RolledBack (the previous version runs), or
-    Failed (no previous version exists)."""
+    """Current phase. Pending waits for the database. RolledBack runs the previous version. Failed has none to run."""
     replicas: int = 0
     """Number of pods."""
     ready_replicas: int = 0
