@@ -404,6 +404,9 @@ class Client(SubresourceClient):
             namespace: required for namespaced kinds.
             propagation: handling of the objects that they own.
             grace_period_seconds: seconds for pods to end. Defaults to that of each pod.
+
+        Raises:
+            ValueError: ``namespace`` is missing.
         """
         if kind.api_resource.namespaced and not namespace:
             raise ValueError(f"delete_collection() of {kind.api_resource.plural} requires a namespace")

@@ -205,6 +205,10 @@ class SyncClient:
         """Call ``fn`` again after each ``Conflict`` and return its result.
 
         ``fn`` runs in a thread. See ``steersman.client.retry_on_conflict``.
+
+        Args:
+            fn: function that reads and updates an object.
+            attempts: maximum number of calls, including the first one.
         """
         return self.run(retry_on_conflict(lambda: asyncio.to_thread(fn), attempts=attempts))
 
