@@ -12,14 +12,14 @@ DOCS = Path(__file__).parents[3] / "docs"
 _FILE = re.compile(r'^```\w+ title="(?P<name>\w+\.\w+)"\n(?P<code>.*?)^```$', re.MULTILINE | re.DOTALL)
 
 Load = Callable[[str], Any]
-"""Imports one of a page's files."""
+"""Function that imports a file of a page."""
 
 Pages = Callable[[str], Load]
 """The files of a page, such as ``how-to/use-the-client.md``."""
 
 
 def write_documented_files(page: str, directory: Path) -> list[str]:
-    """Writes the files of ``page`` into ``directory``, and gives their modules."""
+    """Write the files of ``page`` into ``directory`` and return their modules."""
     files = {n.removesuffix(".py"): text for n, text in documented_files(page).items() if n.endswith(".py")}
     assert files, f"{page} has no Python with a title"
     for name, text in files.items():
@@ -28,7 +28,7 @@ def write_documented_files(page: str, directory: Path) -> list[str]:
 
 
 def documented_files(page: str) -> dict[str, str]:
-    """The files of ``page`` in any language, by their names."""
+    """Return the files of ``page`` in all languages, by name."""
     found: dict[str, list[str]] = {}
     for file in _FILE.finditer((DOCS / page).read_text()):
         found.setdefault(file["name"], []).append(file["code"])
@@ -36,5 +36,5 @@ def documented_files(page: str) -> dict[str, str]:
 
 
 def load(name: str) -> Any:
-    """The module ``name``, which must be on the path."""
+    """Import the module ``name``, which must be on the path."""
     return importlib.import_module(name)

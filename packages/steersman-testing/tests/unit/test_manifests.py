@@ -96,7 +96,7 @@ def test_all_there_is_in_a_file(tmp_path: Path) -> None:
 def test_manifests_from_without_filter_rejects_other_files(content: str, tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text(content)
     for source in (tmp_path, tmp_path / "other.yaml"):
-        with pytest.raises(ConfigurationError, match=r"other\.yaml is no Kubernetes manifest: an object has apiVer"):
+        with pytest.raises(ConfigurationError, match=r"other\.yaml is not a Kubernetes manifest: set apiVer"):
             collect_manifests([source])
 
 

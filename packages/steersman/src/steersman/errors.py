@@ -1,4 +1,4 @@
-"""All exceptions of Steersman, as one tree.
+"""All exceptions of Steersman, as one tree::
 
     SteersmanError
     ├── ConfigurationError        kubeconfig, in-cluster files or options: says which file and field
@@ -58,15 +58,18 @@ class ConfigurationError(SteersmanError):
 
 
 class CredentialsFailed(ConfigurationError):
-    """A token file or exec plugin returned no credential. No request was sent, and a later one may succeed."""
+    """A token file or exec plugin returned no credential.
+
+    No request was sent. A later request may succeed.
+    """
 
 
 class ConnectionFailed(SteersmanError):
     """No complete response arrived from the API server.
 
     Attributes:
-        sent: True if the server may have received the request, so that a write may have been applied. False if it
-            certainly did not, as when the connection was refused.
+        sent: True if the server may have received the request, and a write may have been applied. False if it
+            certainly did not receive the request, for example because the connection was refused.
     """
 
     def __init__(self, message: str = "", *, sent: bool = True) -> None:
@@ -87,7 +90,10 @@ class LeadershipLost(SteersmanError):
 
 
 class TerminalError(SteersmanError):
-    """Raised by a reconciler if a retry cannot succeed. The object is not requeued until it changes."""
+    """An error of a reconciler that a retry cannot correct.
+
+    The reconciler raises it. The object is not requeued until it changes.
+    """
 
 
 class StatusCause(msgspec.Struct, frozen=True):
@@ -130,7 +136,7 @@ class ApiError(SteersmanError):
 
     Attributes:
         retry_after: seconds after which the server allows another attempt, or None.
-        uncertain: an earlier attempt of the same request may have been applied. See ``HttpResponse``.
+        uncertain: True if an earlier attempt of the same request may have been applied. See ``HttpResponse``.
     """
 
     def __init__(self, status: ApiStatus, retry_after: float | None = None) -> None:
@@ -173,12 +179,12 @@ class Forbidden(ApiError):
 
     @property
     def namespace_terminating(self) -> bool:
-        """Whether the namespace is being deleted, so that no object can be created in it."""
+        """Return True if the namespace is being deleted, which rejects new objects."""
         return any(cause.reason == "NamespaceTerminating" for cause in self.causes)
 
 
 class NotFound(ApiError):
-    """404: the object does not exist, or the CRD of its kind is not installed."""
+    """404: the object does not exist, or its CRD is not installed."""
 
 
 class MethodNotAllowed(ApiError):
@@ -202,7 +208,7 @@ class FieldConflict(NamedTuple):
 
 
 class Conflict(ApiError):
-    """409: the object changed since it was read, or another manager owns a field of an apply."""
+    """409: the object has changed, or another manager owns an applied field."""
 
     @property
     def conflicts(self) -> tuple[FieldConflict, ...]:
@@ -228,7 +234,10 @@ class UnsupportedMediaType(ApiError):
 
 
 class Invalid(ApiError):
-    """422: the object violates its schema, a CEL rule or a validation. ``causes`` has the fields."""
+    """422: the object violates its schema, a CEL rule or another validation.
+
+    ``causes`` has the fields.
+    """
 
 
 class TooManyRequests(ApiError):
@@ -301,7 +310,7 @@ _BY_CODE: dict[int, type[ApiError]] = {
 
 
 def error_from_status(status: ApiStatus, retry_after: float | None = None) -> ApiError:
-    """Return the exception for a Status, by its reason or else its code.
+    """Return the exception for a Status, by its reason or code.
 
     Args:
         status: the response of the API server.
@@ -316,7 +325,10 @@ def error_from_status(status: ApiStatus, retry_after: float | None = None) -> Ap
 
 
 def _parse_manager_name(message: str) -> str:
-    """Return the manager in ``conflict with "a \"b\"" using v1``, which Go quotes like JSON."""
+    """Return the manager that a conflict message names, or an empty string.
+
+    An example is ``conflict with "kubectl" using v1``. Go quotes the name like JSON.
+    """
     found = re.match(r'conflict with ("(?:[^"\\]|\\.)*")', message)
     if found is None:
         return ""

@@ -1,4 +1,4 @@
-"""The exception tree: what is drawn is what there is, and no reason of the API server is without its class."""
+"""The documented exception tree, and the class of each reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from steersman.errors import (
 )
 
 BRANCH = re.compile(r"^(?P<indent>[ │]*)(?:[├└]── )?(?P<name>[A-Z]\w+)\b(?P<text>.*)$")
-# metav1.StatusReason of Kubernetes 1.36, with the code that the API server sends along.
+# metav1.StatusReason of Kubernetes 1.36, with the status code of the response.
 REASONS = {
     "Unauthorized": 401,
     "Forbidden": 403,
@@ -52,7 +52,7 @@ REASONS = {
 
 
 def drawn() -> dict[str, str]:
-    """Each name of the picture in the module's text, and the name above it."""
+    """Return the base class of each class in the documented tree."""
     parents: dict[str, str] = {}
     path: list[tuple[int, str]] = []
     for line in (inspect.getdoc(errors) or "").splitlines():
@@ -79,7 +79,7 @@ def test_documented_error_tree_matches_classes() -> None:
 def test_every_reason_has_a_class_of_its_own(reason: str, code: int) -> None:
     by_reason = error_from_status(ApiStatus(reason=reason, code=code))
     assert type(by_reason) not in (ApiError, ServerError)
-    # Proxies leave the reason out: then the code leads to the same class, or to the one above it.
+    # Some proxies omit the reason. Then the status code selects the same class or its base class.
     assert isinstance(by_reason, type(error_from_status(ApiStatus(code=code)))) or reason == "ServerTimeout"
 
 
@@ -115,7 +115,7 @@ def test_disruption_budget_error_differs_from_throttling() -> None:
     assert type(error_from_status(ApiStatus(reason="TooManyRequests", code=429))) is TooManyRequests
 
 
-def test_a_refusal_can_be_sent_to_another_process() -> None:
+def test_api_error_can_be_pickled() -> None:
     error = error_from_status(ApiStatus(message="gone", reason="NotFound", code=404), 2.0)
     error.uncertain = True
     found = pickle.loads(pickle.dumps(error))

@@ -29,7 +29,7 @@ def envtest_kubeconfig(envtest: Envtest, monkeypatch: pytest.MonkeyPatch) -> Env
     return envtest
 
 
-def test_a_role_of_the_cluster(envtest_kubeconfig: Envtest, tmp_path: Path) -> None:
+def test_rbac_check_reads_role_from_cluster(envtest_kubeconfig: Envtest, tmp_path: Path) -> None:
     rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list"]}
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "checked"}}
     with SyncClient(envtest_kubeconfig.config) as client:
@@ -47,7 +47,7 @@ def test_a_role_of_the_cluster(envtest_kubeconfig: Envtest, tmp_path: Path) -> N
     assert nobody.exit_code == 2 and "nobody" in nobody.output
 
 
-def test_models_of_the_definitions_of_the_cluster(envtest_kubeconfig: Envtest, tmp_path: Path) -> None:
+def test_models_reads_crds_from_cluster(envtest_kubeconfig: Envtest, tmp_path: Path) -> None:
     envtest_kubeconfig.install_crds(definition(Widget))
     result = run_command("models", "cluster", "--kind", "Widget", "--output", str(tmp_path / "foreign"))
     assert result.exit_code == 0, result.output

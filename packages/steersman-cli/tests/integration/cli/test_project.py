@@ -1,4 +1,4 @@
-"""From an empty folder to a running operator, and nothing edited; as users install it, tests/e2e has it."""
+"""A scaffolded project runs without edits. End-to-end tests cover the installed packages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.xdist_group("project")
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project of the tutorial."""
+    """Return the project of the tutorial."""
     return create_project(tmp_path_factory.mktemp("work") / "databaseuser", INIT, CREATE)
 
 
@@ -42,7 +42,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 def run_checked(environment: dict[str, str], root: Path, *command: str, **more: str) -> str:
-    """What a command says, which must succeed."""
+    """Run a command, which must succeed, and return its output."""
     completed = subprocess.run(
         command, cwd=root, env={**environment, **more}, capture_output=True, text=True, check=False
     )
@@ -50,14 +50,14 @@ def run_checked(environment: dict[str, str], root: Path, *command: str, **more: 
     return completed.stdout + completed.stderr
 
 
-def test_its_tests_pass_at_once(environment: dict[str, str], project: Path, envtest: Envtest) -> None:
+def test_scaffolded_project_tests_pass(environment: dict[str, str], project: Path, envtest: Envtest) -> None:
     output = run_checked(environment, project, "make", "test", "test-integration")
     assert "2 passed" in output
     assert "1 passed" in output
     assert "skipped" in run_checked(environment, project, "make", "test-e2e", KUBECONFIG="", HOME=str(project))
 
 
-async def test_the_operator_runs(environment: dict[str, str], project: Path, envtest: Envtest) -> None:
+async def test_scaffolded_operator_runs(environment: dict[str, str], project: Path, envtest: Envtest) -> None:
     with reserve_port() as reserved:
         debug = f"127.0.0.1:{reserved.getsockname()[1]}"
     kubeconfig = envtest.kubeconfig
@@ -108,7 +108,7 @@ async def test_the_operator_runs(environment: dict[str, str], project: Path, env
 
 
 def run_steersman(environment: dict[str, str], project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """How a command ends, whatever it says."""
+    """Run a command and return the completed process."""
     command = ["steersman", *arguments]
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
 
@@ -117,7 +117,7 @@ def run_steersman(environment: dict[str, str], project: Path, *arguments: str) -
 async def running_operator(
     environment: dict[str, str], project: Path, kubeconfig: Path, debug: str
 ) -> AsyncGenerator[Process]:
-    """``steersman run``."""
+    """Start ``steersman run``."""
     endpoints = ("--metrics-bind-address", "0", "--health-probe-bind-address", "0", "--debug-bind-address", debug)
     command = ("steersman", "run", "--kubeconfig", str(kubeconfig), *endpoints)
     process = await asyncio.create_subprocess_exec(
@@ -132,7 +132,7 @@ async def running_operator(
 
 
 async def read_until(process: Process, expected: bytes) -> None:
-    """Reads what it says until it says ``words``."""
+    """Read the output until it contains ``expected``."""
     assert process.stdout is not None
     output = b""
     async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -156,7 +156,7 @@ async def wait_ready(client: Client, key: ObjectKey) -> bool:
 
 
 async def test_scaffolded_optional_manifests_are_valid(project: Path, envtest: Envtest) -> None:
-    """Metrics for the Prometheus operator, certificates by cert-manager: as their definitions have it."""
+    """The manifests match the CRDs of the Prometheus operator and cert-manager."""
     manifests = [
         manifest
         for name in ("prometheus/monitor", "certmanager/certificate", "network-policy/policy")
@@ -167,6 +167,6 @@ async def test_scaffolded_optional_manifests_are_valid(project: Path, envtest: E
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "databaseuser-system"}}
     async with envtest.client() as client:
         await Applier(client).apply([*definitions, namespace])
-        # The server refuses fields that it does not know.
+        # The API server rejects unknown fields.
         await Applier(client).apply(manifests)
         await Applier(client).delete([*manifests, *definitions])

@@ -1,4 +1,4 @@
-"""The real helm, built when the first of these tests runs."""
+"""Fixtures with the real helm, which the first test builds."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ ABOUT = ProjectMetadata("databaseuser", "1.2.0", "Users of databases.", license=
 
 @dataclass(frozen=True)
 class RenderedChart:
-    """A chart in a directory.
+    """A chart that helm can render.
 
     Attributes:
-        directory: of the chart.
-        helm: which reads it.
+        directory: directory of the chart.
+        helm: runner of helm.
     """
 
     directory: Path
     helm: Helm
 
     def template(self, *arguments: str, name: str = "post", namespace: str = "mail") -> list[dict[str, Any]]:
-        """The manifests of a release."""
+        """Render the manifests of a release."""
         return self.helm.template(self.directory, *arguments, name=name, namespace=namespace)
 
     def template_error(self, *arguments: str) -> str:
-        """What helm says of a release that cannot be."""
+        """Return the error of helm for an invalid release."""
         completed = self.helm.run("template", "post", str(self.directory), *arguments)
         assert completed.returncode != 0, completed.stdout
         return completed.stderr
@@ -51,7 +51,7 @@ WriteChart = Callable[..., RenderedChart]
 
 @pytest.fixture(scope="session", autouse=True)
 def kubectl() -> Iterator[None]:
-    """Puts a kubectl, which puts manifests together, in PATH."""
+    """Add a kubectl that builds manifests to PATH."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(binaries.ensure()), prepend=os.pathsep)
         yield
@@ -59,7 +59,7 @@ def kubectl() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
-    """Without a cluster."""
+    """Return helm without a cluster."""
     return Helm(tools.helm(), tmp_path_factory.mktemp("helm"))
 
 

@@ -1,4 +1,4 @@
-"""Bundles: what they say, what they leave to the Operator Lifecycle Manager, and what is refused."""
+"""Content of bundles, tasks of the Operator Lifecycle Manager, and errors."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def with_changed_manifests(operator: OperatorInfo, change: Change) -> OperatorIn
     return replace(operator, manifests=replace(operator.manifests, manifests=tuple(manifests)))
 
 
-def test_its_files(operator: OperatorInfo) -> None:
+def test_bundle_contains_expected_files(operator: OperatorInfo) -> None:
     built = build_bundle(operator, BundleSettings())
     assert sorted(built.files) == [
         "manifests/databaseuser-databaseuser-editor_rbac.authorization.k8s.io_v1_clusterrole.yaml",
@@ -120,7 +120,10 @@ def test_bundle_csv_has_deployment(operator: OperatorInfo) -> None:
 
 
 def test_bundle_csv_permissions_are_minimal(operator: OperatorInfo) -> None:
-    """OLM keeps the certificates, so the operator needs neither its Secret nor its webhook configurations."""
+    """OLM manages the certificates.
+
+    The operator needs no permissions for its Secret and its webhook configurations.
+    """
     install = csv_of(build_bundle(operator, BundleSettings()))["spec"]["install"]["spec"]
     (cluster,), (namespaced,) = install["clusterPermissions"], install["permissions"]
     assert cluster["serviceAccountName"] == namespaced["serviceAccountName"] == "databaseuser"
@@ -170,7 +173,7 @@ def test_bundle_keeps_foreign_service_accounts(operator: OperatorInfo) -> None:
     )
     assert "manifests/agent_v1_serviceaccount.yaml" in built.files
     assert [f for f in built.files if "databaseuser_v1_serviceaccount" in f] == []
-    # OLM puts accounts where users install the operator, and leaves subjects as they are.
+    # OLM creates ServiceAccounts in the installation namespace, but does not change subjects.
     (warning,) = built.warnings
     assert warning.startswith("ClusterRoleBinding agent refers to accounts in databaseuser-system, ")
 
@@ -253,7 +256,7 @@ def test_settings(operator: OperatorInfo, tmp_path: Path) -> None:
     assert [m["type"] for m in spec["installModes"] if m["supported"]] == ["AllNamespaces"]
     assert spec["customresourcedefinitions"]["owned"][0]["displayName"] == "User"
     assert spec["cleanup"] == {"enabled": True}
-    # What watches all namespaces need not be told which.
+    # An operator that watches all namespaces needs no namespace list.
     (deployment,) = spec["install"]["spec"]["deployments"]
     assert "WATCH_NAMESPACE" not in str(deployment)
     assert "LABEL operators.operatorframework.io.bundle.channel.default.v1=stable" in built.containerfile

@@ -31,7 +31,7 @@ def test_bundle_dry_run_writes_no_files(project: Path) -> None:
     assert not (project / "dist").exists()
 
 
-def test_an_image_is_needed(pristine: Path) -> None:
+def test_bundle_without_image_fails(pristine: Path) -> None:
     result = steersman(pristine, "bundle")
     assert result.returncode == 2
     assert "the bundle needs the operator's image" in result.stderr

@@ -1,4 +1,4 @@
-"""Bundles pass the validators of the Operator Framework, OperatorHub's and those of good practice among them."""
+"""Bundles pass the validators of the Operator Framework and OperatorHub."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [
 OPERATOR = Path(__file__).parents[5] / "operators/databases"
 BUNDLE = ("bundle", "--image", "registry.example.com/databaseuser:v1")
 WEBHOOK = ("create", "webhook", *KIND, "--defaulting", "--programmatic-validation")
-# They know of `events` in beta that it went in 1.25, and cannot tell from a role which version is meant.
+# The validators report the beta API of `events`, because a role does not contain the version.
 FALSE_POSITIVE = "Migrate the API(s) for events"
 
 
@@ -49,7 +49,7 @@ def test_complete_project_bundle_is_valid(project: Path) -> None:
     assert (found.errors, [w for w in found.warnings if FALSE_POSITIVE not in w]) == ([], [])
 
 
-def test_the_database_operator(tmp_path: Path) -> None:
+def test_database_operator_bundle_is_valid(tmp_path: Path) -> None:
     create_project(OPERATOR, (*BUNDLE, "--output", str(tmp_path / "bundle")))
     found = validated(tmp_path / "bundle")
     assert (found.errors, [w for w in found.warnings if FALSE_POSITIVE not in w]) == (

@@ -1,4 +1,4 @@
-"""Charts as the real helm reads them."""
+"""Charts rendered by the real helm."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from steersman_cli.packaging import OperatorManifests
 
 from .conftest import WriteChart
 
-# The first of them builds helm.
+# The first test builds helm.
 pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("helm")]
 
 
@@ -268,13 +268,11 @@ def test_edited_config_appears_in_chart(installation: OperatorManifests, write_c
     assert manager["volumeMounts"] == [{"name": "words", "mountPath": "/words"}]
     own = single_manifest(found, "ConfigMap")
     assert (own["metadata"]["name"], own["metadata"]["namespace"], own["data"]) == ("words", "mail", {"a": "{{ b }}"})
-    # As the manifests have it: two replicas, and no election.
+    # The same as in the manifests: two replicas without leader election.
     assert "otherwise all replicas reconcile" in chart.template_error()
 
 
-def test_an_operator_without_webhooks_and_definitions(
-    installation: OperatorManifests, write_chart: WriteChart
-) -> None:
+def test_chart_without_webhooks_and_crds_renders(installation: OperatorManifests, write_chart: WriteChart) -> None:
     left = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "CustomResourceDefinition", "Service")
     manifests = tuple(m for m in installation.manifests if m["kind"] not in left)
     chart = write_chart(replace(installation, manifests=manifests))
@@ -288,7 +286,7 @@ PROJECTS = [ROOT / "operators/databases", *EXAMPLES]
 
 
 @pytest.mark.parametrize("project", PROJECTS, ids=lambda root: root.name)
-def test_the_projects_of_this_repository(project: Path, helm: Helm, tmp_path: Path) -> None:
+def test_charts_of_repository_projects_are_valid(project: Path, helm: Helm, tmp_path: Path) -> None:
     create_project(project, ("chart", "--image", "example.com/operator:v1", "--directory", str(tmp_path)))
     helm("lint", "--strict", str(tmp_path))
     found = helm.template(tmp_path)
@@ -343,7 +341,7 @@ def test_certificates_of_cert_manager(
     injected = {"cert-manager.io/inject-ca-from": f"mail/{certificate['metadata']['name']}"}
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
         assert single_manifest(found, kind)["metadata"]["annotations"] == injected
-    # Nor may the operator touch what it does not keep.
+    # The operator has no permissions for objects that it does not manage.
     assert "secrets" not in str([m.get("rules") for m in found])
     own = chart.template("--set", "webhooks.certificates=self")
     assert "cert-manager" not in str(own)

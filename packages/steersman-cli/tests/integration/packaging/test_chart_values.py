@@ -1,4 +1,4 @@
-"""What users set in the values of a chart, as the real helm reads them."""
+"""Values of a chart, rendered by the real helm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from steersman_cli.packaging import OperatorManifests
 
 from .conftest import WriteChart
 
-# The first of them builds helm.
+# The first test builds helm.
 pytestmark = [pytest.mark.timeout(900), pytest.mark.xdist_group("helm")]
 DIGEST = "sha256:" + "0" * 64
 
@@ -49,7 +49,7 @@ def test_values_of_pods(installation: OperatorManifests, write_chart: WriteChart
     for name in ("imagePullSecrets", "nodeSelector", "tolerations", "affinity", "topologySpreadConstraints"):
         assert pod[name] == values[name]
     assert pod["priorityClassName"] == "high"
-    # Helm merges mappings: what a user leaves out is as the manifests have it.
+    # Helm merges mappings. Omitted keys keep the values of the manifests.
     assert pod["securityContext"] == {**installation.pod["securityContext"], "runAsUser": 7}
     assert manager["resources"]["requests"] == {"cpu": 1, "memory": "64Mi"}
     assert manager["securityContext"]["privileged"] is False
@@ -63,7 +63,7 @@ def test_values_of_pods(installation: OperatorManifests, write_chart: WriteChart
     assert single_manifest(found, "ServiceAccount")["metadata"]["annotations"] == {"cloud": "role"}
 
 
-def test_a_digest_wins_over_a_tag(installation: OperatorManifests, write_chart: WriteChart) -> None:
+def test_chart_image_digest_overrides_tag(installation: OperatorManifests, write_chart: WriteChart) -> None:
     chart = write_chart(installation, image=f"example.com:5000/users:v1@{DIGEST}")
     assert operator_container(chart.template())["image"] == f"example.com:5000/users@{DIGEST}"
     assert operator_container(chart.template("--set", "image.digest="))["image"] == "example.com:5000/users:v1"
@@ -94,7 +94,9 @@ def test_parts_that_users_switch(installation: OperatorManifests, write_chart: W
     assert "maxUnavailable" not in budget["spec"]
 
 
-def test_a_service_monitor_finds_the_metrics(installation: OperatorManifests, write_chart: WriteChart) -> None:
+def test_chart_service_monitor_selects_metrics_service(
+    installation: OperatorManifests, write_chart: WriteChart
+) -> None:
     switches = "metrics.serviceMonitor.enabled=true,metrics.serviceMonitor.interval=30s"
     found = write_chart(installation).template(
         "--set", f"{switches},metrics.serviceMonitor.labels.release=prometheus"
@@ -106,7 +108,7 @@ def test_a_service_monitor_finds_the_metrics(installation: OperatorManifests, wr
     assert monitor["metadata"]["labels"]["release"] == "prometheus"
     assert monitor["spec"]["endpoints"] == [{"port": "metrics", "interval": "30s"}]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-    # The Service before the webhooks has no metrics.
+    # The Service of the webhooks does not expose metrics.
     other = single_manifest(found, "Service", "post-databaseuser-webhook")
     assert not monitor["spec"]["selector"]["matchLabels"].items() <= other["metadata"]["labels"].items()
 
@@ -152,7 +154,7 @@ def test_some_namespaces_only(installation: OperatorManifests, write_chart: Writ
 
 
 def test_webhook_namespace_selector_follows_watched(installation: OperatorManifests, write_chart: WriteChart) -> None:
-    """So that a release that is down refuses nothing in the namespaces of another."""
+    """An unavailable release must not block requests in namespaces of another one."""
     watched = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop", "1234"]}
     labels, unpaused = {"{{ team }}": "shop"}, {"key": "paused", "operator": "DoesNotExist"}
     selectors: list[Manifest] = [{}, {"matchLabels": labels}]

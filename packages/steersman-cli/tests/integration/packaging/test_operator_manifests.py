@@ -1,4 +1,4 @@
-"""The parts of an installation that packages tell apart, and what is said where one is missing."""
+"""Parts of an installation, and errors for missing ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def without_kind(installation: OperatorManifests, kind: str) -> OperatorManifest
     return replace(installation, manifests=tuple(m for m in installation.manifests if m["kind"] != kind))
 
 
-def test_its_parts(installation: OperatorManifests) -> None:
+def test_operator_manifests_finds_parts(installation: OperatorManifests) -> None:
     assert installation.namespace == "databaseuser-system"
     assert installation.container["name"] == "manager"
     assert installation.service_account["metadata"]["name"] == "databaseuser"
@@ -33,7 +33,7 @@ def test_its_parts(installation: OperatorManifests) -> None:
         ("RoleBinding", "databaseuser-leader-election"),
         ("RoleBinding", "databaseuser-webhook-certificate"),
     }
-    # Roles for users are none of the operator's own.
+    # Roles for users do not belong to the operator.
     others = {r["metadata"]["name"] for r in installation.roles} - {name for _, name in granted}
     assert {"databaseuser-databaseuser-editor", "databaseuser-databaseuser-viewer"} <= others
 
@@ -88,7 +88,7 @@ def test_installation_missing_part_raises(installation: OperatorManifests) -> No
     ("version", "semantic"),
     [("0.1.0", "0.1.0"), ("1.2", "1.2.0"), ("1.2.3rc1", "1.2.3-rc.1"), ("1.0.dev4", "1.0.0-dev.4")],
 )
-def test_about_the_project(tmp_path: Path, version: str, semantic: str) -> None:
+def test_project_metadata_is_read_from_pyproject(tmp_path: Path, version: str, semantic: str) -> None:
     (tmp_path / "pyproject.toml").write_text(f"""
 [project]
 name = "shop"

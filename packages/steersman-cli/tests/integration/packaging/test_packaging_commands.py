@@ -69,7 +69,7 @@ def test_deploy_manifests_have_image_and_namespace(pristine: Path) -> None:
     assert container["image"] == "example.com/shop:v1"
     kinds = [m["kind"] for m in found]
     assert {"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"} <= set(kinds)
-    # All that is in a namespace says in which.
+    # Each namespaced object declares its namespace.
     assert all(
         m["metadata"]["namespace"] == "databaseuser-system" for m in found if m["kind"] in ("Role", "Deployment")
     )
@@ -79,7 +79,7 @@ def test_deploy_manifests_mount_cert_manager_secret(project: Path) -> None:
     create_project(project, ("create", "webhook", *KIND, "--defaulting"))
     default = project / "config/default/kustomization.yaml"
     default.write_text(default.read_text().replace("# components:\n#   -", "components:\n  -"))
-    # What the user mounts stays.
+    # Volumes of the user are kept.
     manager = project / "config/manager/deployment.yaml"
     scratch = "volumeMounts: [{name: scratch, mountPath: /tmp}]\n          resources:"
     text = manager.read_text().replace("resources:", scratch)

@@ -1,4 +1,4 @@
-"""The workflows of projects, and our own, are such that GitHub takes them."""
+"""GitHub accepts the workflows of projects and of this repository."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_workflows_call_existing_make_targets(project: Path) -> None:
 
 
 def test_workflows_push_with_the_building_tool(project: Path) -> None:
-    """Podman, the first choice, is on GitHub's machines beside docker, and neither has the other's images."""
+    """GitHub runners have podman and docker, which do not share images."""
     release = yaml.safe_load((project / ".github/workflows/release.yml").read_text())
     assert "docker push" in str(release["jobs"])
     command = ["make", "--dry-run", "--no-print-directory", "build", "bundle-build", "sbom"]

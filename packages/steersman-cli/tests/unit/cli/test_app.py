@@ -1,4 +1,4 @@
-"""The command, as it is typed."""
+"""Command line of ``steersman``."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_manifests_builtin_descriptions_are_optional() -> None:
         for extra in ((), ("--builtin-descriptions",))
     )
     assert len(long) > 2 * len(short)
-    # What occurs twice is written twice: nobody reads anchors of YAML.
+    # Repeated values are written in full instead of YAML anchors.
     assert "&id" not in long
 
 

@@ -1,4 +1,4 @@
-"""``steersman crd diff``, as it is typed."""
+"""Command line of ``steersman crd diff``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def diff(*arguments: str, stdin: str = "") -> Result:
 
 @pytest.fixture
 def old_definitions(tmp_path: Path) -> Path:
-    """The definition of Task when a schedule could be shorter, and of a kind that is gone."""
+    """Write an older definition of Task with a looser schedule."""
     manifest = definition(v1.Task)
     spec = manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     spec["properties"]["schedule"]["minLength"] = 5

@@ -1,4 +1,4 @@
-"""``steersman deploy`` and ``build``: what is put together, in which order, and what is said where it cannot be."""
+"""``steersman deploy`` and ``build``: manifests, order of requests, and errors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_neither_kubectl_nor_kustomize(pristine: Path, monkeypatch: pytest.Monke
 
 
 @virtual_time
-async def test_an_order_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_apply_creates_namespaces_and_crds_first(capsys: pytest.CaptureFixture[str]) -> None:
     server = InMemoryApiServer()
     client = Client(server)
     await Applier(client).apply([CONFIG_MAP, definition(Widget), NAMESPACE])
@@ -58,10 +58,10 @@ async def test_an_order_that_fits(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 class DelayedDiscoveryTransport(Transport):
-    """The way to a server that lists its kinds as they were a while ago, as the real one does when it is busy.
+    """Transport to an API server whose discovery is outdated, as under load.
 
     Args:
-        age: seconds, at most, of what it lists.
+        delay_seconds: maximum age of the list of groups.
     """
 
     def __init__(self, delay_seconds: float) -> None:
@@ -172,7 +172,7 @@ def test_rollout_requires_updated_and_available_replicas(status: dict[str, Any],
 
 
 @virtual_time
-async def test_an_operator_that_does_not_get_available() -> None:
+async def test_deploy_reports_unavailable_operator() -> None:
     server = InMemoryApiServer(virtual_runtime())
     waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
     state = {
@@ -217,7 +217,7 @@ def test_build(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "none of podman, docker, buildah is in PATH" in result.stderr
 
 
-def test_docker_without_its_daemon(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_docker_without_daemon_fails(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     docker = tmp_path / "docker"
     docker.write_text("#!/bin/sh\nexit 1\n")
@@ -231,7 +231,7 @@ def test_docker_without_its_daemon(pristine: Path, tmp_path: Path, monkeypatch: 
     assert steersman(pristine, "build", "--image", "x", "--dry-run").stdout.startswith("buildah build")
 
 
-def test_a_build_that_fails(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_reports_builder_exit_code(pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     builder = tmp_path / "podman"
     builder.write_text("#!/bin/sh\nexit 7\n")
     builder.chmod(0o755)
@@ -241,7 +241,7 @@ def test_a_build_that_fails(pristine: Path, tmp_path: Path, monkeypatch: pytest.
     assert "podman failed with exit code 7" in result.stderr
 
 
-def test_the_makefile_lists_its_targets(pristine: Path) -> None:
+def test_makefile_without_target_lists_targets(pristine: Path) -> None:
     listed = subprocess.run(["make"], cwd=pristine, capture_output=True, text=True, check=True).stdout
     for target in (
         "manifests",

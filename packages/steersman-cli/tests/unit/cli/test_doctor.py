@@ -1,4 +1,4 @@
-"""``steersman doctor``: what it finds on a cluster, which is in memory here."""
+"""``steersman doctor`` on an in-memory cluster."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ NAME = definition(Widget)["metadata"]["name"]
 
 
 @virtual_time
-async def test_an_empty_cluster(project: Project) -> None:
+async def test_doctor_on_empty_cluster_reports_missing_objects(project: Project) -> None:
     found = await run_checks(InMemoryApiServer(), project)
     assert found["cluster"].status == "ok"
     wrong = {subject: f.message for subject, f in found.items() if f.status == "wrong"}
@@ -109,7 +109,7 @@ async def test_rights(project: Project) -> None:
 
 
 @virtual_time
-async def test_a_webhook_without_authority(project: Project) -> None:
+async def test_doctor_reports_webhook_without_ca_bundle(project: Project) -> None:
     server = InMemoryApiServer()
     manager = Manager(server, ManagerOptions(name="shop", webhooks=SERVING))
     setup(manager)

@@ -31,7 +31,7 @@ def test_manifests_shows_and_rewrites_stale_files(project: Path) -> None:
     assert any("configmaps" in rule["resources"] for rule in role["rules"])
 
 
-def test_the_name_of_the_role(project: Path) -> None:
+def test_manifests_role_name_option_sets_role_name(project: Path) -> None:
     create_project(project, ("manifests", "--role-name", "my-crd-manager"))
     (role,) = load_documents(project, "config/rbac/role.yaml")
     (binding,) = load_documents(project, "config/rbac/role_binding.yaml")
@@ -41,12 +41,12 @@ def test_the_name_of_the_role(project: Path) -> None:
     create_project(project, ("manifests", "--check"))
 
 
-def test_both_forms_of_a_definition(project: Path) -> None:
+def test_manifests_crd_version_option_writes_v1beta1(project: Path) -> None:
     create_project(project, ("manifests", "--crd-version", "v1,v1beta1"))
     assert load_documents(project, CRD)[0]["apiVersion"] == "apiextensions.k8s.io/v1"
     old = CRD.replace(".yaml", ".v1beta1.yaml")
     assert load_documents(project, old)[0]["apiVersion"] == "apiextensions.k8s.io/v1beta1"
-    # Without the option it is as before, and what is left over goes.
+    # Without the option, the previous layout is restored and stale files are deleted.
     assert f"removed {old}" in manifests_output(project, "manifests")
     settings = project / "pyproject.toml"
     settings.write_text(

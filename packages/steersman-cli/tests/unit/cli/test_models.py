@@ -1,4 +1,4 @@
-"""``steersman models``, as it is typed."""
+"""Command line of ``steersman models``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def written_files(result: Result) -> str:
     return Path(next(f for f in result.stdout.split() if f.endswith("v1.py") and "apply" not in f)).read_text()
 
 
-def test_a_file_becomes_a_package(tmp_path: Path) -> None:
+def test_models_writes_package_from_file(tmp_path: Path) -> None:
     file, out = tmp_path / "crds.yaml", tmp_path / "shop" / "foreign"
     file.write_text(CRDS)
     result = run_models(str(file), "--output", str(out))
@@ -47,14 +47,14 @@ def test_models_add_noqa_only_for_unbreakable_lines(tmp_path: Path) -> None:
     )
 
 
-def test_the_standard_input_and_the_choice_of_kinds(tmp_path: Path) -> None:
+def test_models_from_stdin_selects_kinds(tmp_path: Path) -> None:
     text = written_files(run_models("-", "--kind", "Fixed", "-o", str(tmp_path), stdin=CRDS))
     assert "class Fixed(Object):" in text and "class Task(Object):" not in text
     nothing = run_models("-", "--group", "other.example.com", "-o", str(tmp_path), stdin=CRDS)
     assert (nothing.exit_code, "no CustomResourceDefinition matches" in nothing.stderr) == (1, True)
 
 
-def test_an_https_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_downloads_from_https_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     requested: list[str] = []
 
     def fake_urlopen(url: str, timeout: float) -> io.BytesIO:

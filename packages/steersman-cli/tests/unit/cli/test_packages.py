@@ -1,4 +1,4 @@
-"""``steersman chart``, ``installer`` and ``sbom``: what they write, and what is said where they cannot."""
+"""``steersman chart``, ``installer`` and ``sbom``: output and errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from steersman_cli.packaging import ProjectMetadata
 IMAGE = ("--image", "example.com/databaseuser:v1")
 
 
-# What pip tells of the environment of these tests, in which Steersman is.
+# Output of ``pip inspect`` in the environment of the tests, which contains Steersman.
 
 
 def pip_inspect_report() -> dict[str, Any]:
@@ -26,7 +26,7 @@ def pip_inspect_report() -> dict[str, Any]:
     return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-def test_a_bill_of_materials(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sbom_is_valid_cyclonedx(monkeypatch: pytest.MonkeyPatch) -> None:
     from cyclonedx.schema import SchemaVersion
     from cyclonedx.validation.json import JsonStrictValidator
 
@@ -69,7 +69,7 @@ def test_sbom_has_hashes_from_pip() -> None:
     assert needs["pkg:pypi/shop-api@2"] == ["pkg:pypi/other@3", "pkg:pypi/shop@1"]
 
 
-def test_packages_without_the_project() -> None:
+def test_sbom_without_project_raises() -> None:
     from steersman_cli.packaging.sbom import render_sbom
 
     with pytest.raises(ConfigurationError, match="shop is not among the packages: none"):
@@ -79,7 +79,7 @@ def test_packages_without_the_project() -> None:
 def test_sbom_image_is_inspected_by_its_builder(
     pristine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The program that stands for podman answers as pip in an image does; the real one has a test on the cluster."""
+    """A script replaces podman. An end-to-end test covers the real podman."""
     report: dict[str, Any] = {
         "installed": [{"metadata": {"name": "databaseuser", "version": "7"}}],
         "environment": {},

@@ -1,4 +1,4 @@
-"""``steersman init`` and ``create``: what they write, and what they refuse."""
+"""``steersman init`` and ``create``: generated files and errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_file(root: Path, name: str) -> str:
     return (root / name).read_text()
 
 
-def test_the_workflow_of_the_articles(pristine: Path) -> None:
+def test_init_and_create_write_project_files(pristine: Path) -> None:
     project_file = yaml.safe_load(read_file(pristine, "PROJECT"))
     assert (project_file["domain"], project_file["repo"]) == ("handsomeguy.cn", "handsomeguy.cn/databaseuser")
     (entry,) = project_file["resources"]
@@ -33,7 +33,7 @@ def test_the_workflow_of_the_articles(pristine: Path) -> None:
 
 
 def test_operator_pods_tolerate_lost_node_briefly(pristine: Path) -> None:
-    """Soon, and not after the five minutes that pods are given which say nothing."""
+    """Eviction starts after 30 seconds instead of the default of five minutes."""
     for root in (pristine, DATABASES, *EXAMPLES):
         pod = yaml.safe_load(read_file(root, "config/manager/deployment.yaml"))["spec"]["template"]["spec"]
         assert pod["tolerations"] == [
@@ -47,7 +47,7 @@ def test_operator_pods_tolerate_lost_node_briefly(pristine: Path) -> None:
         ], root
 
 
-def test_a_project_of_every_feature_is_clean(tmp_path: Path) -> None:
+def test_project_with_all_features_passes_checks(tmp_path: Path) -> None:
     root = write_project(
         tmp_path / "shop-operator",
         ("init", "--domain", "example.com", "--owner", "Jane Doe"),
@@ -91,7 +91,7 @@ def test_create_api_does_not_overwrite_files(project: Path) -> None:
     assert controller.read_text() == "mine = 1\n"
     create_project(project, (*CREATE, "--force"))
     assert "DatabaseUserReconciler" in controller.read_text()
-    # What is entered at the comments is entered once.
+    # Scaffold comments are filled only once.
     assert read_file(project, "src/databaseuser/main.py").count("setup_with_manager") == 1
 
 
@@ -149,14 +149,14 @@ def test_project_command_invalid_arguments_exit_2(pristine: Path, command: tuple
         ("steersman", "a module of that name is installed"),
     ],
 )
-def test_a_package_hides_no_other(tmp_path: Path, name: str, reason: str) -> None:
+def test_init_rejects_conflicting_package_name(tmp_path: Path, name: str, reason: str) -> None:
     result = steersman(tmp_path, "init", "--domain", "example.com", "--repo", f"example.com/{name}")
     assert result.returncode == 2
     assert reason in result.stderr
     assert "--project-name" in result.stderr
 
 
-def test_outside_of_a_project(tmp_path: Path) -> None:
+def test_commands_outside_of_project_fail(tmp_path: Path) -> None:
     for command in (CREATE, ("manifests",), ("install",), ("run",)):
         result = steersman(tmp_path, *command)
         assert result.returncode == 2
@@ -168,22 +168,22 @@ CRD = "config/crd/bases/mygroup.handsomeguy.cn_databaseusers.yaml"
 
 
 def storage_versions(root: Path) -> dict[str, bool]:
-    """The versions of the definition, and whether they are the one that is stored."""
+    """Return the ``storage`` flag of each version of the definition."""
     return {v["name"]: v["storage"] for v in yaml.safe_load(read_file(root, CRD))["spec"]["versions"]}
 
 
-def test_a_second_version_and_its_conversion(project: Path) -> None:
+def test_create_second_version_with_conversion(project: Path) -> None:
     convert = ("create", "webhook", *KIND, "--conversion", "--spoke")
     create_project(write_project(project, WEBHOOK, SECOND, (*convert, "v1beta1")), ("manifests",))
     assert storage_versions(project) == {"v1alpha1": True, "v1beta1": False}
     first, second = yaml.safe_load(read_file(project, "PROJECT"))["resources"]
     expected = {"conversion": True, "defaulting": True, "validation": True, "spoke": ["v1beta1"]}
     assert first["webhooks"] == {**expected, "webhookVersion": "v1"}
-    # The controller and the roles of the kind are there already.
+    # The controller and the roles of the kind already exist.
     assert "controller" not in second
     conversion = yaml.safe_load(read_file(project, CRD))["spec"]["conversion"]
     assert conversion["webhook"]["clientConfig"]["service"]["path"] == "/convert"
-    # One more spoke is added to the hub that is there.
+    # A further spoke is added to the existing hub.
     third = (*CREATE, "--version", "v1", "--storage")
     create_project(write_project(project, third, (*convert, "v1")), ("manifests",))
     assert storage_versions(project) == {"v1": True, "v1alpha1": False, "v1beta1": False}

@@ -1,4 +1,4 @@
-"""``steersman rbac check``, as it is typed."""
+"""Command line of ``steersman rbac check``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def role() -> str:
     return str(OPERATOR / "config/rbac/role.yaml")
 
 
-def test_a_role_that_fits(role: str) -> None:
+def test_rbac_check_exact_role_succeeds(role: str) -> None:
     result = check(role, *DECLARED)
     assert (result.exit_code, result.output) == (0, "The role grants exactly the required permissions.\n")
 

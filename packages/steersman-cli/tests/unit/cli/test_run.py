@@ -1,4 +1,4 @@
-"""``steersman run``: the operator ends with it, however it ends."""
+"""``steersman run`` always ends with its operator."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_run_stops_gracefully(project: Path, how: Callable[[Terminal], None], re
     assert (project / "ended").exists()
 
 
-def test_a_signal_while_the_operator_starts(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_signal_during_start_stops_operator(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "src/databaseuser/__main__.py").write_text("import time\ntime.sleep(90)\n")
 
     class Popen(subprocess.Popen[Any]):

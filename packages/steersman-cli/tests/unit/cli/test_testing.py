@@ -1,4 +1,4 @@
-"""``steersman testing serve``, as a process."""
+"""``steersman testing serve`` as a process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def steersman(*arguments: str) -> Result:
 
 @asynccontextmanager
 async def running_server(home: Path, *options: str) -> AsyncGenerator[Process]:
-    """Runs the command until it listens."""
+    """Run the command and wait until it listens."""
     command = "from steersman_cli import main; main()"
     arguments = ("testing", "serve", "--kubeconfig", str(home / "kubeconfig"), *options)
     process = await asyncio.create_subprocess_exec(

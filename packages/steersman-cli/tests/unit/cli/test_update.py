@@ -25,7 +25,7 @@ def git(root: Path, *arguments: str) -> None:
 
 @pytest.fixture
 def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A bundle with the templates of an older release, in which the README was another."""
+    """Create a Git bundle with the templates of an older release."""
     templates = Path(shutil.copytree(TEMPLATES / "project", tmp_path / "templates"))
     readme = templates / "files" / "README.md.jinja"
     readme.write_text(readme.read_text().replace("make test               # unit tests, in memory", OLD_README_LINE))
@@ -38,7 +38,7 @@ def history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def old_project(project: Path) -> Path:
-    """A project that the older release made, committed."""
+    """A committed project, created by the older release."""
     readme, answers = project / README, project / ".copier-answers.yml"
     readme.write_text(readme.read_text().replace("make test               # unit tests, in memory", OLD_README_LINE))
     answers.write_text(answers.read_text().replace(release(), "v0.0.1"))
@@ -68,7 +68,7 @@ def test_update_merges_template_and_keeps_user_changes(old_project: Path, histor
     assert update.update_project(Project.load(old_project), history=history) == []
 
 
-def test_the_same_lines_are_marked(old_project: Path, history: Path) -> None:
+def test_update_marks_conflicting_lines(old_project: Path, history: Path) -> None:
     readme = old_project / README
     readme.write_text(readme.read_text().replace(OLD_README_LINE, "make test  # mine"))
     commit(old_project)

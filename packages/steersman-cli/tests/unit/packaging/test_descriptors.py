@@ -1,4 +1,4 @@
-"""What consoles are told of the fields of a kind."""
+"""Descriptors of fields for web consoles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steersman_cli.packaging.bundle.descriptors import Descriptor, humanize, spe
 
 class WidgetSpec(Spec):
     chairs: int = 1
-    """How many sit at a time."""
+    """Number of concurrent customers."""
     tables: int = 1
     open: bool = True
     style: Literal["Plain", "Grand"] = "Plain"
@@ -75,7 +75,7 @@ def test_spec_descriptors_match_schema(spec: dict[str, Descriptor], path: str, s
 
 def test_names_and_descriptions(spec: dict[str, Descriptor]) -> None:
     assert spec["chairs"]["displayName"] == "Chairs"
-    assert spec["chairs"]["description"] == "How many sit at a time."
+    assert spec["chairs"]["description"] == "Number of concurrent customers."
     assert spec["adminSecretName"]["displayName"] == "Admin Secret Name"
     assert spec["greeting"]["displayName"] == "What is said at the door"
 

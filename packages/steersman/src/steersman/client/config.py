@@ -1,4 +1,4 @@
-"""One API server and one identity, as everything below the client needs them."""
+"""Configuration of a client: one API server and one identity."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from steersman.client.credentials import Anonymous, Credentials
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Impersonation:
-    """Whom to act as, if RBAC allows us the verb ``impersonate``.
+    """The user to impersonate. RBAC must allow the verb ``impersonate``.
 
     Source: "Authenticating", section "User impersonation".
 
     Attributes:
         user: user name, such as ``jane`` or ``system:serviceaccount:shop:till``.
-        uid: unique id of that user; may be empty.
-        groups: without them the API server adds only ``system:authenticated``.
-        extra: further facts for authorizers, such as ``{"scopes": ("view",)}``.
+        uid: unique ID of the user. May be empty.
+        groups: groups of the user. The API server adds ``system:authenticated``.
+        extra: additional attributes for authorizers, such as ``{"scopes": ("view",)}``.
     """
 
     user: str
@@ -30,21 +30,26 @@ class Impersonation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterConfig:
-    """One API server and one identity. Secrets stay out of ``repr``. ``dataclasses.replace`` changes a field.
+    """Address of an API server, credentials and options of the connection.
+
+    ``repr`` omits secrets. Use ``dataclasses.replace`` to change a field.
 
     Attributes:
         server: base URL, such as ``https://10.0.0.1:6443``.
         namespace: default namespace of the context.
-        ca: whom to trust: PEM, or a file of it, which is read again as it changes; None: the system's authorities.
-        credentials: who we are.
-        impersonate: whom to act as.
-        proxy_url: ``http://`` or ``https://`` URL of a proxy. None means what ``HTTPS_PROXY`` and ``NO_PROXY`` say;
-            the empty string means no proxy.
-        tls_server_name: name to verify in the server's certificate, where it differs from the URL's host.
-        insecure_skip_tls_verify: accept any certificate; anybody on the way can then read and change everything.
-        disable_compression: ask for no gzip. None means: no gzip from a server on this machine.
+        ca: trusted certificate authorities: PEM, or a PEM file that is reloaded when it changes. Defaults to the
+            authorities of the system.
+        credentials: source of tokens and client certificates. Defaults to anonymous requests.
+        impersonate: user to impersonate. Defaults to none.
+        proxy_url: ``http://`` or ``https://`` URL of a proxy. The empty string disables proxies. Defaults to the
+            variables ``HTTPS_PROXY`` and ``NO_PROXY``.
+        tls_server_name: name to verify in the server's certificate. Defaults to the host of the URL.
+        insecure_skip_tls_verify: accept any certificate. An attacker on the network can then read and change all
+            traffic.
+        disable_compression: True requests responses without gzip. Defaults to True only for a server on this machine.
         source: file and entry of these settings, for error messages.
-        user_agent: what the API server's audit log calls us; None means ``steersman/`` and the version.
+        user_agent: the ``User-Agent`` header, which the audit log of the API server shows. Defaults to
+            ``steersman/`` and the version.
     """
 
     server: str

@@ -1,4 +1,4 @@
-"""Where the API server is and who we are: kubeconfig files and the in-cluster service account.
+"""Loading of the client configuration from kubeconfig files or the service account.
 
 Source: "Organizing Cluster Access Using kubeconfig Files" and "Accessing the Kubernetes API from a Pod".
 """
@@ -18,17 +18,18 @@ SERVICE_ACCOUNT_DIRECTORY = Path("/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 def load_config(path: str | Path | None = None, *, context: str | None = None) -> ClusterConfig:
-    """Finds the cluster as kubectl does, or as a pod does when there is no kubeconfig.
+    """Load the configuration from a kubeconfig or the pod's service account.
 
     Args:
-        path: a kubeconfig file. Without it: the files of ``$KUBECONFIG`` (merged, first wins), then the
-            service account of the pod that we run in, then ``~/.kube/config``.
-        context: a context's name; the file's current one unless told.
+        path: a kubeconfig file. Defaults to the files of ``$KUBECONFIG``, merged so that the first file takes
+            precedence. If the variable is not set, the service account of the pod is used, or else
+            ``~/.kube/config``.
+        context: name of a context. Defaults to the current context of the kubeconfig.
 
     Raises:
-        ConfigurationError: nothing was found, or a field is missing or malformed.
+        ConfigurationError: there is no configuration, or a field is missing or malformed.
     """
-    # Not above: a pod needs neither YAML nor processes, and they cost each start of an operator.
+    # Imported here, because a pod needs neither YAML nor subprocesses, and importing them slows its start.
     from steersman.client.kubeconfig import read_kubeconfig
 
     if path is not None:
@@ -42,22 +43,27 @@ def load_config(path: str | Path | None = None, *, context: str | None = None) -
     if default.exists():
         return read_kubeconfig([default], context)
     raise ConfigurationError(
-        "no cluster is configured: set KUBECONFIG to a kubeconfig file, or run inside a pod with a service account"
+        "no cluster is configured: set KUBECONFIG to a kubeconfig file, or run in a pod with a service account"
     )
 
 
 def in_cluster_config(directory: Path = SERVICE_ACCOUNT_DIRECTORY) -> ClusterConfig:
-    """The identity of the pod's service account. Token and certificate authority are read again as they change.
+    """Return the configuration of the pod's service account.
+
+    Token and certificate authority are reloaded when their files change.
+
+    Args:
+        directory: mount path of the service account volume.
 
     Raises:
-        ConfigurationError: not in a pod, or the service account's token is not mounted.
+        ConfigurationError: the process does not run in a pod, or the token is not mounted.
     """
     host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
         raise ConfigurationError("KUBERNETES_SERVICE_HOST is not set: this process does not run in a pod")
     token_file = directory / "token"
     if not token_file.exists():
-        raise ConfigurationError(f"{token_file} is missing: set automountServiceAccountToken on the pod to true")
+        raise ConfigurationError(f"{token_file} does not exist: set automountServiceAccountToken of the pod to true")
     ca = directory / "ca.crt"
     load_pem(ca, "certificate authority")
     namespace_file = directory / "namespace"
@@ -66,6 +72,6 @@ def in_cluster_config(directory: Path = SERVICE_ACCOUNT_DIRECTORY) -> ClusterCon
         namespace=namespace_file.read_text().strip() if namespace_file.exists() else "default",
         ca=ca,
         credentials=TokenFile(token_file),
-        # Within a cluster the network is faster than gzip; kube-controller-manager asks for none either.
+        # The network of a cluster is faster than gzip. kube-controller-manager disables it as well.
         disable_compression=True,
     )

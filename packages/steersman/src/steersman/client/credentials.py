@@ -1,7 +1,7 @@
-"""Who we are to the API server: tokens, certificates, and the files and plugins that they come from.
+"""Credentials for the API server: tokens, client certificates, and their files.
 
-All of them answer one question, ``Credentials.load``. It may block (files, plugins), so the transport asks it in a
-thread, and only when what it has is due: a request costs no system call.
+Each kind implements ``Credentials.load``. Reading files and running plugins blocks, so the transport calls it in a
+thread. It caches the identity for ``Identity.valid_for`` seconds, so that most requests need no system call.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from steersman.observability.logging import get_logger
 
 log = get_logger("client")
 
-# The kubelet rotates projected tokens at 80 % of an hour; client-go rereads them every minute. Whoever rotates faster
-# is answered 401, and then files are read at once.
+# The kubelet rotates projected tokens after 80 % of an hour, and client-go reloads them every minute. If a token is
+# rotated faster, the server responds 401, and the file is reloaded at once.
 FILE_RELOAD_INTERVAL_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What is shown to the server.
+    """The credential of a request: authorization header, client certificate, or both.
 
     Attributes:
         authorization: value of the ``Authorization`` header.
-        certificate: PEM of the client certificate and those between it and the authority.
+        certificate: PEM of the client certificate and the intermediate certificates.
         key: PEM of its private key, not encrypted.
-        valid_for: seconds after which ``Credentials.load`` must be asked again.
+        valid_for: seconds after which ``Credentials.load`` must be called again. Defaults to infinity.
         source: origin of certificate and key, for error messages.
     """
 
@@ -42,23 +42,23 @@ class Identity:
 
 
 class Credentials(Protocol):
-    """A source of identities. Several transports, on event loops of several threads, may share one."""
+    """A source of identities. Transports in several threads may share it."""
 
     def load(self, rejected: Identity | None = None) -> Identity:
-        """The identity to show now. May block.
+        """Return the current identity. May block.
 
         Args:
-            rejected: the server answered 401 to this identity: give another, where there is one.
+            rejected: identity to which the server responded 401. The method returns another one if it has one.
 
         Raises:
-            CredentialsFailed: there is none; says which file or plugin.
+            CredentialsFailed: there is no credential. The message names the file or plugin.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Anonymous(Credentials):
-    """Nobody: the API server calls such requests ``system:anonymous``."""
+    """No credentials: the API server uses the user ``system:anonymous``."""
 
     def load(self, rejected: Identity | None = None) -> Identity:
         return Identity()
@@ -71,13 +71,16 @@ class StaticToken(Credentials):
     token: str = field(repr=False)
 
     def load(self, rejected: Identity | None = None) -> Identity:
-        """The token, whatever was rejected; there is no other."""
+        """Return the token, even if it was rejected."""
         return Identity(bearer_header(self.token, "token"))
 
 
 @dataclass(frozen=True, slots=True)
 class BasicAuth(Credentials):
-    """User name and password, as some proxies before API servers ask for; API servers know them no more."""
+    """User name and password for a proxy before the API server.
+
+    API servers themselves no longer support basic authentication.
+    """
 
     username: str
     password: str = field(repr=False)
@@ -88,11 +91,13 @@ class BasicAuth(Credentials):
 
 
 class TokenFile(Credentials):
-    """A bearer token in a file that somebody rotates, as the kubelet does with a pod's. Read again every minute.
+    """A bearer token in a file, such as a service account token.
+
+    The file is reloaded every minute, because the kubelet rotates the token.
 
     Args:
         path: the file.
-        fallback: the token to use while the file cannot be read.
+        fallback: token to use until the file can be read.
     """
 
     def __init__(self, path: Path, fallback: str | None = None) -> None:
@@ -109,22 +114,24 @@ class TokenFile(Credentials):
         return hash(self.path)
 
     def load(self, rejected: Identity | None = None) -> Identity:
-        """The token in the file.
+        """Return the token in the file.
+
+        If the file cannot be read, the last token is returned.
 
         Raises:
-            CredentialsFailed: the file was never readable; says why.
+            CredentialsFailed: the file has never been readable. The message has the reason.
         """
         try:
             content = self.path.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is not text"
+            reason = error.strerror if isinstance(error, OSError) else "the file is not text"
             if self._last_token is None:
                 raise CredentialsFailed(f"cannot read the token file {self.path}: {reason}") from None
             log.warning("token file unreadable, using the last token", file=str(self.path), error=reason)
         else:
             if not content and self._last_token is None:
                 raise CredentialsFailed(f"the token file {self.path} is empty")
-            # Some writers truncate first: an empty file is one that is being written.
+            # Some programs truncate the file before they write it, so an empty file is about to be written.
             self._last_token = content or self._last_token
         return Identity(
             bearer_header(self._last_token or "", f"token file {self.path}"), valid_for=FILE_RELOAD_INTERVAL_SECONDS
@@ -133,10 +140,14 @@ class TokenFile(Credentials):
 
 @dataclass(frozen=True, slots=True)
 class ClientCertificate(Credentials):
-    """A client certificate and its key: PEM, or files that are read again every minute.
+    """A client certificate and its key, as PEM or files.
 
-    Connections that are open keep the pair they began with; new ones show the new pair.
-    ``source`` names them in error messages.
+    Files are reloaded every minute. Open connections keep their certificate. New connections use the new certificate.
+
+    Attributes:
+        certificate: PEM, or path of a PEM file.
+        key: PEM of the private key, or path of a PEM file.
+        source: origin of certificate and key, for error messages.
     """
 
     certificate: bytes | Path = field(repr=False)
@@ -144,7 +155,11 @@ class ClientCertificate(Credentials):
     source: str = field(default="client certificate and key", compare=False)
 
     def load(self, rejected: Identity | None = None) -> Identity:
-        """Certificate and key, from their files if they are in some. Raises ConfigurationError."""
+        """Return certificate and key, read from their files if they are paths.
+
+        Raises:
+            ConfigurationError: a file cannot be read or contains no PEM.
+        """
         from_files = isinstance(self.certificate, Path) or isinstance(self.key, Path)
         return Identity(
             certificate=load_pem(self.certificate, "client certificate"),
@@ -156,7 +171,10 @@ class ClientCertificate(Credentials):
 
 @dataclass(frozen=True, slots=True)
 class CredentialChain(Credentials):
-    """Several at once, such as a certificate and a token; of each kind the first counts."""
+    """Several credentials in one identity, such as a certificate and a token.
+
+    The first authorization header and the first certificate take precedence.
+    """
 
     providers: tuple[Credentials, ...]
 
@@ -168,21 +186,29 @@ class CredentialChain(Credentials):
 
 
 def bearer_header(token: str, description: str) -> str:
-    """The header for ``token``.
+    """Return the value of the ``Authorization`` header for a bearer token.
+
+    Args:
+        token: the bearer token.
+        description: origin of the token, for error messages. They never quote the token.
 
     Raises:
-        CredentialsFailed: ``token`` has characters that no header may have; says it was ``what``, not what it is.
+        CredentialsFailed: ``token`` has characters that a header must not contain.
     """
     if not token.isascii() or not token.isprintable() or " " in token:
-        raise CredentialsFailed(f"{description}: a token has only printable ASCII characters and no spaces")
+        raise CredentialsFailed(f"{description}: the token must consist of printable ASCII characters without spaces")
     return f"Bearer {token}"
 
 
 def load_pem(value: bytes | Path, description: str) -> bytes:
-    """The PEM of ``source``.
+    """Return PEM, read from a file if ``value`` is a path.
+
+    Args:
+        value: PEM, or path of a PEM file.
+        description: purpose of the PEM, for error messages.
 
     Raises:
-        ConfigurationError: a file cannot be read, or holds no PEM; names it and ``what`` it is for.
+        ConfigurationError: the file cannot be read or contains no PEM.
     """
     if isinstance(value, bytes):
         return value
@@ -191,5 +217,5 @@ def load_pem(value: bytes | Path, description: str) -> bytes:
     except OSError as error:
         raise ConfigurationError(f"{description}: cannot read {value}: {error.strerror}") from None
     if b"-----BEGIN " not in data:
-        raise ConfigurationError(f"{description}: {value} holds no PEM")
+        raise ConfigurationError(f"{description}: {value} contains no PEM")
     return data

@@ -1,4 +1,4 @@
-"""From the API server's bytes to objects: single objects, pages of lists, and events of watches."""
+"""Decoding of API server responses: objects, pages of lists, and watch events."""
 
 from __future__ import annotations
 
@@ -23,34 +23,50 @@ _METADATA_LIST_ACCEPT = "application/json;as=PartialObjectMetadataList;g=meta.k8
 
 @cache
 def accept_header(kind: type[Object], *, is_list: bool = False) -> str:
-    """The media types to ask for where ``kind`` is to be read. Source: KEP-2334, "Metadata-only" of API Concepts."""
+    """Return the ``Accept`` header to read objects of ``kind``.
+
+    Source: KEP-2334, and "Kubernetes API Concepts", section "Metadata-only fetches".
+    """
     if not issubclass(kind, ObjectMetadata):
         return "application/json"
     return _METADATA_LIST_ACCEPT if is_list else _METADATA_ACCEPT
 
 
 def decode_response(raw: bytes | msgspec.Raw, kind: type[R]) -> R:
-    """``raw`` (JSON) as a ``kind``.
+    """Decode JSON to ``kind``.
+
+    Args:
+        raw: JSON of the response.
+        kind: type to decode to.
 
     Raises:
-        ConnectionFailed: it is no JSON, as when a proxy answers by its log-in page.
-        msgspec.ValidationError: it does not fit ``kind``.
+        ConnectionFailed: ``raw`` is not JSON, for example the login page of a proxy.
+        msgspec.ValidationError: ``raw`` does not match ``kind``.
     """
     try:
         return decode(raw, kind)
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError as error:
-        raise ConnectionFailed(f"the answer is not the API server's: {error}") from error
+        raise ConnectionFailed(
+            f"the response is not JSON, so it does not come from the API server: {error}"
+        ) from error
 
 
 def decode_object(raw: bytes | msgspec.Raw, kind: type[T], field_manager: str) -> T:
-    """``raw`` (JSON) as a ``kind``, with no ``managedFields`` but those of ``field_manager``.
+    """Decode JSON to an object without the ``managedFields`` of other managers.
 
-    Those of others are the larger part of many objects, and nobody acts on them; our own tell what a server-side
-    apply would change.
+    They are the larger part of many objects, and Steersman does not use them. The entries of ``field_manager`` are
+    kept, because they determine the changes of a server-side apply.
 
-    Raises as ``read_answer``.
+    Args:
+        raw: JSON of the object.
+        kind: type to decode to.
+        field_manager: manager whose ``managedFields`` are kept.
+
+    Raises:
+        ConnectionFailed: ``raw`` is not JSON.
+        msgspec.ValidationError: ``raw`` does not match ``kind``.
     """
     obj = decode_response(raw, kind)
     if obj.metadata.managed_fields:
@@ -62,7 +78,7 @@ def decode_object(raw: bytes | msgspec.Raw, kind: type[T], field_manager: str) -
 
 
 def _copy_fields(entry: ManagedFieldsEntry) -> ManagedFieldsEntry:
-    # Unparsed JSON is a view of the whole answer, which would live as long as this entry. Nobody else has it yet.
+    # Raw is a view that keeps the whole response in memory. The entry is not shared yet, so it can be changed.
     force_setattr(entry, "fields_v1", msgspec.Raw(bytes(entry.fields_v1)))
     return entry
 
@@ -81,7 +97,12 @@ ResourceVersionMatch = Literal["", "Exact", "NotOlderThan"]
 
 
 class ObjectList(Struct, Generic[T], frozen=True):
-    """All objects of a list, whatever number of pages it took, and the version to start a watch from."""
+    """All objects of a list, from all its pages.
+
+    Attributes:
+        items: the objects.
+        resource_version: resourceVersion from which to start a watch.
+    """
 
     items: tuple[T, ...]
     resource_version: str
@@ -92,8 +113,8 @@ class ObjectPage(Struct, Generic[T], frozen=True):
 
     Attributes:
         items: the objects.
-        sizes: bytes of each one's JSON, in the same order.
-        resource_version: that of the whole list, the same on each of its pages.
+        sizes: size of the JSON of each object in bytes, in the same order.
+        resource_version: resourceVersion of the list, the same on all pages.
     """
 
     items: tuple[T, ...]
@@ -112,7 +133,7 @@ class _Page(FrozenStruct):
 
 
 class PeekedMetadata(FrozenStruct):
-    """What can be asked of each object, even of one that does not fit its type."""
+    """Metadata that can be decoded if the object violates its type."""
 
     name: str = ""
     namespace: str = ""
@@ -129,15 +150,18 @@ class _MetadataEnvelope(FrozenStruct):
 
 
 def peek_metadata(raw: bytes | msgspec.Raw) -> PeekedMetadata:
-    """Who the object is whose JSON ``raw`` is."""
+    """Decode only the metadata that identifies an object."""
     return decode(raw, _MetadataEnvelope).metadata
 
 
 class ObjectDecoder(Generic[T]):
-    """Reads the objects of one list or watch.
+    """Decodes the objects of one list or watch.
 
     Args:
-        on_decode_error: called with the key of an object that does not fit ``kind``, in place of an exception.
+        kind: type of the objects.
+        field_manager: manager whose ``managedFields`` are kept.
+        on_decode_error: receives the key of each object that does not match ``kind``, and the error. Without it, the
+            error is raised.
     """
 
     def __init__(self, kind: type[T], field_manager: str, on_decode_error: DecodeErrorHandler | None) -> None:
@@ -146,7 +170,7 @@ class ObjectDecoder(Generic[T]):
         self._on_decode_error = on_decode_error
 
     def decode(self, raw: bytes | msgspec.Raw) -> T | None:
-        """The object, or None where it does not fit and that was reported."""
+        """Return the object, or None if ``on_decode_error`` has received its error."""
         try:
             return decode_object(raw, self._kind, self._field_manager)
         except msgspec.ValidationError as error:
@@ -156,7 +180,7 @@ class ObjectDecoder(Generic[T]):
             return None
 
     def decode_page(self, body: bytes) -> tuple[ObjectPage[T], str]:
-        """The page that ``body`` is, and the token of the next one; empty after the last."""
+        """Return the page and its continue token, empty on the last page."""
         page = decode_response(body, _Page)
         items: list[T] = []
         sizes: list[int] = []
@@ -174,7 +198,7 @@ def list_query(
     resource_version: str = "",
     resource_version_match: ResourceVersionMatch = "",
 ) -> dict[str, str]:
-    """The query of a list; what is empty is left out."""
+    """Return the query parameters of a list without empty values."""
     query = {
         "labelSelector": label_selector,
         "fieldSelector": field_selector,
@@ -197,14 +221,14 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """One change of an object, or a bookmark.
 
     Attributes:
-        type: what happened. A ``BOOKMARK`` only says how far the watch has come.
-        object: None for a bookmark, for an object that was skipped, and for one that did not fit its type where an
-            ``on_decode_error`` was given.
-        key: of the object, whether it is there or not.
-        resource_version: how far the watch has come.
-        uid: of the object, whether it is there or not.
-        size: bytes of the object's JSON; 0 for a bookmark.
-        initial_events_end: with this bookmark all objects that existed when the watch began have been told.
+        type: kind of the change. A ``BOOKMARK`` only reports the resourceVersion that the watch has reached.
+        object: the object. None for a bookmark, for an object that ``skip_decode`` skipped, and for an object whose
+            error ``on_decode_error`` received.
+        key: key of the object, also if ``object`` is None. Empty for a bookmark.
+        resource_version: resourceVersion that the watch has reached.
+        uid: UID of the object, also if ``object`` is None. Empty for a bookmark.
+        size: size of the object's JSON in bytes, 0 for a bookmark.
+        initial_events_end: True for the bookmark after the last object that existed when the watch began.
     """
 
     type: EventType
@@ -231,10 +255,11 @@ class _Bookmark(FrozenStruct):
 
 
 class EventDecoder(Generic[T]):
-    """Reads the lines of one watch.
+    """Decodes the lines of one watch.
 
     Args:
-        skip_decode: whether an ADDED or MODIFIED object, given as JSON, need not be read.
+        decoder: decodes the objects.
+        skip_decode: receives the JSON of an ADDED or MODIFIED object. It returns True to skip its decoding.
     """
 
     def __init__(self, decoder: ObjectDecoder[T], skip_decode: SkipDecode | None) -> None:
@@ -242,12 +267,12 @@ class EventDecoder(Generic[T]):
         self._skip_decode = skip_decode
 
     def decode(self, line: bytes) -> WatchEvent[T] | None:
-        """The event, or None for a line that is none.
+        """Return the watch event, or None for empty lines and unknown types.
 
         Raises:
-            ApiError: the server ends the watch by an error; by reason, such as Expired.
-            ConnectionFailed: the line is not complete.
-            msgspec.ValidationError: the object does not fit its type, and nobody is told otherwise.
+            ApiError: the server ends the watch with an error, such as Expired.
+            ConnectionFailed: the line is incomplete.
+            msgspec.ValidationError: the object does not match its type, and there is no ``on_decode_error``.
         """
         if not line:
             return None
@@ -262,7 +287,7 @@ class EventDecoder(Generic[T]):
         except msgspec.ValidationError:
             raise
         except (msgspec.DecodeError, ConnectionFailed) as error:
-            raise ConnectionFailed(f"the watch broke within a line: {error}") from error
+            raise ConnectionFailed(f"the watch ended with an incomplete line: {error}") from error
 
     def _decode_change(self, event_type: EventType, raw: bytes | msgspec.Raw) -> WatchEvent[T]:
         size = len(memoryview(raw))
@@ -276,7 +301,7 @@ class EventDecoder(Generic[T]):
 
 
 def _split_event(line: bytes) -> tuple[bytes, bytes | msgspec.Raw]:
-    # The API server writes each event so, and finding the object's bytes costs nothing then.
+    # The API server writes all events in this form, in which the object can be found without parsing JSON.
     end = line.find(b'"', len(_EVENT_PREFIX))
     if line.startswith(_EVENT_PREFIX) and line.startswith(_OBJECT_SEPARATOR, end) and line.endswith(b"}"):
         return line[len(_EVENT_PREFIX) : end], line[end + len(_OBJECT_SEPARATOR) : -1]

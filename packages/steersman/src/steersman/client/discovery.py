@@ -1,14 +1,13 @@
-"""Which kinds a server serves, and by what names: REST mapping.
+"""API discovery and REST mapping: the resources that a server serves.
 
-A tool that is told ``deploy`` or ``databases.example.com`` learns here where to find it::
+A tool resolves names such as ``deploy`` or ``databases.example.com`` to API resources::
 
     discovery = Discovery(client)
     resource = await discovery.mapping("deploy")            # apps/v1, Deployment, deployments, namespaced
     deployment = await client.get(unstructured(resource), ObjectKey("default", "web"))
 
-Two forms are known: aggregated discovery (``apidiscovery.k8s.io/v2``, KEP-3352, in Kubernetes 1.30 and newer), which
-takes two requests; and the older one of a document for each group and version, for servers and proxies that do not
-know the former. In both, a list that Go left nil is null.
+Aggregated discovery (``apidiscovery.k8s.io/v2``, KEP-3352, Kubernetes 1.30 and newer) takes two requests. For servers
+and proxies without it, one document per group and version is fetched. In both forms, a nil slice of Go is null.
 
 Source: "API Discovery" in the Kubernetes documentation; client-go, packages ``discovery`` and ``restmapper``.
 """
@@ -30,15 +29,16 @@ _AGGREGATED_ACCEPT = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDis
 
 
 class ApiResourceInfo(Struct, frozen=True, kw_only=True):
-    """One resource in one version, as the server serves it.
+    """A resource that the server serves, in one version.
 
     Attributes:
-        resource: where it lives; to be handed to ``unstructured()``, for instance.
-        verbs: of ``get``, ``list``, ``watch``, ``create``, ``update``, ``patch``, ``delete``, ``deletecollection``.
-        singular: such as ``deployment``.
-        short_names: such as ``deploy``.
-        categories: groups such as ``all`` in which ``kubectl get`` lists it.
-        subresources: such as ``status`` and ``scale``.
+        resource: group, version, kind, plural and scope, for example for ``unstructured()``.
+        verbs: supported verbs, out of ``get``, ``list``, ``watch``, ``create``, ``update``, ``patch``, ``delete`` and
+            ``deletecollection``.
+        singular: singular name, such as ``deployment``.
+        short_names: short names, such as ``deploy``.
+        categories: categories such as ``all``, by which ``kubectl get`` lists several resources.
+        subresources: subresources, such as ``status`` and ``scale``.
     """
 
     resource: ApiResource
@@ -50,12 +50,12 @@ class ApiResourceInfo(Struct, frozen=True, kw_only=True):
 
 
 class DiscoveryResult(Struct, frozen=True):
-    """Everything that a server serves.
+    """All resources that a server serves.
 
     Attributes:
-        resources: groups in the server's order, core first, and in each the preferred version first.
-        failures: why a group-version such as ``metrics.k8s.io/v1beta1`` could not be asked; most often the server
-            behind an APIService is down. What is known of it from before may be among ``resources`` nevertheless.
+        resources: resources in the server's order of groups, core first. The preferred version of a group is first.
+        failures: error by group-version, such as ``metrics.k8s.io/v1beta1``. Usually the server of an APIService is
+            down. ``resources`` may still contain its resources from the API server's cache.
     """
 
     resources: tuple[ApiResourceInfo, ...]
@@ -110,7 +110,7 @@ class _Group(FrozenStruct):
 
 
 class _DiscoveryDocument(FrozenStruct):
-    """The answer to ``/api`` or ``/apis``: APIGroupDiscoveryList, APIVersions or APIGroupList."""
+    """Response of ``/api`` or ``/apis``: APIGroupDiscoveryList, APIVersions or APIGroupList."""
 
     kind: str = ""
     items: tuple[_AggregatedGroup, ...] | None = ()
@@ -135,10 +135,11 @@ class _ResourceList(FrozenStruct):
 
 
 async def discover(client: Client) -> DiscoveryResult:
-    """Asks the server, in the aggregated form where it knows that.
+    """Fetch all resources, by aggregated discovery if the server supports it.
 
     Raises:
-        ApiError: not even the groups are told.
+        ApiError: the server does not serve its list of groups.
+        ConnectionFailed: no response arrived.
     """
     resources: list[ApiResourceInfo] = []
     failures: dict[str, str] = {}
@@ -146,7 +147,7 @@ async def discover(client: Client) -> DiscoveryResult:
         try:
             root = decode(await client.raw(path, accept=_AGGREGATED_ACCEPT), _DiscoveryDocument)
         except NotFound:
-            # A server behind an aggregator, asked by itself, may have no core group.
+            # An aggregated API server that is accessed directly may not have a core group.
             continue
         if root.kind == "APIGroupDiscoveryList":
             resources.extend(_parse_aggregated(root, failures))
@@ -161,7 +162,7 @@ def _parse_aggregated(root: _DiscoveryDocument, failures: dict[str, str]) -> Ite
             name = group.metadata.name
             if version.freshness != "Current":
                 failures[_group_version(name, version.version)] = (
-                    f"{version.freshness}: the server behind it does not answer"
+                    f"{version.freshness}: the server of the APIService does not respond"
                 )
             for found in version.resources or ():
                 if found.response_kind is None:
@@ -224,12 +225,14 @@ ResourceMatcher = Callable[[ApiResourceInfo], bool]
 
 
 class Discovery:
-    """What the server serves, remembered; asked anew when something is not found, since its CRD may be new.
+    """Cache of the server's resources.
+
+    If a resource is not found, the cache is refreshed, because its CRD may be new.
 
     Args:
-        client: asks the server.
-        interval: seconds at least between two times that it is asked for what is not found.
-        runtime: tells the time.
+        client: client for the requests.
+        interval: minimum time in seconds between two refreshes for resources that are not found.
+        runtime: source of the clock.
     """
 
     def __init__(self, client: Client, *, interval: float = 1.0, runtime: Runtime | None = None) -> None:
@@ -241,32 +244,40 @@ class Discovery:
         self._result: DiscoveryResult | None = None
 
     async def refresh(self) -> None:
-        """Asks the server now. Raises ApiError, ConnectionFailed; what was known before is kept then."""
+        """Fetch the resources now. If this fails, the cached ones are kept.
+
+        Raises:
+            ApiError: the server does not serve its list of groups.
+            ConnectionFailed: no response arrived.
+        """
         async with self._lock:
             await self._fetch()
 
     async def resources(self) -> tuple[ApiResourceInfo, ...]:
-        """Every resource in every version; groups in the server's order, core first, preferred versions first.
+        """Return all resources in all versions.
 
-        Call ``refresh`` before where it matters that nothing is missing.
+        The groups are in the server's order, core first. The preferred version of a group is first. Call ``refresh``
+        before, if new resources must not be missing.
         """
         return (await self._get_or_fetch()).resources
 
     @property
     def failures(self) -> Mapping[str, str]:
-        """Why group-versions could not be asked the last time, such as that of an aggregated API that is down."""
+        """Errors of the last refresh by group-version, such as an unavailable APIService."""
         return self._result.failures if self._result is not None else MappingProxyType({})
 
     async def mapping(self, name: str, *, group: str | None = None, version: str | None = None) -> ApiResource:
-        """Where ``name`` is served; of several, the first group in the server's order and its preferred version.
+        """Return the resource with a name.
+
+        If several groups have it, the first group in the server's order and its preferred version are used.
 
         Args:
-            name: a kind, plural, singular or short name, in any case; or ``plural.group``, as CRDs are named.
-            group: only this one (empty: core).
-            version: only this one.
+            name: kind, plural, singular or short name, in any case, or ``plural.group``, which is the name of a CRD.
+            group: API group to search, empty for the core group. Defaults to all groups.
+            version: version to search. Defaults to all versions.
 
         Raises:
-            NoKindMatch: the server serves nothing of that name.
+            NoKindMatch: the server does not serve a resource with this name.
         """
         matchers = _matchers(name.lower(), group, version)
         found = await self._find(matchers)
@@ -277,9 +288,9 @@ class Discovery:
         raise NoKindMatch(self._not_found_message(name, group, version))
 
     async def is_served(self, kind: type[Object] | ApiResource) -> bool:
-        """Whether ``kind`` is served, in its own version.
+        """Return True if the server serves ``kind`` in its version.
 
-        False also where its group cannot be asked: see ``failures``.
+        The result is also False if discovery failed for its group. See ``failures``.
         """
         resource = kind if isinstance(kind, ApiResource) else kind.api_resource
 
@@ -299,11 +310,14 @@ class Discovery:
         if self._result is not None:
             return self._result
         async with self._lock:
-            # Somebody else may have asked while we waited.
+            # Another task may have fetched the resources while this one waited for the lock.
             return self._result if self._result is not None else await self._fetch()
 
     async def _refetch_if_stale(self) -> bool:
-        """Asks anew, unless that was done a moment ago; whether there can be news."""
+        """Fetch the resources again, at most once per interval.
+
+        Returns True if this task or another one replaced the result meanwhile.
+        """
         previous = self._result
         async with self._lock:
             if self._result is previous and self._clock.monotonic() - self._fetched_at >= self._interval:
@@ -319,14 +333,14 @@ class Discovery:
         scope = "".join(
             f" in {field} {value!r}" for field, value in (("group", group), ("version", version)) if value
         )
-        message = f"the server serves nothing called {name!r}{scope}; is its CustomResourceDefinition installed?"
+        message = f"the server does not serve {name!r}{scope}: check that its CustomResourceDefinition is installed"
         if not self.failures:
             return message
-        return f"{message} These could not be asked: " + ", ".join(f"{k} ({v})" for k, v in self.failures.items())
+        return f"{message}. Discovery failed for: " + ", ".join(f"{k} ({v})" for k, v in self.failures.items())
 
 
 def _matchers(name: str, group: str | None, version: str | None) -> list[ResourceMatcher]:
-    """What ``name`` may mean, the likeliest first."""
+    """Return the interpretations of ``name``, the most likely one first."""
 
     def in_scope(found: ApiResourceInfo) -> bool:
         resource = found.resource

@@ -1,4 +1,4 @@
-"""What is sent: objects, apply configurations and statuses in wire form."""
+"""Encoding of request bodies: objects, apply configurations and statuses."""
 
 from __future__ import annotations
 
@@ -13,22 +13,26 @@ T = TypeVar("T", bound=Object)
 
 
 def kind_of(obj: T | ApplyConfiguration[T]) -> type[T]:
-    """The read type of ``obj``."""
+    """Return the type in which the server's response to ``obj`` is read."""
     kind: Any = obj.read_type if isinstance(obj, ApplyConfiguration) else type(obj)
     return kind
 
 
 def with_type_meta(obj: Object | ApplyConfiguration[Any]) -> dict[str, Any]:
-    """``obj`` with its apiVersion and kind."""
+    """Return ``obj`` as JSON values with apiVersion and kind."""
     document = to_builtins(obj)
-    # The server's record: who sends it back would claim what others own. Reviews have no metadata.
+    # Sending managedFields would claim the fields of other managers. Review objects have no metadata.
     if (metadata := document.get("metadata")) is not None:
         metadata.pop("managedFields", None)
     return {**_type_meta(kind_of(obj)), **document}
 
 
 def with_owner(obj: Object | ApplyConfiguration[Any], owner: Object | None = None) -> dict[str, Any]:
-    """``obj`` with its type, and with ``owner`` as its controller. Raises as ``owner_reference`` does."""
+    """Return ``obj`` as JSON values with apiVersion, kind and controller owner.
+
+    Raises:
+        ValueError: ``owner`` is in another namespace.
+    """
     document = with_type_meta(obj)
     if owner is not None:
         document["metadata"].setdefault("ownerReferences", []).append(owner_reference(owner, obj.key))
@@ -38,7 +42,7 @@ def with_owner(obj: Object | ApplyConfiguration[Any], owner: Object | None = Non
 def status_document(
     obj: Object, status: FrozenStruct | Mapping[str, Any], resource_version: str = ""
 ) -> dict[str, Any]:
-    """The whole ``status`` of ``obj``, zeros included."""
+    """Return the body of a status update, including fields with zero values."""
     meta = obj.metadata
     identity = {"name": meta.name, "namespace": meta.namespace, "resourceVersion": resource_version}
     return {
@@ -49,14 +53,18 @@ def status_document(
 
 
 def owner_reference(owner: Object, dependent: ObjectKey) -> dict[str, Any]:
-    """The controller reference to ``owner``, in wire form.
+    """Return the owner reference of ``dependent`` to its controller ``owner``.
 
     Raises:
-        ValueError: ``owner`` lives in another namespace than ``dependent``; the garbage collector would delete
-            the dependent at once. Source: "Owners and Dependents".
+        ValueError: ``owner`` is in another namespace than ``dependent``, so the garbage collector would delete
+            ``dependent``.
+
+    Source: "Owners and Dependents".
     """
     if owner.metadata.namespace and owner.metadata.namespace != dependent.namespace:
-        raise ValueError(f"{owner.key} cannot own {dependent}: an owner lives in the same namespace or in none")
+        raise ValueError(
+            f"{owner.key} cannot own {dependent}: an owner must be in the same namespace or cluster-scoped"
+        )
     return {
         **_type_meta(type(owner)),
         "name": owner.metadata.name,
@@ -72,7 +80,10 @@ def _type_meta(kind: type[Object]) -> Mapping[str, Any]:
 
 
 def _encode_all_fields(value: Any) -> Any:
-    """``value`` in wire form with every field that is not None, so that a zero is seen in ``kubectl get``."""
+    """Return ``value`` as JSON values with all fields except None.
+
+    Zero values are included, so that ``kubectl get`` shows them.
+    """
     if isinstance(value, FrozenStruct):
         fields = zip(value.__struct_encode_fields__, value.__struct_fields__, strict=True)
         return {

@@ -1,4 +1,4 @@
-"""Credentials from a program, as clouds hand them out.
+"""Credentials from exec plugins, such as those of cloud providers.
 
 Source: "Authenticating", section "client-go credential plugins"; ``client.authentication.k8s.io/v1``.
 """
@@ -28,12 +28,12 @@ from steersman.errors import CredentialsFailed
 API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 InteractiveMode = Literal["Never", "IfAvailable", "Always"]
 
-# A person who logs in through a browser needs minutes; a program that does not answer in one is stuck.
+# A user needs minutes to log in with a browser. A program without interaction needs less than one.
 _TIMEOUT_SECONDS, _INTERACTIVE_TIMEOUT_SECONDS = 60.0, 300.0
-# Who is refused for another reason than its age would else have the plugin run at each request.
+# If the server rejects fresh credentials as well, the plugin must not run for each request.
 _MIN_REFRESH_INTERVAL_SECONDS = 10.0
 _MAX_STDERR_CHARACTERS = 1024
-# JSON web tokens, authorization headers, assignments to telling names, PEM.
+# JSON web tokens, authorization headers, assignments to names such as password, and PEM.
 _SECRET_PATTERN = re.compile(
     r"""eyJ[\w-]{8,}\.[\w.-]+|(?i:bearer)\s+\S+|(?i:basic)\s+[\w+/=]{12,}"""
     r"""|(?i:passw(?:or)?d|secret|token|key)["']?\s*[=:]\s*\S+|-----BEGIN [\s\S]*"""
@@ -42,16 +42,17 @@ _SECRET_PATTERN = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecPlugin:
-    """How to run a plugin; see ``exec`` in a kubeconfig.
+    """Command and options of a plugin, from ``exec`` in a kubeconfig.
 
     Attributes:
-        command: a program on PATH, or its path.
-        arguments: of the program; run without a shell.
-        environment: variables added to our own.
+        command: name of a program on PATH, or its path.
+        arguments: arguments of the program. They are passed without a shell.
+        environment: variables to add to the environment of this process.
         api_version: one of ``API_VERSIONS``.
-        interactive_mode: whether the program may, or must, talk to somebody on standard input.
-        install_hint: shown when there is no such program.
-        cluster: ``spec.cluster`` of what the program is told; None tells it nothing of the cluster.
+        interactive_mode: access of the program to standard input: ``Never``, ``IfAvailable`` (if it is a terminal) or
+            ``Always`` (required).
+        install_hint: text for the error message if the program is not installed.
+        cluster: ``spec.cluster`` of the ExecCredential that is passed to the program. Defaults to none.
         source: file and field, for error messages.
     """
 
@@ -79,11 +80,13 @@ class _ExecCredential(msgspec.Struct, rename="camel"):
 
 
 class ExecPluginCredentials(Credentials):
-    """What a plugin answers, kept until it expires or the server refuses it. The plugin runs once for all who wait.
+    """Credentials from an exec plugin, cached until they expire or are rejected.
+
+    Concurrent callers share one run of the plugin.
 
     Args:
-        plugin: the program.
-        now: the wall clock, in seconds since 1970.
+        plugin: command and options of the plugin.
+        now: returns the wall clock time in seconds since 1970.
     """
 
     def __init__(self, plugin: ExecPlugin, now: Callable[[], float] = time.time) -> None:
@@ -110,7 +113,7 @@ class ExecPluginCredentials(Credentials):
             return replace(self._identity, valid_for=self._expires_at - self._now())
 
     def _was_rejected(self, rejected: Identity | None) -> bool:
-        # Another may have asked anew since: then what we hold is not what was refused.
+        # Another thread may have replaced the rejected credentials already.
         if rejected is None or self._identity is None:
             return False
         return (
@@ -121,12 +124,14 @@ class ExecPluginCredentials(Credentials):
     def _fetch(self) -> tuple[Identity, float]:
         credential = self._decode(self._run())
         if credential.api_version != self.plugin.api_version or credential.kind != "ExecCredential":
-            raise self._error(f"answered {credential.api_version or 'no apiVersion'}, not {self.plugin.api_version}")
+            raise self._error(
+                f"returned {credential.api_version or 'no apiVersion'} instead of {self.plugin.api_version}"
+            )
         status = credential.status or _Status()
         if not status.token and not status.client_certificate_data:
-            raise self._error("answered neither a token nor a client certificate")
+            raise self._error("returned neither a token nor a client certificate")
         if bool(status.client_certificate_data) != bool(status.client_key_data):
-            raise self._error("answered only one of clientCertificateData and clientKeyData")
+            raise self._error("returned only one of clientCertificateData and clientKeyData")
         source = f"{self.plugin.source}: {self.plugin.command}"
         identity = Identity(
             authorization=bearer_header(status.token, source) if status.token else None,
@@ -141,15 +146,15 @@ class ExecPluginCredentials(Credentials):
         try:
             return msgspec.json.decode(stdout, type=_ExecCredential)
         except msgspec.DecodeError as error:
-            # msgspec's messages name the field and never quote a value; what was answered may be half a token.
-            raise self._error(f"answered no ExecCredential: {error}") from None
+            # The message of msgspec names the field and never quotes a value, which may be a part of a token.
+            raise self._error(f"returned an invalid ExecCredential: {error}") from None
 
     def _run(self) -> bytes:
         plugin, interactive = self.plugin, self._is_interactive()
         program = shutil.which(plugin.command)
         if program is None:
             hint = f"\n{plugin.install_hint}" if plugin.install_hint else ""
-            raise self._error(f"is not installed or cannot be executed{hint}")
+            raise self._error(f"is not installed or not executable{hint}")
         process = self._start(program, interactive)
         try:
             stdout, stderr = process.communicate(
@@ -157,7 +162,7 @@ class ExecPluginCredentials(Credentials):
             )
         except subprocess.TimeoutExpired:
             self._kill(process, group=not interactive)
-            raise self._error("did not answer in time") from None
+            raise self._error("timed out") from None
         except BaseException:
             self._kill(process, group=not interactive)
             raise
@@ -178,7 +183,7 @@ class ExecPluginCredentials(Credentials):
                 stdin=None if interactive else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                # A group of its own can be ended with all that it started; a terminal belongs to one group only.
+                # A session of its own can be killed with all child processes. Interactive plugins share our terminal.
                 start_new_session=not interactive,
             )
         except OSError as error:
@@ -198,11 +203,11 @@ class ExecPluginCredentials(Credentials):
     def _is_interactive(self) -> bool:
         terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison]
         if self.plugin.interactive_mode == "Always" and not terminal:
-            raise self._error("interactiveMode is Always, and standard input is no terminal")
+            raise self._error("requires a terminal (interactiveMode is Always), but standard input is not a terminal")
         return terminal and self.plugin.interactive_mode != "Never"
 
     def _redact_stderr(self, stderr: bytes) -> str:
-        """The end of what the plugin complained, without what may be secret."""
+        """Return the end of the plugin's standard error without secrets."""
         text = stderr.decode(errors="replace").strip()
         for value in self.plugin.environment.values():
             if len(value) >= 8:
@@ -215,7 +220,10 @@ class ExecPluginCredentials(Credentials):
 
 
 def _share_credential(one: Identity, other: Identity) -> bool:
-    """Whether they have a token or a certificate in common: what was refused may have had parts from elsewhere."""
+    """Return True if the identities have the same token or certificate.
+
+    A ``CredentialChain`` may have added the other parts of a rejected identity.
+    """
     return (one.authorization is not None and one.authorization == other.authorization) or (
         one.certificate is not None and one.certificate == other.certificate
     )

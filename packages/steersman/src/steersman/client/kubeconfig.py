@@ -1,4 +1,4 @@
-"""Kubeconfig files. Each failure says which file and field; none quotes a value.
+"""Parsing of kubeconfig files. Error messages name file and field, and never quote secrets.
 
 Source: "Organizing Cluster Access Using kubeconfig Files", and ``client-go/tools/clientcmd/api/v1`` for the fields.
 """
@@ -34,7 +34,11 @@ _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
 
 
 def read_kubeconfig(files: list[Path], context: str | None) -> ClusterConfig:
-    """Merges ``files`` (of each named entry the first wins) and follows ``context``, or else the current context.
+    """Merge kubeconfig files and return the configuration of a context.
+
+    Args:
+        files: kubeconfig files. If several files define an entry, the first one takes precedence.
+        context: name of a context. Defaults to the current context.
 
     Raises:
         ConfigurationError: none of the files exists, or a field is missing or malformed.
@@ -47,7 +51,7 @@ def read_kubeconfig(files: list[Path], context: str | None) -> ClusterConfig:
     context_name = context or next(iter(names), None)
     if not context_name:
         raise ConfigurationError(
-            f"{existing[0]}: current-context is not set: choose one with `kubectl config use-context`"
+            f"{existing[0]}: current-context is not set: set it with `kubectl config use-context`"
         )
     selected = _pick(_entries(documents, "contexts", "context"), context_name, f"{existing[0]}: context")
     cluster_name, user_name = selected.get("cluster", str), selected.get("user", str)
@@ -62,7 +66,7 @@ def read_kubeconfig(files: list[Path], context: str | None) -> ClusterConfig:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One named entry of a kubeconfig, which knows where it stands so that errors can name it."""
+    """A named entry of a kubeconfig. ``source`` locates it in error messages."""
 
     file: Path
     source: str
@@ -77,7 +81,7 @@ class _Entry:
         return tuple(_expect(str, value, f"{self.source}: {name}") for value in values)
 
     def pem(self, name: str) -> bytes | Path | None:
-        """PEM from ``<name>-data`` (base64), or else the file that ``<name>`` points to."""
+        """Return PEM from ``<name>-data`` (base64), or the path in ``<name>``."""
         inline, location = self.get(f"{name}-data", str), self.get(name, str)
         if inline:
             source = f"{self.source}: {name}-data"
@@ -86,11 +90,11 @@ class _Entry:
             except ValueError:
                 raise ConfigurationError(f"{source} is not base64") from None
             if b"-----BEGIN " not in data:
-                raise ConfigurationError(f"{source} holds no PEM")
+                raise ConfigurationError(f"{source} contains no PEM")
             return data
         if location:
             path = self.file.parent / location
-            # Read to find out now whether it can be read.
+            # Report an unreadable file now instead of at the first connection.
             load_pem(path, f"{self.source}: {name}")
             return path
         return None
@@ -119,16 +123,16 @@ def _parse(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigurationError(f"kubeconfig: cannot read {file}: {error.strerror}") from None
     except yaml.MarkedYAMLError as error:
-        # Not the whole message: it quotes the line, which may hold a token.
+        # The complete message quotes the line, which may contain a token.
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise ConfigurationError(f"{file}{line}: not YAML: {error.problem}") from None
+        raise ConfigurationError(f"{file}{line}: invalid YAML: {error.problem}") from None
     except yaml.YAMLError:
-        raise ConfigurationError(f"{file}: not YAML") from None
+        raise ConfigurationError(f"{file}: invalid YAML") from None
     if document is None:
-        # An empty file is one that nobody has written to yet, for kubectl as well.
+        # kubectl accepts an empty file as well.
         return {}
     if not isinstance(document, dict):
-        raise ConfigurationError(f"{file}: not a kubeconfig (kind: Config)")
+        raise ConfigurationError(f"{file} is not a kubeconfig: it must be a mapping with kind Config")
     return cast("dict[str, Any]", document)
 
 
@@ -144,11 +148,11 @@ def _combine(context: _Entry, cluster: _Entry, user: _Entry) -> ClusterConfig:
     if not server.startswith(("https://", "http://")):
         raise ConfigurationError(f"{cluster.source}: server must be a URL such as https://10.0.0.1:6443")
     if "@" in server:
-        raise ConfigurationError(f"{cluster.source}: server must not contain a password: it belongs to the user")
+        raise ConfigurationError(f"{cluster.source}: server must not contain credentials: set them in the user entry")
     ca, insecure = cluster.pem("certificate-authority"), cluster.get("insecure-skip-tls-verify", bool) or False
     if ca and insecure:
         raise ConfigurationError(
-            f"{cluster.source}: certificate-authority and insecure-skip-tls-verify contradict each other: remove one"
+            f"{cluster.source}: certificate-authority and insecure-skip-tls-verify are mutually exclusive: remove one"
         )
     proxy_url = cluster.get("proxy-url", str) or None
     if proxy_url:
@@ -170,15 +174,14 @@ def _combine(context: _Entry, cluster: _Entry, user: _Entry) -> ClusterConfig:
 def _credentials(user: _Entry, cluster: _Entry) -> Credentials:
     if user.values.get("auth-provider"):
         raise ConfigurationError(
-            f"{user.source}: auth-provider was removed from Kubernetes in 1.26: use exec with your "
-            "provider's plugin, "
-            "such as gke-gcloud-auth-plugin, kubelogin (Azure) or kubectl-oidc_login"
+            f"{user.source}: auth-provider was removed in Kubernetes 1.26: use exec with a plugin such as "
+            "gke-gcloud-auth-plugin, kubelogin (Azure) or kubectl-oidc_login"
         )
     parts = [
         part for part in (_certificate(user), _token(user), _basic_auth(user), _exec_plugin(user, cluster)) if part
     ]
     if user.get("username", str) and (user.get("token", str) or user.get("tokenFile", str)):
-        raise ConfigurationError(f"{user.source}: token and username are both set: only one can be sent")
+        raise ConfigurationError(f"{user.source}: token and username are mutually exclusive: remove one")
     if not parts:
         return Anonymous()
     return parts[0] if len(parts) == 1 else CredentialChain(tuple(parts))
@@ -187,7 +190,9 @@ def _credentials(user: _Entry, cluster: _Entry) -> Credentials:
 def _certificate(user: _Entry) -> Credentials | None:
     certificate, key = user.pem("client-certificate"), user.pem("client-key")
     if (certificate is None) != (key is None):
-        raise ConfigurationError(f"{user.source}: client-certificate and client-key go together; one is missing")
+        raise ConfigurationError(
+            f"{user.source}: client-certificate and client-key must be set together: one is missing"
+        )
     source = f"{user.source}: client-certificate and client-key"
     return ClientCertificate(certificate, key, source) if certificate and key else None
 
@@ -251,7 +256,7 @@ def _interactive_mode(entry: _Entry, version: str) -> InteractiveMode:
 
 
 def _cluster_info(cluster: _Entry) -> dict[str, Any]:
-    """``spec.cluster`` of an ExecCredential, with the configuration that a kubeconfig keeps for plugins."""
+    """Return ``spec.cluster`` of an ExecCredential, including the plugin's configuration."""
     copied_fields = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url", "disable-compression")
     info = {name: cluster.values[name] for name in copied_fields if cluster.values.get(name)}
     ca = cluster.pem("certificate-authority")
@@ -270,7 +275,9 @@ def _impersonation(user: _Entry) -> Impersonation | None:
     extra = cast("dict[str, Any]", user.get("as-user-extra", dict) or {})
     if not name:
         if uid or groups or extra:
-            raise ConfigurationError(f"{user.source}: as-uid, as-groups and as-user-extra need as")
+            raise ConfigurationError(
+                f"{user.source}: as-uid, as-groups and as-user-extra require as: set the user to impersonate"
+            )
         return None
     entry = _Entry(user.file, f"{user.source}: as-user-extra", extra)
     return Impersonation(user=name, uid=uid or "", groups=groups, extra={key: entry.strings(key) for key in extra})

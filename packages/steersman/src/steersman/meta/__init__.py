@@ -1,4 +1,4 @@
-"""The vocabulary of Kubernetes objects: metadata, conditions, references, quantities, and schema markers."""
+"""Common types of Kubernetes objects: metadata, conditions, references, quantities, and schema markers."""
 
 from steersman.meta.apply import ApplyConfiguration, ObjectMetaApply, OwnerReferenceApply, TemplateMetaApply
 from steersman.meta.codec import decode, decode_builtins, encode, to_builtins

@@ -1,4 +1,6 @@
-"""What we send in server-side apply: only the fields that were set, so that nobody else's are seized.
+"""Base types of server-side apply. Requests contain only the set fields.
+
+Fields of other managers keep their owner.
 
 Source: "Server-Side Apply" in the Kubernetes documentation (KEP-555).
 """
@@ -29,7 +31,7 @@ class OwnerReferenceApply(FrozenStruct):
 
 
 class ObjectMetaApply(FrozenStruct):
-    """The metadata that a manager may declare."""
+    """Metadata that a manager may declare."""
 
     name: str
     namespace: str | UnsetType = UNSET
@@ -40,7 +42,10 @@ class ObjectMetaApply(FrozenStruct):
 
 
 class TemplateMetaApply(FrozenStruct):
-    """The metadata of objects that a controller makes from a template, such as a Deployment's pods: no name."""
+    """Metadata of a template, such as the pod template of a Deployment.
+
+    It has no name, because the controller generates the names.
+    """
 
     labels: Mapping[str, str] | UnsetType = UNSET
     annotations: Mapping[str, str] | UnsetType = UNSET
@@ -56,6 +61,6 @@ class ApplyConfiguration(FrozenStruct, Generic[ObjectT]):
 
     @property
     def key(self) -> ObjectKey:
-        """Namespace and name of the object that this configures."""
+        """Namespace and name of the configured object."""
         namespace = self.metadata.namespace
         return ObjectKey("" if namespace is UNSET else namespace, self.metadata.name)

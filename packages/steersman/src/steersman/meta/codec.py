@@ -1,4 +1,4 @@
-"""JSON to typed objects and back: decoded once, straight into the struct."""
+"""Conversion between JSON and typed objects, without an intermediate dict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steersman.meta.quantity import Quantity
 
 T = TypeVar("T")
 
-# Values of maps that are taken as they are: labels and quantities are most of what is decoded.
+# Maps with these values skip the conversion, because most decoded maps have string values.
 _UNCONVERTED_TYPES = (str, int | str)
 
 
@@ -25,11 +25,14 @@ def _decode_hook(kind: Any, value: Any) -> Any:
 
 @cache
 def _converter(kind: Any) -> Callable[[Any], Any]:
-    """Return the function that converts builtins to ``kind``. The cache saves calls of typing for each map."""
+    """Return the function that converts builtins to ``kind``.
+
+    Cached, because inspecting ``kind`` for each map is slow.
+    """
     if kind is Quantity or kind is Duration:
         return kind
     if kind is not FrozenDict and get_origin(kind) is not FrozenDict:
-        raise NotImplementedError(f"no JSON form is known for {kind!r}")
+        raise NotImplementedError(f"type {kind!r} cannot be decoded from JSON")
     arguments = get_args(kind)
     if not arguments or arguments[1] is Any:
         return lambda value: frozen_json({} if value is None else value)
@@ -41,7 +44,7 @@ def _converter(kind: Any) -> Callable[[Any], Any]:
         try:
             return FrozenDict(msgspec.convert({} if value is None else value, value_type, dec_hook=_decode_hook))
         except msgspec.ValidationError as error:
-            # msgspec appends the path to a ValueError only.
+            # msgspec adds the field path to a ValueError only.
             raise ValueError(str(error)) from None
 
     return convert
@@ -52,12 +55,12 @@ def _encode_hook(value: Any) -> Any:
         return str(value)
     if isinstance(value, msgspec.Raw):
         return msgspec.json.decode(value)
-    raise NotImplementedError(f"no JSON form is known for {type(value)!r}")
+    raise NotImplementedError(f"type {type(value)!r} cannot be encoded as JSON")
 
 
 @cache
 def _decoder(kind: Any) -> Callable[[bytes | msgspec.Raw], Any]:
-    # Types that are more than the sum of their fields, see ``Unstructured``.
+    # ``Unstructured`` keeps fields that its class does not declare, and has its own decoder.
     own: Callable[[bytes | msgspec.Raw], Any] | None = getattr(kind, "decode_wire", None)
     return own or msgspec.json.Decoder(kind, dec_hook=_decode_hook).decode
 
@@ -66,29 +69,44 @@ _encoder = msgspec.json.Encoder(enc_hook=_encode_hook)
 
 
 def decode(data: bytes | msgspec.Raw, kind: type[T]) -> T:
-    """``data`` (JSON) as an instance of ``kind``; unknown fields are dropped.
+    """Decode JSON to an instance of ``kind``. Unknown fields are dropped.
+
+    Args:
+        data: UTF-8 JSON document.
+        kind: type of the result.
 
     Raises:
-        msgspec.ValidationError: a field has another type than ``kind`` says; names its path.
-        msgspec.DecodeError: not JSON.
+        msgspec.ValidationError: a field does not have the type that ``kind`` declares. The message names its path.
+        msgspec.DecodeError: ``data`` is not JSON.
     """
     return _decoder(kind)(data)
 
 
 def decode_builtins(value: Any, kind: type[T]) -> T:
-    """``value`` (dicts, lists, strings, numbers) as an instance of ``kind``. Raises as ``decode`` does."""
+    """Convert dicts, lists and scalars to an instance of ``kind``.
+
+    Args:
+        value: object in wire form.
+        kind: type of the result.
+
+    Raises:
+        msgspec.ValidationError: a field does not have the type that ``kind`` declares. The message names its path.
+    """
     if hasattr(kind, "decode_wire"):
         return decode(encode(value), kind)
     return msgspec.convert(value, kind, dec_hook=_decode_hook)
 
 
 def encode(value: Any) -> bytes:
-    """``value`` as JSON. Fields at their default are left out of read types, unset ones out of apply types."""
+    """Encode a value as JSON.
+
+    Read types omit fields with their default value. Apply types omit unset fields.
+    """
     own: Callable[[], Any] | None = getattr(value, "to_wire", None)
     return _encoder.encode(value if own is None else own())
 
 
 def to_builtins(value: Any) -> Any:
-    """``value`` as dicts, lists and scalars, with the same omissions as ``encode``."""
-    # msgspec's own leaves tuples as they are; this takes hardly longer.
+    """Convert a value to dicts, lists and scalars. Omits the same fields as ``encode``."""
+    # ``msgspec.to_builtins`` keeps tuples. A round trip through JSON takes about as long.
     return msgspec.json.decode(encode(value))

@@ -25,7 +25,7 @@ class Condition(FrozenStruct):
     status: ConditionStatus
     """Status of the condition: one of True, False, Unknown."""
     reason: Annotated[str, Field(min_length=1, max_length=1024, pattern="^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
-    """Why the condition last changed, in one CamelCase word."""
+    """Reason for the last change, in one CamelCase word."""
     message: Annotated[str, Field(max_length=32768)] = msgspec.field(default="")
     """Details for people, with what to do where something is wrong."""
     last_transition_time: datetime | None = None
@@ -46,21 +46,36 @@ T = TypeVar("T", bound=_ConditionLike)
 
 
 def find_condition(conditions: Iterable[T], kind: str) -> T | None:
-    """The condition of type ``kind``, or None. Conditions may be those of built-in kinds, such as a pod's."""
+    """Return the condition of a type, or None.
+
+    Args:
+        conditions: conditions of a custom resource or of a built-in kind, such as a pod.
+        kind: type of the condition, such as ``Ready``.
+    """
     return next((c for c in conditions if c.type == kind), None)
 
 
 def is_true(conditions: Iterable[_ConditionLike], kind: str) -> bool:
-    """Whether the condition of type ``kind`` is there and ``True``; of built-in kinds likewise."""
+    """Return True if a condition exists and has the status ``True``.
+
+    Args:
+        conditions: conditions of a custom resource or of a built-in kind, such as a pod.
+        kind: type of the condition, such as ``Ready``.
+    """
     found = find_condition(conditions, kind)
     return found is not None and found.status == "True"
 
 
 def set_condition(conditions: Iterable[C], condition: C, now: datetime) -> tuple[C, ...]:
-    """``conditions`` with ``condition`` in its type's place.
+    """Return ``conditions`` with ``condition`` replacing the one of its type.
 
-    The transition time is ``now`` only where the status changes; otherwise the former one is kept, so setting the
-    same condition twice changes nothing.
+    The transition time is ``now`` if the status changes. Otherwise the previous transition time is kept, so setting
+    the same condition twice changes nothing.
+
+    Args:
+        conditions: current conditions of the object.
+        condition: condition to set. Its transition time is ignored.
+        now: current time. Microseconds are dropped.
     """
     current = tuple(conditions)
     previous = find_condition(current, condition.type)

@@ -1,4 +1,4 @@
-"""``@resource``: what a kind is called, how ``kubectl`` shows it, which versions and subresources it has."""
+"""The ``@resource`` decorator: names, printer columns, versions and subresources of a kind."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Scale(Struct, frozen=True):
 
 
 class ResourceOptions(Struct, frozen=True, kw_only=True):
-    """What ``@resource`` said beside the kind's names: see there."""
+    """Arguments of ``@resource``, except for the names in ``ApiResource``."""
 
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
@@ -60,11 +60,11 @@ class ResourceOptions(Struct, frozen=True, kw_only=True):
 
 
 class Spec(FrozenStruct):
-    """Base of the ``spec`` of a custom resource: what the user wants."""
+    """Base class of the ``spec`` of a custom resource: the desired state."""
 
 
 class Status(FrozenStruct):
-    """Base of the ``status`` of a custom resource: what is."""
+    """Base class of the ``status`` of a custom resource: the observed state."""
 
     observed_generation: int | None = None
     """The metadata.generation that this status describes."""
@@ -73,7 +73,10 @@ class Status(FrozenStruct):
 
 
 class Resource(Object, Generic[SpecT, StatusT]):
-    """Base of custom resources: ``class WebApp(Resource[WebAppSpec, WebAppStatus])`` under ``@resource(...)``."""
+    """Base class of custom resources, decorated with ``@resource(...)``.
+
+    Example: ``class WebApp(Resource[WebAppSpec, WebAppStatus])``.
+    """
 
     resource_options: ClassVar[ResourceOptions]
 
@@ -82,12 +85,12 @@ class Resource(Object, Generic[SpecT, StatusT]):
 
 
 def is_decorated(kind: type[Any]) -> bool:
-    """Whether ``@resource`` stands above ``kind`` itself."""
+    """Return True if ``@resource`` decorates ``kind`` itself, not only a base class."""
     return "resource_options" in vars(kind)
 
 
 def resource_options(kind: type[Object]) -> ResourceOptions:
-    """What ``@resource`` said of ``kind``."""
+    """Return the options that ``@resource`` stored on ``kind``."""
     declared: Any = kind
     return declared.resource_options
 
@@ -114,28 +117,28 @@ def resource(
     annotations: Mapping[str, str] | None = None,
     rules: tuple[Rule, ...] | list[Rule] = (),
 ) -> Callable[[type[ObjectT]], type[ObjectT]]:
-    """Declares a custom resource; the class's name is its kind.
+    """Declare a class as a custom resource.
 
     Args:
         group: API group, such as ``databases.example.com``.
         version: API version, such as ``v1alpha1``.
-        kind: the kind, where the class has another name.
-        plural: name in URLs; the lower-case kind with an ``s`` unless told.
-        singular: alias for ``kubectl``; the lower-case kind unless told.
-        list_kind: kind of lists; the kind with ``List`` unless told.
+        kind: name of the kind. Defaults to the name of the class.
+        plural: name in URLs. Defaults to the lower-case kind followed by ``s``.
+        singular: alias for ``kubectl``. Defaults to the lower-case kind.
+        list_kind: kind of lists. Defaults to the kind followed by ``List``.
         namespaced: False for a cluster-scoped kind.
         short_names: aliases for ``kubectl``.
-        categories: groups such as ``all`` in which ``kubectl get`` lists it.
-        columns: of ``kubectl get``; the age is appended by the generator.
-        scale: the scale subresource, for autoscalers.
-        status_subresource: False for a kind of somebody else's whose status, if any, is written with all the rest.
+        categories: groups, such as ``all``, in which ``kubectl get`` lists the kind.
+        columns: columns of ``kubectl get``. The generator appends the age.
+        scale: scale subresource, for autoscalers.
+        status_subresource: False for an existing kind without the status subresource.
         selectable_fields: paths for ``--field-selector``, such as ``.spec.engine`` (Kubernetes 1.31).
-        served: False for a version that is kept in the definition and not served any more.
-        storage: False for a version that is converted to another one before it is stored.
-        deprecated: True, or the warning that users of this version read.
-        labels: of the CustomResourceDefinition itself.
-        annotations: of the CustomResourceDefinition itself, such as ``api-approved.kubernetes.io``.
-        rules: CEL rules on the whole object, where ``self.metadata.name`` can be seen.
+        served: False for a version that the definition contains but the API server no longer serves.
+        storage: False for a version that is converted to another version before it is stored.
+        deprecated: True, or the warning for users of this version.
+        labels: labels of the CustomResourceDefinition.
+        annotations: annotations of the CustomResourceDefinition, such as ``api-approved.kubernetes.io``.
+        rules: CEL rules on the whole object. They can read ``self.metadata.name``.
     """
 
     def declare(cls: type[ObjectT]) -> type[ObjectT]:

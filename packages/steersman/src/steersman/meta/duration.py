@@ -18,10 +18,12 @@ _PART = re.compile(r"([0-9]*\.?[0-9]*)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 
 @total_ordering
 class Duration:
-    """A length of time such as ``90s``, ``1h30m`` or ``1.5h``: compares by value, prints as it was written.
+    """A length of time, such as ``90s``, ``1h30m`` or ``1.5h``.
+
+    Durations compare by value. ``str`` returns the original text.
 
     Raises:
-        ValueError: the text is not a duration.
+        ValueError: the text is not a valid duration.
 
     Source: Go, ``time.ParseDuration``.
     """
@@ -29,7 +31,7 @@ class Duration:
     __slots__ = ("_nanoseconds", "_text")
 
     def __init__(self, value: str | timedelta) -> None:
-        # What is decoded may be of any type.
+        # A decoded value may have any type.
         self._text = _format(value) if isinstance(value, timedelta) else str(value)
         if not _COMPILED_PATTERN.match(self._text):
             raise ValueError(f"{value!r} is not a duration: write numbers with units, such as 90s or 1h30m")
@@ -38,12 +40,12 @@ class Duration:
 
     @property
     def timedelta(self) -> timedelta:
-        """As Python has it, cut to microseconds."""
+        """The duration as a ``timedelta``, truncated to microseconds."""
         return timedelta(microseconds=int(self._nanoseconds / 1000))
 
     @property
     def seconds(self) -> float:
-        """The whole of it in seconds, fractions included."""
+        """The whole duration in seconds, with fractions."""
         return self._nanoseconds / 10**9
 
     def __str__(self) -> str:

@@ -29,7 +29,7 @@ def field_differences(old: object, new: object, *, absent: Any = None) -> Iterat
 
     Args:
         old: struct, unstructured object, or JSON value.
-        new: likewise.
+        new: struct, unstructured object, or JSON value.
         absent: value of a field that only one object has. Defaults to None.
     """
     return _compare((), old, new, absent)
@@ -50,7 +50,7 @@ def _compare(path: FieldPath, old: object, new: object, absent: Any) -> Iterator
 
 
 def _children(value: object) -> Mapping[Any, object] | None:
-    """Fields of ``value`` by wire name, or items by index. None for a scalar."""
+    """Return fields by wire name, or items by index. None for a scalar."""
     if isinstance(value, Unstructured):
         return value.content
     if isinstance(value, msgspec.Struct):

@@ -1,6 +1,6 @@
-"""The formats of texts and numbers that schemas of custom resources may ask for.
+"""Formats of strings and numbers in schemas of custom resources.
 
-Names are taken without their dashes, so ``date-time`` and ``datetime`` are one. Source: ``pkg/apiserver/validation/
+Dashes in names are ignored, so ``date-time`` equals ``datetime``. Source: ``pkg/apiserver/validation/
 formats.go`` of ``k8s.io/apiextensions-apiserver`` and ``pkg/validation/strfmt`` of ``k8s.io/kube-openapi``.
 """
 
@@ -48,7 +48,7 @@ def _parses(parse: Callable[[str], object], required: str = "") -> Callable[[str
 
 
 def _is_date(text: str) -> bool:
-    # Python knows no year 0, which was a leap year.
+    # ``datetime`` does not support year 0, which is a leap year.
     padded = re.sub("^0000", "2000", text)
     return re.fullmatch(r"\d{4}-\d\d-\d\d", padded, re.ASCII) is not None and _parses(date.fromisoformat)(padded)
 
@@ -72,7 +72,7 @@ def _is_unit(unit: str) -> bool:
 
 
 def _is_hostname(text: str) -> bool:
-    # At most 255 octets, and 63 between dots.
+    # RFC 1035: at most 255 octets, and at most 63 per label.
     return (
         _HOSTNAME.fullmatch(text) is not None
         and len(text.encode()) <= 255
@@ -81,7 +81,7 @@ def _is_hostname(text: str) -> bool:
 
 
 def _strip_leading_zeros(text: str) -> str:
-    """An address as Go once took it: leading zeros in IPv4 are decimal."""
+    """Remove leading zeros of IPv4 octets. Old versions of Go ignore them."""
     return re.sub(r"(?<![0-9a-fA-F:])0+(?=\d+(\.|/|$))", "", text) if "." in text else text
 
 
@@ -170,7 +170,7 @@ _NUMERIC = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
 
 def known_format(schema: Mapping[str, Any]) -> str:
-    """The format that ``schema`` asks for, where it is one that is looked at; else empty."""
+    """Return the format of ``schema``. Empty if the API server ignores it."""
     form: str = schema.get("format", "")
     kind = "" if schema.get("x-kubernetes-int-or-string") else schema.get("type", "")
     if kind in _NUMERIC:
@@ -179,6 +179,9 @@ def known_format(schema: Mapping[str, Any]) -> str:
 
 
 def has_format(text: str, form: str) -> bool:
-    """Whether ``text`` is of the format ``form``; of one that texts do not have, nothing is."""
+    """Return True if ``text`` has the format ``form``.
+
+    Unknown formats and those of numbers accept every text.
+    """
     check = _CHECKS.get(form.replace("-", ""))
     return check is None or check(text)

@@ -1,4 +1,4 @@
-"""Immutable building blocks: what the cache hands out is shared, so nobody may change it."""
+"""Immutable base types. Objects from the cache are shared and must not change."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ V = TypeVar("V")
 
 
 class FrozenDict(dict[K, V]):
-    """A dict that cannot be changed after it is made; hashable when its values are.
+    """Immutable dict. It is hashable if its values are.
 
-    A subclass of ``dict`` rather than a proxy, since msgspec and ``json`` encode it as it is and reads cost
-    nothing extra.
+    It is a subclass of ``dict`` instead of a proxy, so that msgspec and ``json`` can encode it and reads stay fast.
     """
 
     __slots__ = ()
 
     def _raise_immutable(self, *_: Any, **__: Any) -> NoReturn:
-        """Raises TypeError."""
         raise TypeError("objects from the API server are shared and immutable: build a new dict instead")
 
     if not TYPE_CHECKING:
@@ -28,7 +26,7 @@ class FrozenDict(dict[K, V]):
         clear = pop = popitem = setdefault = update = _raise_immutable
 
     def __reduce__(self) -> tuple[type[FrozenDict[K, V]], tuple[dict[K, V]]]:
-        # Otherwise copies and pickles would be filled item by item.
+        # By default, copy and pickle set the items one by one, which raises TypeError.
         return type(self), (dict(self),)
 
     def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -37,7 +35,7 @@ class FrozenDict(dict[K, V]):
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class FrozenStructMeta(msgspec.StructMeta):
-    """Makes every subclass frozen and keyword-only without its author having to say so."""
+    """Metaclass that makes every subclass frozen and keyword-only."""
 
     def __new__(
         mcls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any
@@ -53,10 +51,11 @@ class FrozenStructMeta(msgspec.StructMeta):
 
 
 class FrozenStruct(msgspec.Struct, metaclass=FrozenStructMeta):
-    """Base of every type that travels to or from the API server.
+    """Base class of all types that the API server sends or receives.
 
-    Attributes are snake_case and travel as camelCase; acronyms name their wire form:
-    ``cluster_ip: str = msgspec.field(name="clusterIP")``. Instances are immutable;
-    ``msgspec.structs.replace(obj, field=value)`` makes a changed copy. They cannot form reference cycles, so the
-    garbage collector does not track them.
+    Attributes are snake_case in Python and camelCase in JSON. Declare the JSON name of an acronym:
+    ``cluster_ip: str = msgspec.field(name="clusterIP")``.
+
+    Instances are immutable. ``msgspec.structs.replace(obj, field=value)`` returns a changed copy. They cannot form
+    reference cycles, so the garbage collector does not track them.
     """

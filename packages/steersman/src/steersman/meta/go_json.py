@@ -1,4 +1,4 @@
-"""Where Go's JSON differs from what a Python type alone would say. Used by the generated built-in kinds."""
+"""Peculiarities of Go's JSON encoding, for the generated built-in kinds."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ T = TypeVar("T")
 
 if TYPE_CHECKING:
     NullableTuple: TypeAlias = tuple[T, ...]
-    """A list that Go writes as ``null`` when it is empty. Users never see that: see ``null_is_empty``."""
+    """List that Go encodes as ``null`` when it is empty. ``null_is_empty`` replaces the ``null``."""
     QuantityLike: TypeAlias = Quantity | str
-    """What may be given where Kubernetes expects a quantity: ``Quantity("1Gi")`` or plainly ``"1Gi"``."""
+    """Quantity argument: ``Quantity("1Gi")`` or ``"1Gi"``."""
 else:
     NullableTuple = tuple[T, ...] | None
-    # msgspec decodes no union of a custom type and a string; the text form is what travels anyway.
+    # msgspec cannot decode a union of a custom type and a string. JSON contains the string.
     QuantityLike = str
 
 
 class MicroTime(datetime):
-    """A moment that always travels with six digits of microseconds, as ``metav1.MicroTime`` demands.
+    """Time that is encoded with six digits of microseconds (``metav1.MicroTime``).
 
-    Go refuses ``2026-01-01T00:00:00Z`` for such a field, which is how a whole second is otherwise written.
+    Go rejects a time without fraction, such as ``2026-01-01T00:00:00Z``, in such a field.
     """
 
     def __str__(self) -> str:
@@ -35,13 +35,13 @@ class MicroTime(datetime):
 
 
 def null_is_empty(struct: FrozenStruct, field: str) -> None:
-    """Makes an empty tuple of the ``null`` that Go writes for a nil slice."""
+    """Replace None by an empty tuple. Go encodes a nil slice as ``null``."""
     if getattr(struct, field) is None:
         force_setattr(struct, field, ())
 
 
 def frozen_json(value: Any) -> Any:
-    """``value`` (dicts, lists, scalars) with every dict and list in it made immutable."""
+    """Return a deeply immutable copy of dicts, lists and scalars."""
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
         return FrozenDict({k: frozen_json(v) for k, v in members.items()})
@@ -51,7 +51,7 @@ def frozen_json(value: Any) -> Any:
 
 
 def freeze_json(struct: FrozenStruct, *fields: str) -> None:
-    """Makes ``fields``, whose type the API leaves open, deeply immutable."""
+    """Make ``fields`` of arbitrary JSON deeply immutable."""
     for field in fields:
         value = getattr(struct, field)
         if isinstance(value, dict | list | tuple):
@@ -59,7 +59,7 @@ def freeze_json(struct: FrozenStruct, *fields: str) -> None:
 
 
 def with_microseconds(struct: FrozenStruct, *fields: str) -> None:
-    """Makes ``MicroTime`` of the moments in ``fields``."""
+    """Convert the times in ``fields`` to ``MicroTime``."""
     for field in fields:
         moment = getattr(struct, field)
         if isinstance(moment, datetime) and not isinstance(moment, MicroTime):
@@ -67,7 +67,10 @@ def with_microseconds(struct: FrozenStruct, *fields: str) -> None:
 
 
 def repr_without(struct: FrozenStruct, *fields: str) -> str:
-    """``repr`` that shows whether ``fields`` are set and not what they are: logs and tracebacks outlive secrets."""
+    """Return a ``repr`` that hides the values of ``fields``.
+
+    Secrets must not appear in logs and tracebacks.
+    """
     shown = (
         f"{name}={'<hidden>' if name in fields and value else repr(value)}"
         for name in struct.__struct_fields__

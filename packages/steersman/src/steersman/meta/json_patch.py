@@ -1,4 +1,4 @@
-"""What makes one JSON document of another. Source: RFC 6902."""
+"""JSON Patch between two documents. Source: RFC 6902."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from steersman.meta.codec import encode
 
 
 def diff(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:
-    """Operations (RFC 6902) that make ``new`` of ``old``, both in wire form, and touch what differs alone.
+    """Return a minimal JSON Patch from ``old`` to ``new``.
 
-    Items of lists are recognised by their names, or else by their places, so that fields which our types do not know
-    survive in those that stay. One that changes places with others is made anew.
+    List items match by their field ``name``, or else by their content. A matching item is patched in place, which
+    keeps unknown fields. A moved item is removed and added again.
+
+    Args:
+        old: original document in wire form.
+        new: changed document in wire form.
+        path: JSON Pointer of both documents. Defaults to the root.
     """
     if old is new:
         return []
@@ -20,7 +25,7 @@ def diff(old: Any, new: Any, path: str = "") -> list[dict[str, Any]]:
         return _diff_objects(cast("dict[str, Any]", old), cast("dict[str, Any]", new), path)
     if isinstance(old, list) and isinstance(new, list):
         return _diff_lists(cast("list[Any]", old), cast("list[Any]", new), path)
-    # As JSON, since to Python 1 equals True.
+    # Compare as JSON, because 1 equals True in Python.
     return [] if encode(old) == encode(new) else [{"op": "replace", "path": path, "value": new}]
 
 
@@ -42,7 +47,7 @@ def _diff_lists(old: list[Any], new: list[Any], path: str) -> list[dict[str, Any
     matcher = SequenceMatcher(
         None, [_item_identity(item) for item in old], [_item_identity(item) for item in new], autojunk=False
     )
-    # From the end, so that the places before stay what they are.
+    # Start at the end, so that earlier indexes stay valid.
     for _, begin, end, first, last in reversed(matcher.get_opcodes()):
         matched = min(end - begin, last - first)
         operations += [

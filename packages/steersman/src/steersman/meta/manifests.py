@@ -13,38 +13,43 @@ from steersman.errors import ConfigurationError
 from steersman.meta.yaml_codec import load_yaml_documents
 
 Manifest: TypeAlias = dict[str, Any]
-"""An object in wire form."""
+"""Object in wire form."""
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
 def load_manifests(path: Path, kinds: tuple[str, ...] = ()) -> list[Manifest]:
-    """The manifests in the file or directory ``place``, lists taken apart.
+    """Load the manifests of a file or directory. Lists are flattened.
 
-    Of a directory its ``.yaml``, ``.yml`` and ``.json`` files are read, in the order of their names; not those of
-    directories in it.
+    In a directory, the ``.yaml``, ``.yml`` and ``.json`` files are read in alphabetical order. Subdirectories are
+    ignored.
 
     Args:
-        place: where to look; ``-`` is the standard input, as for kubectl.
-        kinds: those that are wanted; what else there is is left out, files of other tools in a directory included.
-            Where it is empty, all are wanted, and there must be nothing else.
+        path: file or directory. ``-`` is the standard input, as in kubectl.
+        kinds: kinds to return. Other documents are ignored, even if they are not manifests. Defaults to all kinds;
+            then each document must be a manifest.
 
     Raises:
-        ConfigurationError: there is no such file, or it is no manifest; names it.
+        ConfigurationError: the file does not exist or is not a manifest. The message names it.
     """
     if not path.is_dir():
         return parse_manifests(_read(path), str(path), kinds)
     files = {f: _read(f) for f in sorted(path.iterdir()) if f.suffix in _SUFFIXES and f.is_file()}
-    # What does not even name a kind may be of another tool, and no YAML that can be read without it.
+    # A file that does not mention a kind may belong to another tool, and may not even be valid YAML.
     relevant = [f for f, content in files.items() if not kinds or any(kind.encode() in content for kind in kinds)]
     return [m for file in relevant for m in parse_manifests(files[file], str(file), kinds)]
 
 
 def parse_manifests(content: str | bytes, source: str, kinds: tuple[str, ...] = ()) -> list[Manifest]:
-    """The manifests in ``content``, which comes from ``place``, as ``manifests_in``.
+    """Parse manifests, like ``load_manifests``.
+
+    Args:
+        content: YAML or JSON documents.
+        source: origin of the content, for error messages.
+        kinds: kinds to return. Defaults to all kinds.
 
     Raises:
-        ConfigurationError: it is no manifest.
+        ConfigurationError: a document is not a manifest.
     """
     try:
         found = list(load_yaml_documents(content))
@@ -53,7 +58,7 @@ def parse_manifests(content: str | bytes, source: str, kinds: tuple[str, ...] = 
     items = [item for document in found if document is not None for item in _flatten_lists(document)]
     selected = [item for item in items if not kinds or _kind_of(item) in kinds]
     if not all(_has_type_meta(item) for item in selected):
-        raise ConfigurationError(f"{source} is no Kubernetes manifest: an object has apiVersion and kind")
+        raise ConfigurationError(f"{source} is not a Kubernetes manifest: set apiVersion and kind on every object")
     return selected
 
 

@@ -1,6 +1,6 @@
-"""What a Python type says about its schema: bounds, list types, rules. Read by ``steersman.crd``, ignored by msgspec.
+"""Schema markers for Python types: bounds, list types, rules.
 
-How to use them: "How to write types" in the documentation.
+``steersman.crd`` reads them and msgspec ignores them. Source: "How to write types" in the documentation.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Rule(Struct, frozen=True, kw_only=True):
     """A CEL validation rule (``x-kubernetes-validations``).
 
     Attributes:
-        rule: the expression, in which ``self`` is the value and ``oldSelf`` the one before an update.
-        message: what the user reads when it does not hold; says what to do.
-        message_expression: a CEL expression of that text, which may name values; ``message`` stands where it fails.
+        rule: CEL expression. ``self`` is the value, and ``oldSelf`` is the value before an update.
+        message: error message for the user, with the remedy.
+        message_expression: CEL expression of a message that contains values. ``message`` is used if it fails.
         reason: ``FieldValueInvalid``, ``FieldValueForbidden``, ``FieldValueRequired`` or ``FieldValueDuplicate``.
-        field_path: the field that the error names, relative to ``self``, such as ``.storageSize``.
-        optional_old_self: evaluate it on creation, too: ``oldSelf`` is then an optional (``oldSelf.orValue(0)``).
+        field_path: field in the error, relative to ``self``, such as ``.storageSize``.
+        optional_old_self: also evaluate the rule on creation. ``oldSelf`` is then optional (``oldSelf.orValue(0)``).
         optional_fields: JSON names of fields that the rule tests for presence, so that each must be optional. Set by
             ``exactly_one_of`` and related functions.
         required_fields: JSON names of fields that the rule reads, so that each must be required or have a default.
@@ -51,36 +51,39 @@ class Rule(Struct, frozen=True, kw_only=True):
 class Field(Struct, frozen=True, kw_only=True):
     """Schema of one value, as in ``replicas: Annotated[int, Field(ge=0, le=100)] = 1``.
 
-    It stands wherever a type does: ``tuple[Annotated[str, Field(min_length=1)], ...]`` is about the items. The API
-    server checks all of it; msgspec does not, so that an object stored under an older schema can still be read.
+    It can annotate any type. In ``tuple[Annotated[str, Field(min_length=1)], ...]`` it applies to the items. The API
+    server validates the schema. msgspec does not, so that objects stored under an older schema can still be decoded.
 
     Attributes:
-        ge: least value.
-        gt: the value is greater.
-        le: greatest value.
-        lt: the value is less.
-        multiple_of: the value is a multiple.
-        min_length: of texts, in characters.
-        max_length: of texts, in characters.
-        pattern: a regular expression (RE2) that the text contains a match of; write ``^…$`` for the whole text.
-        format: such as ``hostname``, ``uri``, ``ipv4``, ``cidr``, ``email``, ``uuid``; ``int32`` for numbers.
-        min_items: of lists.
-        max_items: of lists.
-        min_properties: of maps.
-        max_properties: of maps.
-        default: what the API server fills in where that is not the Python default, or where that is None or empty.
-        title: a short name for user interfaces.
+        ge: minimum.
+        gt: exclusive minimum.
+        le: maximum.
+        lt: exclusive maximum.
+        multiple_of: divisor of the value.
+        min_length: minimum length of a string in characters.
+        max_length: maximum length of a string in characters.
+        pattern: regular expression (RE2) that matches part of the string. Use ``^…$`` to match the whole string.
+        format: format of a string, such as ``hostname``, ``ipv4``, ``email`` or ``uuid``, or of a number (``int32``).
+        min_items: minimum length of a list.
+        max_items: maximum length of a list.
+        min_properties: minimum number of keys of a map.
+        max_properties: maximum number of keys of a map.
+        default: default set by the API server. Needed if it differs from the Python default, or if that is None or
+            empty.
+        title: short name for user interfaces.
         description: replaces the docstring below the attribute.
-        example: a value for documentation.
+        example: example value for documentation.
         external_docs: URL of further documentation.
-        list_type: ``atomic`` (has one owner, the API's own default), ``set`` (items are unique) or ``map``.
-        list_map_keys: wire names that tell the items of a list apart; the list's type is then ``map``.
-        map_type: ``granular`` (each key has its owner, the API's own default) or ``atomic``, of a map or a struct.
-        nullable: an explicit null is kept; the type then is ``X | None``.
-        immutable: True: as it was on creation, for good; ``"once-set"``: may be set later, once. Within a struct that
-            is optional it holds as long as that is there.
-        preserve_unknown: fields that the schema does not know are kept.
-        embedded_resource: a whole Kubernetes object, with apiVersion, kind and metadata.
+        list_type: ``atomic`` (the whole list has one owner), ``set`` (items are unique) or ``map``. The API server
+            defaults to ``atomic``.
+        list_map_keys: JSON names of the fields that identify an item. Implies the list type ``map``.
+        map_type: ``granular`` (each key has its own owner) or ``atomic``, for a map or a struct. The API server
+            defaults to ``granular``.
+        nullable: the API server keeps an explicit null. The type must be ``X | None``.
+        immutable: True if the value cannot change after creation. ``"once-set"`` permits setting it once later. In an
+            optional struct, the rule applies as long as the struct exists.
+        preserve_unknown: the API server keeps fields that are not in the schema.
+        embedded_resource: the value is a complete Kubernetes object with apiVersion, kind and metadata.
         rules: CEL rules on the value.
     """
 
@@ -113,7 +116,7 @@ class Field(Struct, frozen=True, kw_only=True):
 
 
 class StructOptions(Struct, frozen=True, kw_only=True):
-    """What ``@schema`` said: see there."""
+    """Arguments of ``@schema``."""
 
     rules: tuple[Rule, ...] = ()
     map_type: MapType | None = None
@@ -137,15 +140,18 @@ def schema(
     title: str | None = None,
     external_docs: str | None = None,
 ) -> Callable[[type[StructT]], type[StructT]]:
-    """Says of a struct class what ``Field`` says of a single value; it holds wherever the struct is used.
+    """Set schema options of a struct class, wherever it is used.
+
+    ``Field`` sets those of a single value.
 
     Args:
-        rules: CEL rules on the struct; those of base classes hold as well.
-        map_type: ``atomic`` makes the whole struct one value for server-side apply.
-        min_properties: how many fields must be set.
-        max_properties: how many fields may be set.
-        preserve_unknown: fields that the schema does not know are kept.
-        title: a short name for user interfaces.
+        rules: CEL rules on the struct. Rules of base classes also apply.
+        map_type: ``atomic`` makes server-side apply treat the struct as one value. The API server defaults to
+            ``granular``.
+        min_properties: minimum number of set fields.
+        max_properties: maximum number of set fields.
+        preserve_unknown: the API server keeps fields that are not in the schema.
+        title: short name for user interfaces.
         external_docs: URL of further documentation.
     """
     options = StructOptions(
@@ -166,7 +172,7 @@ def schema(
 
 
 def schema_options(kind: type[FrozenStruct]) -> StructOptions:
-    """What ``@schema`` said of ``kind``; the rules of its bases come first."""
+    """Return the options that ``@schema`` stored on ``kind``. Rules of base classes come first."""
     declared: list[StructOptions] = [vars(c)[_OPTIONS] for c in reversed(kind.__mro__) if _OPTIONS in vars(c)]
     if not declared:
         return StructOptions()
@@ -174,27 +180,45 @@ def schema_options(kind: type[FrozenStruct]) -> StructOptions:
     return structs.replace(own, rules=tuple(r for o in declared for r in o.rules))
 
 
-# Expressions and messages are those of controller-gen.
+# controller-gen generates the same expressions and messages.
 def exactly_one_of(*fields: str) -> Rule:
-    """Of the fields with these wire names, one must be set: ``@schema(rules=[exactly_one_of("http", "tcp")])``."""
+    """Return a rule that requires exactly one of the fields.
+
+    Example: ``@schema(rules=[exactly_one_of("http", "tcp")])``.
+
+    Args:
+        fields: JSON names of the fields.
+    """
     return _count_rule(fields, "== 1", "exactly one", "must")
 
 
 def at_most_one_of(*fields: str) -> Rule:
-    """Of the fields with these wire names, one may be set, or none."""
+    """Return a rule that permits at most one of the fields.
+
+    Args:
+        fields: JSON names of the fields.
+    """
     return _count_rule(fields, "<= 1", "at most one", "may")
 
 
 def at_least_one_of(*fields: str) -> Rule:
-    """Of the fields with these wire names, one must be set, or several."""
+    """Return a rule that requires at least one of the fields.
+
+    Args:
+        fields: JSON names of the fields.
+    """
     return _count_rule(fields, ">= 1", "at least one", "must")
 
 
 def discriminated(discriminator: str, **fields: str) -> Rule:
-    """The field ``discriminator`` says which of the others is set: ``discriminated("type", HTTP="http", TCP="tcp")``.
+    """Return a rule that requires the field selected by a discriminator.
 
-    Each value of the discriminator is named with the wire name of its field; a value that is not named has none, as
-    ``Recreate`` of a Deployment's strategy.
+    Example: ``discriminated("type", HTTP="http", TCP="tcp")``. A value of the discriminator without a field, such as
+    ``Recreate`` in the strategy of a Deployment, is omitted.
+
+    Args:
+        discriminator: JSON name of the discriminator.
+        fields: JSON name of the field for each value of the discriminator.
     """
     by_field: dict[str, list[str]] = {}
     for value, field in fields.items():
@@ -244,7 +268,10 @@ _CEL_ESCAPES = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), 
 
 
 def cel_name(field: str) -> str:
-    """A field's wire name as CEL expressions write it: ``namespace`` is ``__namespace__``, ``a-b`` ``a__dash__b``."""
+    """Escape the JSON name of a field for CEL.
+
+    ``namespace`` becomes ``__namespace__``, and ``a-b`` becomes ``a__dash__b``.
+    """
     if field in _CEL_RESERVED:
         return f"__{field}__"
     for text, escaped in _CEL_ESCAPES:

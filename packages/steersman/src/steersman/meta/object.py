@@ -1,4 +1,4 @@
-"""Objects as the API server returns them: immutable, typed, complete in metadata."""
+"""Objects returned by the API server: immutable and typed, with complete metadata."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from steersman.meta.resource_names import ApiResource, ObjectKey
 
 
 class OwnerReference(FrozenStruct):
-    """``metav1.OwnerReference``: the object dies with its owners."""
+    """Reference to an owner (``metav1.OwnerReference``).
+
+    The garbage collector deletes an object when it has no owner left.
+    """
 
     api_version: str
     kind: str
@@ -23,21 +26,27 @@ class OwnerReference(FrozenStruct):
 
 
 class ManagedFieldsEntry(FrozenStruct):
-    """``metav1.ManagedFieldsEntry``: which fields a manager owns. Source: "Server-Side Apply"."""
+    """Fields owned by a manager (``metav1.ManagedFieldsEntry``).
+
+    Source: "Server-Side Apply".
+    """
 
     manager: str = ""
     operation: str = ""
     subresource: str = ""
     api_version: str = ""
     fields_v1: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="fieldsV1")
-    """The set of fields, as JSON that is not parsed until somebody asks."""
+    """The set of fields as JSON, which is parsed on demand."""
 
     def __hash__(self) -> int:
         return hash((self.manager, self.operation, self.subresource, bytes(self.fields_v1)))
 
 
 class ObjectMeta(FrozenStruct):
-    """``metav1.ObjectMeta``. A client keeps of ``managedFields`` only the entries of its own field manager."""
+    """Metadata of an object (``metav1.ObjectMeta``).
+
+    A client keeps only the ``managedFields`` entries of its own field manager.
+    """
 
     name: str = ""
     generate_name: str = ""
@@ -56,7 +65,10 @@ class ObjectMeta(FrozenStruct):
 
 
 class Object(FrozenStruct):
-    """Base of all kinds. ``api_resource`` says where the kind lives; apiVersion and kind are derived from it."""
+    """Base class of all kinds.
+
+    ``api_resource`` identifies the kind in the API. apiVersion and kind are derived from it.
+    """
 
     api_resource: ClassVar[ApiResource]
 

@@ -1,8 +1,8 @@
-"""Regular expressions as Go and RE2 read them, for Python's ``re``.
+"""Translation of regular expressions of RE2 and Go to Python's ``re``.
 
-What RE2 does not have (look-around, references back, possessive quantifiers) is refused as Go refuses it; where the
-same text means another thing to Python, it is written anew. Classes of Unicode properties (``\\pL``) are not
-imitated.
+The translation rejects constructs that RE2 lacks (look-around, back references, possessive quantifiers), with the
+error of Go. It rewrites constructs that have another meaning in Python. It does not support classes of Unicode
+properties (``\\pL``).
 
 Source: https://github.com/google/re2/wiki/Syntax; wording of Go's ``regexp/syntax``.
 """
@@ -35,20 +35,23 @@ _SIMPLE_ESCAPES = frozenset("aftnrvxbBdDwWAz.") | frozenset("01234567")
 
 
 class PatternError(Exception):
-    """Go does not take the pattern; the text is Go's."""
+    """Go rejects the pattern, with this error message."""
 
 
 class UnsupportedPattern(Exception):
-    """Go takes the pattern, but here it cannot be imitated; the text says why."""
+    """Go accepts the pattern, but it cannot be translated. The message names the construct."""
 
 
 @cache
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """``pattern`` for Python.
+    """Compile a pattern of RE2.
+
+    Args:
+        pattern: regular expression in the syntax of RE2.
 
     Raises:
-        PatternError: it is no pattern for RE2.
-        UnsupportedPattern: it uses a class or a flag that is not imitated.
+        PatternError: the pattern is invalid in RE2.
+        UnsupportedPattern: the pattern uses a class or a flag that cannot be translated.
     """
     translated = _Translator(pattern).translate()
     try:
@@ -58,17 +61,17 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 class _Translator:
-    """One pass over a pattern."""
+    """Translates a pattern in one pass."""
 
     def __init__(self, pattern: str) -> None:
         self._text = pattern
         self._position = 0
         self._output: list[str] = []
-        # Flags that were set within a group hold to its end: as many Python groups are closed there.
+        # Per open group: number of Python groups opened by inline flags, which end with the group.
         self._open_groups: list[int] = []
         self._unclosed_groups = 0
         self._multiline = [False]
-        # Whether something stands before, that a quantifier could repeat; and whether that is a quantifier.
+        # True if a quantifier may follow, and the text of the preceding quantifier, if any.
         self._repeatable = False
         self._last_quantifier = ""
 
@@ -127,7 +130,7 @@ class _Translator:
                 raise self._error("invalid named capture", rest)
             raise self._error("invalid or unsupported Perl syntax", rest[:3])
         if found["name"] is not None:
-            # Nobody asks for groups by name, and Go takes a name twice.
+            # Names are unused here, and Go permits duplicate names.
             self._emit("(", len(found[0]), repeatable=False)
             self._open_groups.append(0)
             self._multiline.append(self._multiline[-1])
@@ -188,7 +191,7 @@ class _Translator:
             self._emit(text, length)
 
     def _translate_escape(self, at: int) -> tuple[str, int]:
-        """What is written for the escape at ``at``, in a class or outside, and how long the escape is."""
+        """Return the translated escape at ``at``, and the length of the original."""
         char = self._text[at + 1]
         if char in "pP":
             raise UnsupportedPattern(f"the Unicode class in the pattern {self._text!r}")

@@ -19,12 +19,13 @@ _SUFFIXES: dict[str | None, Decimal] = {
 
 @total_ordering
 class Quantity:
-    """An amount such as ``1Gi``, ``500m`` or ``1e3``: compares by value, prints as it was written.
+    """An amount, such as ``1Gi``, ``500m`` or ``1e3``.
 
-    Amounts beyond 2^63-1 count as 2^63-1, as in Kubernetes.
+    Quantities compare by value. ``str`` returns the original text. Amounts above 2^63-1 are limited to 2^63-1, as in
+    Kubernetes.
 
     Raises:
-        ValueError: the text is not a quantity.
+        ValueError: the text is not a valid quantity.
 
     Source: Kubernetes API reference, "Quantity".
     """
@@ -37,17 +38,20 @@ class Quantity:
         if parts is None:
             raise ValueError(f"{self._text!r} is not a quantity: write a number with a unit, such as 10Gi or 500m")
         number, suffix, exponent = parts.groups()
-        # A hostile exponent must not overflow; beyond these bounds it makes no difference.
+        # Limit the exponent, so that it cannot overflow. Larger exponents have the same result.
         scale = Decimal(10) ** max(-1000, min(int(exponent), 1000)) if exponent else _SUFFIXES[suffix]
         self._value = max(-_MAX_VALUE, min(Decimal(number) * scale, _MAX_VALUE))
 
     @property
     def value(self) -> Decimal:
-        """The amount in base units, exactly."""
+        """The exact amount in base units."""
         return self._value
 
     def __int__(self) -> int:
-        """The amount in base units (bytes, for storage and memory), rounded up as Kubernetes does."""
+        """Return the amount in base units, rounded up.
+
+        The base unit of storage and memory is the byte.
+        """
         return int(self._value.to_integral_value(rounding="ROUND_CEILING"))
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Names of kinds and objects in the API, and the URL paths that follow from them."""
+"""Names of kinds and objects in the API, and their URL paths."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 
 class ObjectKey(NamedTuple):
-    """Namespace and name; the namespace of a cluster-scoped object is empty."""
+    """Namespace and name. A cluster-scoped object has an empty namespace."""
 
     namespace: str
     name: str
@@ -19,7 +19,7 @@ class ObjectKey(NamedTuple):
 
 
 class ApiResource(NamedTuple):
-    """Where a kind lives in the API: group (empty for core), version, kind, plural, scope."""
+    """Names and scope of a kind in the API. The core group is empty."""
 
     group: str
     version: str
@@ -29,22 +29,27 @@ class ApiResource(NamedTuple):
 
     @property
     def api_version(self) -> str:
-        """``apps/v1``, or ``v1`` for the core group."""
+        """The apiVersion, such as ``apps/v1``, or ``v1`` for the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, key: ObjectKey | None = None, *, namespace: str = "", subresource: str = "") -> str:
-        """The URL path of one object (``key``), or of the collection in ``namespace`` (empty: in all).
+        """Return the URL path of an object or of a collection.
+
+        Args:
+            key: object. Defaults to the collection.
+            namespace: namespace of the collection. Defaults to all namespaces.
+            subresource: subresource of the object, such as ``status``.
 
         Raises:
-            ValueError: no object can have this name: it is empty, or would lead to another path. Names often come
-                from a user's spec, and a DELETE of the path that an empty one gives deletes the whole collection.
+            ValueError: the name is empty or would change the path. Names often come from the spec of a user, and a
+                DELETE request with an empty name would delete the whole collection.
         """
         if key is None:
             return _collection_path(self, namespace)
         name = key.name
         if not _PLAIN_NAME(name):
             if name in ("", ".", "..") or "/" in name or "%" in name:
-                raise ValueError(f"{name!r} is not a possible name of a {self.kind}")
+                raise ValueError(f"{name!r} is not a valid name of a {self.kind}")
             name = quote(name, safe=":@")
         path = f"{_collection_path(self, key.namespace)}/{name}"
         return f"{path}/{subresource}" if subresource else path

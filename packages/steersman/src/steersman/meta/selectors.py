@@ -1,7 +1,7 @@
-"""Label and field selectors, evaluated on this side of the wire.
+"""Label and field selectors, evaluated in the client.
 
-A cache asks them whether an object that we have just written still belongs to an informer; the API server in memory
-answers lists and watches by them. Source: "Labels and Selectors", "Field Selectors"; ``labels.Parse`` and
+The cache uses them to check if a written object still belongs to an informer. The in-memory API server uses them for
+lists and watches. Source: "Labels and Selectors", "Field Selectors"; ``labels.Parse`` and
 ``fields.ParseSelector`` in ``k8s.io/apimachinery``.
 """
 
@@ -26,7 +26,7 @@ _NUMERIC = re.compile(rf"\s*({_KEY})\s*(>|<)\s*(-?\d+)\s*")
 _FIELD = re.compile(r"\s*([^=!\s]+?)\s*(==|=|!=)\s*(.*?)\s*", re.DOTALL)
 _ESCAPED = re.compile(r"\\([\\,=])")
 
-# Where a label of a field is not its path, and what Go shows for one that the wire leaves out.
+# Field labels that differ from the field path, and the values of fields that the JSON omits.
 _FIELD_ALIASES = {"status.successful": "status.succeeded"}
 _ZERO_VALUES = {
     "spec.hostNetwork": "false",
@@ -37,17 +37,20 @@ _ZERO_VALUES = {
 
 
 class SelectorError(ValueError):
-    """Not a selector; the message is the API server's."""
+    """The selector is invalid. The message is that of the API server."""
 
 
 @lru_cache(maxsize=256)
 def label_matcher(selector: str) -> LabelMatcher:
-    """Whether labels fit ``selector``, equality or set based: ``a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1``.
+    """Return a function that matches labels against a label selector.
 
-    An empty one fits all. ``!=`` and ``notin`` fit too where there is no such label.
+    An empty selector matches all labels. ``!=`` and ``notin`` also match if the label is missing.
+
+    Args:
+        selector: terms such as ``a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1``.
 
     Raises:
-        SelectorError: it is malformed.
+        SelectorError: the selector is malformed.
     """
     if not selector.strip():
         return lambda labels: True
@@ -89,23 +92,29 @@ def _comparison(key: str, operator: str, bound: str) -> LabelMatcher:
 
 
 class FieldRequirement(Struct, frozen=True):
-    """One term of a field selector: ``field`` has ``value``, or has another where not ``equal``."""
+    """One term of a field selector.
+
+    It requires ``field`` to equal ``value``, or to differ if ``equal`` is False.
+    """
 
     field: str
     value: str
     equal: bool
 
     def matches(self, content: Mapping[str, Any]) -> bool:
-        """Whether an object, in wire form, meets it."""
+        """Return True if an object in wire form meets the requirement."""
         return (_field_value(content, self.field) == self.value) == self.equal
 
 
 @lru_cache(maxsize=256)
 def parse_field_selector(selector: str) -> tuple[FieldRequirement, ...]:
-    """The terms of ``selector``, such as ``metadata.name=x,status.phase!=Running``; none for an empty one.
+    """Parse a field selector.
+
+    Args:
+        selector: terms such as ``metadata.name=x,status.phase!=Running``. May be empty.
 
     Raises:
-        SelectorError: it is malformed.
+        SelectorError: the selector is malformed.
     """
     if not selector.strip():
         return ()
@@ -121,7 +130,7 @@ def _field_requirement(text: str) -> FieldRequirement:
 
 
 def matches_fields(requirements: Iterable[FieldRequirement], content: Mapping[str, Any]) -> bool:
-    """Whether an object, in wire form, meets all ``requirements``."""
+    """Return True if an object in wire form meets all ``requirements``."""
     return all(requirement.matches(content) for requirement in requirements)
 
 

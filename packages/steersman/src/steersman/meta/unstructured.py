@@ -1,4 +1,4 @@
-"""Kinds without a Python type of their own: as plain JSON, or by their metadata alone."""
+"""Kinds without a Python type, as plain JSON or metadata only."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from steersman.meta.resource_names import ApiResource
 
 
 class ObjectMetadata(Object):
-    """An object of which only the metadata is asked for, as ``metav1.PartialObjectMetadata``.
+    """Metadata of an object (``metav1.PartialObjectMetadata``). See ``metadata_only``.
 
-    It costs the API server, the network and the memory a fraction of the whole, and no content of a Secret ever
-    enters the process. See ``metadata_only``.
+    It needs less network traffic and memory than the whole object. The content of a Secret never enters the process.
     """
 
 
@@ -28,18 +27,21 @@ class _Envelope(FrozenStruct):
 
 
 class Unstructured(Object):
-    """An object as plain JSON, with every field that the server sent. See ``unstructured``.
+    """Object as plain JSON with all fields. See ``unstructured``.
 
     Attributes:
-        content: the whole object in wire form, apiVersion, kind and metadata included, deeply immutable. Of
-            ``managedFields`` a client keeps only the entries of its own field manager.
+        content: the whole object in wire form, with apiVersion, kind and metadata. Deeply immutable. A client keeps
+            only the ``managedFields`` entries of its own field manager.
     """
 
     content: FrozenDict[str, Any] = FrozenDict()
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
-        """An object of this kind from its wire form; apiVersion and kind may be left out.
+        """Create an object of this kind from its wire form.
+
+        Args:
+            content: the object. apiVersion and kind are optional.
 
         Raises:
             msgspec.ValidationError: the metadata is malformed.
@@ -48,22 +50,26 @@ class Unstructured(Object):
 
     @classmethod
     def decode_wire(cls, data: bytes | msgspec.Raw) -> Self:
-        """The object whose JSON ``data`` is. Raises ``msgspec.ValidationError``."""
+        """Decode an object from JSON.
+
+        Raises:
+            msgspec.ValidationError: the metadata is malformed.
+        """
         metadata = decode(data, _Envelope).metadata
         names = {"apiVersion": cls.api_resource.api_version, "kind": cls.api_resource.kind}
-        # Items of lists come without apiVersion and kind.
+        # List items lack apiVersion and kind.
         return cls(metadata=metadata, content=frozen_json(names | msgspec.json.decode(data)))
 
     def to_dict(self) -> dict[str, Any]:
-        """A copy of the content that may be changed, for ``of``."""
+        """Return a mutable copy of the content, for ``of``."""
         return msgspec.json.decode(encode(self.content))
 
     def to_wire(self) -> FrozenDict[str, Any]:
-        """What is sent in place of this object: its content."""
+        """Return the content, which requests contain in place of this object."""
         return self.content
 
     def __repr__(self) -> str:
-        # Logs and tracebacks outlive the secrets that the content may hold.
+        # The content may contain secrets, which must not appear in logs and tracebacks.
         return f"{type(self).__name__}({self.key}, resource_version={self.metadata.resource_version!r})"
 
 
@@ -73,14 +79,18 @@ def _metadata_kind(resource: ApiResource) -> type[ObjectMetadata]:
 
 
 def metadata_only(kind: type[Object] | ApiResource) -> type[ObjectMetadata]:
-    """``kind``, to be read by its metadata alone: ``await client.list(metadata_only(Secret))``.
+    """Return a type that reads only the metadata of ``kind``.
 
-    The same kind always gives the same type, so that a cache holds it once.
+    Example: ``await client.list(metadata_only(Secret))``. The same kind always returns the same type, so that the
+    cache holds it once.
     """
     return _metadata_kind(kind if isinstance(kind, ApiResource) else kind.api_resource)
 
 
 @cache
 def unstructured(resource: ApiResource) -> type[Unstructured]:
-    """The kind ``resource`` as plain JSON; the same resource always gives the same type."""
+    """Return a type for ``resource`` as plain JSON.
+
+    The same resource always returns the same type.
+    """
     return type(f"Unstructured{resource.kind}", (Unstructured,), {"api_resource": resource, "__module__": __name__})

@@ -1,4 +1,7 @@
-"""URLs as Go reads them. Source: ``net/url`` of Go: ``ParseRequestURI``, ``Parse``, ``EscapedPath``, ``Query``."""
+"""URL parser with the rules of Go.
+
+Source: ``net/url`` of Go: ``ParseRequestURI``, ``Parse``, ``EscapedPath``, ``Query``.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +22,14 @@ _USERINFO = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
 
 
 class Url(NamedTuple):
-    """A URL.
+    """A parsed URL. Each part may be empty.
 
     Attributes:
-        scheme: in lower case; may be empty, as all the others.
-        authority: user, host and port as they were written.
-        host: host and port, without escapes.
-        path: with its escapes.
-        query: as it was written.
+        scheme: scheme in lower case.
+        authority: user, host and port, unchanged.
+        host: host and port, unescaped.
+        path: escaped path.
+        query: query, unchanged.
     """
 
     scheme: str
@@ -50,7 +53,7 @@ class Url(NamedTuple):
         return re.search(r":\d*$", self.host, re.ASCII) is not None
 
     def values(self) -> dict[str, list[str]]:
-        """The query's values by key; what is malformed is passed over."""
+        """Return the values of the query by key. Malformed pairs are skipped."""
         found: dict[str, list[str]] = {}
         for pair in self.query.split("&"):
             if pair and ";" not in pair and "%" not in _ESCAPE.sub("", pair):
@@ -60,10 +63,13 @@ class Url(NamedTuple):
 
 
 def parse_url(text: str) -> Url:
-    """The URL that ``text`` is: absolute, or a path from the root, possibly with a fragment.
+    """Parse a URL.
+
+    Args:
+        text: absolute URL or absolute path, with an optional fragment.
 
     Raises:
-        ValueError: it is none; the text is Go's.
+        ValueError: the URL is invalid. The message is that of Go.
     """
     check_request_uri(text)
     rest, _, fragment = text.partition("#")
@@ -75,10 +81,10 @@ def parse_url(text: str) -> Url:
 
 
 def check_request_uri(text: str) -> None:
-    """Whether ``text`` is a URI of a request, to which a fragment means nothing.
+    """Check that ``text`` is a request URI. It cannot have a fragment.
 
     Raises:
-        ValueError: it is none; the text is Go's.
+        ValueError: the URI is invalid. The message is that of Go.
     """
     try:
         _parse(text, request=True)
@@ -91,7 +97,7 @@ def _parse_error(text: str, error: ValueError) -> ValueError:
 
 
 def go_quote(text: str) -> str:
-    """``text`` as Go quotes it."""
+    """Quote ``text`` like Go."""
     return msgspec.json.encode(text).decode()
 
 
@@ -173,7 +179,7 @@ def _check_escapes(text: str, mode: _Mode) -> None:
         if text[position] == "%":
             shown = text[position : position + 3]
             found = _ESCAPE.fullmatch(shown)
-            # A host has escapes only of what is not ASCII, and of the percent sign.
+            # In a host, only non-ASCII characters and the percent sign may be escaped.
             if found is None or (mode == "host" and int(found[1], 16) < 0x80 and shown != "%25"):
                 raise ValueError(f"invalid URL escape {go_quote(shown)}")
             position += 3

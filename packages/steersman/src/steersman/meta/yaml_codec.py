@@ -1,4 +1,4 @@
-"""YAML as Kubernetes reads it."""
+"""YAML parser and writer with the rules of Kubernetes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
-# A lone = and dates are texts to Go; words and numbers it reads by rules of its own.
+# Go reads a lone = and dates as strings, and has its own rules for booleans and numbers.
 _REPLACED_TAGS = tuple(_TAG + name for name in ("value", "timestamp", "bool", "int", "float"))
 _TRUE_WORDS = ("y", "yes", "true", "on")
 _BOOL = re.compile(r"y|Y|n|N|(?:yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)")
@@ -35,7 +35,7 @@ class _KubernetesLoader(_Loader):
         text: str = self.construct_scalar(node)
         found = float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
         if math.isinf(found) and text[-1].isdigit():
-            # Go reads no number that is too large for it.
+            # Go reads a number that overflows as a string.
             return text
         return int(found) if found.is_integer() and abs(found) < _INT64_LIMIT else found
 
@@ -43,13 +43,12 @@ class _KubernetesLoader(_Loader):
         found: dict[Any, Any] = {}
         yield found
         self.flatten_mapping(node)
-        # One by one: to Python, 1 and true are the same key.
+        # Convert each key first, because 1 and True are the same key in Python.
         for key, value in node.value:
             found[_json_key(self.construct_object(key, deep=True))] = self.construct_object(value)
 
 
 def _json_key(key: Any) -> Any:
-    """A key as JSON has it: a text."""
     if isinstance(key, bool):
         return str(key).lower()
     return str(key) if isinstance(key, int) else key
@@ -69,26 +68,30 @@ _KubernetesLoader.add_constructor(f"{_TAG}map", _KubernetesLoader.construct_json
 
 
 def load_yaml_documents(text: str | bytes) -> Iterator[Any]:
-    """The documents in ``text``, YAML or JSON.
+    """Load all documents of a YAML or JSON text.
 
     Raises:
-        yaml.YAMLError: it is neither.
+        yaml.YAMLError: the text is invalid.
     """
     return yaml.load_all(text, Loader=_KubernetesLoader)
 
 
 def load_yaml(text: str | bytes) -> Any:
-    """The one document in ``text``, YAML or JSON; None where there is none. Raises as ``documents``."""
+    """Load the only document of a YAML or JSON text. None if the text is empty.
+
+    Raises:
+        yaml.YAMLError: the text is invalid.
+    """
     return yaml.load(text, Loader=_KubernetesLoader)  # noqa: S506 (a safe loader)
 
 
 def dump_yaml(document: Any) -> str:
-    """``document`` as YAML, its keys in their order."""
+    """Format ``document`` as YAML. Keys keep their order."""
     return yaml.dump(document, Dumper=_PlainDumper, sort_keys=False, width=118)
 
 
 class _PlainDumper(yaml.SafeDumper):
-    """Writes what occurs twice twice, since nobody reads anchors of YAML, and texts of several lines as such."""
+    """Writes no anchors, and multi-line strings as literal blocks."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

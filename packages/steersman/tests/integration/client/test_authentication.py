@@ -1,4 +1,4 @@
-"""Every way to say who we are, and where the server is, on the real API server: it answers whom it took us for."""
+"""Authentication methods and server addresses on the real API server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def post(transport: HttpTransport, path: str, document: Mapping[str, Any])
 
 
 async def who_am_i(transport: HttpTransport) -> dict[str, Any]:
-    """Whom the API server takes us for: username, groups, uid, extra."""
+    """Return the authenticated user: username, groups, uid, extra."""
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     return (await post(transport, SELF_SUBJECT_REVIEWS, review))["status"]["userInfo"]
 
@@ -45,7 +45,7 @@ async def authenticated_user(transport: HttpTransport) -> str:
 
 
 async def service_account(envtest: Envtest, account: str) -> str:
-    """A token of the service account ``account``, which is made if it is not there."""
+    """Create the ServiceAccount if it is missing, and return a token."""
     async with open_transport(envtest.config) as administrator:
         accounts = "/api/v1/namespaces/default/serviceaccounts"
         body = json.dumps({"metadata": {"name": account}}).encode()
@@ -57,7 +57,7 @@ async def service_account(envtest: Envtest, account: str) -> str:
 async def as_user(
     envtest: Envtest, directory: Path, user: Mapping[str, Any], **cluster: Any
 ) -> AsyncGenerator[HttpTransport, None]:
-    """A transport from a kubeconfig of the user ``user``; ``cluster`` adds fields to the cluster."""
+    """Yield a transport for a kubeconfig with ``user``. ``cluster`` adds fields to its cluster."""
     document = envtest.kubeconfig_dict
     document["users"][0]["user"] = dict(user)
     fields = document["clusters"][0]["cluster"]
@@ -70,12 +70,15 @@ async def as_user(
 
 
 def certificate_data(envtest: Envtest, user: str) -> dict[str, str]:
-    """``client-certificate-data`` and ``client-key-data`` of ``user``."""
+    """Return ``client-certificate-data`` and ``client-key-data`` of ``user``."""
     return yaml.safe_load(envtest.user(user).kubeconfig.read_text())["users"][0]["user"]
 
 
 def exec_entry(directory: Path, code: str) -> dict[str, Any]:
-    """The field ``exec`` for a script that runs ``code``, with ``here``, its directory, and ``answer(**status)``."""
+    """Return the field ``exec`` for a script that runs ``code``.
+
+    The code can use its directory ``here`` and the function ``answer(**status)``.
+    """
     script = directory / "login"
     script.write_text(
         f"#!{sys.executable}\n"
@@ -146,7 +149,7 @@ async def test_rotated_certificate_files(envtest: Envtest, tmp_path: Path, monke
         assert await authenticated_user(transport) == "joe"
 
 
-async def test_a_watch_outlives_the_rotation_of_its_certificate(
+async def test_watch_survives_certificate_rotation(
     envtest: Envtest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("steersman.client.credentials.FILE_RELOAD_INTERVAL_SECONDS", 0.0)
@@ -175,7 +178,7 @@ async def test_rotated_token_files(envtest: Envtest, tmp_path: Path, monkeypatch
     file.write_text("withdrawn")
     async with as_user(envtest, tmp_path, {"tokenFile": "token"}) as transport:
         await transport.request(get("/version"))
-        # Not due for a minute: read because the server refuses the old one.
+        # The next reload is due in a minute. The 401 response triggers an earlier one.
         file.write_text(await service_account(envtest, "till"))
         assert await authenticated_user(transport) == "system:serviceaccount:default:till"
     monkeypatch.setattr("steersman.client.credentials.FILE_RELOAD_INTERVAL_SECONDS", 0.0)
@@ -212,7 +215,7 @@ async def test_impersonation_requires_permission(envtest: Envtest) -> None:
     assert "cannot impersonate" in json.loads(refused.body)["message"]
 
 
-async def test_through_a_proxy(envtest: Envtest, tmp_path: Path) -> None:
+async def test_requests_through_proxy_succeed(envtest: Envtest, tmp_path: Path) -> None:
     administrator = envtest.kubeconfig_dict["users"][0]["user"]
     watch = get("/api/v1/namespaces", query={"watch": "1", "resourceVersion": "0"})
     async with (
@@ -225,7 +228,7 @@ async def test_through_a_proxy(envtest: Envtest, tmp_path: Path) -> None:
     assert targets == [envtest.server.removeprefix("https://")] * 2
 
 
-async def test_a_server_under_another_name(envtest: Envtest, tmp_path: Path) -> None:
+async def test_tls_server_name_is_verified(envtest: Envtest, tmp_path: Path) -> None:
     administrator = envtest.kubeconfig_dict["users"][0]["user"]
     async with as_user(envtest, tmp_path, administrator, tls_server_name="kubernetes.default") as transport:
         assert await authenticated_user(transport) == "envtest"

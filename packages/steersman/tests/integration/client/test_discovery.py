@@ -1,4 +1,4 @@
-"""Discovery and what a server can do, on the real API server and on one that behaves as an older one."""
+"""Discovery and capabilities of the real API server and older servers."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_discovery_serves_every_built_in_kind(transport: Transport) -> Non
     served, below = {r.resource for r in found}, {s for r in found for s in r.subresources}
     kinds = built_in_kinds()
     assert len(kinds) > 40
-    # What is only ever sent to a subresource, such as an Eviction, is called by that one's name.
+    # A kind that only a subresource accepts, such as Eviction, has the name of the subresource.
     assert {k for k in kinds - served if k.plural not in below} == set()
 
 
@@ -155,7 +155,7 @@ async def test_discovery_unavailable_apiservice_hides_no_others(transport: Trans
             while f"{group}/v1" not in discovery.failures:
                 await discovery.refresh()
         assert (await discovery.mapping("deploy")).kind == "Deployment"
-        with pytest.raises(NoKindMatch, match=f"could not be asked: .*{group}/v1"):
+        with pytest.raises(NoKindMatch, match=f"Discovery failed for: .*{group}/v1"):
             await discovery.mapping("nothing")
     finally:
         await client.delete(service, ObjectKey("", f"v1.{group}"))

@@ -1,4 +1,4 @@
-"""What we take for an apply that changes nothing changes nothing on the real API server."""
+"""Skipped applies would not change the object on the real API server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MANAGER = "unchanged"
 
 
 @pytest.mark.parametrize("name", all_apply_configurations())
-async def test_the_same_again(envtest: Envtest, name: str) -> None:
+async def test_repeated_apply_changes_nothing(envtest: Envtest, name: str) -> None:
     envtest.install_crds(Widget)
     async with connect(envtest.config) as transport:
         client = Client(transport, field_manager=MANAGER)
@@ -27,7 +27,7 @@ async def test_the_same_again(envtest: Envtest, name: str) -> None:
         assert again.metadata.resource_version == applied.metadata.resource_version
 
 
-async def test_a_status_with_empty_lists(envtest: Envtest) -> None:
+async def test_apply_status_with_empty_lists_changes_nothing(envtest: Envtest) -> None:
     envtest.install_crds(Widget)
     async with connect(envtest.config) as transport:
         client = Client(transport, field_manager=MANAGER)

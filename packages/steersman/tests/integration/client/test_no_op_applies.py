@@ -1,4 +1,4 @@
-"""Whatever two managers and their patches made of an object: an apply that we take for void is void."""
+"""Skipped applies are no-ops, after random applies and patches of two managers."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ RUNS, STEPS = 12, 10
 
 
 class RandomManifests(random.Random):
-    """Makes configurations that differ in a few places."""
+    """Generates configurations that differ in a few fields."""
 
     def random_subset(self, **fields: Any) -> dict[str, Any]:
-        """Each field or not."""
+        """Return a random subset of the fields."""
         return {name: value for name, value in fields.items() if self.random() < 0.5}
 
     def random_map(self) -> dict[str, str]:
@@ -102,7 +102,7 @@ async def test_skipped_applies_would_not_change_the_object(
             declared = [_with_key(make(manifests), key) for _ in range(2)]
             await ours.apply(unstructured(kind.api_resource).of(declared[0]))
             for _ in range(STEPS):
-                # Some of what somebody may imagine is refused.
+                # The API server rejects some random changes.
                 with suppress(ApiError):
                     await _apply_random_change(
                         manifests, ours, theirs, kind, declared, _with_key(make(manifests), key)
@@ -133,14 +133,14 @@ async def _apply_random_change(
 
 
 async def _is_no_op(ours: Client, kind: type[Object], declared: dict[str, Any], key: ObjectKey) -> bool:
-    """Whether applying ``declared`` is taken for void. Then it is tried."""
+    """Return True if an apply would be skipped. Then check that it changes nothing."""
     config = unstructured(kind.api_resource).of(declared)
     present = await ours.get(kind, key)
     if apply_would_change(with_owner(config), present, "ours"):
         return False
     await ours.apply(config)
     applied = await ours.get(kind, key)
-    # Not the version: what the server notes of updates may be tidied up by any write, as seconds go by.
+    # Ignore the resourceVersion: any write may merge managedFields entries of earlier updates.
     assert _without_versions(applied) == _without_versions(present), declared
     return True
 

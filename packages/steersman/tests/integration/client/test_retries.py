@@ -1,4 +1,4 @@
-"""What is tried again, and what becomes of it on the real API server, behind a relay that misbehaves once."""
+"""Retries against the real API server behind a faulty proxy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ Fault = Literal["429", "503", "504", "lose the response", "lose the request"]
 
 
 class FaultyProxy:
-    """Passes requests on, and does to the next ones what is in ``plan``; ``seen`` are their methods."""
+    """Forwards requests, and injects ``faults`` into the next ones.
+
+    ``methods`` records the methods of all requests.
+    """
 
     def __init__(self, server: Transport) -> None:
         self._server = server
@@ -119,7 +122,7 @@ async def test_patch_with_version_and_lost_response_applies_once(envtest: Envtes
         proxy.faults = [fault]
         with pytest.raises(Conflict) as caught:
             await client.patch(ConfigMap, made.key, patch)
-        # It says of itself that the conflict may be with our own first try, as it is here.
+        # The conflict may be with our own first attempt, as it is here.
         assert caught.value.uncertain
         assert proxy.methods == ["POST", "PATCH", "PATCH"]
         assert (await client.get(ConfigMap, made.key)).data == {"n": "2"}

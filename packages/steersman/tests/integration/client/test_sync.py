@@ -1,4 +1,4 @@
-"""A script without async, on the real API server."""
+"""A synchronous script on the real API server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from steersman_testing.envtest import Envtest
 NAMESPACE = "scripts"
 
 
-def test_a_script(envtest: Envtest) -> None:
+def test_sync_client_script_on_real_server(envtest: Envtest) -> None:
     key = ObjectKey(NAMESPACE, "words")
     with SyncClient(envtest.config, field_manager="script") as client:
         client.create(Namespace(metadata=ObjectMeta(name=NAMESPACE)))

@@ -1,4 +1,4 @@
-"""The verbs on the real API server, and what older servers lack."""
+"""Verbs on the real API server, and features that older servers lack."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _numbers = itertools.count()
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_on_the_real_server(case: str, envtest_of_cases: Envtest) -> None:
+async def test_verbs_on_real_server(case: str, envtest_of_cases: Envtest) -> None:
     async with connect(envtest_of_cases.config) as transport:
         namespace = f"verbs-{os.getpid()}-{next(_numbers)}"
         await make_namespace(transport, namespace)
@@ -29,7 +29,7 @@ async def test_on_the_real_server(case: str, envtest_of_cases: Envtest) -> None:
 
 
 async def test_older_server_without_watch_list_pages() -> None:
-    """1.33 had WatchList off."""
+    """Kubernetes 1.33 disables WatchList by default."""
     with Envtest.start(arguments={"emulated-version": "1.33"}) as older:
         async with connect(older.config) as transport:
             client = Client(transport, field_manager="tester")

@@ -155,7 +155,7 @@ def test_generated_module_imports_quickly(place: Path) -> None:
         "import time, steersman.api.core_v1, steersman.api.meta_v1; begun = time.process_time();"
         "import foreign.monitoring_coreos_com_v1; print(time.process_time() - begun)"
     )
-    # The first time, Python compiles it.
+    # Python compiles the module on the first import.
     _, seconds = (run_python(program, place.parent) for _ in range(2))
     # 7 kinds, 200 structs: some 30 ms.
     assert seconds < 0.5

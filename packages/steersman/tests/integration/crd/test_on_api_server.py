@@ -41,7 +41,7 @@ async def test_crds_are_stored_unchanged(client: Client, plural: str, builtin_de
 
 
 def builtin_structs() -> Iterator[type[FrozenStruct]]:
-    """Every type of Kubernetes' own that could be part of another."""
+    """Yield all built-in types that can be part of a custom resource."""
     for found in pkgutil.iter_modules(steersman.api.__path__):
         module = importlib.import_module(f"steersman.api.{found.name}")
         for value in vars(module).values():
@@ -143,6 +143,6 @@ async def test_rule_may_have_field_path_of_name(client: Client) -> None:
 
     @resource(group="holders.example.com", version="v1", rules=[rule])
     class Named(Resource[v1.TaskSpec, Status]):
-        """Its name is looked at."""
+        """A kind with a rule on its name."""
 
     await client.create(Definition.of(definition(Named)), dry_run=True, field_validation="Strict")

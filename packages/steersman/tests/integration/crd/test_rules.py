@@ -17,7 +17,7 @@ Definition = unstructured(CustomResourceDefinition.api_resource)
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 async def test_definition_checks_rules_as_apiserver(envtest: Envtest, row: Row) -> None:
-    # Made with a rule that is well, which the one in question then replaces.
+    # Install a valid rule first. An update then replaces it by the tested rule.
     manifest = definition(
         kind_with(row._replace(rule="self == self", message_expression="", optional_old_self=False))
     )

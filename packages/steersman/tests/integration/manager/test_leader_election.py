@@ -27,7 +27,7 @@ FAST_TIMINGS = "6,5,0.5"
 
 
 class Replica:
-    """The process, and what it says."""
+    """A process and its logs."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -44,7 +44,7 @@ class Replica:
         return time.monotonic()
 
     async def wait_for_exit(self, seconds: float = 60.0) -> int:
-        """Its exit code."""
+        """Wait for the exit code."""
         async with asyncio.timeout(seconds):
             return await self.process.wait()
 

@@ -154,7 +154,7 @@ class Replica:
 
 
 class WebhookCluster:
-    """The whole of it."""
+    """API server, replicas and load balancer."""
 
     def __init__(self, client: Client, stack: AsyncExitStack) -> None:
         self.client = client
@@ -176,7 +176,7 @@ class WebhookCluster:
         return replica
 
     async def certificate(self) -> bytes:
-        """The one in the Secret."""
+        """Return the certificate in the Secret."""
         return (await self.client.get(Secret, ObjectKey("default", "webapps-cert"))).data["tls.crt"]
 
     async def serves_current_certificate(self) -> bool:
@@ -231,7 +231,7 @@ async def _uninstall(client: Client, replica: Replica) -> None:
 
 
 async def _wait_until_served(client: Client) -> None:
-    """Until the API server asks, and trusts, and converts."""
+    """Wait until the webhooks and the conversion work."""
     async with asyncio.timeout(20):
         while True:
             with suppress(SteersmanError):
@@ -271,7 +271,7 @@ async def test_no_request_fails_while_certificates_and_replicas_change(envtest: 
                 except ApiError as error:
                     failures.append(f"{error.code} {error}")
                 done += 1
-                # Steady use, without taking the processor from those who rotate.
+                # Steady load that leaves CPU time for the rotation.
                 await asyncio.sleep(0.05)
 
         users = [asyncio.create_task(use(number)) for number in range(4)]
@@ -295,7 +295,7 @@ async def test_no_request_fails_while_certificates_and_replicas_change(envtest: 
 
 
 async def _rotate_certificate(cluster: WebhookCluster) -> None:
-    """Time passes; returns once all serve another certificate."""
+    """Advance the clock, and wait until all replicas serve a new certificate."""
     old = await cluster.certificate()
     cluster.clock.ahead += LATER
 

@@ -1,4 +1,4 @@
-"""Apply types: only what was set travels."""
+"""Apply types: requests contain only the set fields."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_apply_sends_explicit_default_values() -> None:
     }
 
 
-def test_an_empty_list_and_an_empty_map_travel() -> None:
+def test_apply_sends_empty_list_and_map() -> None:
     assert encoded(ConfigMapApply(metadata=META, data={})) == {"metadata": ENCODED_META, "data": {}}
     assert encoded(ServiceSpecApply(external_ips=[])) == {"externalIPs": []}
 

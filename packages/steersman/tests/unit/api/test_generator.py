@@ -1,6 +1,6 @@
-"""``scripts/generate_api``: what it makes of real OpenAPI documents is what is committed.
+"""``scripts/generate_api``: its output for real OpenAPI documents is committed.
 
-The documents in ``openapi`` are the parts of Kubernetes' own that the generator reads (``--save-excerpt``).
+The documents in ``openapi`` are excerpts of those of Kubernetes, written with ``--save-excerpt``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def test_check_finds_a_change(tmp_path: Path) -> None:
 
 @pytest.fixture
 def lease(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
-    """A document to change, and its LeaseSpec."""
+    """Return the path of a document, and its LeaseSpec to modify."""
     file = tmp_path / "documents" / "apis__coordination.k8s.io__v1_openapi.json"
     file.parent.mkdir()
     document = json.loads((DOCUMENTS / file.name).read_text())
@@ -96,7 +96,7 @@ def test_fields(lease: tuple[Path, dict[str, Any]]) -> None:
         assert f"\n    {name}: {annotation} = " + ("" if default is None else f"{default}\n") in written
 
 
-def test_a_description_cannot_break_out_of_its_docstring(lease: tuple[Path, dict[str, Any]]) -> None:
+def test_generator_escapes_descriptions_in_docstrings(lease: tuple[Path, dict[str, Any]]) -> None:
     file, document = lease
     spec = document["components"]["schemas"]["io.k8s.api.coordination.v1.LeaseSpec"]
     spec["description"] = 'A """quoted\\" thing, e.g. one "so"'

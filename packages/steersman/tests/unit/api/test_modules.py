@@ -1,4 +1,4 @@
-"""Every generated module: complete, decodable, and imported only by those who need it."""
+"""Generated modules are complete, decodable and imported only on demand."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def classes(module: str) -> Iterator[type[FrozenStruct]]:
 
 
 def imported_group_versions(module: str) -> set[str]:
-    """The group-versions that importing ``module`` brings in."""
+    """Return the group-versions that an import of ``module`` loads."""
     code = f"import sys, {module}; print(*(m for m in sys.modules if m.startswith('steersman.api.')))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return {name.removeprefix("steersman.api.") for name in done.stdout.split()}
@@ -61,7 +61,7 @@ def test_every_group_version_is_there() -> None:
 
 @pytest.mark.parametrize("module", GROUP_VERSIONS)
 def test_read_types_decode_empty_document(module: str) -> None:
-    """A field that is missing, whatever the schema says, must not keep an object out of the cache."""
+    """Missing fields, even required ones, must not prevent decoding."""
     for cls in classes(f"steersman.api.{module}"):
         assert decode(b"{}", cls) == cls()
         assert encode(cls()) == b"{}"
@@ -71,7 +71,7 @@ def test_read_types_decode_empty_document(module: str) -> None:
 def test_apply_types_have_their_read_type(module: str) -> None:
     kinds = {c.__name__: c for c in classes(f"steersman.api.{module}") if issubclass(c, Object)}
     for cls in classes(f"steersman.api.apply.{module}"):
-        # Builds the decoder, which resolves every annotation.
+        # The call builds the decoder, which resolves every annotation.
         with pytest.raises(msgspec.ValidationError):
             decode(b"1", cls)
         if issubclass(cls, ApplyConfiguration):

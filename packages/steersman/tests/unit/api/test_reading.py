@@ -1,4 +1,4 @@
-"""Built-in kinds as the API server writes them: nothing is lost, ``null`` is met, nothing can be changed."""
+"""Decoding of built-in kinds: complete, tolerant of ``null``, and immutable."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ def read_document(kind: type[Object]) -> bytes:
 
 
 def find_differences(before: Any, after: Any, path: str = "$") -> Iterator[str]:
-    """Where ``after`` says something else than ``before``; Go's zero values may be left out."""
+    """Yield the differences between two documents.
+
+    Zero values of Go may be missing in ``after``.
+    """
     if isinstance(before, dict) and isinstance(after, dict):
         old, new = cast("dict[str, Any]", before), cast("dict[str, Any]", after)
         for key in old | new:
@@ -57,7 +60,7 @@ def find_differences(before: Any, after: Any, path: str = "$") -> Iterator[str]:
 
 
 def walk(value: Any) -> Iterator[Any]:
-    """``value`` and all that it contains."""
+    """Yield ``value`` and all nested values."""
     yield value
     if isinstance(value, FrozenStruct):
         inner = [getattr(value, field) for field in value.__struct_fields__]
@@ -70,7 +73,10 @@ def walk(value: Any) -> Iterator[Any]:
 
 
 def without_type_meta(obj: dict[str, Any]) -> dict[str, Any]:
-    """``obj`` without apiVersion and kind, which the class says; the claims of a StatefulSet are objects too."""
+    """Remove apiVersion and kind, which the class defines.
+
+    The PVC templates of a StatefulSet have them too.
+    """
     claims = obj.get("spec", {}).get("volumeClaimTemplates", ())
     for one in (obj, *claims):
         del one["apiVersion"], one["kind"]

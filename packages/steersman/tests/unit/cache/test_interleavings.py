@@ -43,7 +43,7 @@ class ObjectState:
 
 @dataclass
 class PendingWrite:
-    """One of ours, on its way."""
+    """A pending write of ours."""
 
     name: str
     is_delete: bool
@@ -54,7 +54,7 @@ class PendingWrite:
 
 
 class ModelServer:
-    """The truth, and all that ever was."""
+    """Current state and history of all objects."""
 
     def __init__(self, *, opaque: bool) -> None:
         self.version = 0

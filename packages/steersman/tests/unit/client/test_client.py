@@ -1,4 +1,4 @@
-"""Verbs: what is sent, and what is made of the answer."""
+"""Verbs: requests and the handling of responses."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_html_response_of_proxy_raises_connection_failed() -> None:
     page = HttpResponse(200, b"<html>Log in</html>")
     mine = client(ScriptedTransport([page] * 4))
     for verb in (mine.get(Widget, KEY), mine.list(Widget), mine.create(widget()), mine.delete(Widget, KEY)):
-        with pytest.raises(ConnectionFailed, match="not the API server's"):
+        with pytest.raises(ConnectionFailed, match="does not come from the API server"):
             await verb
 
 
@@ -99,7 +99,7 @@ async def test_list_with_expired_pages_restarts_without_limit() -> None:
 
 
 @virtual_time
-async def test_a_version_that_is_forgotten_ends_the_list() -> None:
+async def test_list_with_expired_version_raises_expired() -> None:
     transport = ScriptedTransport([error_response(410, "Expired")])
     with pytest.raises(Expired):
         await client(transport).list(Widget, resource_version="3", resource_version_match="Exact")
@@ -121,7 +121,7 @@ async def test_pages_are_requested_lazily() -> None:
     assert first.sizes == tuple(len(json.dumps(widget_document(n))) for n in "ab")
     assert len(transport.requests) == 1
     assert [len(p.items) async for p in pages] == [1]
-    # The token says the version, and the server refuses both together.
+    # The token contains the resourceVersion. The API server rejects a request with both.
     assert transport.requests[1][1].query == {"limit": "2", "continue": "next"}
 
 
@@ -133,7 +133,7 @@ async def test_pages_with_expired_token_raises_expired() -> None:
 
 
 @virtual_time
-async def test_an_empty_list_may_be_null() -> None:
+async def test_list_with_null_items_is_empty() -> None:
     transport = ScriptedTransport([json_response({"metadata": {"resourceVersion": "3"}, "items": None})])
     assert (await client(transport).list(Widget)).items == ()
 
@@ -176,7 +176,7 @@ async def test_apply_sends_set_fields_and_forces() -> None:
     request, body = last_request(transport)
     assert (request.method, request.content_type) == ("PATCH", "application/apply-patch+yaml")
     assert request.query == {"fieldManager": "tester", "force": "true", "fieldValidation": "Strict"}
-    assert body["spec"] == {"depth": 1}  # the default of the read type, and sent all the same
+    assert body["spec"] == {"depth": 1}  # the default of the read type, but sent because it is set
     await client(transport).apply(config, force=False)
     assert last_request(transport)[0].query["force"] == "false"
 
@@ -213,14 +213,14 @@ async def test_create_adds_the_owner() -> None:
 
 
 @virtual_time
-async def test_an_owner_in_another_namespace_is_refused() -> None:
+async def test_create_with_owner_in_other_namespace_raises() -> None:
     config = WidgetApply(metadata=ObjectMetaApply(name="a", namespace="lake"), spec=WidgetSpecApply(depth=1))
     with pytest.raises(ValueError, match="orders/mother cannot own lake/a"):
         await client(ScriptedTransport()).apply(config, owner=widget("mother"))
 
 
 @virtual_time
-async def test_an_object_that_was_read_is_not_applied() -> None:
+async def test_apply_of_read_type_raises_type_error() -> None:
     read: Any = widget()
     with pytest.raises(TypeError, match="WidgetApply"):
         await client(ScriptedTransport()).apply(read)
@@ -279,7 +279,7 @@ async def test_delete_carries_preconditions() -> None:
 @virtual_time
 async def test_delete_with_empty_name_is_rejected() -> None:
     transport = ScriptedTransport()
-    with pytest.raises(ValueError, match="not a possible name"):
+    with pytest.raises(ValueError, match="not a valid name"):
         await client(transport).delete(Widget, ObjectKey("orders", ""))
     assert transport.requests == []
 
@@ -351,7 +351,7 @@ async def test_watch_reports_key_of_undecodable_object() -> None:
 
 
 @virtual_time
-async def test_a_watch_that_is_left_is_closed() -> None:
+async def test_watch_is_closed_after_break() -> None:
     transport = ScriptedTransport(streams=[[watch_line("ADDED", widget_document("a", 6)), 1e6]])
     stream = client(transport).watch(Widget, resource_version="5")
     await anext(stream)
@@ -383,7 +383,7 @@ async def test_watch_skip_callback_prevents_decoding() -> None:
 
 
 @virtual_time
-async def test_a_streaming_list_ends_its_beginning_with_a_bookmark() -> None:
+async def test_streaming_list_initial_events_end_with_bookmark() -> None:
     end = {"metadata": {"resourceVersion": "8", "annotations": {"k8s.io/initial-events-end": "true"}}}
     lines = [
         watch_line("ADDED", widget_document("a", 6)),
@@ -424,9 +424,9 @@ async def test_watch_lines_are_parsed_with_any_whitespace(compact: bool) -> None
 
 @virtual_time
 @pytest.mark.parametrize("kept", [5, 30, 60, -1, -2])
-async def test_a_line_that_breaks_off_is_a_lost_connection(kept: int) -> None:
+async def test_truncated_watch_line_raises_connection_error(kept: int) -> None:
     line = b'{"type":"ADDED","object":' + json.dumps(widget_document("a", 6)).encode() + b"}"
-    with pytest.raises(ConnectionFailed, match="within a line"):
+    with pytest.raises(ConnectionFailed, match="incomplete line"):
         await collect_events(ScriptedTransport(streams=[[line[:kept]]]))
 
 
@@ -451,14 +451,14 @@ async def test_logs_are_streamed_by_line() -> None:
         "sinceSeconds": "60",
         "timestamps": "true",
     }
-    # A pod that has nothing to say for an hour is not a dead connection.
+    # A pod may write no logs for an hour. The connection must not time out.
     assert request.timeout > 3600
     assert [line async for line in client(transport).logs(KEY)] == []
     assert transport.requests[1][1].query == {}
 
 
 @virtual_time
-async def test_a_log_that_is_left_is_closed() -> None:
+async def test_log_stream_is_closed_after_break() -> None:
     transport = ScriptedTransport(streams=[[b"one", 1e6]])
     lines = client(transport).logs(KEY, follow=True)
     await anext(lines)

@@ -1,4 +1,7 @@
-"""Where the cluster is and who we are: every failure names its file and field, and none tells a secret."""
+"""Kubeconfig and in-cluster configuration.
+
+Errors name the file and the field, and contain no secret.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ def no_cluster_configured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
 
 
 def kubeconfig(**changes: Any) -> dict[str, Any]:
-    """A complete kubeconfig; ``cluster``, ``user`` and ``context`` add or replace fields (None removes one)."""
+    """Return a complete kubeconfig.
+
+    ``cluster``, ``user`` and ``context`` add or replace fields. None removes a field.
+    """
 
     def merged(section: str, fields: dict[str, Any]) -> dict[str, Any]:
         return {k: v for k, v in {**fields, **changes.get(section, {})}.items() if v is not None}
@@ -70,7 +76,7 @@ def write(path: Path, document: Any) -> Path:
     return path
 
 
-def test_the_server_and_its_token(tmp_path: Path) -> None:
+def test_config_reads_server_and_token(tmp_path: Path) -> None:
     found = load_config(write(tmp_path / "config", kubeconfig(context={"namespace": "shop"})))
     assert found == ClusterConfig(server="https://10.0.0.1:6443", namespace="shop", credentials=StaticToken("s3cret"))
 
@@ -139,7 +145,7 @@ def test_config_reads_impersonation(tmp_path: Path) -> None:
     )
 
 
-def test_a_plugin(tmp_path: Path) -> None:
+def test_config_reads_exec_plugin(tmp_path: Path) -> None:
     fields = EXEC_PLUGIN | {
         "command": "./bin/login",
         "args": ["--quiet"],
@@ -219,15 +225,15 @@ def test_config_missing_everywhere_raises_with_remedy() -> None:
         ({"cluster": {"certificate-authority": "nowhere.crt"}}, "cluster 'c': certificate-authority: cannot read "),
         ({"cluster": {"certificate-authority-data": "%%%"}}, "certificate-authority-data is not base64"),
         ({"cluster": {"certificate-authority-data": "é"}}, "certificate-authority-data is not base64"),
-        ({"cluster": {"certificate-authority-data": "aGVsbG8="}}, "certificate-authority-data holds no PEM"),
+        ({"cluster": {"certificate-authority-data": "aGVsbG8="}}, "certificate-authority-data contains no PEM"),
         ({"cluster": {"insecure-skip-tls-verify": "false"}}, "insecure-skip-tls-verify: expected bool, not str"),
         ({"cluster": {"proxy-url": "proxy:3128"}}, "cluster 'c': proxy-url is not a URL"),
         ({"cluster": {"proxy-url": "socks5://proxy:1"}}, "cluster 'c': proxy-url: socks5 is not supported: use"),
         (
             {"cluster": {"insecure-skip-tls-verify": True, "certificate-authority-data": base64_encode(CERTIFICATE)}},
-            "contradict",
+            "mutually exclusive",
         ),
-        ({"cluster": {"server": "https://me:s3cret@10.0.0.1"}}, "cluster 'c': server must not contain a password"),
+        ({"cluster": {"server": "https://me:s3cret@10.0.0.1"}}, "cluster 'c': server must not contain credentials"),
         ({"user": {"token": 7}}, "user 'u': token: expected str, not int"),
         (
             {"user": {"exec": {"command": "x"}}},
@@ -245,12 +251,12 @@ def test_config_missing_everywhere_raises_with_remedy() -> None:
             "exec: interactiveMode must be one of Never, ",
         ),
         ({"user": {"auth-provider": {"name": "gcp"}}}, "user 'u': auth-provider was removed .* use exec"),
-        ({"user": {"username": "jane", "password": "p"}}, "user 'u': token and username are both set"),
-        ({"user": {"as-groups": ["a"]}}, "user 'u': as-uid, as-groups and as-user-extra need as"),
+        ({"user": {"username": "jane", "password": "p"}}, "user 'u': token and username are mutually exclusive"),
+        ({"user": {"as-groups": ["a"]}}, "user 'u': as-uid, as-groups and as-user-extra require as"),
         ({"user": {"as": "a", "as-user-extra": {"scopes": "x"}}}, "as-user-extra: scopes: expected list, not str"),
         (
             {"user": {"client-key-data": base64_encode(KEY)}},
-            "user 'u': client-certificate and client-key go together",
+            "user 'u': client-certificate and client-key must be set together",
         ),
         ({"user": {"client-certificate": "."}}, "user 'u': client-certificate: cannot read "),
         ({"context": {"cluster": None}}, "context 'here': cluster is not set"),
@@ -297,16 +303,16 @@ def test_malformed_files(tmp_path: Path, document: str, message: str) -> None:
 
 def test_config_invalid_yaml_error_hides_content(tmp_path: Path) -> None:
     path = write(tmp_path / "config", "users:\n- name: u\n  user: {token: s3cret]\n")
-    with pytest.raises(ConfigurationError, match=r"config, line 3: not YAML") as caught:
+    with pytest.raises(ConfigurationError, match=r"config, line 3: invalid YAML") as caught:
         load_config(path)
     assert "s3cret" not in str(caught.value)
     assert caught.value.__suppress_context__
     (tmp_path / "binary").write_bytes(b"\x00\xff")
-    with pytest.raises(ConfigurationError, match="not YAML"):
+    with pytest.raises(ConfigurationError, match="invalid YAML"):
         load_config(tmp_path / "binary")
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_config_missing_file_error_names_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=f"kubeconfig not found: {tmp_path / 'gone'}"):
         load_config(tmp_path / "gone")
 
@@ -320,7 +326,9 @@ def service_account(directory: Path) -> Path:
 @pytest.mark.parametrize(
     ("host", "server"), [("10.96.0.1", "https://10.96.0.1:443"), ("fd00::1", "https://[fd00::1]:443")]
 )
-def test_in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, server: str) -> None:
+def test_in_cluster_config_reads_service_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, server: str
+) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     found = in_cluster_config(service_account(tmp_path))
     assert (found.server, found.namespace, found.ca) == (server, "shop", tmp_path / "ca.crt")
@@ -328,7 +336,7 @@ def test_in_a_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, se
     assert found.credentials.load() == Identity("Bearer t")
 
 
-def test_in_a_pod_each_missing_part_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_cluster_config_error_names_missing_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigurationError, match="KUBERNETES_SERVICE_HOST is not set"):
         in_cluster_config(tmp_path)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")

@@ -1,4 +1,4 @@
-"""Read, change, write, again. In virtual time."""
+"""Retries of read-modify-write cycles after a Conflict, in virtual time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ KEY = ObjectKey("default", "counter")
 
 
 class FailingCall:
-    """Raises ``error`` so many ``times``, then returns the number of calls; notes when it was called."""
+    """Raises ``error`` for the first ``times`` calls, and records all calls.
+
+    Then it returns the number of calls.
+    """
 
     def __init__(self, error: SteersmanError, times: int) -> None:
         self.error = error
@@ -69,7 +72,7 @@ async def test_retry_on_conflict_makes_five_attempts_with_jitter() -> None:
 
 
 @virtual_time
-async def test_then_the_conflict_is_the_callers() -> None:
+async def test_retry_on_conflict_raises_after_last_attempt() -> None:
     fn = FailingCall(CONFLICT, 99)
     with pytest.raises(Conflict):
         await retry_on_conflict(fn, runtime=virtual_runtime())
@@ -77,7 +80,7 @@ async def test_then_the_conflict_is_the_callers() -> None:
 
 
 @virtual_time
-async def test_the_delay_may_grow() -> None:
+async def test_retry_on_conflict_delay_grows_by_factor() -> None:
     fn = FailingCall(CONFLICT, 3)
     await retry_on_conflict(fn, delay=1, factor=2, jitter=0, runtime=virtual_runtime())
     assert fn.called_at == [0, 1, 3, 7]

@@ -1,4 +1,4 @@
-"""Tokens, certificates and plugins by themselves: what is cached, what is read again, and what errors say."""
+"""Tokens, certificates and exec plugins: caching, reloads and errors."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_anonymous_credentials_are_empty() -> None:
     assert Anonymous().load() == Identity()
 
 
-def test_a_token_file_is_read_again(tmp_path: Path) -> None:
+def test_token_file_is_reloaded(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("one\n")
     source = TokenFile(file, "old")
@@ -77,7 +77,7 @@ def test_certificate_files_are_read_again(tmp_path: Path) -> None:
         source.load()
     (tmp_path / "tls.crt").write_bytes(certificate)
     (tmp_path / "tls.key").write_bytes(b"?")
-    with pytest.raises(ConfigurationError, match=rf"client key: {tmp_path / 'tls.key'} holds no PEM"):
+    with pytest.raises(ConfigurationError, match=rf"client key: {tmp_path / 'tls.key'} contains no PEM"):
         source.load()
     (tmp_path / "tls.key").write_bytes(key)
     assert source.load() == Identity(None, certificate, key)
@@ -85,7 +85,7 @@ def test_certificate_files_are_read_again(tmp_path: Path) -> None:
     assert ClientCertificate(certificate, key).load().valid_for == math.inf
 
 
-def test_of_several_the_first_of_each_kind_counts(tmp_path: Path) -> None:
+def test_credential_chain_uses_first_of_each_kind(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("later")
     parts = (ClientCertificate(b"c", b"k"), StaticToken("first"), TokenFile(tmp_path / "token"))
     found = CredentialChain(parts).load()
@@ -94,7 +94,7 @@ def test_of_several_the_first_of_each_kind_counts(tmp_path: Path) -> None:
 
 
 class FakeExecPlugin:
-    """A script that answers what it was told to, and notes each run."""
+    """Exec plugin with a scripted response, which records each run."""
 
     def __init__(self, directory: Path, **fields: Any) -> None:
         self.now = 1_000_000.0
@@ -170,10 +170,10 @@ def test_exec_plugin_reruns_after_401_with_minimum_interval(tmp_path: Path) -> N
     plugin.respond(token="two")
     assert plugin.credentials.load(refused) == refused
     plugin.now += 60
-    # What was refused may have had a certificate from elsewhere.
+    # The rejected identity may contain a certificate from another source.
     assert plugin.credentials.load(Identity(refused.authorization, b"c", b"k")) == Identity("Bearer two")
     plugin.now += 60
-    # Another has asked since.
+    # The plugin has run since this identity was rejected.
     assert plugin.credentials.load(refused) == Identity("Bearer two")
     assert len(plugin.runs) == 2
 
@@ -196,12 +196,12 @@ JWT = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJqYW5lIn0.c2lnbmF0dXJl"
         ("sys.exit('password=hunter22 is wrong')", r"exited with code 1: \[hidden\] is wrong$"),
         ("sys.exit('sent Authorization: Bearer hunter22')", r"exited with code 1: sent Authorization: \[hidden\]$"),
         ("sys.exit('with ' + os.environ['LOGIN'] + ' nobody')", r"exited with code 1: with \[hidden\] nobody$"),
-        ("print('hunter22')", r"answered no ExecCredential: JSON is malformed"),
-        ("print('[\"hunter22\"]')", r"answered no ExecCredential: Expected `object`"),
+        ("print('hunter22')", r"returned an invalid ExecCredential: JSON is malformed"),
+        ("print('[\"hunter22\"]')", r"returned an invalid ExecCredential: Expected `object`"),
         ("os.kill(os.getpid(), 9)", r"exited with code -9$"),
     ],
 )
-def test_a_plugin_that_fails_is_quoted_without_secrets(tmp_path: Path, code: str, message: str) -> None:
+def test_exec_plugin_error_contains_no_secrets(tmp_path: Path, code: str, message: str) -> None:
     plugin = FakeExecPlugin(tmp_path, environment={"LOGIN": "hunter22-and-more"})
     plugin.set_script(code)
     with pytest.raises(CredentialsFailed, match=message) as caught:
@@ -213,12 +213,12 @@ def test_a_plugin_that_fails_is_quoted_without_secrets(tmp_path: Path, code: str
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ({"version": API_VERSIONS[1], "token": "t"}, f"answered {API_VERSIONS[1]}, not {API_VERSIONS[0]}"),
-        ({"kind": "Token", "token": "t"}, "answered"),
-        ({}, "answered neither a token nor a client certificate"),
+        ({"version": API_VERSIONS[1], "token": "t"}, f"returned {API_VERSIONS[1]} instead of {API_VERSIONS[0]}"),
+        ({"kind": "Token", "token": "t"}, "returned"),
+        ({}, "returned neither a token nor a client certificate"),
         ({"clientCertificateData": "c"}, "only one of clientCertificateData and clientKeyData"),
         ({"token": "a b"}, "printable ASCII"),
-        ({"token": "t", "expirationTimestamp": "tomorrow"}, "answered no ExecCredential"),
+        ({"token": "t", "expirationTimestamp": "tomorrow"}, "returned an invalid ExecCredential"),
     ],
 )
 def test_exec_plugin_invalid_output_raises(tmp_path: Path, answer: dict[str, Any], message: str) -> None:
@@ -239,7 +239,7 @@ def test_exec_plugin_missing_shows_install_hint() -> None:
 def test_exec_plugin_timeout_kills_process_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("steersman.client.exec_plugin._TIMEOUT_SECONDS", 1.0)
     plugin = FakeExecPlugin(tmp_path)
-    # The child holds the pipes open; whoever waits for their end would wait for it.
+    # The child keeps the pipes open. Waiting for their end would wait for the child.
     plugin.set_script(
         "import subprocess, time\n"
         "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
@@ -247,15 +247,15 @@ def test_exec_plugin_timeout_kills_process_group(tmp_path: Path, monkeypatch: py
         "(here / 'new').rename(here / 'pid')\n"
         "time.sleep(600)"
     )
-    with pytest.raises(CredentialsFailed, match="did not answer in time"):
+    with pytest.raises(CredentialsFailed, match="timed out"):
         plugin.credentials.load()
-    # On a busy machine it may not have come so far.
+    # On a busy machine, the script may be killed before it starts the child.
     if (tmp_path / "pid").exists():
         wait_until_ended(int((tmp_path / "pid").read_text()))
 
 
 def wait_until_ended(pid: int) -> None:
-    """Returns once the process has ended, whether or not its parent has noticed."""
+    """Wait until the process has exited. It may remain a zombie."""
     deadline = time.monotonic() + 30
     state = Path(f"/proc/{pid}/stat")
     while time.monotonic() < deadline:
@@ -276,7 +276,7 @@ def test_exec_plugin_interactive_requires_terminal(
     plugin.respond(token="t")
     with Path(os.devnull).open() as nothing:
         monkeypatch.setattr("sys.stdin", None if absent else nothing)
-        with pytest.raises(CredentialsFailed, match="standard input is no terminal"):
+        with pytest.raises(CredentialsFailed, match="standard input is not a terminal"):
             plugin.credentials.load()
     assert plugin.runs == []
 

@@ -1,4 +1,4 @@
-"""Which kinds a server serves, in both forms in which servers say it."""
+"""Discovery of kinds, aggregated and unaggregated."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def make_discovery(form: Form = aggregated) -> tuple[Discovery, InMemoryApiServe
     ["Deployment", "deployment", "deployments", "DEPLOYMENTS", "deploy", "deployments.apps"],
 )
 @virtual_time
-async def test_a_kind_by_any_of_its_names(form: Form, name: str) -> None:
+async def test_discovery_mapping_by_each_name(form: Form, name: str) -> None:
     discovery, _ = make_discovery(form)
     assert await discovery.mapping(name) == DEPLOYMENTS
 
@@ -104,12 +104,12 @@ def crd_manifest(plural: str, *versions: str) -> dict[str, Any]:
 
 @FORMS
 @virtual_time
-async def test_of_two_versions_the_servers_preferred_one(form: Form) -> None:
+async def test_discovery_selects_preferred_version(form: Form) -> None:
     discovery, server = make_discovery(form)
     server.load(crd_manifest("webapps", "v1beta1", "v1", "v2alpha1"))
     assert (await discovery.mapping("WebApp")).version == "v1"
     assert (await discovery.mapping("we", version="v2alpha1")).version == "v2alpha1"
-    with pytest.raises(NoKindMatch, match=r"nothing called 'webapp' in group 'example.com' in version 'v3'"):
+    with pytest.raises(NoKindMatch, match=r"does not serve 'webapp' in group 'example.com' in version 'v3'"):
         await discovery.mapping("webapp", group="example.com", version="v3")
 
 
@@ -118,7 +118,7 @@ async def test_of_two_versions_the_servers_preferred_one(form: Form) -> None:
 async def test_discovery_finds_crd_installed_later(form: Form) -> None:
     discovery, server = make_discovery(form)
     assert not await discovery.is_served(Widget)
-    with pytest.raises(NoKindMatch, match="is its CustomResourceDefinition installed"):
+    with pytest.raises(NoKindMatch, match="CustomResourceDefinition is installed"):
         await discovery.mapping("widgets")
     server.register(Widget)
     await asyncio.sleep(1)
@@ -169,7 +169,7 @@ async def test_discovery_keeps_results_when_server_unreachable() -> None:
 
 
 @virtual_time
-async def test_an_object_of_a_kind_without_a_type() -> None:
+async def test_discovered_kind_without_type_is_usable() -> None:
     discovery, server = make_discovery()
     server.load(crd_manifest("webapps", "v1"))
     webapp = {
@@ -185,21 +185,21 @@ async def test_an_object_of_a_kind_without_a_type() -> None:
 
 @virtual_time
 async def test_discovery_unavailable_group_hides_no_others() -> None:
-    """An aggregated API whose server is down, in the older form."""
+    """An aggregated API server is unavailable, with unaggregated discovery."""
     discovery, server = make_discovery(UnaggregatedDiscoveryTransport)
     server.load(crd_manifest("webapps", "v1"))
     server.fail_next(matching("GET", "/apis/example.com/v1"), 503)
     assert await discovery.mapping("deploy") == DEPLOYMENTS
     assert list(discovery.failures) == ["example.com/v1"]
-    with pytest.raises(NoKindMatch, match=r"could not be asked: example.com/v1 \(the server is currently unable"):
+    with pytest.raises(NoKindMatch, match=r"Discovery failed for: example.com/v1 \(the server is currently unable"):
         await discovery.mapping("webapps")
     await discovery.refresh()
     assert discovery.failures == {}
 
 
 @virtual_time
-async def test_a_group_that_is_stale_is_reported() -> None:
-    """The same in the aggregated form; what the aggregator remembers is told."""
+async def test_discovery_reports_stale_group() -> None:
+    """Aggregated discovery returns a cached version of an unavailable group as stale."""
     pods = {"resource": "pods", "responseKind": {"kind": "PodMetrics"}, "scope": "Namespaced", "singularResource": ""}
     version = {"version": "v1beta1", "freshness": "Stale", "resources": [{**pods, "verbs": ["get"]}]}
     groups = {
@@ -219,8 +219,8 @@ async def test_a_group_that_is_stale_is_reported() -> None:
 
 
 @virtual_time
-async def test_a_server_without_groups_of_its_own() -> None:
-    """One behind an aggregator, asked by itself; lists that Go left nil are null."""
+async def test_discovery_of_server_with_null_lists() -> None:
+    """An aggregated API server may be queried directly. Empty lists are ``null``."""
     groups = {
         "kind": "APIGroupList",
         "groups": [{"name": "x.io", "versions": [{"groupVersion": "x.io/v1", "version": "v1"}]}],

@@ -1,4 +1,4 @@
-"""An apply that changes nothing is told from one that would."""
+"""Detection of applies that would change nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from steersman.meta import ApplyConfiguration, Object, ObjectKey, ObjectMeta, un
 from steersman_testing import InMemoryApiServer, virtual_time
 
 MANAGER = "tester"
-# The server completes claim templates, which are owned as a whole: what is there is not what was declared.
+# The API server adds defaults to PVC templates, which are atomic: the stored value differs from the declared one.
 DETECTABLE = [name for name in all_apply_configurations() if name != "a stateful set"]
 
 
@@ -91,7 +91,7 @@ async def test_items_of_lists_count_each() -> None:
 
 
 @virtual_time
-async def test_a_default_that_is_declared_becomes_ours() -> None:
+async def test_declared_default_is_a_change() -> None:
     async with connected_client() as client:
         body = with_owner(deployment())
         applied = await client.apply(deployment())
@@ -140,7 +140,7 @@ async def test_owners_are_compared_too() -> None:
         assert apply_would_change(with_owner(config, again), applied, MANAGER)
 
 
-def test_an_owner_joins_those_that_are_declared() -> None:
+def test_with_owner_keeps_declared_owners() -> None:
     other = {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "1"}
     identity = {"name": "c", "namespace": NAMESPACE, "ownerReferences": [other]}
     untyped = unstructured(ConfigMap.api_resource).of({"metadata": identity})
@@ -162,7 +162,7 @@ async def test_status_apply_is_compared_separately() -> None:
 
 
 @virtual_time
-async def test_kinds_without_a_type_are_compared_as_well() -> None:
+async def test_unstructured_apply_is_compared() -> None:
     async with connected_client() as client:
         kind = unstructured(ConfigMap.api_resource)
         content: dict[str, Any] = {"metadata": {"name": "c", "namespace": NAMESPACE}, "data": {"a": "1"}}

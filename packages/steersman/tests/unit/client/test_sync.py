@@ -1,4 +1,4 @@
-"""The client without async: the same verbs, on a loop in a thread of its own."""
+"""The synchronous client, which runs an event loop in a separate thread."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
 from steersman_testing import InMemoryApiServer
 
 KEY = ObjectKey("default", "words")
-# What belongs to the asynchronous client itself, and is reached by ``client.client``.
+# Attributes of the asynchronous client only, available as attributes of ``client.client``.
 NOT_VERBS = {"transport", "field_manager"}
 
 
@@ -53,10 +53,10 @@ def test_sync_client_mirrors_async_methods() -> None:
         assert not inspect.iscoroutinefunction(mine) and not inspect.isasyncgenfunction(mine)
 
 
-def test_a_script(client: SyncClient) -> None:
+def test_sync_client_verbs_and_types(client: SyncClient) -> None:
     made = client.create(config_map(hello="world"))
     found = client.get(ConfigMap, KEY)
-    # The types come along, for type checkers alone.
+    # Only type checkers evaluate this.
     assert_type(found, ConfigMap)
     assert found == made
     client.patch(ConfigMap, KEY, MergePatch({"data": {"a": "b"}}))
@@ -84,7 +84,7 @@ def test_sync_watch_iterates_and_closes_on_break(client: SyncClient, server: InM
 
 
 def test_sync_client_works_within_a_running_loop() -> None:
-    """As in Jupyter, whose cells run on a loop."""
+    """Jupyter runs cells on an event loop."""
 
     async def cell() -> int:
         with SyncClient(InMemoryApiServer()) as client:
@@ -126,7 +126,7 @@ def test_sync_retry_on_conflict_repeats_read_and_update(client: SyncClient) -> N
     assert reads == ["0", "5"]
 
 
-def test_closing_ends_open_watches_and_the_thread(server: InMemoryApiServer) -> None:
+def test_sync_close_ends_watches_and_thread(server: InMemoryApiServer) -> None:
     before = set(threading.enumerate())
     client = SyncClient(server)
     (own,) = (t for t in set(threading.enumerate()) - before if t.name == "steersman-sync-client")
@@ -168,7 +168,7 @@ def test_sync_call_during_close_is_rejected(client: SyncClient) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_sync_client_in_forked_process_raises(client: SyncClient) -> None:
-    """Threads do not come along: it would wait for ever."""
+    """A forked process lacks the thread. The call would block forever."""
     child = os.fork()
     if child == 0:
         signal.alarm(10)
@@ -191,7 +191,7 @@ def test_waiting_for_itself_is_refused(client: SyncClient) -> None:
 
 
 def test_sync_keyboard_interrupt_cancels_the_call(client: SyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is raised in the waiting thread, Ctrl-C above all, cancels what it waits for."""
+    """An exception in the waiting thread, such as Ctrl-C, cancels the call."""
     begun, cancelled = threading.Event(), threading.Event()
 
     async def endless() -> None:
@@ -212,7 +212,7 @@ def test_sync_keyboard_interrupt_cancels_the_call(client: SyncClient, monkeypatc
     assert cancelled.wait(10)
 
 
-def test_an_iteration_that_is_interrupted_cleans_up(client: SyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sync_interrupted_iteration_cleans_up(client: SyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, cleaned_up = threading.Event(), threading.Event()
 
     async def numbers() -> AsyncGenerator[int, None]:
@@ -253,7 +253,7 @@ def test_no_server(unused_port: int) -> None:
 
 @pytest.fixture
 def unused_port() -> Iterator[int]:
-    """Bound by us and never listened on: connections are refused."""
+    """Yield a bound port without listener. Connections are refused."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield bound.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Kinds read as plain JSON, or by their metadata alone, from the client to the cache."""
+"""Unstructured and metadata-only kinds in the client and the cache."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def load_buoy(world: ControllerEnv, name: str = "a", **metadata: Any) -> None:
     )
 
 
-def test_the_same_kind_is_the_same_type() -> None:
+def test_unstructured_type_is_cached_per_kind() -> None:
     assert metadata_only(Secret) is metadata_only(ApiResource("", "v1", "Secret", "secrets"))
     assert unstructured(Secret.api_resource) is unstructured(Secret.api_resource)
     assert metadata_only(Secret) is not metadata_only(Widget)
@@ -114,7 +114,7 @@ async def test_cache_stores_untyped_kinds(kind: Any) -> None:
 
 
 class ConfigMapReconciler(Reconciler[Unstructured]):
-    """Keeps one ConfigMap per widget, of which it watches only the metadata."""
+    """Maintains one ConfigMap per widget and watches only its metadata."""
 
     async def reconcile(self, request: Request) -> Result:
         widget = await self.client.get(UnstructuredBuoy, request)

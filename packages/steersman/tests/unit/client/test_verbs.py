@@ -1,4 +1,7 @@
-"""The verbs in memory: the cases that the real server passes, too, see ``tests/integration/client/test_verbs.py``."""
+"""Verbs on the in-memory API server.
+
+The real API server passes the same cases in ``tests/integration/client/test_verbs.py``.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 @pytest.mark.parametrize("case", CASES)
 @virtual_time
-async def test_in_memory(case: str) -> None:
+async def test_verbs_on_in_memory_server(case: str) -> None:
     server = InMemoryApiServer(virtual_runtime(), controllers=False)
     server.load(*CRDS, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "case"}})
     await CASES[case](Client(server, field_manager="tester"), "case")

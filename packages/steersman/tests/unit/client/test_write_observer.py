@@ -1,4 +1,4 @@
-"""What an observer hears of a client's writes."""
+"""Notifications of write observers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONFIG = WidgetApply(metadata=ObjectMetaApply(name="a", namespace="orders"), spe
 
 @dataclass
 class RecordingObserver:
-    """Writes down what it is told."""
+    """Observer that records its calls."""
 
     events: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
 
@@ -52,7 +52,7 @@ def recording_client(*responses: HttpResponse | Exception) -> tuple[Client, list
 
 
 def deleting_object(*, finalizers: tuple[str, ...] = (), grace: int | None = 0, version: int = 5) -> dict[str, Any]:
-    """An object that is being deleted."""
+    """Return an object that is being deleted."""
     obj = widget_document("a", version)
     obj["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": grace}
     if finalizers:
@@ -104,7 +104,7 @@ async def test_observer_rejected_write_is_reported(code: int) -> None:
 
 
 @virtual_time
-async def test_a_write_that_is_cancelled_is_uncertain() -> None:
+async def test_observer_cancelled_write_is_uncertain() -> None:
     client, events = recording_client()
     for write in (client.apply(CONFIG), client.delete(Widget, KEY)):
         task = asyncio.create_task(write)
@@ -116,9 +116,9 @@ async def test_a_write_that_is_cancelled_is_uncertain() -> None:
 
 
 @virtual_time
-async def test_a_deletion_that_is_carried_out_at_once() -> None:
+async def test_observer_immediate_deletion() -> None:
     status = {"kind": "Status", "apiVersion": "v1", "status": "Success", "details": {"name": "a", "uid": "uid-a"}}
-    # Services, among others, are answered by their last state, which bears no mark.
+    # For some kinds, such as Service, the response is the last state without deletionTimestamp.
     client, events = recording_client(
         json_response(status),
         json_response({**widget_document("a", 3), "kind": "Service", "spec": {}}),
@@ -142,7 +142,7 @@ async def test_observer_deletion_with_finalizer_is_a_write(held: dict[str, Any])
 
 @virtual_time
 @pytest.mark.parametrize("grace", [0, None])
-async def test_the_write_that_releases_the_last_finalizer_deletes(grace: int | None) -> None:
+async def test_observer_last_finalizer_removal_is_a_deletion(grace: int | None) -> None:
     client, events = recording_client(
         json_response(deleting_object(grace=grace)), json_response(deleting_object(grace=30, finalizers=()))
     )

@@ -73,7 +73,7 @@ class BuilderHarness:
 
     @property
     def controller(self) -> Controller:
-        """The first that was built."""
+        """The controller that was built first."""
         return self.registered[0][0]
 
     async def drain_queue(self, number: int = 0) -> list[ObjectKey]:
@@ -320,7 +320,7 @@ async def test_owners_that_do_not_control() -> None:
 
 
 async def drain_priorities(harness: BuilderHarness) -> dict[str, int]:
-    """The priorities of what waits, by name; empties the queue."""
+    """Drain the queue, and return the priorities by name."""
     found = {item.key.name: item.priority for item in harness.controller.queue.waiting()}
     await harness.drain_queue()
     return found

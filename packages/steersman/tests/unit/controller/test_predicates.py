@@ -1,4 +1,4 @@
-"""Which changes are worth a reconcile."""
+"""Predicates: changes that trigger a reconcile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests from elsewhere: from other threads, and by the clock."""
+"""Requests from other threads and from timers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from steersman_testing import virtual_time
 
 
 class RecordingReconciler(Reconciler[Widget]):
-    """Remembers when it ran, for whom and why."""
+    """Records the time, key and trigger of each run."""
 
     def __init__(self, world: ControllerEnv) -> None:
         super().__init__(world.context())
@@ -159,7 +159,7 @@ async def test_channel_of_two_controllers_is_rejected() -> None:
 
 @pytest.mark.parametrize("awaited", [False, True])
 @virtual_time
-async def test_rounds_by_the_clock(awaited: bool) -> None:
+async def test_ticker_enqueues_keys_periodically(awaited: bool) -> None:
     async def later() -> list[Request]:
         await asyncio.sleep(1)
         return [key("a"), key("b")]

@@ -1,4 +1,4 @@
-"""Each marker says its keyword, wherever it stands."""
+"""Each marker sets its keyword, wherever it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates that something else renews in files."""
+"""Certificate files that are renewed externally."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pairs() -> tuple[KeyPair, KeyPair]:
 
 
 def replace_file(file: Path, text: str) -> None:
-    """In one go, as the kubelet does."""
+    """Replace the file atomically, like the kubelet."""
     new = file.with_suffix(".new")
     new.write_text(text)
     new.replace(file)

@@ -86,7 +86,7 @@ async def test_health_checks_may_be_async_or_raise() -> None:
 
 
 async def exchange(port: int, sent: bytes) -> bytes:
-    """All that comes back until the server closes the connection."""
+    """Return the response until the server closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(sent)
     async with asyncio.timeout(60):
@@ -198,7 +198,7 @@ class TestPosts:
             answer = await exchange(server.port, sent)
         finally:
             await server.stop()
-        # Some of these phrases were given other words by RFC 9110.
+        # RFC 9110 changed some of these phrases.
         assert answer.startswith(b"HTTP/1.1 " + status[:3])
         assert answer.count(b"HTTP/1.1 ") == 1
 

@@ -153,7 +153,7 @@ def trusting_ssl_context(authority: CertificateAuthority) -> ssl.SSLContext:
 
 
 async def scrape(port: int, authority: CertificateAuthority, header: str = "") -> tuple[int, str, str]:
-    """Status, body, and what the client is asked for."""
+    """Return the status, the body and the requested authentication."""
     headers = {"Authorization": header} if header else {}
     url = f"https://localhost:{port}/metrics"
     async with (
@@ -164,7 +164,7 @@ async def scrape(port: int, authority: CertificateAuthority, header: str = "") -
 
 
 async def served_common_name(port: int, authority: CertificateAuthority) -> str:
-    """The name in the certificate that a new connection is shown."""
+    """Return the common name of the certificate for a new connection."""
     _, writer = await asyncio.open_connection(
         "127.0.0.1", port, ssl=trusting_ssl_context(authority), server_hostname="localhost"
     )

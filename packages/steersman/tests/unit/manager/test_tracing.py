@@ -29,7 +29,7 @@ PASSWORD = "hunter222"
 
 
 class Exports:
-    """A tracer provider, and the spans that it made."""
+    """A tracer provider and its spans."""
 
     def __init__(self, **options: Any) -> None:
         self.exporter = InMemorySpanExporter()
@@ -44,7 +44,7 @@ class Exports:
 
 
 class PasswordReconciler(Reconciler[Widget]):
-    """Keeps a password a widget, and reports the depth."""
+    """Maintains a password per widget, and reports the depth."""
 
     async def reconcile(self, request: Request) -> Result:
         widget = await self.client.get(Widget, request)

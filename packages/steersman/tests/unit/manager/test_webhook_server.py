@@ -1,4 +1,4 @@
-"""Webhooks over TLS, with certificates that something else renews."""
+"""Webhooks over TLS, with externally renewed certificates."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 @dataclass
 class ManualClock:
-    """A clock on which time passes when the test says so."""
+    """A clock that the test advances."""
 
     tick: asyncio.Event = field(default_factory=asyncio.Event)
     ticked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -112,7 +112,7 @@ async def test_webhook_server_reloads_certificate_files(tmp_path: Path) -> None:
 
 @dataclass
 class TlsConnection:
-    """One of the API server's."""
+    """A connection of the API server."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter

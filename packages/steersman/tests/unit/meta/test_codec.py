@@ -1,4 +1,4 @@
-"""JSON straight into structs: strict where types differ, lenient where Go is, immutable to the bottom."""
+"""Decoding of JSON: strict types, tolerant like Go, deeply immutable."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_times_travel_in_utc() -> None:
     assert decode(b'{"moment":"2030-01-02T03:04:05Z"}', Everything).moment == moment
 
 
-def test_builtins_are_as_good_as_bytes() -> None:
+def test_decode_builtins_equals_decode() -> None:
     document = {"text": "x", "limits": {"cpu": "1"}, "open": {"a": [1, {"b": None}]}}
     assert decode_builtins(document, Everything) == decode(encode(document), Everything)
 
@@ -155,7 +155,7 @@ def test_objects_can_be_copied_and_pickled(copied: Callable[[Any], Any]) -> None
     assert isinstance(found, FrozenDict) and isinstance(found["a"], FrozenDict)
 
 
-def test_the_controller_is_found_among_owners() -> None:
+def test_controller_reference_is_found() -> None:
     def owner(name: str, controller: bool | None) -> OwnerReference:
         return OwnerReference(api_version="v1", kind="X", name=name, uid=name, controller=controller)
 
@@ -166,7 +166,7 @@ def test_the_controller_is_found_among_owners() -> None:
 
 
 def test_quantities_within_custom_resources_may_be_numbers() -> None:
-    # The API server makes them text in its own kinds only.
+    # The API server converts numbers to strings only in built-in kinds.
     source = decode(b'{"name":"a","emptyDir":{"sizeLimit":1}}', Volume).empty_dir
     assert source is not None
     assert source.size_limit == 1

@@ -36,7 +36,7 @@ def test_set_condition_repeated_returns_equal_conditions() -> None:
 
 
 @pytest.mark.parametrize("status", ["False", "Unknown"])
-def test_a_transition_moves_the_time(status: ConditionStatus) -> None:
+def test_set_condition_transition_updates_time(status: ConditionStatus) -> None:
     before = set_condition((), ready_condition(), NOW)
     (found,) = set_condition(before, ready_condition(status), LATER)
     assert found.last_transition_time == LATER.replace(microsecond=0)

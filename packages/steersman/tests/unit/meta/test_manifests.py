@@ -1,4 +1,4 @@
-"""Manifests in files: what is refused, however it is asked for."""
+"""Manifests in files, and errors for invalid files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from steersman.meta.manifests import load_manifests
 @pytest.mark.parametrize("kinds", [(), ("ConfigMap",)])
 def test_manifest_without_api_version_raises(tmp_path: Path, kinds: tuple[str, ...]) -> None:
     (tmp_path / "half.yaml").write_text("kind: ConfigMap\nmetadata: {name: a}\n")
-    with pytest.raises(ConfigurationError, match=r"half\.yaml is no Kubernetes manifest"):
+    with pytest.raises(ConfigurationError, match=r"half\.yaml is not a Kubernetes manifest"):
         load_manifests(tmp_path, kinds)
 
 

@@ -1,4 +1,4 @@
-"""Where objects live in the API, and which names can be part of a path."""
+"""URL paths of objects, and valid names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Widget(Resource[WidgetSpec, WidgetStatus]):
 
 @resource(group="orders.example.com", version="v1", plural="webappery")
 class WebApp(Resource[WidgetSpec, WidgetStatus]):
-    """A kind with a plural of its own."""
+    """A kind with an irregular plural."""
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_paths(path: str, expected: str) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/status", "../secrets/x", "a%2fb"])
 def test_names_that_lead_elsewhere_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="not a possible name of a Pod"):
+    with pytest.raises(ValueError, match="not a valid name of a Pod"):
         PODS.path(ObjectKey("a", name))
 
 

@@ -1,4 +1,4 @@
-"""Quantities compare by value, whatever their unit, and no text of a user's can break the program."""
+"""Quantities compare by value, and invalid input raises ValueError."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def exact(number: Decimal, suffix: str) -> Fraction:
 
 
 @given(quantity_texts)
-def test_the_value_is_exact(parts: tuple[Decimal, str]) -> None:
+def test_quantity_value_is_exact(parts: tuple[Decimal, str]) -> None:
     number, suffix = parts
     assert Fraction(Quantity(f"{number}{suffix}").value) == exact(number, suffix)
 
@@ -45,7 +45,7 @@ def test_order_and_equality_are_those_of_the_values(one: tuple[Decimal, str], tw
 
 
 @given(quantity_texts)
-def test_the_text_survives_a_round_trip(parts: tuple[Decimal, str]) -> None:
+def test_quantity_text_round_trips(parts: tuple[Decimal, str]) -> None:
     text = f"{parts[0]}{parts[1]}"
     assert str(Quantity(text)) == text
     assert Quantity(str(Quantity(text))) == Quantity(text)

@@ -1,4 +1,7 @@
-"""Selectors on this side of the wire; the cases of the API server in memory hold them to the real one."""
+"""Selectors in the client.
+
+The cases of the in-memory API server compare them with the real one.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def block_until(condition: Callable[[], bool]) -> None:
 
 async def test_blocked_loop_is_logged_with_stack_and_measured() -> None:
     heartbeat = Heartbeat(period=0.02)
-    # So long that a process without a processor is never taken for a loop that hangs: it looks every quarter second.
+    # Long enough that a process without CPU time does not count as hung. The watchdog checks every 0.25 s.
     watchdog = Watchdog(heartbeat, threshold=0.6)
     blocks, lags = sample("steersman_event_loop_blocks_total"), sample("steersman_event_loop_lag_seconds_count")
     heartbeat_task = asyncio.create_task(heartbeat.run())
@@ -37,7 +37,7 @@ async def test_blocked_loop_is_logged_with_stack_and_measured() -> None:
             for number in (1, 2):
                 await asyncio.sleep(0.05)
                 block_until(lambda: sum(e["event"] == "event loop blocked" for e in logs) >= number)  # noqa: B023
-                # Blocked on for as long again, it says nothing new.
+                # Blocking for the same time again logs nothing.
                 block_until(lambda: heartbeat.age() > 1.4)
                 async with asyncio.timeout(20):
                     while sum(e["event"] == "event loop resumed" for e in logs) < number:

@@ -1,4 +1,4 @@
-"""The seams: what is real unless a test says otherwise."""
+"""Defaults of ``Runtime``, which tests replace."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """CertRotator on several replicas: no request fails during rotations.
 
-A request fails where an API server, which may know a configuration as it was half a minute ago, does not trust the
-authority of the certificate that a replica shows it. That is looked at whenever either changes.
+A request fails if the API server does not trust the CA of a replica's certificate. The API server may use a
+configuration that is half a minute old. The tests check this after each change of either side.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TARGETS = (
 )
 SECRET = ObjectKey("default", "shop-cert")
 LAG = 30.0
-# The same in fewer minutes, for what is done many times.
+# Shorter intervals for tests with many rotations.
 SHORT = Rotation(lifetime=timedelta(minutes=9), propagation=timedelta(minutes=1), grace=timedelta(minutes=2))
 
 
@@ -318,7 +318,7 @@ async def test_renamed_service_is_added_to_certificate() -> None:
     harness.start()
     await harness.install()
     newer = WebhookServerOptions(service="store", name="shop", namespace="default", rotation=ROTATION)
-    # A rolling update: the one knows the new name, the other the old one.
+    # During a rolling update, one replica has the new name and the others have the old one.
     harness.replicas[0].stop()
     harness.serving = newer
     harness.replicas[0].start()
@@ -419,7 +419,7 @@ async def test_unserved_certificate_fails_readiness() -> None:
 
 def test_load_pair_works_on_read_only_file_system(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = issue(("localhost", "127.0.0.1"), datetime.now(UTC), timedelta(days=1))
-    # As in a container whose file system is read-only.
+    # For example, in a container with a read-only file system.
     monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
     load_key_pair(server_ssl_context(), pair.certificate.encode(), pair.key.encode())
     assert "PRIVATE" not in repr(pair)

@@ -1,4 +1,4 @@
-"""The certificates of webhooks, as every supported Python judges them."""
+"""Webhook certificates, verified with the rules of all supported Python versions."""
 
 from __future__ import annotations
 

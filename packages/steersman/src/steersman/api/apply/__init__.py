@@ -1,4 +1,5 @@
-"""What to send in server-side apply: ``DeploymentApply`` for ``Deployment``, and so on, one module a group-version.
+"""Types for server-side apply, such as ``DeploymentApply``. One module per group-version.
 
-Only what was set travels, so that fields of others (an autoscaler's ``replicas``) are not seized.
+A request contains only the fields that were set. Fields of other managers, such as ``replicas`` of an autoscaler,
+keep their owner.
 """

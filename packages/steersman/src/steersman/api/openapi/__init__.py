@@ -1,4 +1,4 @@
-"""What Kubernetes publishes of its own kinds: their OpenAPI schemas, by name."""
+"""Published OpenAPI schemas of the built-in kinds, by name."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ _PACKAGES = {"meta_v1": _APIMACHINERY_PACKAGE, "apiextensions_v1": _APIEXTENSION
 
 @cache
 def published_schemas() -> dict[str, dict[str, Any]]:
-    """The schemas of Kubernetes, such as ``io.k8s.api.core.v1.Pod``. Shared: not to be changed."""
+    """Return the schemas by name, such as ``io.k8s.api.core.v1.Pod``. Do not modify the result."""
     found = msgspec.json.decode((resources.files("steersman.api.openapi") / "published.json").read_bytes())
     return {name: schema for name, schema in found.items() if name}
 
 
 def published_schema_name(kind: type) -> str | None:
-    """The name of the schema of a class in ``steersman.api``; None for any other class.
+    """Return the schema name of a class in ``steersman.api``.
 
-    The schema need not be among the published ones, which are those of kinds that are kept in etcd, and their parts.
+    None for any other class. ``published_schemas`` may lack the schema: it contains only kinds that are stored in
+    etcd, and their parts.
     """
     package, _, module = kind.__module__.rpartition(".")
     if package != "steersman.api":

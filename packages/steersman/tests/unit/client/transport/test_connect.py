@@ -1,4 +1,4 @@
-"""What ``connect`` composes, on real sockets."""
+"""Transports composed by ``connect``, on real sockets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POST = HttpRequest(method="POST", path="/api/v1/pods", body=b"{}")
 
 
 def retries(config: ClusterConfig, verb: str = "GET") -> float:
-    """How often a request to ``config``'s server was tried again."""
+    """Return the number of retries of requests to the server of ``config``."""
     host = config.server.partition("://")[2]
     samples = (s for family in metrics.registry.collect() for s in family.samples)
     counted = (s for s in samples if s.name == "rest_client_request_retries_total")
@@ -30,7 +30,7 @@ def retries(config: ClusterConfig, verb: str = "GET") -> float:
 
 @pytest.fixture
 def unreachable_server() -> Iterator[ClusterConfig]:
-    """An address that refuses connections: bound, and never listened on."""
+    """Yield the configuration of a server that refuses connections."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         yield ClusterConfig(server=f"http://127.0.0.1:{bound.getsockname()[1]}")

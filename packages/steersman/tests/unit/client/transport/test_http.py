@@ -1,4 +1,4 @@
-"""The transport on real sockets, against a server on loopback that misbehaves in every way that matters."""
+"""HTTP transport on real sockets, with a faulty server on loopback."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_request_has_query_headers_and_body() -> None:
 
 
 async def test_unacknowledged_bytes_are_discarded_on_close() -> None:
-    """Or a write of a leader that has ended could arrive after those of the next one."""
+    """A late write of the previous leader must not arrive."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
         loop = asyncio.get_running_loop()
@@ -122,7 +122,7 @@ async def test_request_sends_user_agent_and_impersonation() -> None:
     assert headers["Host"] == seen[0].host
     assert headers["User-Agent"].startswith("steersman/")
     assert headers["Accept"] == "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
-    # Raw bytes, as Go sends them; aiohttp's server decodes them as UTF-8.
+    # Go sends raw bytes. The server of aiohttp decodes them as UTF-8.
     assert headers["Impersonate-User"] == "jané"
     assert headers["Impersonate-Uid"] == "7"
     assert headers.getall("Impersonate-Group") == ["a", "b c"]
@@ -294,7 +294,7 @@ async def test_abort_ends_requests_and_rejects_new_ones() -> None:
         assert not late.sent
 
 
-async def test_a_clone_has_connections_of_its_own() -> None:
+async def test_transport_clone_has_own_connections() -> None:
     peers: list[object] = []
 
     async def handler(request: web.BaseRequest) -> web.Response:
@@ -305,7 +305,7 @@ async def test_a_clone_has_connections_of_its_own() -> None:
     async with transport_to(handler) as transport:
         await transport.request(get())
         clone = transport.clone()
-        # In a thread of its own with a loop of its own, as the leader elector has one.
+        # The leader elector has a separate thread with its own event loop.
         await asyncio.to_thread(asyncio.run, _request_and_close(clone))
         await transport.request(get())
     assert peers[0] == peers[2] != peers[1]
@@ -317,7 +317,7 @@ async def _request_and_close(transport: HttpTransport) -> None:
 
 
 async def test_read_on_closed_pooled_connection_is_retried() -> None:
-    """The server ends the connection as the second request arrives, unanswered."""
+    """The server closes the connection without a response to the second request."""
     served: list[int] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -333,7 +333,7 @@ async def test_read_on_closed_pooled_connection_is_retried() -> None:
     async with server, open_transport(ClusterConfig(server=f"http://127.0.0.1:{_port(server)}")) as transport:
         assert (await transport.request(get())).body == b"ok"
         assert (await transport.request(get())).body == b"ok"
-        # A write is tried once: whether the first try was carried out nobody knows.
+        # A write is not repeated, because the first attempt may have succeeded.
         with pytest.raises(ConnectionFailed) as caught:
             await transport.request(HttpRequest(method="PUT", path="/x", body=b"{}"))
         assert caught.value.sent
@@ -370,7 +370,10 @@ async def test_non_http_response_raises_connection_failed() -> None:
 
 
 async def test_early_response_does_not_reuse_connection() -> None:
-    """The server refuses a body that it never reads: what is left of it must not go before the next request."""
+    """The server responds without reading the body.
+
+    The rest of the body must not precede the next request.
+    """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")

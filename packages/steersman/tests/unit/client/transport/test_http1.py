@@ -1,4 +1,4 @@
-"""HTTP/1.1 over sockets on loopback: what servers and proxies do, well-behaved or not."""
+"""HTTP/1.1 connections to correct and faulty servers and proxies."""
 
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
@@ -25,10 +25,10 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 @asynccontextmanager
 async def serving(handler: Handler) -> AsyncGenerator[Origin]:
-    """A server that hands each connection to ``handler``, and ends it afterwards."""
+    """Run a server that closes each connection after ``handler`` returns."""
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Ours are closed by a reset.
+        # The client closes connections with a reset.
         with suppress(ConnectionResetError):
             await handler(reader, writer)
         writer.close()
@@ -41,7 +41,7 @@ async def serving(handler: Handler) -> AsyncGenerator[Origin]:
 
 
 def respond_with(*responses: bytes, then: Handler | None = None) -> Handler:
-    """Gives one of ``answers`` to each request on a connection, and then does ``then``."""
+    """Return a handler that sends ``responses`` in order, and then calls ``then``."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for response in responses:
@@ -81,7 +81,7 @@ async def read_stream(origin: Origin, idle_timeout: float = 10.0) -> list[bytes]
     return [line async for line in connection.lines(idle_timeout)]
 
 
-async def test_a_connection_is_used_again() -> None:
+async def test_pool_reuses_connection() -> None:
     async with serving(
         respond_with(with_content_length(b"one"), with_content_length(b"two"), then=wait_until_closed)
     ) as origin:
@@ -125,7 +125,7 @@ async def test_truncated_response_raises_disconnected(answer: bytes) -> None:
             await send_request(ConnectionPool(), origin)
 
 
-def test_on_uvloop() -> None:
+def test_http1_on_uvloop() -> None:
     async def use() -> None:
         async with serving(
             respond_with(with_content_length(b"one"), with_content_length(b"two"), then=wait_until_closed)
@@ -204,7 +204,7 @@ async def test_silent_stream_times_out() -> None:
         connection.abort()
 
 
-async def test_a_slow_reader_holds_up_the_sender() -> None:
+async def test_slow_reader_causes_back_pressure() -> None:
     sent = 0
 
     async def flood(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -231,7 +231,10 @@ async def test_a_slow_reader_holds_up_the_sender() -> None:
 
 
 async def test_unfinished_stream_connection_is_not_reused() -> None:
-    """All of it has come, yet reading was paused meanwhile, and nobody would read the next answer."""
+    """Reading is paused, although the whole response has arrived.
+
+    The next response would not be read.
+    """
     async with serving(
         respond_with(chunked(b"first\n", b"x" * (2**20 + 10_000), b""), then=wait_until_closed)
     ) as origin:
@@ -279,7 +282,7 @@ async def test_early_response_makes_connection_unusable() -> None:
         assert not connection.is_usable
 
 
-async def test_the_pool_has_a_limit_and_a_queue() -> None:
+async def test_pool_queues_requests_above_limit() -> None:
     async with serving(respond_with(*[with_content_length(b"ok")] * 9, then=wait_until_closed)) as origin:
         pool = ConnectionPool(limit=1)
         first = await pool.acquire(origin)
@@ -368,7 +371,7 @@ async def test_pool_abort_ends_running_requests() -> None:
             await asking
 
 
-async def test_a_server_that_is_not_there() -> None:
+async def test_connect_to_missing_server_fails() -> None:
     async with serving(wait_until_closed) as origin:
         pass
     with pytest.raises(OSError):
@@ -383,7 +386,7 @@ async def test_connect_tries_next_address_after_timeout(monkeypatch: pytest.Monk
             silent.bind(("127.0.0.2", origin.port))
             silent.listen(0)
             for _ in range(4):
-                # Once its backlog is full, the system answers nobody.
+                # The kernel ignores new connections when the backlog is full.
                 client = crowd.enter_context(socket.socket())
                 client.setblocking(False)
                 client.connect_ex(("127.0.0.2", origin.port))
@@ -396,7 +399,7 @@ async def test_connect_tries_next_address_after_timeout(monkeypatch: pytest.Monk
             assert await send_request(ConnectionPool(), Origin("two.example", origin.port)) == (200, b"ok")
 
 
-async def test_an_address_is_reached_while_all_threads_wait() -> None:
+async def test_connect_to_ip_address_needs_no_thread() -> None:
     async with serving(respond_with(with_content_length(b"ok"))) as origin:
         loop, over = asyncio.get_running_loop(), threading.Event()
         loop.set_default_executor(ThreadPoolExecutor(1))

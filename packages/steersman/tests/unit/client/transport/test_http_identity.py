@@ -1,4 +1,4 @@
-"""Who a transport is to the server, while tokens and certificates change under it."""
+"""Identity of a transport during rotations of tokens and certificates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from steersman.errors import ConfigurationError, ConnectionFailed, CredentialsFa
 
 
 class RotatingTokens(Credentials):
-    """Gives one token after the other: at first, and whenever one is refused or has expired."""
+    """Returns the next token at first, after a rejection and after expiry."""
 
     def __init__(self, *tokens: str, valid_for: float = float("inf")) -> None:
         self._tokens = list(tokens)
@@ -78,7 +78,7 @@ async def test_request_after_401_is_retried_with_new_identity() -> None:
         assert (answer.status, answer.body) == (200, b"new\n")
         assert (await transport.request(get())).status == 200
     assert source.loads == 2
-    # The second try is a request like any other.
+    # ``before_send`` also runs before the second attempt.
     assert len(guarded) == 2
 
 
@@ -108,13 +108,13 @@ async def test_second_401_is_returned() -> None:
         assert (await transport.request(get())).status == 401
 
 
-async def test_a_rotated_token_file_is_read_on_refusal(tmp_path: Path) -> None:
+async def test_token_file_is_reloaded_after_401(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("old")
     async with transport_to(require_token("old", "new"), credentials=TokenFile(file)) as transport:
         assert (await transport.request(get())).body == b"old\n"
         file.write_text("new")
-        # Not due for a minute.
+        # The next reload is due in a minute.
         assert (await transport.request(get())).body == b"old\n"
     file.write_text("old")
     async with transport_to(require_token("new"), credentials=TokenFile(file)) as transport:
@@ -148,7 +148,7 @@ async def test_credential_errors_are_cached() -> None:
 
 
 async def respond_common_name(request: web.BaseRequest) -> web.Response:
-    """Answers the name in the client's certificate."""
+    """Respond with the common name of the client certificate."""
     assert request.transport is not None
     certificate = request.transport.get_extra_info("peercert")
     subject = dict(pair[0] for pair in certificate["subject"]) if certificate else {}
@@ -192,7 +192,7 @@ async def test_server_of_other_authority_is_rejected(tmp_path: Path) -> None:
         assert not caught.value.sent
 
 
-async def test_a_server_of_another_name_is_refused(tmp_path: Path) -> None:
+async def test_server_name_mismatch_is_rejected(tmp_path: Path) -> None:
     async with connected_tls(tmp_path, CertificateAuthority(), tls_server_name="elsewhere") as transport:
         with pytest.raises(ConnectionFailed, match="elsewhere"):
             await transport.request(get())
@@ -267,7 +267,7 @@ async def test_rotated_ca_is_reloaded_after_tls_failure(tmp_path: Path) -> None:
         with pytest.raises(ConnectionFailed, match="certificate verify failed"):
             await transport.request(get())
         (tmp_path / "ca.crt").write_bytes(new.certificate)
-        # Read again because of the refusal, long before it is due.
+        # The 401 response triggers a reload, long before it is due.
         assert (await transport.request(get())).status == 200
 
 
@@ -297,8 +297,8 @@ def test_missing_ca_file_raises_on_construction(tmp_path: Path) -> None:
     ],
     ids=["plain", "an old one with a length", "chunked"],
 )
-async def test_through_a_proxy(tmp_path: Path, answer: bytes) -> None:
-    """What a proxy says of the length of its consent is to be ignored: RFC 9110, 9.3.6."""
+async def test_connect_response_length_is_ignored(tmp_path: Path, answer: bytes) -> None:
+    """The length of a CONNECT response is ignored. Source: RFC 9110, 9.3.6."""
     authority = CertificateAuthority()
     certificate = ClientCertificate(*authority.issue("jane"))
     async with connect_proxy(authorization="Basic bWU6czNjcmV0", answer=answer) as (port, targets):
@@ -322,7 +322,10 @@ async def test_proxy_rejection_raises_connection_failed(tmp_path: Path) -> None:
 
 
 async def test_https_proxy_uses_system_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system says whom to trust for it, as for any web server; the cluster's authority is for the cluster."""
+    """The proxy is verified with the CAs of the system.
+
+    The CA of the cluster is valid only for the cluster.
+    """
     (tmp_path / "proxy").mkdir()
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "authorities.pem"))
     public = CertificateAuthority()
@@ -336,7 +339,7 @@ async def test_https_proxy_uses_system_trust(tmp_path: Path, monkeypatch: pytest
         assert len(targets) == 1
 
 
-async def test_a_proxy_that_is_not_there_is_named(tmp_path: Path) -> None:
+async def test_unreachable_proxy_error_names_proxy(tmp_path: Path) -> None:
     async with running_server(respond_common_name) as port:
         pass
     async with connected_tls(tmp_path, CertificateAuthority(), proxy_url=f"http://127.0.0.1:{port}") as transport:
@@ -344,7 +347,7 @@ async def test_a_proxy_that_is_not_there_is_named(tmp_path: Path) -> None:
             await transport.request(get())
 
 
-async def test_a_plain_server_through_a_proxy() -> None:
+async def test_plain_http_through_proxy() -> None:
     seen: list[web.BaseRequest] = []
 
     async def proxy(request: web.BaseRequest) -> web.Response:

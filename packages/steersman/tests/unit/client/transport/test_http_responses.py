@@ -1,4 +1,4 @@
-"""What answers say besides their bodies: which error they are, how long to wait, and what to be warned of."""
+"""Status codes, Retry-After and warnings of responses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_retry_after(header: str, seconds: float | None) -> None:
         assert (await transport.request(get())).retry_after == seconds
 
 
-async def test_the_servers_warnings_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_warnings_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     async def handler(_: web.BaseRequest) -> web.Response:
         return web.Response(headers={"Warning": '299 - "v1beta1 Sail is deprecated"'})
 
@@ -55,7 +55,7 @@ async def test_the_servers_warnings_are_logged_once(caplog: pytest.LogCaptureFix
         (["as nobody writes it"], ("as nobody writes it",)),
     ],
 )
-async def test_the_texts_of_warnings(headers: list[str], texts: tuple[str, ...]) -> None:
+async def test_warning_headers_are_parsed(headers: list[str], texts: tuple[str, ...]) -> None:
     async def handler(_: web.BaseRequest) -> web.Response:
         response = web.Response()
         for header in headers:
@@ -104,7 +104,7 @@ def test_error_class_follows_reason_then_code(code: int, reason: str, kind: type
     assert (error.code, error.reason, str(error)) == (code, reason, "why")
 
 
-def test_the_causes_name_the_fields() -> None:
+def test_error_causes_contain_fields() -> None:
     cause = {"field": "spec.replicas", "message": "must be positive", "reason": "FieldValueInvalid"}
     details = {"causes": [cause], "retryAfterSeconds": 5, "name": "x"}
     body = json.dumps({"reason": "Invalid", "code": 422, "message": "no", "details": details}).encode()

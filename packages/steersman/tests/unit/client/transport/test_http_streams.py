@@ -1,4 +1,7 @@
-"""Streams on real sockets: lines come whole and at once, and no stream that breaks or falls silent goes unnoticed."""
+"""Streams on real sockets.
+
+Lines arrive complete and without delay. Broken and silent streams are detected.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from steersman.errors import ConnectionFailed, Expired
 
 
 async def test_stream_detects_dead_peer_by_keepalive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From its first line on the server's kernel drops every segment of ours, as a network that is cut does."""
+    """The server kernel drops all our segments after the first line."""
     shorter = {"TCP_KEEPIDLE": 1, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 1, "TCP_USER_TIMEOUT": 1000}
     monkeypatch.setattr("steersman.client.transport.pool._TCP_KEEPALIVE", shorter)
 
@@ -37,7 +40,10 @@ async def test_stream_detects_dead_peer_by_keepalive(monkeypatch: pytest.MonkeyP
 
 
 def drop_incoming_packets(peer: Any) -> None:
-    """Has the kernel drop all that arrives at the socket ``peer`` (socket(7), SO_ATTACH_FILTER)."""
+    """Drop all incoming packets of a socket.
+
+    Source: socket(7), ``SO_ATTACH_FILTER``.
+    """
     refuse = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))
     program = struct.pack("HL", 1, ctypes.addressof(refuse))
     peer.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_ATTACH_FILTER", 26), program)
@@ -67,13 +73,13 @@ async def test_streamed_lines_are_independent_of_chunks() -> None:
         assert await read_lines(transport) == [b"one", b"two", b"", b"three", large + large, b"last"]
 
 
-async def test_the_last_line_needs_no_newline() -> None:
+async def test_stream_last_line_without_newline() -> None:
     async with transport_to(stream_chunks(b"one\n", b"tw", b"o")) as transport:
         assert await read_lines(transport) == [b"one", b"two"]
 
 
 async def test_stream_with_204_is_empty() -> None:
-    """As the log of a pod that has not begun."""
+    """For example, the logs of a pod that has not started."""
 
     async def handler(_: web.BaseRequest) -> web.Response:
         return web.Response(status=204)
@@ -108,7 +114,7 @@ async def test_stream_broken_within_line_raises() -> None:
             await read_lines(transport)
 
 
-async def test_a_stream_that_falls_silent() -> None:
+async def test_stream_idle_timeout_raises() -> None:
     async def hang(_: web.BaseRequest) -> None:
         await asyncio.Event().wait()
 
@@ -117,7 +123,7 @@ async def test_a_stream_that_falls_silent() -> None:
             await read_lines(transport, timeout=0.1)
 
 
-async def test_a_refused_stream_is_an_api_error() -> None:
+async def test_rejected_stream_raises_api_error() -> None:
     async def handler(_: web.BaseRequest) -> web.Response:
         return web.json_response(
             {"kind": "Status", "reason": "Expired", "code": 410, "message": "too old"},

@@ -1,4 +1,4 @@
-"""Which proxy leads to a server, by the rules of kubectl."""
+"""Selection of the proxy for a server, with the rules of kubectl."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from steersman.errors import ConfigurationError
 SERVER = parse_address("https://api.example.com:6443")
 
 
-def test_the_kubeconfig_wins_over_the_environment() -> None:
+def test_proxy_of_kubeconfig_overrides_environment() -> None:
     environment = {"HTTPS_PROXY": "http://there:1", "NO_PROXY": "*"}
     assert proxy_for(SERVER, "http://here:2", environment) == Proxy(parse_address("http://here:2"))
     assert proxy_for(SERVER, "", {"HTTPS_PROXY": "http://there:1"}) is None
@@ -31,7 +31,7 @@ def test_the_kubeconfig_wins_over_the_environment() -> None:
         ("https://localhost:6443", {"HTTPS_PROXY": "http://p:1"}, None),
     ],
 )
-def test_the_environment(server: str, environment: dict[str, str], proxy: str | None) -> None:
+def test_proxy_from_environment(server: str, environment: dict[str, str], proxy: str | None) -> None:
     found = proxy_for(parse_address(server), None, environment)
     assert (found and found.address) == (parse_address(proxy) if proxy else None)
 
@@ -67,7 +67,7 @@ def test_exemptions(server: str, exemptions: str, direct: bool) -> None:
     assert (found is None) is direct
 
 
-def test_a_proxys_password_is_sent_and_not_shown() -> None:
+def test_proxy_password_is_sent_and_hidden() -> None:
     found = proxy_for(SERVER, "http://jane:s3cret@proxy:3128", {})
     assert found is not None
     assert (found.address, found.authorization) == (parse_address("http://proxy:3128"), "Basic amFuZTpzM2NyZXQ=")

@@ -1,4 +1,4 @@
-"""The client's own rate limit. In virtual time."""
+"""Client-side rate limit, in virtual time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_rate_limit_idle_time_refills_up_to_burst() -> None:
 
 
 @virtual_time
-async def test_the_rate_holds_over_a_long_time() -> None:
+async def test_rate_limit_holds_over_long_time() -> None:
     transport, inner = limited_transport(qps=5, burst=10)
     await asyncio.gather(*(transport.request(get()) for _ in range(510)))
     assert send_times(inner)[-1] == 100

@@ -1,4 +1,4 @@
-"""What is tried again, when, how often, and what the caller then learns. In virtual time."""
+"""Retries: conditions, delays, limits and resulting errors. In virtual time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 
 
 class MaxJitter(random.Random):
-    """Jitter that is always the longest, so that the times of a test are plain."""
+    """Jitter that is always maximal, so that delays are predictable."""
 
     def uniform(self, a: float, b: float) -> float:
         return b
@@ -87,7 +87,7 @@ def retrying(
 
 
 async def count_attempts(http_request: HttpRequest, *outcomes: HttpResponse | Exception) -> int:
-    """How often ``asked`` is sent, when ``outcomes`` and then a success come."""
+    """Count the attempts with these outcomes, followed by a success."""
     transport, inner = retrying(*outcomes, OK)
     with contextlib.suppress(ConnectionFailed):
         await transport.request(http_request)
@@ -115,7 +115,7 @@ async def test_retry_after_lost_response_only_if_repeatable(name: str) -> None:
 @virtual_time
 async def test_throttled(name: str) -> None:
     assert await count_attempts(ALL[name], error_response(429, "TooManyRequests", retry_after=1)) == 2
-    # Without a time it is the disruption budget that speaks.
+    # Without Retry-After, a PodDisruptionBudget rejected the eviction.
     assert await count_attempts(ALL[name], error_response(429, "TooManyRequests")) == (1 if name == "eviction" else 2)
 
 
@@ -163,7 +163,7 @@ async def test_retry_delays_have_full_jitter() -> None:
 async def test_retry_honours_retry_after() -> None:
     transport, inner = retrying(error_response(429, "", retry_after=5), error_response(503, "", retry_after=2), OK)
     assert (await transport.request(POST)).status == 200
-    # Jitter on top, so that all who were turned away do not come back together.
+    # Jitter is added, so that rejected clients do not retry at the same time.
     assert [round(at, 6) for at, _ in inner.requests] == [0, 5.1, 7.3]
 
 
@@ -185,7 +185,7 @@ async def test_retry_stops_at_time_limit() -> None:
 
 
 @virtual_time
-async def test_the_number_of_tries_is_bounded() -> None:
+async def test_retry_attempts_are_limited() -> None:
     transport, inner = retrying(*[error_response(503, "")] * 99, policy=RetryPolicy(attempts=4))
     assert (await transport.request(GET)).status == 503
     assert len(inner.requests) == 4
@@ -193,7 +193,10 @@ async def test_the_number_of_tries_is_bounded() -> None:
 
 @virtual_time
 async def test_retry_rejection_after_lost_response_is_uncertain() -> None:
-    """The Conflict of a second PUT may be about the first one: a cache must not take it for "nothing has changed"."""
+    """The second PUT may conflict with the first one.
+
+    The cache must not conclude that nothing has changed.
+    """
     put = IDEMPOTENT["put with version"]
     for lost in (RESET, error_response(504, "Timeout")):
         transport, _ = retrying(lost, error_response(409, "Conflict"))
@@ -225,7 +228,7 @@ async def test_retry_untrusted_certificate_is_not_repeated() -> None:
 
 @virtual_time
 async def test_each_retry_runs_before_send() -> None:
-    """A leader whose lease ends while it waits for the next try sends no other."""
+    """A leader whose Lease expires during a back-off sends no further attempt."""
     ends_at = 1.0
 
     def guard() -> None:

@@ -1,4 +1,4 @@
-"""TLS over sockets on loopback: what servers do, well-behaved or not, and what a connection weighs."""
+"""TLS with correct and faulty servers, and memory per connection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 def server_context(directory: Path, authority: CertificateAuthority) -> ssl.SSLContext:
-    """What a server of ``authority`` serves with."""
+    """Return a server context with a certificate of ``authority``."""
     certificate, key = authority.issue("server", names=["server"])
     (directory / "server.pem").write_bytes(certificate + key)
     serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cadata=authority.certificate.decode())
@@ -34,7 +34,7 @@ def server_context(directory: Path, authority: CertificateAuthority) -> ssl.SSLC
 async def serve_tls(
     directory: Path, handler: Handler, version: ssl.TLSVersion | None = None
 ) -> AsyncGenerator[Origin]:
-    """A server with TLS that hands each connection to ``handler``, and ends it in order afterwards."""
+    """Run a TLS server that closes each connection after ``handler`` returns."""
     authority = CertificateAuthority()
     tls_context = server_context(directory, authority)
     if version is not None:
@@ -97,7 +97,7 @@ async def test_tls_transfers_bodies_of_any_size(tmp_path: Path, version: ssl.TLS
 
 
 async def test_tls_slow_stream_reader_receives_everything(tmp_path: Path) -> None:
-    """More than is taken in while nobody reads, so that reading stops and goes on, several times."""
+    """The data exceeds the buffer, so reading pauses and resumes repeatedly."""
     lines = [b"%07d" % number * 1000 for number in range(2000)]
     stream = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % sum(len(line) + 1 for line in lines)
     async with serve_tls(tmp_path, respond_with(stream + b"".join(line + b"\n" for line in lines))) as origin:
@@ -120,7 +120,7 @@ async def test_tls_truncated_response_raises_disconnected(tmp_path: Path) -> Non
     async def cut(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nnot all")
-        # The end of TCP, without that of TLS.
+        # The TCP connection ends without a TLS close_notify.
         writer.transport.get_extra_info("socket").shutdown(1)
         await reader.read()
 
@@ -176,7 +176,7 @@ async def test_tls_plaintext_server_raises_ssl_error() -> None:
 async def handshake_without_close(
     tls_context: ssl.SSLContext, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> ssl.SSLError | None:
-    """The handshake of a server that ends nothing by itself; returns why it failed."""
+    """Return the handshake error of a server that keeps the connection open."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     tls = tls_context.wrap_bio(incoming, outgoing, server_side=True)
     while True:
@@ -195,7 +195,7 @@ async def handshake_without_close(
 
 
 async def test_tls_alert_after_handshake_keeps_its_reason(tmp_path: Path) -> None:
-    """TLS 1.3 looks at the client's certificate when the client already speaks."""
+    """A TLS 1.3 server may reject the client certificate after receiving data."""
     authority = CertificateAuthority()
     serving = server_context(tmp_path, authority)
     serving.verify_mode = ssl.CERT_REQUIRED
@@ -240,7 +240,7 @@ def test_tls_rejected_server_receives_alert(
 
 
 async def test_tls_deferred_write_is_sent_after_server_data(tmp_path: Path) -> None:
-    """As when a server of TLS 1.2 begins a new handshake."""
+    """A TLS 1.2 server may start a renegotiation."""
     held_up = asyncio.Event()
 
     class Renegotiating(ssl.SSLObject):
@@ -262,7 +262,10 @@ async def test_tls_deferred_write_is_sent_after_server_data(tmp_path: Path) -> N
 
 
 async def test_tls_idle_connections_use_little_memory(tmp_path: Path) -> None:
-    """Watches of many namespaces are as many connections. asyncio's own TLS keeps 256 KiB ready for each."""
+    """Each watched namespace needs a connection.
+
+    The TLS of asyncio allocates 256 KiB for each connection.
+    """
     number = 20
     async with serve_tls(tmp_path, wait_until_closed) as origin:
         pool = ConnectionPool()
@@ -273,12 +276,12 @@ async def test_tls_idle_connections_use_little_memory(tmp_path: Path) -> None:
             held, _ = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
-        # The other end of each is asyncio's, in this very process.
+        # The server of each connection uses asyncio in this process.
         assert held / number < (256 + 48) * 1024
         pool.abort()
 
 
-def test_on_uvloop(tmp_path: Path) -> None:
+def test_tls_on_uvloop(tmp_path: Path) -> None:
     async def use() -> None:
         async with serve_tls(
             tmp_path, respond_with(with_content_length(b"one"), with_content_length(b"two" * 100_000))
