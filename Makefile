@@ -41,15 +41,15 @@ $(READY): requirements/dev.txt $(PROJECTS) | $(if $(filter .uv/bin/uv,$(UV)),.uv
 	@touch $@
 
 .PHONY: demo
-demo: $(READY) ## A PostgreSQL cluster that switches over under load, and a MySQL cluster that loses its primary, on a real Kubernetes (10 min from fresh, 2 min again)
+demo: $(READY) ## PostgreSQL switchover under load and MySQL failover on a real cluster (first run 10 min, later 2 min)
 	@$(BIN)/python operators/databases/demo
 
 .PHONY: test
-test: $(READY) ## Unit tests of all packages: no root, no Go, no database server (5 min)
+test: $(READY) ## Unit tests of all packages, without root, Go or database servers (5 min)
 	@$(BIN)/pytest -n 4 --dist loadgroup --durations 30 --junitxml build/junit-unit.xml $(UNIT)
 
 .PHONY: test-integration
-test-integration: $(READY) ## Tests on the real API server and on real database servers (12 min, and 9 min to build them once)
+test-integration: $(READY) ## Tests with a real API server and real database servers (12 min, plus 9 min for one build)
 	@$(BIN)/python -m devcluster build
 	@$(BIN)/python -m devcluster packages $(SERVERS)
 	@$(BIN)/python -m devcluster servers
@@ -63,7 +63,7 @@ conformance: $(READY) ## Run each conformance case on both API servers and compa
 	@PYTHONPATH=tests/support:packages/steersman-testing/tests/support $(BIN)/python -m apiserver_cases
 
 .PHONY: e2e
-e2e: $(READY) ## Everything end to end on the cluster, faults included (4 hours)
+e2e: $(READY) ## All end-to-end tests on the devcluster, including faults (4 hours)
 	@$(MAKE) faults
 	@# Two of them are lost at a time.
 	@$(BIN)/python -m devcluster up --nodes 3
@@ -72,22 +72,22 @@ e2e: $(READY) ## Everything end to end on the cluster, faults included (4 hours)
 	@[ "$(CLUSTER)" = current ] || $(MAKE) e2e-ipv6
 
 .PHONY: e2e-long
-e2e-long: $(READY) ## End-to-end tests that repeat, wait for hours, or run a matrix; their figures are committed (hours)
+e2e-long: $(READY) ## Repeated, slow and matrix end-to-end tests; their results are committed (hours)
 	@$(BIN)/python -m devcluster up --nodes 3
 	@$(BIN)/pytest -v --timeout 7200 -m long $(E2E)
 
 .PHONY: e2e-ipv6
-e2e-ipv6: $(READY) ## Smoke tests, and what depends on addresses, on a devcluster of its own that has only those of IPv6 (15 min)
+e2e-ipv6: $(READY) ## Smoke and address tests on a separate devcluster with IPv6 only (15 min)
 	@export DEVCLUSTER=ip6 DEVCLUSTER_IP=6 CLUSTER=; trap '$(BIN)/python -m devcluster down' EXIT; \
 		$(BIN)/pytest -v --timeout 1800 -m "smoke or addresses" $(E2E)
 
 .PHONY: faults
-faults: $(READY) ## Each fault at its full size, on the real API server, and MySQL groups that are cut in two (25 min)
+faults: $(READY) ## All faults at full scale on the real API server, and MySQL network partitions (25 min)
 	@$(BIN)/python -m devcluster build
 	@FAULTS=whole $(BIN)/pytest packages/steersman-testing/tests/integration/faults operators/databases/tests/integration/images/test_mysql_group.py
 
 .PHONY: simulate
-simulate: $(READY) ## The database operator and myapp under every fault, and through every change of a spec; the gallery (hours)
+simulate: $(READY) ## All simulated faults and spec changes for the database operator, myapp and the gallery (hours)
 	@SIMULATE=whole $(BIN)/pytest operators/databases/tests/unit/test_simulated.py operators/databases/tests/unit/test_simulated_users.py \
 		operators/databases/tests/unit/test_clusters_simulated.py operators/databases/tests/unit/test_groups_simulated.py operators/databases/tests/unit/controllers/test_hanging.py operators/databases/tests/unit/controllers/test_database.py \
 		operators/databases/tests/unit/test_transitions.py packages/steersman-testing/tests/unit/test_gallery.py \
@@ -95,16 +95,16 @@ simulate: $(READY) ## The database operator and myapp under every fault, and thr
 	@cd examples/myapp && SIMULATE=whole $(abspath $(BIN))/python -m pytest tests/unit/test_simulated.py
 
 .PHONY: e2e-smoke
-e2e-smoke: $(READY) ## The demo's path and one fault on the cluster (8 min from fresh, 2 min again)
+e2e-smoke: $(READY) ## The demo and one fault on the devcluster (first run 8 min, later 2 min)
 	@$(BIN)/pytest --timeout 900 -m smoke $(E2E)
 
 .PHONY: bench
-bench: $(READY) ## Benchmarks beside controller-runtime, kube-rs and Kopf (3 hours; BENCH="--scenario a --runs 1")
+bench: $(READY) ## Benchmarks against controller-runtime, kube-rs and Kopf (3 hours; BENCH="--scenario a --runs 1")
 	@$(BIN)/python -m devcluster build
 	@$(BIN)/python -m benchmarks $(BENCH)
 
 .PHONY: bench-calls
-bench-calls: $(READY) ## Count the function calls per object of a cold start, and compare them with the recorded count (1 min)
+bench-calls: $(READY) ## Compare the function calls per object of a cold start with the recorded count (1 min)
 	@$(BIN)/python -m devcluster build
 	@$(BIN)/python -m benchmarks.calls $(BENCH)
 
@@ -115,11 +115,11 @@ bench-databases: $(READY) ## Benchmarks of the database operator on the devclust
 	@PYTHONPATH=tests/support:operators/databases/tests/support $(BIN)/python -m benchmarks.databases $(BENCH)
 
 .PHONY: bench-testing
-bench-testing: $(READY) ## How fast the API server in memory starts and creates objects (2 min; BENCH="--runs 1")
+bench-testing: $(READY) ## Benchmarks of the in-memory API server: start and object creation (2 min; BENCH="--runs 1")
 	@$(BIN)/python -m benchmarks.testing_server $(BENCH)
 
 .PHONY: lint
-lint: $(READY) ## Formatting, lint, types, layers, generated files, links of the documentation, house rules
+lint: $(READY) ## Check formatting, lint, types, layers, generated files, documentation links and repository rules
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/lint-imports
@@ -131,23 +131,23 @@ lint: $(READY) ## Formatting, lint, types, layers, generated files, links of the
 	@$(BIN)/pyright
 
 .PHONY: format
-format: $(READY) ## Format the code and mend what ruff can mend
+format: $(READY) ## Format the code and apply ruff's fixes
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
 .PHONY: manifests
-manifests: $(READY) ## Generate CRDs and RBAC from the code, the reference of their fields, and pictures
+manifests: $(READY) ## Generate CRDs, RBAC, the field reference and diagrams from the code
 	@cd operators/databases && $(abspath $(BIN))/steersman manifests
 	@$(BIN)/python scripts/field_reference.py
 	@$(BIN)/python scripts/diagrams.py
 
 .PHONY: packages
-packages: $(READY) ## The database operator's install.yaml and Helm chart into operators/databases/dist, with the image IMG
+packages: $(READY) ## Write install.yaml and Helm chart of the database operator with image IMG to operators/databases/dist
 	@cd operators/databases && $(abspath $(BIN))/steersman installer --image $(IMG)
 	@cd operators/databases && $(abspath $(BIN))/steersman chart --image $(IMG)
 
 .PHONY: requirements
-requirements: ## Pin the newest allowed versions with their hashes
+requirements: ## Pin the newest allowed package versions with hashes
 	@$(UV) lock --upgrade
 	@$(UV) export --quiet --all-packages --all-groups --all-extras --no-emit-workspace --no-header -o requirements/dev.txt
 	@$(UV) export --quiet --package steersman-databases --no-dev --no-emit-workspace --no-header -o requirements/operator.txt
@@ -161,15 +161,15 @@ docs: $(READY) ## Build the documentation into site/
 	@$(BIN)/mkdocs build --strict
 
 .PHONY: cluster
-cluster: $(READY) ## Start the devcluster, with metrics-server (8 min from fresh, 30 s again; NODES=3)
+cluster: $(READY) ## Start the devcluster with metrics-server (first run 8 min, later 30 s; NODES=3)
 	@$(BIN)/python -m devcluster up $(addprefix --nodes=,$(NODES))
 	@[ "$(CLUSTER)" = current ] || $(BIN)/python -m devcluster metrics
 
 .PHONY: cluster-down
-cluster-down: $(READY) ## End and remove the devcluster
+cluster-down: $(READY) ## Stop and remove the devcluster
 	@$(BIN)/python -m devcluster down
 
 .PHONY: clean
-clean: ## Remove what was built here; caches below ~/.cache/steersman stay
+clean: ## Remove build output; caches in ~/.cache/steersman stay
 	@rm -rf $(VENV) .uv site dist build .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -27,7 +27,10 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
-    """Record the CPU time of each test as the junit property ``cpu_seconds``; scripts/check_durations.py reads it."""
+    """Record the CPU time of each test as ``cpu_seconds``.
+
+    scripts/check_durations.py reads this junit property.
+    """
     started = time.process_time()
     try:
         return (yield)

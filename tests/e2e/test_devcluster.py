@@ -1,4 +1,4 @@
-"""The devcluster is a real cluster: names, Services, logs, volumes, identities; and nothing gets out of it."""
+"""Names, Services, logs, volumes, identities and isolation of the devcluster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NODES = [node.name for node in layout.NODES[: layout.DEFAULT_NODES]]
 PEERS = ("web-0", "web-1")
 OUTSIDE = {"4": "203.0.113.1", "6": "2001:db8::1"}[layout.IP_FAMILY]  # of documentation
 
-# One pod on each of two nodes, of as many as there are; none of them root's, each with a volume.
+# One pod without root on each of two nodes, each with a volume.
 WEB = f"""
 apiVersion: v1
 kind: Service
@@ -88,7 +88,7 @@ spec:
 
 @pytest.fixture(scope="module")
 def web(ours: Target) -> Iterator[str]:
-    """The namespace of a two-pod web server, one pod on each node."""
+    """Create a web server with two pods, and yield its namespace."""
     with own_namespace(ours, "e2e-devcluster-web") as name:
         ours.apply(WEB, name)
         ours.kubectl("rollout", "status", "statefulset/web", f"--namespace={name}", "--timeout=90s", seconds=100)
@@ -156,13 +156,13 @@ def test_unserved_addresses_are_unreachable(ours: Target, web: str, peer: str, a
     assert state is not None
     known = {"host-side-of-link": str(state.link[1]), "address-of-host": host_address()}
     if known.get(address, address) is None or (layout.IP_FAMILY == "6" and address == "host-side-of-link"):
-        pytest.skip(f"the host has none of IPv{layout.IP_FAMILY}")
+        pytest.skip(f"the host has no IPv{layout.IP_FAMILY} address")
     with pytest.raises(CommandFailed, match=r"refused|unreachable|no route"):
         toolbox(ours, web, peer, "connect", f"{layout.url_host(known.get(address) or address)}:80")
 
 
 def host_address() -> str | None:
-    """The address by which the host reaches others; None on a host without a default route. Sends nothing."""
+    """Return the address of the default route, or None without one. Sends no packet."""
     with socket.socket({"4": socket.AF_INET, "6": socket.AF_INET6}[layout.IP_FAMILY], socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((OUTSIDE, 9))
@@ -373,7 +373,7 @@ def test_kubelets_and_api_server_reject_anonymous(ours: Target) -> None:
         assert asked.strip() == "401"
 
 
-# run with the network of the control plane, from which kubelets can be reached
+# This program runs in the network of the control plane, which can reach the kubelets.
 ANONYMOUS_REQUEST = """
 import ssl, sys, urllib.error, urllib.request
 try:

@@ -1,4 +1,4 @@
-"""`down` leaves nothing on the host: seen on a cluster of its own, beside the one that runs."""
+"""`down` removes all resources of a separate cluster from the host."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def namespaces(process: Path) -> set[str]:
 
 
 def host_state() -> dict[str, object]:
-    """What the host has of interfaces, routes, rules and settings of the firewall, whoever's they are."""
+    """Return interfaces, routes, rules and firewall settings of the host."""
     rules = run(["sh", "-c", "iptables-save; ip6tables-save"]).splitlines()
-    # Of a route that a router has announced, it is told how long it lasts: each moment less.
+    # Announced routes have an expiry that decreases over time.
     lasting = re.compile(r" expires \d+sec")
     routes = {ip: run(["ip", f"-{ip}", "route", "show", "table", "all"]) for ip in (4, 6)}
     return {
@@ -67,7 +67,7 @@ def host_state() -> dict[str, object]:
 
 
 def cluster_leftovers() -> list[str]:
-    """All that bears the cluster's name: directories, control groups, mounts, devices, processes."""
+    """Return all directories, control groups, mounts, devices and processes of the cluster."""
     groups = [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{TITLE}")]
     directories = [str(path) for place in ("/run", "/var/lib") for path in Path(place).glob(f"{TITLE}*")]
     mounts = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if TITLE in line]
@@ -87,7 +87,7 @@ def cluster_leftovers() -> list[str]:
 @pytest.mark.addresses
 @pytest.mark.parametrize("crashed", [False, True], ids=["running", "crashed"])
 def test_down_leaves_no_host_resources(crashed: bool) -> None:
-    """Nor does it wait for a node whose cable is bad."""
+    """`down` also does not wait for a node with packet loss."""
     run_devcluster("down")
     before = host_state()
     assert not cluster_leftovers()

@@ -1,4 +1,4 @@
-"""What the devcluster does to itself on purpose is as bad as said, and it comes back from all of it with its data."""
+"""Faults of the devcluster have their documented effect, and data survive them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIRST, SECOND, THIRD = (node.name for node in layout.NODES)
 
 
 def server_pod(name: str, node: str) -> str:
-    """A server on a node, with a volume of limited size."""
+    """Return the manifest of a server with a limited volume."""
     return f"""
 apiVersion: v1
 kind: PersistentVolumeClaim
@@ -53,7 +53,7 @@ spec:
 
 @pytest.fixture(scope="module")
 def boxes(ours: Target) -> Iterator[str]:
-    """The namespace of two servers, `one` on the first node and `two` on the second."""
+    """Create the servers `one` and `two` on the first and second node."""
     with own_namespace(ours, "e2e-devcluster-faults") as name:
         ours.apply(server_pod("one", FIRST) + "---" + server_pod("two", SECOND), name)
         wait_until_ready(ours, name, "pod/one", "pod/two")
@@ -62,7 +62,7 @@ def boxes(ours: Target) -> Iterator[str]:
 
 @pytest.fixture
 def healed() -> Iterator[None]:
-    """The second node is well again after the test, and what has ended runs."""
+    """Repair the second node after the test, and restart its processes."""
     yield
     cluster.restore_node(2)
     cluster.up(Progress())
@@ -83,11 +83,14 @@ def pod_address(target: Target, namespace: str, pod: str) -> str:
 
 
 def is_reachable(namespace: str, number: int, pod: str, target: str) -> bool:
-    """Whether a pod reaches an address, asked on its node itself: the API server may be unable to."""
+    """Return True if a pod reaches an address.
+
+    The command runs on the node of the pod, because the API server may be unable to reach it.
+    """
     try:
         cluster.execute(number, namespace, pod, "box", ["toolbox", "connect", target])
     except CommandFailed as error:
-        assert "timeout" in str(error)  # nobody says that there is no way
+        assert "timeout" in str(error)  # no router reports the loss
         return False
     return True
 
@@ -99,7 +102,7 @@ def test_packet_loss_isolates_node_per_direction(ours: Target, boxes: str, heale
     assert is_reachable(boxes, 2, "two", one)
     cluster.set_packet_loss(2, ingress=to, egress=sent)
     assert cluster.status().packet_loss == {SECOND: (to, sent)}
-    assert not is_reachable(boxes, 1, "one", two)  # a connection needs both ways
+    assert not is_reachable(boxes, 1, "one", two)  # a connection needs both directions
     assert not is_reachable(boxes, 2, "two", one)
     assert is_reachable(boxes, 2, "two", two)
     cluster.restore_node(2)
@@ -171,7 +174,10 @@ def test_pods_keep_running_while_api_server_is_down(ours: Target, boxes: str, he
 
 
 def started_processes() -> dict[str, Process]:
-    """Every process that devcluster has started; a machine's own name is its first process, which holds the rest."""
+    """Return the processes of the devcluster by name.
+
+    The name of a machine stands for its init process.
+    """
     state = State.load()
     assert state is not None
     found = {f"{name}/{each}": p for name, m in state.machines.items() for each, p in m.components.items()}
@@ -248,7 +254,7 @@ def test_limited_volume_fills_and_expands_with_pvc(ours: Target, boxes: str) -> 
         toolbox(ours, boxes, "one", "fill", "/data/much", "400")
     with pytest.raises(CommandFailed, match="no space left on device"):
         toolbox(ours, boxes, "one", "fill", "/data/more", "1")
-    assert toolbox(ours, boxes, "two", "fill", "/data/more", "1") == ""  # each has its own
+    assert toolbox(ours, boxes, "two", "fill", "/data/more", "1") == ""  # each volume has its own limit
     larger = '{"spec": {"resources": {"requests": {"storage": "500Mi"}}}}'
     ours.kubectl("patch", "pvc/one", f"--namespace={boxes}", "--type=merge", f"--patch={larger}")
     grown = "--for=jsonpath={.status.capacity.storage}=500Mi"

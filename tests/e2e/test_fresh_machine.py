@@ -1,6 +1,6 @@
-"""From an empty folder to a running operator within three minutes, by hands that have never seen our repository.
+"""From an empty directory to a running operator within three minutes.
 
-The machine is a container with Python, make, kubectl and a package index; the API server is real, and outside of it.
+The machine is a container with Python, make, kubectl and a package index. The API server is real and outside of it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TIMEOUT_SECONDS = 180.0
 KIND = ("--group", "mygroup", "--version", "v1alpha1", "--kind", "DatabaseUser")
 PROJECT = "databaseuser"
 ENDPOINTS = "--metrics-bind-address 0 --health-probe-bind-address 0 --debug-bind-address 127.0.0.1:8082"
-# What is said last is lost with the container's terminal, so it is kept in a file as well.
+# The terminal of a container loses its last output, so a file records it as well.
 RUN = ("script", "--quiet", "--return", "--flush", "--command", f"make install run ARGS='{ENDPOINTS}'", "said")
 
 
@@ -43,7 +43,7 @@ def machine(tmp_path: Path) -> Iterator[FreshMachine]:
 
 @pytest.fixture
 def kubeconfig(machine: FreshMachine, envtest: Envtest) -> Path:
-    """Where kubectl and the operator look for it."""
+    """Write the kubeconfig to the default path of kubectl."""
     place = machine.home / ".kube/config"
     place.parent.mkdir()
     shutil.copyfile(envtest.kubeconfig, place)
@@ -73,7 +73,7 @@ def test_from_an_empty_folder_to_a_running_operator(
         machine.run(PROJECT, "kubectl", "wait", *ready)
         told("its operator works")
         assert time.monotonic() - begun < TIMEOUT_SECONDS
-        # A change is taken up as it is saved.
+        # The operator reloads saved changes.
         explained = machine.run(PROJECT, "steersman", "explain", "databaseuser", "default/databaseuser-sample")
         assert "created" in explained or "added" in explained or "initial" in explained, explained
         controller = machine.home / PROJECT / "src/databaseuser/controllers/databaseuser.py"
@@ -85,7 +85,7 @@ def test_from_an_empty_folder_to_a_running_operator(
             PROJECT, "kubectl", "wait", "--for=jsonpath={.status.conditions[0].message}=all is well", *ready[1:]
         )
         running.send_keys(CTRL_C)
-        # make's word for the key.
+        # The name of the key in make.
         assert running.wait() == 130, running.output
     said = (machine.home / PROJECT / "said").read_text()
     assert said.count("stopping caches and endpoints") == 2, said
@@ -97,7 +97,7 @@ def test_from_an_empty_folder_to_a_running_operator(
 
 
 def save_atomically(file: Path, text: str) -> None:
-    """Writes it as an editor does: beside, and then in its place."""
+    """Write a temporary file and rename it, like an editor."""
     owner = file.stat()
     new = file.with_name(".new")
     new.write_text(text)

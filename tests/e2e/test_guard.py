@@ -1,4 +1,4 @@
-"""What these tests send stays on the machine."""
+"""Tests send no traffic to other machines."""
 
 from __future__ import annotations
 

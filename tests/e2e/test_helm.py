@@ -1,4 +1,4 @@
-"""A release of a project's chart on the cluster: installed, upgraded, uninstalled, and installed again."""
+"""Install, upgrade, uninstall and reinstall of a project's chart."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DEPLOYMENT = "deployment/post-parcel-operator"
 
 @pytest.fixture(scope="module", autouse=True)
 def kubectl(bare_cluster: Target) -> Iterator[None]:
-    """Puts the cluster's kubectl, which puts manifests together, in PATH."""
+    """Put the kubectl of the cluster into PATH."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(Path(bare_cluster.kubectl_path).parent), prepend=os.pathsep)
         yield
@@ -38,7 +38,7 @@ def kubectl(bare_cluster: Target) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project as the command makes it. Do not change it."""
+    """Generate a project. Tests must not change it."""
     return create_project(
         tmp_path_factory.mktemp("helm") / "parcel-operator", INIT, ("create", "api", *KIND), WEBHOOK
     )
@@ -46,7 +46,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def image(bare_cluster: Target, project: Path) -> Image:
-    """Its image, which the nodes have."""
+    """Build the image and load it into the nodes."""
     if not bare_cluster.is_devcluster:
         pytest.skip("the image is built here, and loaded into the nodes of the devcluster")
     (built,) = projects.ensure(project, IMAGE, Progress())
@@ -56,7 +56,7 @@ def image(bare_cluster: Target, project: Path) -> Image:
 
 @pytest.fixture
 def helm(bare_cluster: Target, namespace: str, tmp_path: Path) -> Iterator[Helm]:
-    """Helm for the cluster. Nothing of the release, and no definition, is left after the test."""
+    """Return Helm for the cluster. Remove the release and its definitions after the test."""
     found = Helm(tools.helm(), tmp_path / "helm", bare_cluster.kubeconfig)
     delete_leftovers(bare_cluster)
     yield found
@@ -65,24 +65,24 @@ def helm(bare_cluster: Target, namespace: str, tmp_path: Path) -> Iterator[Helm]
 
 
 def delete_leftovers(cluster: Target) -> None:
-    """Deletes what a release leaves."""
+    """Delete leftovers of a release."""
     cluster.kubectl("delete", "crd", DEFINITION, "--ignore-not-found", "--timeout=60s", seconds=80)
 
 
 def chart(root: Path) -> Path:
-    """The project's chart, written anew."""
+    """Generate the chart of the project."""
     create_project(root, ("manifests",), ("chart", "--image", IMAGE), ("chart", "--image", IMAGE, "--check"))
     return root / "dist/chart"
 
 
 def parcel(namespace: str, **spec: Any) -> str:
-    """A manifest."""
+    """Return the manifest of a Parcel."""
     head = {"apiVersion": "post.packages.test/v1alpha1", "kind": "Parcel"}
     return json.dumps({**head, "metadata": {"name": "first", "namespace": namespace}, "spec": spec})
 
 
 def apply_when_accepted(cluster: Target, manifest: str) -> None:
-    """Applies ``manifest``, as soon as the webhooks, which have a say in it, can be reached."""
+    """Apply ``manifest`` as soon as the webhooks are reachable."""
 
     def applied() -> bool:
         nonlocal said
@@ -99,7 +99,7 @@ def apply_when_accepted(cluster: Target, manifest: str) -> None:
 
 
 def wait_until_ready(cluster: Target, namespace: str) -> dict[str, Any]:
-    """The parcel, once the operator has answered its newest form."""
+    """Return the Parcel when its current generation is ready."""
 
     def answered() -> dict[str, Any] | None:
         found = cluster.get("parcel", "first", f"--namespace={namespace}") or {}
@@ -126,13 +126,13 @@ def test_a_release_from_its_installation_to_the_next(
     uid = wait_until_ready(cluster, namespace)["metadata"]["uid"]
     pods = cluster.kubectl("get", "pods", f"--namespace={namespace}", "--output=name").split()
     assert len(pods) == 2
-    # Narrowed to its namespace, it may read nothing elsewhere.
+    # With the namespace option, the operator has no permission in other namespaces.
     account = f"--as=system:serviceaccount:{namespace}:post-parcel-operator"
     listing = ("auth", "can-i", "list", "parcels.post.packages.test", account)
     assert cluster.kubectl(*listing, f"--namespace={namespace}").strip() == "yes"
     assert cluster.try_kubectl(*listing, "--namespace=default").stdout.strip() == "no"
 
-    # An upgrade brings the definition's new field, and rights in the whole cluster.
+    # The upgrade adds a field to the definition, and permissions for the whole cluster.
     types = project / "src/parcel_operator/api/v1alpha1/parcel.py"
     written = types.read_text()
     types.write_text(written.replace("    foo: str", "    weight: int = 1\n    foo: str"))

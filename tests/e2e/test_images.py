@@ -1,4 +1,4 @@
-"""The server images keep their contract (operators/databases/images/README.md), without a Kubernetes around them."""
+"""Server images fulfill the contract of their README, without Kubernetes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from devcluster.images import MYSQL, POSTGRESQL, POSTGRESQL_15, Recipe, ensure
 from devcluster.progress import Progress
 from framework_support.image_container import Container, Unpacked, unpack, writable
 
-# Ends an SQL string, starts an escape, is more than a byte, and is a shell's.
+# Characters with a meaning in SQL strings, escapes and shells, and of several bytes.
 PASSWORD = "it's \"quoted\" \\' -- $(x) `x` é %;\\"
 
-# Tests run side by side, and runc knows containers by name.
+# Tests run in parallel, and runc identifies containers by name.
 PREFIX = f"steersman-image-test-{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
 
 AUTHENTICATION_ERRORS = ("Access denied", "password authentication failed", "no password supplied")
@@ -27,7 +27,7 @@ AUTHENTICATION_ERRORS = ("Access denied", "password authentication failed", "no 
 
 @dataclass(frozen=True)
 class ServerEngine:
-    """How the tests talk to a server: the client's command line, and where its data lie."""
+    """Client command and data directory of a server."""
 
     administrator: str
     directory: str
@@ -53,7 +53,7 @@ ENGINES = {
 
 @dataclass
 class ImageServer:
-    """A volume and the containers that come and go on it."""
+    """A volume, and successive containers on it."""
 
     engine: ServerEngine
     image: Unpacked
@@ -95,7 +95,7 @@ def image(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def server(image: tuple[str, Unpacked], tmp_path: Path) -> Iterator[ImageServer]:
     name, unpacked = image
     engine = ENGINES[name]
-    # As an emptyDir and a claim with fsGroup are.
+    # Like an emptyDir or a PVC with fsGroup.
     for part in ("volume", "run"):
         writable(tmp_path / part)
     admin = writable(tmp_path / "admin")
@@ -135,7 +135,7 @@ def test_empty_volume_is_initialised_with_password(
 
 
 def test_image_has_required_programs_and_scripts(server: ImageServer) -> None:
-    """And finds what it needs, in an environment that leads it nowhere else."""
+    """They also work with an empty environment."""
     container = server.container()
     container.start()
     _ready(container)

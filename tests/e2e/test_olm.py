@@ -1,4 +1,4 @@
-"""A bundle in the hands of the Operator Lifecycle Manager: from a Subscription to a reconciled object."""
+"""Operator Lifecycle Manager: from a Subscription to a reconciled object."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ VERSION = "ferry-operator.v0.1.0"
 
 @pytest.fixture(scope="module", autouse=True)
 def kubectl(bare_cluster: Target) -> Iterator[None]:
-    """Puts the cluster's kubectl, which puts manifests together, in PATH."""
+    """Put the kubectl of the cluster into PATH."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(Path(bare_cluster.kubectl_path).parent), prepend=os.pathsep)
         yield
@@ -35,7 +35,7 @@ def kubectl(bare_cluster: Target) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def project(bare_cluster: Target, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project whose image the nodes have, and its bundle."""
+    """Generate a project with a bundle, and load its image."""
     root = create_project(tmp_path_factory.mktemp("olm") / "ferry-operator", INIT, ("create", "api", *KIND), WEBHOOK)
     image = os.environ.get("STEERSMAN_FERRY_IMAGE", IMAGE)
     create_project(root, ("bundle", "--image", image))
@@ -47,7 +47,7 @@ def project(bare_cluster: Target, tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture
 def watched(bare_cluster: Target, namespace: str) -> Iterator[str]:
-    """A namespace beside the one in which the operator is."""
+    """Create a namespace in addition to that of the operator."""
     name = f"{namespace}-too"
     bare_cluster.kubectl("delete", "namespace", name, "--ignore-not-found", "--timeout=180s", seconds=200)
     bare_cluster.kubectl("create", "namespace", name)
@@ -57,7 +57,7 @@ def watched(bare_cluster: Target, namespace: str) -> Iterator[str]:
 
 @pytest.fixture
 def definitions(bare_cluster: Target) -> Iterator[None]:
-    """OLM's own, and afterwards neither these nor the operator's, nor its roles for people."""
+    """Install the definitions of OLM. Remove all definitions and roles afterwards."""
     crds = str(olm.definitions())
     bare_cluster.kubectl("apply", "--server-side", f"--filename={crds}")
 
@@ -75,32 +75,32 @@ def definitions(bare_cluster: Target) -> Iterator[None]:
 
 @pytest.fixture
 def catalog(bare_cluster: Target, project: Path, namespace: str, definitions: None, tmp_path: Path) -> Iterator[str]:
-    """The address of a catalog with the bundle, while OLM runs."""
+    """Run OLM, and yield the address of a catalog with the bundle."""
     olm.catalog(
         project / "bundle", tmp_path / "catalog", package="ferry-operator", channel="candidate", version=VERSION
     )
     with olm.running(bare_cluster, tmp_path / "catalog", tmp_path, namespace) as address:
         yield address
-        # OLM takes away what it made outside of the namespace, as long as it runs.
+        # While OLM runs, it removes its objects outside of the namespace.
         for kind in ("subscription", "csv", "operatorgroup"):
             bare_cluster.kubectl("delete", kind, "--all", f"--namespace={namespace}")
         wait_until("OLM has cleaned up", lambda: not olm_leftovers(bare_cluster), seconds=60)
 
 
 def olm_webhooks(cluster: Target) -> list[str]:
-    """The configurations that OLM made."""
+    """Return the webhook configurations of OLM."""
     kinds = "mutatingwebhookconfigurations,validatingwebhookconfigurations"
     return cluster.kubectl("get", kinds, f"--selector=olm.owner={VERSION}", "--output=name").split()
 
 
 def olm_leftovers(cluster: Target) -> list[str]:
-    """What OLM made outside of namespaces."""
+    """Return cluster-scoped leftovers of OLM."""
     roles = cluster.kubectl("get", "clusterroles,clusterrolebindings", "--output=name").split()
     return [*olm_webhooks(cluster), *(r for r in roles if "olm.og.ferries" in r or VERSION in r)]
 
 
 def subscription_manifests(catalog: str, namespace: str, watched: str) -> str:
-    """What a user applies."""
+    """Return the manifests that a user applies."""
     at = {"namespace": namespace}
     objects: list[dict[str, Any]] = [
         {
@@ -144,7 +144,7 @@ def test_from_a_subscription_to_a_reconciled_object(
 
     wait_until("OLM has installed the operator", succeeded, seconds=180)
     assert len(olm_webhooks(cluster)) == 2
-    # The webhooks are asked in the namespace that is watched: by the certificate that OLM made.
+    # Requests to the webhooks in the watched namespace use the certificate of OLM.
     for place in (namespace, watched):
         cluster.kubectl("apply", "--server-side", f"--namespace={place}", f"--filename={project / SAMPLE}")
 

@@ -1,4 +1,4 @@
-"""A generated project with a webhook, built, deployed, looked at and removed again, on a real cluster."""
+"""Build, deploy, inspect and undeploy a generated project with a webhook."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WIDGETS = "widgets.mygroup.e2e-widgets.steersman.dev"
 
 
 class DeployedProject:
-    """The project, and the commands in it."""
+    """The project and its commands."""
 
     def __init__(self, root: Path, cluster: Target) -> None:
         self.root = root
@@ -45,20 +45,20 @@ class DeployedProject:
         file.write_text(file.read_text().replace(old, new))
 
     def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """How a command ends."""
+        """Run a command and return its result."""
         path = f"{Path(self.cluster.kubectl_path).parent}{os.pathsep}{os.environ['PATH']}"
         given = {"KUBECONFIG": str(self.cluster.kubeconfig)} if self.cluster.kubeconfig else {}
         variables = {**ours(self.root / "src"), "PATH": path, **given, **environment}
         return subprocess.run(command, cwd=self.root, env=variables, capture_output=True, text=True, check=False)
 
     def output(self, *command: str, **environment: str) -> str:
-        """What a command says, which must succeed."""
+        """Return the output of a command. It must succeed."""
         ended = self.run(*command, **environment)
         assert ended.returncode == 0, f"{command}: {ended.stdout}{ended.stderr}"
         return ended.stdout + ended.stderr
 
     def make(self, *targets: str) -> str:
-        """``make``, in the environment of these tests, which has all that would be installed."""
+        """Run ``make`` in the environment of these tests, which needs no installation."""
         stamp = f"--old-file={sys.prefix}/.{NAME}"
         return self.output("make", f"VENV={sys.prefix}", stamp, f"IMG={IMAGE}", *targets)
 
@@ -72,9 +72,9 @@ class DeployedProject:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, bare_cluster: Target) -> Iterator[DeployedProject]:
-    """The project, whose image is on the nodes."""
+    """Generate the project and load its image into the nodes."""
     if not bare_cluster.is_devcluster:
-        pytest.skip("its image is loaded into the devcluster's nodes")
+        pytest.skip("requires the devcluster, because the image is loaded into its nodes")
     root = tmp_path_factory.mktemp("project")
     found = DeployedProject(root, bare_cluster)
     _remove(found)
@@ -84,7 +84,7 @@ def project(tmp_path_factory: pytest.TempPathFactory, bare_cluster: Target) -> I
         ("create", "api", *KIND),
         ("create", "webhook", *KIND, "--defaulting", "--programmatic-validation"),
     )
-    # An edit of a user's: to ask the deployed operator why it reconciles.
+    # A user's change, which later explains a reconcile.
     found.edit(
         "config/manager/deployment.yaml",
         '["--leader-elect"]',
@@ -114,7 +114,7 @@ def _build(project: DeployedProject, directory: Path) -> None:
 
 
 def _remove(project: DeployedProject) -> None:
-    """Whatever is left of it, by another way than the command that is tested."""
+    """Remove leftovers without the tested command."""
     kubectl = project.cluster.try_kubectl
     selector = f"--selector=app.kubernetes.io/name={NAME}"
     kubectl("delete", "crd", WIDGETS, "--ignore-not-found", seconds=120)
@@ -159,7 +159,7 @@ def test_project_is_deployed_and_removed(project: DeployedProject, bare_cluster:
 
 
 def _explain_reconcile(project: DeployedProject, cluster: Target) -> None:
-    """Asks the operator in the cluster why it reconciled."""
+    """Explain a reconcile of the deployed operator."""
     with reserve_port() as reserved:
         port = reserved.getsockname()[1]
     command = [cluster.kubectl_path, f"--kubeconfig={cluster.kubeconfig}", "port-forward"]
@@ -175,11 +175,11 @@ def _explain_reconcile(project: DeployedProject, cluster: Target) -> None:
 
 
 def test_certificates_of_cert_manager_are_used(project: DeployedProject, bare_cluster: Target) -> None:
-    """cert-manager's part is played here: it makes the Secret, and writes the authority into the configurations."""
+    """The test acts as cert-manager: it creates Secret and CA bundle."""
     project.edit(
         "config/default/kustomization.yaml", "# components:\n#   - ../certmanager", "components:\n  - ../certmanager"
     )
-    # Its own kinds are not served here.
+    # The kinds of cert-manager are not served here.
     project.edit("config/certmanager/kustomization.yaml", "resources:\n  - certificate.yaml\n", "")
     names = (f"{NAME}-webhook.{NAMESPACE}.svc",)
     pair = issue(names, datetime.now(UTC), timedelta(days=30))

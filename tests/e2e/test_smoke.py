@@ -1,4 +1,4 @@
-"""The demo's path and one fault: what every change must pass."""
+"""The path of the demo and one fault, required for every change."""
 
 from __future__ import annotations
 

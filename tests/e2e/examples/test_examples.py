@@ -1,4 +1,4 @@
-"""Each project below examples/, built and deployed by its own files, passes its own tests on the cluster."""
+"""Each example is deployed on the cluster and passes its own tests."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SECONDS = 900
 
 @pytest.fixture(params=EXAMPLES, ids=lambda root: root.name)
 def example(request: pytest.FixtureRequest, cluster: Target) -> Iterator[Path]:
-    """Each example in turn, deployed; the database operator is there for those that want one."""
+    """Deploy each example. The database operator is available for those that need it."""
     root: Path = request.param
     image = f"steersman.dev/example-{root.name}:e2e"
     if cluster.is_devcluster:
         for built in projects.ensure(root, image, Progress()):
             load(built)
     image = os.environ.get(f"STEERSMAN_EXAMPLE_{root.name.upper()}_IMAGE", image)
-    # What a run before has left would hide what this one deploys.
+    # Remove leftovers of an earlier run, which could hide errors of the deployment.
     run(cluster, root, "-m", "steersman_cli", "undeploy", "--force")
     run(cluster, root, "-m", "steersman_cli", "deploy", "--image", image)
     yield root
@@ -36,7 +36,7 @@ def example(request: pytest.FixtureRequest, cluster: Target) -> Iterator[Path]:
 
 
 def run(cluster: Target, root: Path, *arguments: str) -> None:
-    """Runs Python in ``root``, for the cluster; it must succeed."""
+    """Run Python in ``root`` with the kubeconfig of the cluster. It must succeed."""
     surroundings = {k: v for k, v in ours().items() if not k.startswith("PYTEST")}
     surroundings["PATH"] = f"{Path(cluster.kubectl_path).parent}{os.pathsep}{surroundings['PATH']}"
     if cluster.kubeconfig is not None:

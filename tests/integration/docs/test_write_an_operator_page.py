@@ -48,6 +48,6 @@ def test_write_an_operator_page_steps_pass(api_server: Envtest, postgresql: Post
     }
     blocks = blocks_of(PAGE)
     for block in blocks:
-        # Others may listen at the usual ports of this machine.
+        # The default ports may be in use on this machine.
         block.text = block.text.replace('make run ARGS="', f'make run ARGS="{NO_ENDPOINT_FLAGS} ')
     TutorialRunner(root, environment, ("make run", "cache synced")).run_blocks(blocks)

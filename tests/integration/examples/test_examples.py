@@ -1,4 +1,4 @@
-"""Each project below examples/ is in step with its code, and its own tests pass: with these sources, uninstalled."""
+"""Each example has current manifests and passes its own tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECONDS = 300
 
 @pytest.fixture(params=EXAMPLES, ids=lambda root: root.name)
 def example(request: pytest.FixtureRequest) -> Path:
-    """Each example in turn."""
+    """Return the path of each example."""
     return request.param
 
 
@@ -26,7 +26,7 @@ def test_generated_files_are_up_to_date(example: Path) -> None:
 
 @pytest.mark.timeout(SECONDS)
 def test_its_own_tests_pass(example: Path) -> None:
-    # A run of its own: what surrounds it, workers and options alike, stays outside.
+    # Run in a separate process without the workers and options of this run.
     surroundings = {k: v for k, v in ours().items() if not k.startswith("PYTEST")}
     options = ["-q", "-p", "no:cacheprovider", "--hypothesis-profile=ci"]  # the same examples each time
     command = [sys.executable, "-m", "pytest", *options, "tests/unit", "tests/integration"]

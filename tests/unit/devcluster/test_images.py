@@ -1,4 +1,4 @@
-"""Images are known by what they are built from, and what cannot be built is said and stood in for."""
+"""Digests of image inputs, and replacements for images that cannot be built."""
 
 from __future__ import annotations
 

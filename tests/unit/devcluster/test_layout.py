@@ -1,4 +1,4 @@
-"""Addresses do not overlap, and systems without a cluster are told what they can do."""
+"""Addresses do not overlap, and unsupported systems get advice."""
 
 from __future__ import annotations
 

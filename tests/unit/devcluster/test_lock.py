@@ -1,4 +1,4 @@
-"""Only one process at a time holds the lock, and a dead one does not."""
+"""Only one running process holds the lock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Archives of static binaries are OCI image layouts that add up."""
+"""Archives of static binaries are valid OCI image layouts."""
 
 from __future__ import annotations
 

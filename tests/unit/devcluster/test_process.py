@@ -1,4 +1,4 @@
-"""Processes are known by id and start time, and nobody else is ever ended."""
+"""Processes are identified by PID and start time before they are stopped."""
 
 from __future__ import annotations
 

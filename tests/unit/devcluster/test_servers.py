@@ -1,4 +1,4 @@
-"""Servers of other releases are taken as they are meant to be, or not at all, and nobody is kept from the rest."""
+"""Server releases are built completely or skipped, independent of each other."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from devcluster import apt, database_servers, rootfs
 from devcluster.errors import CommandFailed
 from devcluster.progress import Progress
 
-# As the loader is called: what to call it and where the libraries are come before the program.
+# The argv of the loader: the program name and library path precede the program.
 LOADER = '#!/bin/sh\nshift 4\nexec "$@"\n'
 VERSIONS = {"trixie": "postgres (PostgreSQL) 17.6", "sid": "mysqld  Ver 9.7.0 for Linux"}
 PROGRAMS = {release.suite: release.programs for release in (database_servers.TRIXIE, database_servers.SID)}
 
 
 class FakeMmdebstrap:
-    """Stands in for mmdebstrap: ``contents`` says what it unpacks of a suite."""
+    """Replaces mmdebstrap. ``contents`` defines the unpacked files of each suite."""
 
     def __init__(self) -> None:
         self.unpacked_suites: list[str] = []
@@ -41,7 +41,7 @@ class FakeMmdebstrap:
 
 
 def unpack(made: Path, suite: str, command: str) -> None:
-    """Programs of which each is ``command``."""
+    """Write programs that run ``command``."""
     write(made / "usr/lib64/ld-linux-x86-64.so.2", LOADER)
     for program in PROGRAMS[suite]:
         write(made / program, f"#!/bin/sh\n{command}\n")
@@ -54,7 +54,6 @@ def write(path: Path, text: str) -> None:
 
 
 def nothing(*arguments: object) -> list[str]:
-    """No packages are installed, and no sources given."""
     return []
 
 
@@ -69,7 +68,7 @@ def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeMmdebstrap:
 
 
 def ensure_releases() -> tuple[list[str], str]:
-    """The releases that can be had, and what was said."""
+    """Return the available releases and the printed messages."""
     notes = io.StringIO()
     return [
         root.name.partition("-")[0] for root in database_servers.ensure(Progress(Console(file=notes)))

@@ -1,4 +1,4 @@
-"""What is known of a cluster survives the process that made it, and a reboot makes it void."""
+"""The state of a cluster survives its creator and expires on reboot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from devcluster.state import State
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> State:
-    """A cluster whose every machine and component is this very process."""
+    """Return a cluster whose components all refer to this process."""
     monkeypatch.setattr(state, "FILE", tmp_path / "state.json")
     this = Process.of(os.getpid())
     assert this is not None

@@ -1,4 +1,4 @@
-"""The environment itself: what it starts, for whom, and that nothing of it stays."""
+"""Processes and files of a test environment, and their removal."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_start_failure_includes_server_output() -> None:
 
 
 def test_killed_test_process_leaves_no_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Elsewhere, whoever starts an environment meanwhile would clear up what this test looks for.
+    # In the common directory, other environments would remove the leftovers that this test checks.
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     script = (
@@ -75,7 +75,7 @@ def test_killed_test_process_leaves_no_processes(tmp_path: Path, monkeypatch: py
     while any(_is_running(int(pid), directory) for pid in pids):
         assert time.monotonic() < deadline, "etcd or kube-apiserver still runs"
         time.sleep(0.05)
-    # What it could not remove, the next one removes.
+    # The next start removes leftovers.
     assert Path(directory).exists()
     EnvironmentDirectory().remove()
     assert not Path(directory).exists()

@@ -1,4 +1,4 @@
-"""What is put on the real API server: definitions, webhooks, namespaces; and what is left on one that was there."""
+"""Installation of definitions, webhooks and namespaces on a real API server."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SERVICE = {"service": {"name": "webapps", "namespace": "default", "path": "/conv
 
 @pytest.fixture(scope="module")
 def own() -> Generator[Envtest]:
-    """A server of this module's own: its webhooks are asked only as long as their test runs."""
+    """Start a separate server, because webhooks would affect other tests."""
     with Envtest.start() as environment:
         yield environment
 
@@ -57,7 +57,7 @@ async def test_files_are_installed_and_changed(envtest: Envtest, envtest_namespa
     crd = definition(Gadget)
     crd["metadata"]["name"] = f"{crd['spec']['names']['plural']}.{GROUP}"
     crd["spec"]["group"] = GROUP
-    # As controller-gen and kubectl get -o yaml leave them.
+    # Formats of controller-gen and kubectl get -o yaml.
     crd["metadata"]["creationTimestamp"], crd["status"] = None, {"conditions": [], "storedVersions": []}
     (tmp_path / "lights.yaml").write_text(f"{yaml.safe_dump(crd)}---\nkind: Kustomization\n")
     envtest.install_crds(tmp_path)
@@ -165,7 +165,7 @@ async def test_existing_cluster_is_used_and_restored(envtest: Envtest, monkeypat
 
 @asynccontextmanager
 async def _reviewing(environment: Envtest, answer: Callable[[str, Json], Json]) -> AsyncGenerator[None]:
-    """Answers the API server's calls by ``answer`` to their path and request."""
+    """Serve admission reviews with the responses of ``answer``."""
 
     async def respond(request: web.BaseRequest) -> web.StreamResponse:
         review = await request.json()

@@ -1,4 +1,4 @@
-"""Users of the real API server: they may do what was said, at once, and nothing else."""
+"""Users of the real API server have exactly the granted permissions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_user_rules_are_replaced(envtest: Envtest) -> None:
 
 
 async def test_user_with_aggregated_role_has_its_rules(envtest: Envtest) -> None:
-    # In a cluster the controller manager puts the rules of view together.
+    # In a cluster, the controller manager aggregates the rules of view.
     user = envtest.user("reader", roles=["view"])
     assert await may_list(envtest, user, ConfigMap)
     assert not await may_list(envtest, user, Secret)

@@ -1,4 +1,4 @@
-"""The plugin's fixtures on the real API server, as users run them: in parallel, too."""
+"""Fixtures of the plugin on the real API server, also in parallel."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ RECORDED = """
 
 @pytest.fixture(scope="session")
 def binaries() -> Path:
-    """Found before pytester gives the tests another home."""
+    """Find the binaries before pytester changes the home directory."""
     return find_binaries()
 
 
@@ -161,10 +161,10 @@ def test_parallel_workers_are_isolated(project: pytest.Pytester) -> None:
     stories = [json.loads(line) for line in (project.path / "stories").read_text().splitlines()]
     by_worker = {worker: [s for s in stories if s["test"].startswith(worker)] for worker in ("gw0", "gw1")}
     places = [{(s["server"], s["directory"], *s["pids"]) for s in told} for told in by_worker.values()]
-    # Each has one server, which is nobody else's.
+    # Each worker has a separate server.
     assert [len(found) for found in places] == [1, 1]
     assert not {part for place in places[0] for part in place} & {part for place in places[1] for part in place}
-    # Each test has a namespace, and those of the others are gone or were never there.
+    # Each test observes only its own namespace.
     assert len({s["namespace"] for s in stories}) == 6
     for story in stories:
         assert story["namespaces"] == [story["namespace"]]
@@ -188,7 +188,7 @@ def test_plugin_webhooks_option_calls_and_records(project: pytest.Pytester) -> N
         "test_recorded.py",
     )
     project.runpytest_subprocess(*arguments).assert_outcomes(passed=2)
-    # Not what the administrator asks, nor the name of what is created.
+    # Requests of the administrator and names of created objects are not recorded.
     assert [str(a) for a in read_accesses(project.path / "rbac.json")] == [
         "create secrets",
         "patch secrets 'b'",

@@ -1,4 +1,4 @@
-"""Generated changes on the real API server: what is right passes, and what is wrong is found there too."""
+"""Generated changes on the real API server, with correct and faulty operators."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTLE_OPTIONS = ClusterSettleOptions(quiet=0.2, poll_interval=0.04, timeout=20)
 async def systems(envtest: Envtest, operator: Callable[[Manager], None]) -> AsyncGenerator[SystemFactory]:
     envtest.install_crds(WebApp)
     async with envtest.client() as client, InProcessOperator(client.transport, operator) as process:
-        # Nobody runs a controller manager beside envtest.
+        # envtest has no controller manager.
         yield on_cluster(
             client,
             WebApp,

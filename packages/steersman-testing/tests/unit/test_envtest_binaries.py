@@ -1,4 +1,4 @@
-"""Which etcd and kube-apiserver are taken, and what one is told where there are none."""
+"""Selection of etcd and kube-apiserver, and advice if they are missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HERE = f"{sys.platform}-{MACHINE}"
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home directory without binaries."""
+    """Create a home directory without binaries."""
     for variable in ("KUBEBUILDER_ASSETS", "USE_EXISTING_CLUSTER", "XDG_DATA_HOME", "XDG_CACHE_HOME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -27,7 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def binaries(directory: Path, version: str = "1.36.3", without: str = "") -> Path:
-    """Programs which tell their version."""
+    """Create programs that print their version."""
     directory.mkdir(parents=True)
     for name in {"etcd", "kube-apiserver"} - {without}:
         program = directory / name

@@ -1,4 +1,4 @@
-"""The certificates of test environments, as every supported Python judges them."""
+"""Certificates of test environments are valid for every supported Python."""
 
 from __future__ import annotations
 

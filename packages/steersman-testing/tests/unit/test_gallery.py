@@ -1,7 +1,7 @@
-"""The gallery: each bug is found with a minimal report, and no corrected operator raises an alarm.
+"""Bugs of the gallery are found, and corrected operators pass.
 
-By default each bug is replayed from the line that its report ends with, and a small fixed number of faults and
-changes is tried on the corrected operators. SIMULATE=whole searches for each bug and tries more of both.
+By default, each bug is replayed from the last line of its report. Corrected operators run with a small fixed number
+of faults and changes. With SIMULATE=whole, tests search for each bug and try more faults and changes.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def run_exploration(case: BugCase[Any], operator: Operator, changes: int) -> Exp
 
 
 def checked_scenario(case: BugCase[Any]) -> Scenario:
-    """The scenario, at whose end the world must be as the users asked."""
+    """Return the scenario with a check of the final state."""
 
     async def scenario(world: World[Any]) -> None:
         await case.scenario(world)
@@ -140,7 +140,7 @@ def test_no_change_alarms_the_corrected_twin(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_gallery_bug_needs_fault_or_user_action(name: str) -> None:
-    """What needs a fault to be seen is no bug of the scenario, and what needs none is seen by its check."""
+    """A bug of a simulation needs a fault. Bugs without a fault fail the check."""
     case = load_case(name)
     if name.partition(".")[0] in ("intermediate_state", "stale_state", "unobserved_state"):
         run_sweep(case, case.faulty, checked_scenario(case), max_places=0)

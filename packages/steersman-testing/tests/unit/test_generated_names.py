@@ -1,4 +1,4 @@
-"""Two worlds that are alike but for what chance has named are told alike."""
+"""Reports of two runs that differ only in random names are equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who changes an object of the cache through a back door is found out."""
+"""Mutations of cached objects are detected."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_deleted_object_is_not_retained() -> None:
             found = world.cache.informer(Widget).store.get(key("a"))
             await world.client.delete(Widget, key("a"))
             await drain_event_loop()
-            # By this variable, and by the argument: a sweep would keep all that ever was.
+            # Only this variable and the argument refer to the object: the check must not keep deleted objects.
             assert sys.getrefcount(found) == 2
 
 

@@ -1,4 +1,4 @@
-"""The plugin as users have it: installed beside pytest, in a directory of their own, and nothing else configured."""
+"""The installed plugin in a project without other configuration."""
 
 from __future__ import annotations
 
@@ -75,15 +75,15 @@ MUTATING = """
 
 
 def entry_points() -> dict[str, str]:
-    """The plugins that the package brings, by the names under which pytest registers them."""
+    """Return the entry points of the package by plugin name."""
     return tomllib.loads((PACKAGE / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
 
 
 @pytest.fixture
 def clean(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """A directory with tests of its own, run by a pytest of its own, without the plugins of this project's tests.
+    """Create a project without the plugins of this repository's tests.
 
-    The package's entry points are in it as pyproject.toml declares them, whenever this checkout was installed.
+    Entry points come from pyproject.toml, independent of the installed version.
     """
     for variable in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS", "PYTEST_DISABLE_PLUGIN_AUTOLOAD"):
         monkeypatch.delenv(variable, raising=False)
@@ -99,7 +99,7 @@ def clean(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
 
 
 def run(directory: pytest.Pytester, *arguments: str) -> pytest.RunResult:
-    """Runs it in this process, which takes a tenth of the time of one of its own."""
+    """Run pytest in this process, ten times faster than a subprocess."""
     return directory.runpytest_inprocess(*options(*arguments))
 
 
@@ -213,7 +213,7 @@ def test_plugin_unused_imports_no_framework(clean: pytest.Pytester) -> None:
             assert not {"msgspec", "structlog", "yaml", "ssl", "cryptography"} & set(sys.modules)
         """
     )
-    # The plugin of anyio, which the command's packages bring along, imports some of these by itself.
+    # The plugin of anyio, a dependency of the command, imports some of these modules.
     clean.runpytest_subprocess(*options("-pno:anyio")).assert_outcomes(passed=1)
 
 

@@ -1,4 +1,4 @@
-"""The HTTP door of the API server in memory, on real sockets."""
+"""HTTP server of the in-memory API server, on real sockets."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 REVIEW = b'{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}'
 HOOK = "https://hook.example.com/"
 TIMEOUT_SECONDS = 60.0
-"""Seconds for an answer, on a machine that does other things."""
+"""Time limit of a response on a busy machine, in seconds."""
 
 Values = str | tuple[str, ...]
-"""Of a header: once, or several times."""
+"""One or several values of a header."""
 
 
 class RawResponse(NamedTuple):
-    """An answer as it came over the socket."""
+    """A response as received from the socket."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -45,18 +45,18 @@ class RawResponse(NamedTuple):
         return json.loads(self.body)
 
     def header_values(self, name: str) -> list[str]:
-        """The values of a header."""
+        """Return the values of a header."""
         return [v for n, v in self.headers if n.lower() == name]
 
 
 class RawConnection:
-    """A connection, byte by byte."""
+    """A connection with access to its bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer, self.version = reader, writer, "1.1"
 
     def write(self, method: str, path: str, body: bytes = b"", **headers: Values) -> None:
-        """Sends a request."""
+        """Send a request."""
         lines = [f"{method} {path} HTTP/{self.version}", "Host: test", f"Content-Length: {len(body)}"]
         for name, values in headers.items():
             each = (values,) if isinstance(values, str) else values
@@ -64,7 +64,7 @@ class RawConnection:
         self.writer.write("\r\n".join([*lines, "", ""]).encode() + body)
 
     async def read(self, *, head_only: bool = False) -> RawResponse:
-        """The next answer; of a stream its head alone."""
+        """Return the next response. With ``head_only``, return only its head."""
         lines = (await until(self.reader, b"\r\n\r\n")).decode().split("\r\n")
         headers = [(n, v) for n, _, v in (connection.partition(": ") for connection in lines[1:] if connection)]
         response = RawResponse(int(lines[0].split()[1]), headers, b"")
@@ -73,12 +73,12 @@ class RawConnection:
         return response._replace(body=await self.reader.readexactly(int(response.header_values("content-length")[0])))
 
     async def request(self, method: str, path: str, body: bytes = b"", **headers: Values) -> RawResponse:
-        """The answer to a request."""
+        """Send a request and return its response."""
         self.write(method, path, body, **headers)
         return await self.read()
 
     async def read_chunk(self) -> bytes:
-        """The next chunk of a stream."""
+        """Return the next chunk of a stream."""
         size = int(await until(self.reader, b"\r\n"), 16)
         return (await self.reader.readexactly(size + 2))[:-2]
 
@@ -104,7 +104,7 @@ async def open_connection(endpoint: ApiEndpoint) -> AsyncGenerator[RawConnection
 
 @asynccontextmanager
 async def connected_transport(endpoint: ApiEndpoint, home: Path) -> AsyncGenerator[Transport]:
-    """As any program gets there: by the kubeconfig."""
+    """Connect with the kubeconfig, like any client."""
     kubeconfig = home / "kubeconfig"
     kubeconfig.write_text(endpoint.kubeconfig)
     async with connect(load_config(kubeconfig), retry=None) as transport:
@@ -136,7 +136,7 @@ async def test_untrusted_authority_is_rejected(tmp_path: Path) -> None:
 
 async def test_pipelined_requests_are_processed_in_order() -> None:
     async with connected_client(InMemoryApiServer()) as connection:
-        # More than are taken in at once.
+        # The server reads fewer pipelined requests at once.
         for number in range(40):
             connection.write("POST", CONFIG_MAPS_PATH, config_map(f"m{number}"))
         names = [(await connection.read()).json["metadata"]["name"] for _ in range(40)]
@@ -231,7 +231,7 @@ async def test_watch_opened_during_stop_is_ended(monkeypatch: pytest.MonkeyPatch
             connection = await lines.enter_async_context(open_connection(endpoint))
             connection.write("GET", f"{CONFIG_MAPS_PATH}?watch=true")
             await asked.wait()
-            # Once the server has begun to stop.
+            # Release the response after the server has begun to stop.
             asyncio.get_running_loop().call_soon(opened.set)
         assert (await connection.read()).header_values("transfer-encoding") == ["chunked"]
         assert await connection.reader.read() == b"0\r\n\r\n"
@@ -242,7 +242,7 @@ async def test_slow_reader_does_not_block_others() -> None:
     async with serve(server) as endpoint, open_connection(endpoint) as connection, open_connection(endpoint) as other:
         connection.write("GET", f"{CONFIG_MAPS_PATH}?watch=true")
         await connection.read()
-        # More than any buffer between the two takes.
+        # More bytes than all buffers between the two sides can hold.
         large = "x" * 500_000
         for number in range(30):
             response = await asyncio.wait_for(
@@ -332,7 +332,7 @@ async def test_administrator_can_impersonate() -> None:
 
 
 def warning(*texts: str) -> InMemoryApiServer:
-    """A server whose webhook warns whoever creates a ConfigMap."""
+    """Return a server whose webhook warns about created ConfigMaps."""
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}
     webhook: dict[str, Any] = {
         "name": "hook.example.com",
@@ -431,7 +431,7 @@ async def test_the_kubeconfig_is_complete() -> None:
         found: Mapping[str, Any] = yaml.safe_load(endpoint.kubeconfig)
     assert found["clusters"][0]["cluster"]["server"] == endpoint.url
     assert endpoint.url.startswith("https://127.0.0.1:")
-    # By TLS, kubectl asks people without credentials for a name.
+    # Over TLS, kubectl prompts for a username without credentials.
     assert found["users"][0]["user"]["token"]
     assert found["contexts"][0]["name"] == found["current-context"]
 

@@ -1,4 +1,4 @@
-"""Virtual time jumps, repeats, and says so when nothing can happen any more."""
+"""Virtual time jumps, is deterministic, and reports deadlocks."""
 
 from __future__ import annotations
 

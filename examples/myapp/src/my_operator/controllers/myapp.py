@@ -122,7 +122,7 @@ class MyAppReconciler(Reconciler[MyApp]):
         found = await self.client.get_or_none(kind, config.key)
         if found is not None and not _is_controlled_by(found, app):
             name = kind.api_resource.kind
-            raise NameTaken(f"the {name} {config.key} is not owned by this MyApp: rename it, or this MyApp")
+            raise NameTaken(f"{name} {config.key} belongs to another owner. Rename it or this MyApp.")
         await self.client.apply(config, owner=app)
 
     async def _report_status(self, observed: ObservedState, records: ReleaseRecords) -> None:

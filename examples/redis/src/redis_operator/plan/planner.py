@@ -145,7 +145,7 @@ def _assign_roles(view: ClusterView) -> Step | None:
             return Reset(m, hard=False)
         if m.report is not None and m.report.in_sync:
             return Failover(m, f"{master.name} is leaving")
-        return Wait("Synchronising", f"waiting until {m.name} has what its master has", "Scaling")
+        return Wait("Synchronising", f"waiting until {m.name} is in sync with its master", "Scaling")
     return slots.assign_unowned_slots(view, chosen) or slots.next_move(view, chosen) or _assign_replicas(view, chosen)
 
 
@@ -212,7 +212,9 @@ def _rolling_update(view: ClusterView) -> Step | None:
             # Redis keeps the old address of the master if the new one arrives by gossip.
             return Replicate(((m, master),))
     if behind:
-        return Wait("Synchronising", f"waiting until {member_names(behind)} have what their masters have", "Updating")
+        return Wait(
+            "Synchronising", f"waiting until {member_names(behind)} are in sync with their masters", "Updating"
+        )
     not_serving = [m for m in view.remaining if m.report is not None and not m.report.serving]
     if not_serving:
         return Wait("NotServing", f"waiting until {member_names(not_serving)} serve clients again", "Updating")

@@ -57,7 +57,7 @@ class Forget:
 
     @property
     def message(self) -> str:
-        return f"{member_names(self.members)} forget node {self.node_id}, which is gone"
+        return f"{member_names(self.members)} forget the removed node {self.node_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class ScaleIn:
 
     @property
     def message(self) -> str:
-        return f"only {self.replicas} pods are left"
+        return f"the StatefulSet has {self.replicas} replicas"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ class Replace:
 
     @property
     def message(self) -> str:
-        return f"pod {self.target.name} is replaced by one as now declared"
+        return f"pod {self.target.name} is recreated with the declared configuration"
 
 
 Step = Done | Wait | Meet | Forget | AddSlots | Move | Release | Failover | Replicate | Reset | ScaleIn | Replace

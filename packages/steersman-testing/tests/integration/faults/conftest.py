@@ -1,4 +1,4 @@
-"""Gadgets that change, and an operator for them, in a process of its own."""
+"""Fixtures for fault tests: changing Gadgets, and an operator in a process."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from steersman_testing.envtest import Envtest
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What waits so often, each time with a deadline of its own, may take longer than other tests."""
-    # Of thousands, most of which are elsewhere: texts are compared faster than paths.
+    """Raise the timeout of fault tests, which wait for many deadlines."""
+    # Compare strings, because that is faster than paths for thousands of tests.
     ours = f"{Path(__file__).parent}/"
     for item in items:
         if str(item.path).startswith(ours):
@@ -33,14 +33,17 @@ def scale() -> FaultScale:
 
 @pytest.fixture(scope="module")
 def uncached_envtest() -> Generator[Envtest]:
-    """An API server that reads everything from etcd, and so forgets what etcd forgets."""
+    """Start an API server without a watch cache.
+
+    Its history ends with that of etcd.
+    """
     with Envtest.start(arguments={"watch-cache": "false"}) as environment:
         yield environment
 
 
 @pytest.fixture
 async def churn(scale: FaultScale, request: pytest.FixtureRequest) -> AsyncGenerator[Churn]:
-    """Gadgets in a namespace of the test's own, on the API server that the test asks for."""
+    """Create Gadgets in a separate namespace of the requested API server."""
     name = "uncached_envtest" if "uncached_envtest" in request.fixturenames else "envtest"
     envtest: Envtest = request.getfixturevalue(name)
     test = cast("pytest.Item", request.node)  # pyright: ignore[reportUnknownMemberType]

@@ -1,4 +1,4 @@
-"""The API server dies, forgets, or is not to be reached."""
+"""Crashes, compaction and network failures of the API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kind, the right to see it, or the sense of one object of it goes away, and comes back."""
+"""Kinds, permissions and valid objects disappear and return."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_rbac_withdrawn_and_restored_recovers(
                     await churn.wait_for_round()
                     await churn.client.delete(RoleBinding, ObjectKey(churn.namespace, USER))
                     await _wait_until_forbidden(Client(transport), churn)
-                    # RBAC is asked once a request: watches go on, and what they tell of may not be acted on.
+                    # RBAC is checked per request. Open watches continue, but writes for their events are forbidden.
                     await _wait_for_metric(process, "controller_runtime_reconcile_errors_total")
                     proxy.break_watches()
                     await _wait_for_metric(process, "steersman_watch_restarts_total")
@@ -93,12 +93,12 @@ async def test_undecodable_objects_do_not_affect_others(
 
 
 async def _set_replicas(churn: Churn, key: ObjectKey, replicas: int | str) -> None:
-    # A typed client could not read the answer.
+    # A typed client could not decode the response.
     await churn.client.patch(unstructured(Gadget.api_resource), key, MergePatch({"spec": {"replicas": replicas}}))
 
 
 async def _grant(churn: Churn) -> None:
-    """All that the operator needs, for ``USER``."""
+    """Grant the permissions of the operator to ``USER``."""
     metadata = ObjectMetaApply(name=USER, namespace=churn.namespace)
     rules = [
         PolicyRuleApply(api_groups=[group], resources=resources, verbs=["get", "list", "watch", "create", "patch"])
@@ -125,7 +125,7 @@ async def _wait_until_forbidden(client: Client, churn: Churn) -> None:
 
 
 async def _wait_for_metric(process: OperatorProcess, metric: str) -> None:
-    """Returns once the operator has counted one of what ``metric`` counts."""
+    """Wait until the counter ``metric`` of the operator is above zero."""
     async with asyncio.timeout(60):
         while not (await process.metrics()).get(metric, 0.0):
             await asyncio.sleep(0.1)

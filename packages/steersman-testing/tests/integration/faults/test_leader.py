@@ -1,6 +1,6 @@
-"""Two replicas: the one that leads is frozen or not heard past its lease, and the other takes over.
+"""Failover between two replicas after the leader is frozen or isolated.
 
-Each has a proxy of its own that writes down when each of its requests began.
+A proxy for each replica records the start time of each request.
 """
 
 from __future__ import annotations
@@ -24,18 +24,21 @@ from steersman_testing.envtest import Envtest
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """An operator, and its way to the API server."""
+    """An operator with its proxy to the API server."""
 
     process: OperatorProcess
     proxy: FaultProxy
 
     async def wait_until_leading(self, seconds: float) -> ProxiedRequest:
-        """Its first write of an object."""
+        """Return the first write of an object."""
         await self.process.wait_for_log("successfully acquired lease", seconds)
         return await self.proxy.first_write(seconds)
 
     async def wait_until_exited(self) -> float:
-        """When it ended by itself, in monotonic seconds; as a failure, so that it is started again."""
+        """Return the exit time in monotonic seconds.
+
+        The exit code must report a failure, so that a kubelet restarts the process.
+        """
         assert await self.process.wait_until_exited() > 0
         return time.monotonic()
 
@@ -83,13 +86,13 @@ async def test_leader_unreachable_is_replaced(
             await churn.wait_for_round()
             with leader.proxy.dropped_inbound_packets():
                 cut = time.monotonic()
-                # Writes of objects, beside the renewal of the Lease: begun in time, and still on their way.
+                # Writes of objects, besides Lease renewals, that started in time and are still in flight.
                 await _until(lambda: leader.proxy.unacknowledged_sockets() > 3, scale.lease)
                 first, ended = await asyncio.gather(
                     standby.wait_until_leading(10 * scale.lease), leader.wait_until_exited()
                 )
                 await churn.wait_for_round()
-            # What the dead leader's kernel still holds back would arrive now.
+            # Data in the socket buffers of the old leader would arrive now.
             await _until(lambda: leader.proxy.unacknowledged_sockets() == 0, 90)
             await churn.wait_for_round()
         elapsed = await churn.wait_until_converged()
@@ -113,7 +116,7 @@ async def _until(condition: Callable[[], bool], seconds: float) -> None:
 async def _start_replicas(
     envtest: Envtest, operator: StartOperator, scale: FaultScale, directory: Path
 ) -> AsyncGenerator[tuple[Replica, Replica]]:
-    """The leader, and one that stands by with warm caches."""
+    """Start a leader, and a standby with synchronized caches."""
     lease = f"--lease={scale.lease}"
     with (
         FaultProxy.running(directory, envtest.kubeconfig) as one,
@@ -127,5 +130,5 @@ async def _start_replicas(
 
 
 def _first_write_after(moment: float, replica: Replica) -> list[ProxiedRequest]:
-    """All that the replica began to write after ``moment``, Leases included."""
+    """Return the writes after ``moment``, including those of Leases."""
     return [seen for seen in replica.proxy.requests if seen.is_write and seen.received_at >= moment]

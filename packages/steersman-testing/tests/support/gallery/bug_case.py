@@ -1,7 +1,7 @@
-"""What an exhibit of the gallery consists of.
+"""Definition of a bug case of the gallery.
 
-An exhibit is a small operator with a bug that was found in a real one, and its corrected twin. Both get the same
-world, the same users and the same faults; one of them does harm.
+A bug case is a small operator with a bug of a real operator, and a corrected twin. Both run with the same objects,
+users and faults. Only the faulty one fails the checks.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ Detector = Literal["simulation", "transitions"]
 
 
 class NoExternalSystem:
-    """The world outside Kubernetes, where there is none."""
+    """External system of operators that need none."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BugCase(Generic[W]):
-    """A faulty operator, its twin, and what shows the difference.
+    """A faulty operator, its corrected twin, and the checks that distinguish them.
 
     Attributes:
-        faulty: gives a manager the operator with the bug.
-        corrected: gives it the twin.
-        kinds: the custom kinds that both need.
-        scenario: what users do.
-        check: raises AssertionError unless the world has come to what the users asked for.
-        outside: makes the world outside Kubernetes.
-        found_by: what finds the bug by itself.
-        story: parts of the shortest story of it, in their order.
-        actors: what runs beside the operator, such as a stand-in for the kubelet.
-        invariants: what must hold at any time; each raises AssertionError.
-        hints: what transitions cannot know of the first kind.
-        cluster: gives the manager of an explored operator the controllers that stand in for the actors.
+        faulty: registers the faulty operator with a manager.
+        corrected: registers the corrected twin with a manager.
+        kinds: the custom kinds of both.
+        scenario: the actions of the users.
+        check: raises AssertionError unless the final state is the declared one.
+        outside: creates the external system.
+        detector: the tool that finds the bug.
+        report_excerpts: texts that the report contains in this order.
+        actors: tasks that run in addition to the operator, such as a fake kubelet.
+        invariants: checks that must hold at any time. Each raises AssertionError.
+        hints: hints for transitions about the first kind.
+        cluster_controllers: register controllers that replace the actors when ``explore`` runs the operator.
     """
 
     faulty: Callable[[Manager, W], None]

@@ -1,4 +1,4 @@
-"""What several exhibits need: names, pods, and stand-ins for the controllers that a test has not."""
+"""Helpers for bug cases: names, pods, and replacements for controllers."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from steersman_testing.simulation import World
 
 NAMESPACE = "default"
 OWNER_LABEL = "example.com/belongs-to"
-"""The label that names the custom resource to which a pod or a claim belongs."""
+"""Label with the name of the owning custom resource."""
 GRACE_SECONDS = 2
-"""How long a pod on a node takes to end."""
+"""Termination time of a scheduled pod, in seconds."""
 
 
 def key(name: str) -> ObjectKey:
-    """The key of something in the namespace of the scenarios."""
+    """Return a key in the namespace of the scenarios."""
     return ObjectKey(NAMESPACE, name)
 
 
 def object_meta(name: str) -> ObjectMeta:
-    """The metadata of something that a user creates."""
+    """Return the metadata of an object that a user creates."""
     return ObjectMeta(name=name, namespace=NAMESPACE)
 
 
@@ -57,7 +57,7 @@ def owned_metadata(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
 ) -> ObjectMetaApply:
-    """The metadata of something that belongs to ``owner``, and says so."""
+    """Return the metadata of an object with the owner label of ``owner``."""
     return ObjectMetaApply(
         name=owner.metadata.name + suffix,
         namespace=owner.metadata.namespace,
@@ -67,7 +67,7 @@ def owned_metadata(
 
 
 def controller_reference(owner: Object) -> OwnerReference:
-    """What makes ``owner`` the controller of another object, where that is not applied."""
+    """Return an owner reference that makes ``owner`` the controller."""
     resource = owner.api_resource
     return OwnerReference(
         api_version=resource.api_version,
@@ -79,25 +79,25 @@ def controller_reference(owner: Object) -> OwnerReference:
 
 
 def has_owner_label(owner: Object) -> Callable[[Object], bool]:
-    """Whether something says that it belongs to ``owner``."""
+    """Return a predicate: True for objects with the owner label of ``owner``."""
     return lambda obj: obj.metadata.labels.get(OWNER_LABEL) == owner.metadata.name
 
 
 def requests_for_owner(obj: Object) -> list[Request]:
-    """The request for what ``obj`` belongs to, by its label."""
+    """Return the request for the owner in the label of ``obj``."""
     name = obj.metadata.labels.get(OWNER_LABEL)
     return [ObjectKey(obj.metadata.namespace, name)] if name else []
 
 
 def ordinal(obj: Object) -> int:
-    """The number at the end of a name, as in ``data-web-2``."""
+    """Return the number at the end of a name such as ``data-web-2``."""
     return int(obj.metadata.name.rpartition("-")[2])
 
 
 def with_ready_condition(
     obj: Resource[Any, Any], is_ready: bool, reason: str, message: str, now: datetime
 ) -> tuple[Condition, ...]:
-    """The conditions of ``obj``, with this one as ``Ready``."""
+    """Return the conditions of ``obj`` with an updated ``Ready`` condition."""
     status = "True" if is_ready else "False"
     condition = Condition(
         type="Ready", status=status, reason=reason, message=message, observed_generation=obj.metadata.generation
@@ -110,7 +110,7 @@ def with_ready_condition(
 
 
 def pod(metadata: ObjectMetaApply, *, image: str = "example.com/app", claim: str = "", node: str = "") -> PodApply:
-    """A pod with one container; one that is on a node ends only when the kubelet says so."""
+    """Return a pod with one container. A pod with a node terminates like on a kubelet."""
     source = PersistentVolumeClaimVolumeSourceApply(claim_name=claim)
     return PodApply(
         metadata=metadata,
@@ -124,20 +124,20 @@ def pod(metadata: ObjectMetaApply, *, image: str = "example.com/app", claim: str
 
 
 def is_pod_ready(found: Pod) -> bool:
-    """Whether the pod's condition says so."""
+    """Return True if the pod has a true ``Ready`` condition."""
     return any(c.type == "Ready" and c.status == "True" for c in found.status.conditions)
 
 
-# What others do
+# Actions of other components
 
 
 async def set_spec(world: World[Any], kind: type[Object], name: str, **fields: Any) -> None:
-    """The user changes fields of the spec, given in their wire names."""
+    """Change fields of the spec like a user. Fields have their JSON names."""
     await world.client.patch(kind, key(name), MergePatch({"spec": fields}))
 
 
 async def set_pod_readiness(world: World[Any], name: str, is_ready: bool, phase: str = "Running") -> None:
-    """The kubelet says how the pod ``name`` is; nothing happens if there is none."""
+    """Set the readiness of a pod like a kubelet. Missing pods are ignored."""
     try:
         await world.client.patch(Pod, key(name), _pod_status_patch(is_ready, phase), subresource="status")
     except NotFound:
@@ -151,12 +151,18 @@ def _pod_status_patch(is_ready: bool, phase: str = "Running") -> MergePatch:
 
 
 def change_count(world: World[Any]) -> int:
-    """How often something has changed but the operator's Lease: an actor need not look again before."""
+    """Return the number of changes, without those of the operator's Lease.
+
+    Actors reconcile only after a change.
+    """
     return world.server.change_count(exclude=("leases.coordination.k8s.io",))
 
 
 def kubelet(broken: str = "") -> Callable[[World[Any]], Any]:
-    """An actor: starts pods and ends deleted ones. With ``broken`` in its image, if given, a pod never gets ready."""
+    """Return an actor that starts pods and deletes terminating ones.
+
+    Pods whose image contains ``broken`` never become ready.
+    """
 
     async def run(world: World[Any]) -> None:
         seen = -1
@@ -166,7 +172,7 @@ def kubelet(broken: str = "") -> Callable[[World[Any]], Any]:
                 pods = world.read_all(Pod)
                 for found in pods:
                     await _update_pod(world, found, broken)
-                # What it changed itself is looked at, too, and a pod that ends until it is gone.
+                # Run again after own changes, and until terminating pods are deleted.
                 seen = -1 if any(found.metadata.deletion_timestamp is not None for found in pods) else changes
             await world.sleep(1)
 
@@ -174,7 +180,10 @@ def kubelet(broken: str = "") -> Callable[[World[Any]], Any]:
 
 
 def kubelet_controller(broken: str = "") -> Callable[[Manager], object]:
-    """As ``kubelet``, for a manager whose operator is explored: there, nothing runs beside it."""
+    """Return the registration of ``kubelet`` as a controller.
+
+    ``explore`` runs only controllers, not actors.
+    """
 
     class Kubelet(Reconciler[Pod]):
         async def reconcile(self, request: Request) -> Result:

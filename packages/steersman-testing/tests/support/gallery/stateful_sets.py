@@ -1,4 +1,4 @@
-"""StatefulSets with one claim a pod, and a stand-in for the controller that makes pods and claims of them."""
+"""StatefulSets with one PVC per pod, and a replacement for their controller."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ from steersman_testing.simulation import World
 
 
 def stateful_set(owner: Object, replicas: int, storage: str = "10Gi") -> StatefulSetApply:
-    """A StatefulSet of the name of ``owner``, whose pods and claims belong to it too."""
+    """Return a StatefulSet with the name of ``owner``.
+
+    Its pods and PVCs have the owner label.
+    """
     labels = {OWNER_LABEL: owner.metadata.name}
     return StatefulSetApply(
         metadata=owned_metadata(owner),
@@ -41,12 +44,15 @@ def stateful_set(owner: Object, replicas: int, storage: str = "10Gi") -> Statefu
 
 
 def requested_storage(claim: PersistentVolumeClaim) -> str:
-    """What a claim, or the template of one, asks for."""
+    """Return the storage request of a PVC or a template."""
     return str(claim.spec.resources.requests.get("storage", ""))
 
 
 async def stateful_set_controller(world: World[Any]) -> None:
-    """An actor: pods and claims for each StatefulSet, as many as asked. Claims stay when their pods go, as there."""
+    """Create the pods and PVCs of each StatefulSet.
+
+    PVCs remain when their pods are deleted, as in Kubernetes.
+    """
     seen = -1
     while True:
         changes = change_count(world)
@@ -54,7 +60,7 @@ async def stateful_set_controller(world: World[Any]) -> None:
             for found in world.read_all(StatefulSet):
                 await _create_missing_pods(world, found)
                 await _delete_surplus_pods(world, found)
-        # What it changed itself is looked at, too.
+        # Run again after own changes.
         seen = changes
         await world.sleep(1)
 
@@ -66,7 +72,7 @@ async def _create_missing_pods(world: World[Any], owner: StatefulSet) -> None:
         if world.read(PersistentVolumeClaim, key(claim)) is None:
             metadata = ObjectMetaApply(name=claim, namespace=NAMESPACE, labels=labels)
             await world.client.create(_claim(metadata, requested_storage(owner.spec.volume_claim_templates[0])))
-            # Only a claim that is bound can grow.
+            # Only bound PVCs can be resized.
             bound = MergePatch({"status": {"phase": "Bound"}})
             await world.client.patch(PersistentVolumeClaim, key(claim), bound, subresource="status")
         if world.read(Pod, key(member)) is None:

@@ -1,4 +1,4 @@
-"""What the operator ends is judged by what goes, whatever the verb; and needless writes by what they change."""
+"""Audit of deletions and of writes without effect."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_an_eviction() -> None:
 
 
 class GeneratesNames(WidgetReconciler):
-    """A chart under a name that the server makes; of two that it finds, one goes."""
+    """Creates objects with generated names and deletes duplicates."""
 
     async def apply_config_map(self, widget: Widget) -> None:
         config_maps = [
@@ -82,7 +82,7 @@ class GeneratesNames(WidgetReconciler):
 
 
 class RecreatesOnConflict(GeneratesNames):
-    """Takes a refusal for a reason to begin again."""
+    """Recreates the object after a conflict."""
 
     async def reconcile(self, request: Request) -> Result:
         try:
@@ -115,7 +115,7 @@ def test_the_only_one_of_a_generated_name_lives() -> None:
 
 
 class WritesLeaseDuringApply(WidgetReconciler):
-    """Sends what is there already, and writes a Lease at the same moment."""
+    """Applies an unchanged object and writes a Lease at the same time."""
 
     async def apply_config_map(self, widget: Widget) -> None:
         await super().apply_config_map(widget)
@@ -149,7 +149,7 @@ def test_foreign_change_is_not_a_needless_write() -> None:
 
 
 class UsesHelperObject(WidgetReconciler):
-    """A webapp for each sounding, which is gone when that is done."""
+    """Creates a temporary WebApp for each measurement."""
 
     async def apply_config_map(self, widget: Widget) -> None:
         if await self.client.get_or_none(ConfigMap, widget.key) is not None:
@@ -162,14 +162,14 @@ class UsesHelperObject(WidgetReconciler):
 
 
 def test_deletion_not_repeated_after_crash_is_accepted() -> None:
-    # The process comes back, and knows nothing of the webapp.
+    # The restarted process does not know the WebApp.
     simulate(
         setup_for(UsesHelperObject), scenario_with_lease, outside=DnsZone, kinds=[Widget], replay="crash-after:4"
     )
 
 
 class DeletesAllDuplicates(GeneratesNames):
-    """Of two charts that it finds neither stays; a finalizer holds both until then."""
+    """Deletes all duplicates. A finalizer delays the deletions."""
 
     async def apply_config_map(self, widget: Widget) -> None:
         config_maps = [

@@ -1,4 +1,4 @@
-"""Every fault that is planned is done, and what is done is seen: nothing counts as tried that does nothing."""
+"""Each planned fault takes effect and appears in the trace."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reference() -> RunResult:
 
 
 def is_in_trace(fault: Fault, result: RunResult) -> bool:
-    """Return True if the trace contains the fault as an entry or as the outcome of its call."""
+    """Return True if the trace contains the fault or its outcome."""
     if fault.kind in CHANGED_RESPONSES:
         expected, found = (run.trace.calls[fault.at - 1] for run in (reference(), result))
         return found.call_number == fault.at and found.text == expected.text and found.outcome != expected.outcome

@@ -1,4 +1,4 @@
-"""Operators that never rest are stopped, whatever they do without end."""
+"""Simulations stop operators with endless activity."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class CreatesInLoop(WidgetReconciler):
 
 
 class SpinsWithoutIo(WidgetReconciler):
-    """Asks nobody, and never lets time pass."""
+    """Loops without requests and without passing time."""
 
     async def reconcile(self, request: Request) -> Result:
         await self.client.get(Widget, request)

@@ -1,4 +1,4 @@
-"""Sweeps: what is right comes through, and each way to be wrong is found and told."""
+"""Simulations pass correct operators and report faulty ones."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_simulate_correct_operator_passes() -> None:
 
 
 class RemembersInMemory(WidgetReconciler):
-    """Knows only in memory what has to be put out."""
+    """Keeps cleanup tasks only in memory."""
 
     def __init__(self, context: object) -> None:
         super().__init__(context)  # type: ignore[arg-type]
@@ -87,7 +87,7 @@ def test_a_crash_that_forgets() -> None:
 
 
 class ActsBeforeFinalizer(WidgetReconciler):
-    """Lights a lamp for which nothing stands that would have it put out."""
+    """Creates an external resource before it adds a finalizer."""
 
     async def reconcile(self, request: Request) -> Result:
         widget = await self.client.get(Widget, request)
@@ -99,12 +99,12 @@ class ActsBeforeFinalizer(WidgetReconciler):
 def test_an_effect_before_its_finalizer() -> None:
     found = sweep_failure(ActsBeforeFinalizer)
     assert "external system .a: 1, not absent" in found.problems
-    # The widget is deleted while the operator is away, or while it does not see that.
+    # The Widget is deleted while the operator is down or has not observed it.
     assert found.plan.faults[0].seconds == 300
 
 
 class WritesAtEachStart(WidgetReconciler):
-    """Writes although nothing has changed."""
+    """Writes without a change."""
 
     async def apply_config_map(self, widget: Widget) -> None:
         await super().apply_config_map(widget)
@@ -126,7 +126,7 @@ def test_simulate_reports_write_without_change() -> None:
 
 
 class SwallowsErrors(WidgetReconciler):
-    """Takes every refusal for final."""
+    """Treats each error as permanent."""
 
     async def apply_config_map(self, widget: Widget) -> None:
         try:
@@ -141,7 +141,7 @@ def test_a_refusal_that_is_swallowed() -> None:
 
 
 class DeletesBeforeApply(WidgetReconciler):
-    """Makes room for what it thinks is in its way."""
+    """Deletes an object before it applies it."""
 
     async def apply_config_map(self, widget: Widget) -> None:
         try:
@@ -158,7 +158,7 @@ def test_simulate_reports_deletion_of_live_object() -> None:
 
 
 class PollsPeriodically(WidgetReconciler):
-    """Asks the harbour master every ten seconds, who thinks for a moment."""
+    """Polls an external system with a delay every ten seconds."""
 
     async def reconcile(self, request: Request) -> Result:
         await super().reconcile(request)
@@ -173,7 +173,7 @@ def test_simulate_reads_are_not_activity() -> None:
 
 
 class RetriesWithoutDelay(WidgetReconciler):
-    """Never rests once something was refused."""
+    """Retries errors without a delay."""
 
     async def reconcile(self, request: Request) -> Result:
         try:
@@ -193,7 +193,7 @@ def test_calls_without_bound() -> None:
 
 
 class KeepsTwoConfigMaps(WidgetReconciler):
-    """Draws the new chart before it destroys the old one."""
+    """Creates the new ConfigMap before it deletes the old one."""
 
     async def apply_config_map(self, widget: Widget) -> None:
         for depth in (1, 2):

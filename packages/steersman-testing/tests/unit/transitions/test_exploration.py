@@ -1,4 +1,4 @@
-"""Each oracle finds the operator that is wrong in its way, tells it briefly, and spares the one that is right."""
+"""Each oracle reports the faulty operator and passes the correct one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run_exploration(
 
 
 def failure_of(operator: Callable[[Manager], None], **options: Any) -> ExplorationFailure:
-    """The one failure that is found, which its replay shows again."""
+    """Return the only failure, and check its replay."""
     report = run_exploration(operator, **options)
     assert report.failures, report
     found = report.failures[0]

@@ -1,4 +1,4 @@
-"""What is seen of an operator in memory: its own writes, its errors, and when all has come to rest."""
+"""Observation of an in-memory operator: its writes, errors and convergence."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_custom_kind_named_like_review_is_written() -> None:
 
 
 class CorrectsDrift(WebAppReconciler):
-    """Sends what is there already, too."""
+    """Applies objects even without a change."""
 
     async def apply_backends(self, webapp: WebApp) -> None:
         await self.client.patch(ConfigMap, webapp.key, MergePatch({"data": {"title": webapp.spec.title}}))
@@ -103,7 +103,7 @@ class CorrectsDrift(WebAppReconciler):
 
 @asynccontextmanager
 async def system_with_actor(actor: Callable[[Client], Coroutine[Any, Any, None]]) -> AsyncGenerator[SystemUnderTest]:
-    """An operator, and a neighbour who does its work each time that the operator starts."""
+    """Run an operator, and an actor that restarts with it."""
     runtime = virtual_runtime()
     server = InMemoryApiServer(runtime)
     server.register(WebApp)
@@ -157,7 +157,7 @@ async def test_drift_correction_is_an_operator_write() -> None:
 
 
 class CreatesNamespace(WebAppReconciler):
-    """Gives each webapp a Namespace, which goes with it."""
+    """Creates an owned Namespace for each WebApp."""
 
     finalizer = "shop.example.com/tenant"
 

@@ -1,4 +1,7 @@
-"""Transitions seen from outside, as on a real cluster: here the API server is in memory, and time virtual."""
+"""Transitions observed from outside, like on a real cluster.
+
+The API server is in memory, and time is virtual.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +83,7 @@ def test_settling() -> None:
 
 
 class SlowTransport:
-    """A server that takes its time to answer."""
+    """A server with delayed responses."""
 
     def __init__(self, server: InMemoryApiServer, seconds: float) -> None:
         self._server = server

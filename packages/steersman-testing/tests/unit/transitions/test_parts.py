@@ -1,4 +1,4 @@
-"""What the exploration is made of: paths, values, states, drafts, replays."""
+"""Parts of the exploration: paths, values, states, drafts and replays."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_generated_strings_match_pattern() -> None:
     found = strings_matching("^[a-z]{3,5}-[0-9]$", 1)
     assert found
     assert found == strings_matching("^[a-z]{3,5}-[0-9]$", 1)
-    # A space only where there is no way without.
+    # Generated strings have spaces only if the pattern requires them.
     assert all(" " not in text for text in found)
     assert all(len(text.split()) == 3 for text in strings_matching("^[a-z]+( [0-9]+){2}$", 1))
     assert all(3 <= len(text.partition("-")[0]) <= 5 for text in found)
@@ -94,7 +94,7 @@ def test_forbidden_reverse_change_recreates_object() -> None:
 
 
 def with_rule(rule: str, **more: Any) -> Any:
-    """The manifest of ``WebApp``, with a rule for ``spec.replicas``."""
+    """Return the manifest of ``WebApp`` with a rule for ``spec.replicas``."""
     manifest = definition(WebApp)
     spec: Any = manifest["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     spec["properties"]["replicas"]["x-kubernetes-validations"] = [{"rule": rule, "message": "no", **more}]
@@ -129,7 +129,7 @@ def test_refused_first_object_is_reported() -> None:
 
 
 def changes_in_trial(plan: ExplorationPlan, start: JsonObject, trial: int, count: int) -> list[SpecChange]:
-    """What a plan gives for objects of which each lives for ``walk`` changes."""
+    """Return the changes of a plan. Each object lives for ``trial`` changes."""
     given: list[SpecChange] = []
     document = start
     for number in range(count):
@@ -262,7 +262,7 @@ def test_unhealthy_first_object_is_reported() -> None:
 
 
 class ReportsPartialConditions(WebAppReconciler):
-    """Reports a second condition, which does not tell whether all is well."""
+    """Reports a second condition that does not summarize the state."""
 
     async def write_status(self, webapp: WebApp, status: Any, reason: str, message: str) -> None:
         ready = Condition(type="Ready", status=status, reason=reason, message=message)

@@ -80,7 +80,7 @@ class Failure(FrozenStruct):
 
 
 class MyAppStatus(Status):
-    """The application as it is."""
+    """Observed state of a MyApp."""
 
     phase: Phase | None = None
     """Current phase. Pending waits for the database. RolledBack runs the previous version. Failed has none to run."""

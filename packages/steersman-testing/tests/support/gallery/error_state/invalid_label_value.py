@@ -1,13 +1,14 @@
-"""A label that cannot be is asked for, and all that ran is gone.
+"""An invalid label value leads to the deletion of all workloads.
 
-After Altinity/clickhouse-operator#1420: what changed was deleted and made again. A label of which the API server
-says that it is none stopped the operator between the two, for one StatefulSet after another, until none was left.
-(xlab-uiuc/acto#213, mongodb/mongodb-kubernetes-operator#1269 and pravega/zookeeper-operator#549 tell of many more
-values by which an operator brings down what it is to look after.)
+After Altinity/clickhouse-operator#1420: the operator deleted and recreated changed objects. The API server rejected
+the invalid label, so the operator stopped between the two requests. That repeated for each StatefulSet. The issues
+xlab-uiuc/acto#213, mongodb/mongodb-kubernetes-operator#1269 and pravega/zookeeper-operator#549 list more values with
+such effects.
 
 Shown by: ``team: search`` becomes ``team: search & find``.
 
-The twin applies to what is there. What the API server refuses changes nothing; the user is told, and all runs on.
+The twin applies changes to the existing object. A rejected request changes nothing. The twin reports it in the
+status.
 """
 
 from __future__ import annotations
@@ -33,12 +34,11 @@ TEAM = "gallery.example.com/team"
 
 class WatcherSpec(Spec):
     team: Annotated[str, Field(min_length=1)] = "search"
-    """Goes into a label, which not every text can."""
+    """Value of a label. Not every string is valid."""
 
 
 @resource(group="gallery.example.com", version="v1")
-class Watcher(Resource[WatcherSpec, Status]):
-    """A StatefulSet."""
+class Watcher(Resource[WatcherSpec, Status]): ...
 
 
 class WatcherReconciler(Reconciler[Watcher]):
@@ -73,12 +73,11 @@ class FaultyWatcherReconciler(WatcherReconciler):
 
 
 def labelled(watcher: Watcher) -> StatefulSetApply:
-    """What runs, with the label of its team."""
+    """Return the StatefulSet with the label of its team."""
     return replace(stateful_set(watcher, 2), metadata=owned_metadata(watcher, labels={TEAM: watcher.spec.team}))
 
 
 def setup(reconciler: type[Reconciler[Watcher]]) -> Callable[[Manager, Any], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, _: object) -> None:
         owning = manager.controller(Watcher).owns(StatefulSet)
@@ -88,9 +87,9 @@ def setup(reconciler: type[Reconciler[Watcher]]) -> Callable[[Manager, Any], Non
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:
-    """The team gets a name that is no label."""
+    """Set a team that is not a valid label value."""
     await world.client.create(Watcher(metadata=object_meta("logs"), spec=WatcherSpec()))
-    # What follows depends on what was there: nobody goes on before it is.
+    # Wait until the first state is reached, because the result depends on it.
     await world.settle_after_faults()
     await set_spec(world, Watcher, "logs", team="search & find")
     await world.settle_after_faults()
@@ -98,7 +97,7 @@ async def scenario(world: World[NoExternalSystem]) -> None:
 
 
 def check(world: World[NoExternalSystem]) -> None:
-    """What ran runs on, and the user is told."""
+    """The StatefulSet still runs, and the status reports the error."""
     assert world.read(StatefulSet, key("logs")) is not None
     watcher = world.read(Watcher, key("logs"))
     assert watcher is not None and watcher.status is not None

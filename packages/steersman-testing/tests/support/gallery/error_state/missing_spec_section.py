@@ -1,12 +1,12 @@
-"""A section of the spec is left out, and from then on the operator fails before it comes to say anything.
+"""A missing optional section crashes the operator before it reports an error.
 
-After OT-CONTAINER-KIT/redis-operator#921, and the same in percona/percona-postgresql-operator#699 and
-kaasops/vector-operator#52: the schema lets a section be absent, and the code read it without asking. Each reconcile
-ended in a panic; nothing was made any more, and what had failed was in the operator's log alone.
+After OT-CONTAINER-KIT/redis-operator#921, and similar to percona/percona-postgresql-operator#699 and
+kaasops/vector-operator#52: the schema allows the section to be absent, but the code read it without a check. Each
+reconcile ended in a panic. Only the operator's logs contained the error.
 
-Shown by: ``persistence`` is taken out of the spec.
+Shown by: ``persistence`` is removed from the spec.
 
-The twin takes what is absent for what it means: nothing is kept.
+The twin treats an absent section as disabled persistence.
 """
 
 from __future__ import annotations
@@ -26,20 +26,19 @@ from steersman_testing.transitions import Hints
 
 
 class Persistence(FrozenStruct):
-    """How the data outlives the process."""
+    """Persistence of the data."""
 
     seconds: Annotated[int, Field(ge=1, le=3600)] = 60
-    """How often it is written down."""
+    """Interval between snapshots."""
 
 
 class MemoryStoreSpec(Spec):
     persistence: Persistence | None = None
-    """Absent: nothing is kept."""
+    """Disabled if absent."""
 
 
 @resource(group="gallery.example.com", version="v1")
-class MemoryStore(Resource[MemoryStoreSpec, Status]):
-    """A configuration."""
+class MemoryStore(Resource[MemoryStoreSpec, Status]): ...
 
 
 class FaultyMemoryStoreReconciler(Reconciler[MemoryStore]):
@@ -70,7 +69,6 @@ class MemoryStoreReconciler(FaultyMemoryStoreReconciler):
 
 
 def setup(reconciler: type[Reconciler[MemoryStore]]) -> Callable[[Manager, Any], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(MemoryStore).owns(ConfigMap).rbac(ConfigMap, "create", "patch").complete(reconciler)
@@ -79,7 +77,7 @@ def setup(reconciler: type[Reconciler[MemoryStore]]) -> Callable[[Manager, Any],
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:
-    """What was to be kept is to be kept no more."""
+    """Remove the persistence."""
     spec = MemoryStoreSpec(persistence=Persistence())
     await world.client.create(MemoryStore(metadata=object_meta("sessions"), spec=spec))
     await world.settle()
@@ -88,7 +86,7 @@ async def scenario(world: World[NoExternalSystem]) -> None:
 
 
 def check(world: World[NoExternalSystem]) -> None:
-    """Nothing is kept, and the status is of the present spec."""
+    """Persistence is disabled, and the status has the current generation."""
     store, config = world.read(MemoryStore, key("sessions")), world.read(ConfigMap, key("sessions"))
     assert config is not None and config.data["save"] == ""
     assert store is not None and store.status is not None

@@ -1,12 +1,12 @@
-"""The status lists what there is in another order each time: the operator writes without need, often without end.
+"""An unordered list in the status causes endless writes.
 
-After kubernetes-sigs/application#123: a list of components was made from a map, which has no order. Each reconcile
-wrote the status anew, each write of the status led to a reconcile, until the same order came up twice in a row by
-chance. operator-framework/operator-lifecycle-manager#1816 tells the same.
+After kubernetes-sigs/application#123, and similar to operator-framework/operator-lifecycle-manager#1816: the list of
+components came from a map without an order. Each reconcile wrote the status, and each write caused a reconcile. This
+stopped only when the same order appeared twice by chance.
 
-Shown by: nothing but an object with several components, and a restart.
+Shown by: a restart with an object of several components.
 
-The twin sorts. What is the same is then written in the same way, and what is not changed is not written at all.
+The twin sorts the list, so that an unchanged status is not written.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ NAMES = ("api", "cart", "search", "web")
 
 class ApplicationSpec(Spec):
     components: Annotated[tuple[str, ...], Field(max_items=20)] = ()
-    """What it consists of; a ConfigMap stands for each."""
+    """Components. Each is a ConfigMap."""
 
 
 class ApplicationStatus(Status):
     components: tuple[str, ...] = ()
-    """What there is."""
+    """Existing components."""
 
 
 @resource(group="gallery.example.com", version="v1")
 class Application(Resource[ApplicationSpec, ApplicationStatus]):
-    """Several things that belong together."""
+    """An application of several components."""
 
 
 class ApplicationReconciler(Reconciler[Application]):
@@ -60,12 +60,11 @@ class ApplicationReconciler(Reconciler[Application]):
 
 class FaultyApplicationReconciler(ApplicationReconciler):
     def ordered_components(self, names: list[str]) -> list[str]:
-        # As Go ranges over a map. The runtime's randomness, so that runs repeat.
+        # Iterate in random order like a Go map, with the runtime's generator for repeatable runs.
         return self.runtime.random.sample(names, len(names))
 
 
 def setup(reconciler: type[Reconciler[Application]]) -> Callable[[Manager, Any], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Application).owns(ConfigMap).rbac(ConfigMap, "create", "patch").complete(reconciler)
@@ -74,13 +73,13 @@ def setup(reconciler: type[Reconciler[Application]]) -> Callable[[Manager, Any],
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:
-    """An application is made."""
+    """Create an application."""
     await world.client.create(Application(metadata=object_meta("shop"), spec=ApplicationSpec(components=NAMES)))
     await world.settle()
 
 
 def check(world: World[NoExternalSystem]) -> None:
-    """All components are listed."""
+    """The status lists all components."""
     application = world.read(Application, key("shop"))
     assert application is not None and application.status is not None
     assert set(application.status.components) == {f"shop-{name}" for name in NAMES}

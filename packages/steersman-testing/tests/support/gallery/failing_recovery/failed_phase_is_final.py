@@ -1,12 +1,11 @@
-"""An object that failed once is never looked at again, whatever its user does to mend it.
+"""A failed object is never reconciled again, even after a fix.
 
-After operator-framework/operator-marketplace#84 and #85: on any error the phase became ``Failed``, and to reconcile
-an object in that phase was to do nothing. The user had to delete it and make it anew.
+After operator-framework/operator-marketplace#84 and #85: each error set the phase ``Failed``, and the operator
+skipped objects in that phase. Users had to delete and recreate the object.
 
-Shown by: ``source`` becomes something that is no URL, and then the former one again.
+Shown by: ``source`` becomes an invalid URL, and then the previous value again.
 
-The twin has no state of its own to be caught in. It judges the spec that is there now; what it finds is the outcome
-of a reconcile and never the reason for leaving one out.
+The twin keeps no phase that stops it. It validates the current spec in each reconcile and reports the result.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from steersman_testing.transitions import Hints
 
 class CatalogSpec(Spec):
     source: str = "https://example.com/"
-    """Where the packages are."""
+    """URL of the packages."""
 
 
 class CatalogStatus(Status):
@@ -37,8 +36,7 @@ class CatalogStatus(Status):
 
 
 @resource(group="gallery.example.com", version="v1")
-class Catalog(Resource[CatalogSpec, CatalogStatus]):
-    """A source of packages."""
+class Catalog(Resource[CatalogSpec, CatalogStatus]): ...
 
 
 class CatalogReconciler(Reconciler[Catalog]):
@@ -46,14 +44,14 @@ class CatalogReconciler(Reconciler[Catalog]):
         catalog = await self.client.get(Catalog, request)
         source = catalog.spec.source
         if not source.startswith("https://"):
-            message = f"spec.source: {source!r} is no URL: write https://..."
+            message = f"spec.source: {source!r} is not a URL. Write https://..."
             await self.report(catalog, "Failed", "InvalidSource", message)
             self.events.warning(catalog, "InvalidSource", message)
             raise TerminalError(message)
         await self.client.apply(
             ConfigMapApply(metadata=owned_metadata(catalog), data={"source": source}), owner=catalog
         )
-        await self.report(catalog, "Configured", "Configured", "packages can be had")
+        await self.report(catalog, "Configured", "Configured", "packages are available")
         return Result()
 
     async def report(self, catalog: Catalog, phase: str, reason: str, message: str) -> None:
@@ -76,7 +74,6 @@ class FaultyCatalogReconciler(CatalogReconciler):
 
 
 def setup(reconciler: type[Reconciler[Catalog]]) -> Callable[[Manager, Any], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Catalog).owns(ConfigMap).rbac(ConfigMap, "create", "patch").complete(reconciler)
@@ -85,7 +82,7 @@ def setup(reconciler: type[Reconciler[Catalog]]) -> Callable[[Manager, Any], Non
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:
-    """A wrong source is written, and mended."""
+    """Set an invalid source, then a valid one."""
     await world.client.create(Catalog(metadata=object_meta("tools"), spec=CatalogSpec()))
     await world.settle()
     await set_spec(world, Catalog, "tools", source="example.com")
@@ -95,7 +92,7 @@ async def scenario(world: World[NoExternalSystem]) -> None:
 
 
 def check(world: World[NoExternalSystem]) -> None:
-    """The catalog is configured, and says so of its present spec."""
+    """The catalog is configured, and the status has the current generation."""
     catalog = world.read(Catalog, key("tools"))
     assert catalog is not None and catalog.status is not None
     assert catalog.status.phase == "Configured"

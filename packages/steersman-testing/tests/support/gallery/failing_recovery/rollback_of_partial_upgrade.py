@@ -1,12 +1,12 @@
-"""An upgrade gets stuck half-way. To go back is taken for no change, and the half that was done stays.
+"""The rollback of a partial upgrade is ignored.
 
-After pingcap/tidb-operator#5204: when a change was reverted while some members had it already, the revision to reach
-was the one that had been reached last, so the operator saw nothing to do and left the members as they were.
+After pingcap/tidb-operator#5204: a change was reverted while some members already had it. The operator compared the
+target revision with the last complete one. Both were equal, so it left the members unchanged.
 
-Shown by: ``version`` becomes one that the second of two steps refuses, and then the former one again.
+Shown by: ``version`` becomes one that the second of two steps rejects, and then the previous one again.
 
-The twin keeps no record of what it did last. Each step is applied at every reconcile; what is as declared costs
-nothing, since ``apply`` sends no request where nothing would change.
+The twin keeps no record of its last actions. Each reconcile applies each step. This is cheap, since ``apply`` sends
+no request for an unchanged object.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ VERSION = "app.kubernetes.io/version"
 
 class ProxySpec(Spec):
     version: str = "1.0"
-    """Goes into the configuration, and into a label, which not every text can."""
+    """Part of the configuration and of a label, which restricts its characters."""
 
 
 class ProxyStatus(Status):
     version: str = ""
-    """The version that was rolled out last."""
+    """Version of the last complete rollout."""
 
 
 @resource(group="gallery.example.com", version="v1", plural="proxies")
 class Proxy(Resource[ProxySpec, ProxyStatus]):
-    """A configuration and a Service, in this order."""
+    """A ConfigMap and a Service, applied in this order."""
 
 
 class ProxyReconciler(Reconciler[Proxy]):
@@ -77,7 +77,6 @@ class FaultyProxyReconciler(ProxyReconciler):
 
 
 def setup(reconciler: type[Reconciler[Proxy]]) -> Callable[[Manager, Any], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, _: object) -> None:
         (
@@ -93,7 +92,7 @@ def setup(reconciler: type[Reconciler[Proxy]]) -> Callable[[Manager, Any], None]
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:
-    """A version that cannot be is tried, and given up."""
+    """Set an invalid version, then the previous one."""
     await world.client.create(Proxy(metadata=object_meta("edge"), spec=ProxySpec()))
     await world.settle()
     await set_spec(world, Proxy, "edge", version="2.0 (beta)")
@@ -103,7 +102,7 @@ async def scenario(world: World[NoExternalSystem]) -> None:
 
 
 def check(world: World[NoExternalSystem]) -> None:
-    """Everything is of the former version."""
+    """All objects have the previous version."""
     config, service = world.read(ConfigMap, key("edge")), world.read(Service, key("edge"))
     assert config is not None and service is not None
     assert (config.data["version"], service.metadata.labels[VERSION]) == ("1.0", "1.0")

@@ -1,12 +1,12 @@
-"""A bad image is rolled out, the user takes it back, and the operator waits for the broken pod to become ready first.
+"""The rollback of a bad image waits for the broken pod.
 
 After cloudnative-pg/cloudnative-pg#3541 and pingcap/tidb-operator#4946 (both found by Acto), and
-humio/humio-operator#210, grafana/rollout-operator#339: nothing was rolled out as long as a pod was not ready. After a
-change that made a pod fail, the change that would have mended it waited for that pod, for ever.
+humio/humio-operator#210, grafana/rollout-operator#339: a rollout waited until all pods were ready. A change that
+broke a pod therefore blocked the change that would have fixed it.
 
-Shown by: ``image`` becomes one that cannot run, and then the former one again.
+Shown by: ``image`` becomes one that cannot run, and then the previous one again.
 
-The twin waits for the pods that are as they should be. One that is not is replaced, all the more if it is down.
+The twin waits only for pods of the declared revision. It replaces other pods at once, especially those that fail.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BROKEN = "broken"
 
 class EngineSpec(Spec):
     image: Annotated[str, Field(min_length=1)] = "example.com/engine:1"
-    """What is run; not all that is called an image can be."""
+    """Image of the pods. Not every image can run."""
 
 
 @resource(group="gallery.example.com", version="v1")
@@ -60,7 +60,7 @@ class FaultyEngineReconciler(Reconciler[Engine]):
         return Result()
 
     async def roll_out(self, engine: Engine) -> None:
-        # Live, as in stale_state/quorum_lost_in_rolling_restart.py.
+        # Live reads, for the reason in stale_state/quorum_lost_in_rolling_restart.py.
         selector = f"{OWNER_LABEL}={engine.metadata.name}"
         live = (await self.client.live.list(Pod, namespace=engine.metadata.namespace, label_selector=selector)).items
         chosen = self.next_to_replace(engine, sorted(live, key=lambda found: found.metadata.name))
@@ -93,12 +93,11 @@ class EngineReconciler(FaultyEngineReconciler):
 
 
 def is_current(found: Pod, engine: Engine) -> bool:
-    """Whether the pod runs what the user wants."""
+    """Return True if the pod has the declared image."""
     return found.spec.containers[0].image == engine.spec.image
 
 
 def setup(reconciler: type[Reconciler[Engine]]) -> Callable[[Manager, Any], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Engine).owns(Pod).rbac(Pod, "create", "patch", "delete").complete(reconciler)
@@ -107,7 +106,7 @@ def setup(reconciler: type[Reconciler[Engine]]) -> Callable[[Manager, Any], None
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:
-    """An image that cannot run is tried, and given up."""
+    """Set an image that cannot run, then the previous one."""
     await world.client.create(Engine(metadata=object_meta("search"), spec=EngineSpec()))
     await world.settle()
     await set_spec(world, Engine, "search", image=f"example.com/engine:{BROKEN}")
@@ -117,7 +116,7 @@ async def scenario(world: World[NoExternalSystem]) -> None:
 
 
 def check(world: World[NoExternalSystem]) -> None:
-    """Both pods run, with the former image."""
+    """Both pods run with the previous image."""
     pods = world.read_all(Pod)
     assert [found.spec.containers[0].image for found in pods] == ["example.com/engine:1"] * PODS
     assert all(is_pod_ready(found) for found in pods)

@@ -1,14 +1,13 @@
-"""A new configuration is written down, and the pod that ought to read it is never restarted.
+"""A new configuration is stored, but the pod is never restarted.
 
-After konpyutaika/nifikop#49 (Orange-OpenSource/nifikop#130): on a change of the configuration the operator updated
-the ConfigMap, then said in the status that nodes are out of sync, then restarted those. After a crash between the
-first two steps the ConfigMap was as wanted, so nothing was out of sync, and the nodes ran on with the former
-configuration.
+After konpyutaika/nifikop#49 (Orange-OpenSource/nifikop#130): the operator updated the ConfigMap, then marked nodes in
+the status as out of sync, then restarted them. After a crash between the first two steps, the ConfigMap equaled the
+declared one. So no node was marked, and the nodes kept the previous configuration.
 
-Shown by: a crash after the ConfigMap is written, or the write of the status failing for good.
+Shown by: a crash after the write of the ConfigMap, or a permanent failure of the status write.
 
-The twin leaves no note. The pod itself says which configuration it was started with, in an annotation, and is
-replaced when that is not the wanted one.
+The twin stores no mark. An annotation of the pod contains the digest of its configuration. The twin replaces pods
+with another digest.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ CONFIG = "gallery.example.com/config"
 
 class FlowSpec(Spec):
     banner: str = ""
-    """What is shown above all pages."""
+    """Text at the top of all pages."""
 
 
 class FlowStatus(Status):
     config_in_sync: bool = True
-    """Whether the pod runs with the configuration that is written down; of use to the faulty operator only."""
+    """True if the pod has the stored configuration. Only the faulty operator uses it."""
 
 
 @resource(group="gallery.example.com", version="v1")
 class Flow(Resource[FlowSpec, FlowStatus]):
-    """One pod that reads its configuration when it starts."""
+    """One pod that reads its configuration at its start."""
 
 
 class FaultyFlowReconciler(Reconciler[Flow]):
@@ -76,12 +75,11 @@ class FlowReconciler(Reconciler[Flow]):
 
 
 def config_map(flow: Flow) -> ConfigMapApply:
-    """The configuration as the pod reads it."""
+    """Return the ConfigMap of the pod."""
     return ConfigMapApply(metadata=owned_metadata(flow), data={"banner": flow.spec.banner})
 
 
 def setup(reconciler: type[Reconciler[Flow]]) -> Callable[[Manager, Any], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, _: object) -> None:
         (
@@ -97,7 +95,7 @@ def setup(reconciler: type[Reconciler[Flow]]) -> Callable[[Manager, Any], None]:
 
 
 async def node(world: World[NoExternalSystem]) -> None:
-    """An actor: starts pods, which read their configuration then and tell in their status what they read."""
+    """Start pods, which report the configuration that they read in their status."""
     while True:
         for found in world.read_all(Pod):
             config = world.read(ConfigMap, found.key)
@@ -108,7 +106,7 @@ async def node(world: World[NoExternalSystem]) -> None:
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:
-    """The user changes the banner."""
+    """Change the banner."""
     await world.client.create(Flow(metadata=object_meta("nifi"), spec=FlowSpec(banner="test")))
     await world.settle()
     await set_spec(world, Flow, "nifi", banner="production")

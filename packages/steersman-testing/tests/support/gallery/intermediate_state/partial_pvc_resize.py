@@ -1,13 +1,13 @@
-"""Claims are to grow by four steps, and a crash after the second makes the others never happen.
+"""After a crash during a resize, other PVCs are skipped.
 
-After rabbitmq/cluster-operator#782: a StatefulSet's claim template cannot change, so to expand volumes the operator
-compared the template with the spec, deleted the StatefulSet, resized the claims and made the StatefulSet again. After
-a crash between the second and the third step there was no template to compare with: the StatefulSet was made anew,
-with the new size, and from then on all seemed well. The claims kept their size.
+After rabbitmq/cluster-operator#782: the PVC template of a StatefulSet is immutable. To expand volumes, the operator
+compared the template with the spec, deleted the StatefulSet, resized the PVCs and recreated the StatefulSet. After a
+crash between the second and the third step, it had no template to compare. It recreated the StatefulSet with the new
+size, and the PVCs kept the old one.
 
-Shown by: a crash after the StatefulSet is deleted, or before a claim is resized.
+Shown by: a crash after the deletion of the StatefulSet, or before the resize of a PVC.
 
-The twin asks each claim for its size, whatever became of the StatefulSet, and deletes the StatefulSet last.
+The twin reads the size of each PVC, independent of the StatefulSet, and deletes the StatefulSet last.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REPLICAS = 2
 
 class BrokerSpec(Spec):
     storage: str = "10Gi"
-    """How much each of the two members can keep."""
+    """Volume size of each of the two members."""
 
 
 @resource(group="gallery.example.com", version="v1")
@@ -69,12 +69,11 @@ class BrokerReconciler(FaultyBrokerReconciler):
 
 
 def has_other_size(current: StatefulSet, broker: Broker) -> bool:
-    """Whether new members would get claims of another size than the user wants."""
+    """Return True if the template of the StatefulSet has another size."""
     return requested_storage(current.spec.volume_claim_templates[0]) != broker.spec.storage
 
 
 def setup(reconciler: type[Reconciler[Broker]]) -> Callable[[Manager, Any], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, _: object) -> None:
         (
@@ -90,7 +89,7 @@ def setup(reconciler: type[Reconciler[Broker]]) -> Callable[[Manager, Any], None
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:
-    """The volumes are to be half as large again."""
+    """Increase the size by half."""
     await world.client.create(Broker(metadata=object_meta("queue"), spec=BrokerSpec()))
     await world.settle()
     await set_spec(world, Broker, "queue", storage="15Gi")
@@ -98,7 +97,7 @@ async def scenario(world: World[NoExternalSystem]) -> None:
 
 
 def check(world: World[NoExternalSystem]) -> None:
-    """All claims are as large as the user wants."""
+    """All PVCs have the declared size."""
     claims = world.read_all(PersistentVolumeClaim)
     assert [requested_storage(claim) for claim in claims] == ["15Gi"] * REPLICAS
 

@@ -1,13 +1,13 @@
-"""Two Secrets are made when the first is missing. A crash between them leaves one for ever.
+"""A crash between the creation of two Secrets leaves only one.
 
-After percona/percona-server-mongodb-operator#797 (K8SPSMDB-578), which Sieve found: a MongoDB operator made the
-certificates for clients and those for members together, and took it that both are there if the first is. After a
-crash between the two, the Secret for members was never made.
+After percona/percona-server-mongodb-operator#797 (K8SPSMDB-578), found by Sieve: a MongoDB operator created the
+certificates for clients and for members together. It assumed that both exist if the first one exists. After a crash
+between the two requests, the Secret for members was never created.
 
-Shown by: a crash after the first Secret is made, or the second being refused.
+Shown by: a crash after the creation of the first Secret, or a rejection of the second.
 
-The twin asks for each Secret by itself, and makes the one that is missing. ``create`` never replaces one that is
-there, so a certificate that is in use stays.
+The twin checks each Secret and creates missing ones. ``create`` never replaces an existing object, so a certificate
+in use stays.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ CLIENTS, MEMBERS = "-tls", "-tls-internal"
 
 
 class ReplicaSetSpec(Spec):
-    """Nothing that matters here."""
+    """Empty, because no field matters here."""
 
 
 @resource(group="gallery.example.com", version="v1", plural="mongodbs")
 class MongoDB(Resource[ReplicaSetSpec, Status]):
-    """A database whose clients and members know each other by certificates."""
+    """A database with certificates for clients and for members."""
 
 
 class FaultyMongoDBReconciler(Reconciler[MongoDB]):
@@ -46,7 +46,7 @@ class FaultyMongoDBReconciler(Reconciler[MongoDB]):
         return Result()
 
     async def make(self, database: MongoDB, suffix: str) -> None:
-        # It stands for a certificate: what matters is that it is another one each time.
+        # A random value in place of a certificate.
         content = f"{self.runtime.random.getrandbits(128):032x}"
         try:
             await self.client.create(
@@ -66,7 +66,6 @@ class MongoDBReconciler(FaultyMongoDBReconciler):
 
 
 def setup(reconciler: type[Reconciler[MongoDB]]) -> Callable[[Manager, Any], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(MongoDB).rbac(Secret, "get", "create").complete(reconciler)
@@ -75,13 +74,13 @@ def setup(reconciler: type[Reconciler[MongoDB]]) -> Callable[[Manager, Any], Non
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:
-    """A database is made."""
+    """Create a database."""
     await world.client.create(MongoDB(metadata=object_meta("orders"), spec=ReplicaSetSpec()))
     await world.settle()
 
 
 def check(world: World[NoExternalSystem]) -> None:
-    """Both Secrets are there."""
+    """Both Secrets exist."""
     assert {secret.metadata.name for secret in world.read_all(Secret)} == {"orders-tls", "orders-tls-internal"}
 
 

@@ -1,13 +1,13 @@
-"""A disk is bought in a cloud, the operator dies before it has written down which, and buys another.
+"""A crash before a disk's ID is stored creates another disk.
 
-After crossplane/crossplane-runtime#277 (what was done about it is in #279 and #283): some clouds choose the name of
-what they make and tell it in the answer. A provider that ended between that answer and the record of it in its object
-made the thing again; the first was paid for and known to nobody.
+After crossplane/crossplane-runtime#277 (fixed by #279 and #283): some clouds choose the ID of a new resource and
+return it in the response. A provider that crashed before it stored the ID created the resource again. The first one
+was billed without an owner.
 
-Shown by: a crash after the disk is made, or the answer or the record of it being lost.
+Shown by: a crash after the creation, or a lost response or status write.
 
-The twin says for whom it buys: a token that follows from the object's UID, by which the cloud gives the same disk
-again. (Where a cloud has no such token, tag what is made with the UID, and look for the tag first.)
+The twin sends an idempotency token that it derives from the UID of the object. The cloud returns the same disk for
+the same token. (Without such tokens, tag each resource with the UID and search for the tag first.)
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ FINALIZER = "gallery.example.com/disk"
 
 
 class Cloud:
-    """Where disks are bought; it chooses their names.
+    """A cloud that sells disks and chooses their IDs.
 
     Attributes:
-        disks: the token that each was made with, by name.
+        disks: the token of each disk, by ID.
     """
 
     def __init__(self) -> None:
@@ -36,8 +36,8 @@ class Cloud:
         self._made = 0
 
     async def create_disk(self, token: str = "") -> str:
-        """The name of a new disk, or of the one that was made with the same token."""
-        async with fault_point("cloud: create a disk", ConnectionError("the cloud does not answer")):
+        """Return the ID of a new disk, or that with the token."""
+        async with fault_point("cloud: create a disk", ConnectionError("the cloud is unreachable")):
             known = [name for name, former in self.disks.items() if token and former == token]
             if known:
                 return known[0]
@@ -47,18 +47,18 @@ class Cloud:
         return name
 
     async def delete_disk(self, name: str) -> None:
-        """Nothing happens if it is gone."""
-        async with fault_point(f"cloud: delete {name}", ConnectionError("the cloud does not answer")):
+        """Delete a disk if it exists."""
+        async with fault_point(f"cloud: delete {name}", ConnectionError("the cloud is unreachable")):
             self.disks.pop(name, None)
 
 
 class VolumeSpec(Spec):
-    """Nothing that matters here."""
+    """Empty, because no field matters here."""
 
 
 class VolumeStatus(Status):
     disk: str | None = None
-    """What the cloud calls it."""
+    """ID of the disk in the cloud."""
 
 
 @resource(group="gallery.example.com", version="v1")
@@ -98,13 +98,12 @@ class VolumeReconciler(FaultyVolumeReconciler):
 
     async def delete_disk(self, volume: Volume, disk: str | None) -> None:
         if disk is None and FINALIZER in volume.metadata.finalizers:
-            # Nobody knows whether it was bought: the token tells.
+            # The disk may already exist. The token finds it.
             disk = await self.create_disk(volume)
         await super().delete_disk(volume, disk)
 
 
 def setup(reconciler: type[FaultyVolumeReconciler]) -> Callable[[Manager, Cloud], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, cloud: Cloud) -> None:
         manager.controller(Volume).complete(lambda context: reconciler(context, cloud))
@@ -113,7 +112,7 @@ def setup(reconciler: type[FaultyVolumeReconciler]) -> Callable[[Manager, Cloud]
 
 
 async def scenario(world: World[Cloud]) -> None:
-    """A volume is made, and deleted later."""
+    """Create a volume, and delete it later."""
     await world.client.create(Volume(metadata=object_meta("data"), spec=VolumeSpec()))
     await world.settle()
     await world.client.delete(Volume, key("data"))
@@ -121,7 +120,7 @@ async def scenario(world: World[Cloud]) -> None:
 
 
 def check(world: World[Cloud]) -> None:
-    """Nothing is left to be paid for."""
+    """No disk is left."""
     assert not world.outside.disks
 
 

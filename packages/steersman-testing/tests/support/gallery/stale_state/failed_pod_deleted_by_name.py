@@ -1,13 +1,13 @@
-"""A pod that failed is deleted by its name, when another pod has that name already.
+"""The deletion of a failed pod by name hits its successor.
 
-After kubernetes/kubernetes#29522: the node controller deleted pods without a precondition on their UID, and so could
-delete the successor of the pod that it meant. actions/actions-runner-controller#4673 had the same in review.
+After kubernetes/kubernetes#29522: the node controller deleted pods without a UID precondition. It could delete a new
+pod of the same name. A review found the same in actions/actions-runner-controller#4673.
 
-Shown by: the watch of pods is held back before the failed pod is gone. Somebody replaces it meanwhile; when its time
-is up, the operator deletes what has the name now.
+Shown by: the watch of pods is delayed before the failed pod is deleted. Its StatefulSet recreates it meanwhile. When
+the retention time ends, the operator deletes the pod that has the name now.
 
-The twin names the UID that it looked at. The API server answers Conflict, and the reconcile is tried again until the
-news has come.
+The twin sends the UID of the observed pod as a precondition. The API server responds with Conflict, and the reconcile
+is retried until the watch event has arrived.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from steersman_testing.simulation import World
 
 class RunnersSpec(Spec):
     keep_failed_seconds: Annotated[int, Field(ge=0)] = 60
-    """How long a failed pod is kept for whoever wants to know why."""
+    """Retention time of a failed pod for troubleshooting, in seconds."""
 
 
 @resource(group="gallery.example.com", version="v1", plural="runners")
 class Runners(Resource[RunnersSpec, Status]):
-    """Pods that a StatefulSet makes, and that are cleared away some time after they failed."""
+    """Deletes failed pods of a StatefulSet after a retention time."""
 
 
 class FaultyRunnersReconciler(Reconciler[Runners]):
@@ -72,7 +72,6 @@ class RunnersReconciler(FaultyRunnersReconciler):
 
 
 def setup(reconciler: type[Reconciler[Runners]]) -> Callable[[Manager, Any], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Runners).watches(Pod, requests_for_owner).rbac(Pod, "delete").complete(reconciler)
@@ -87,7 +86,7 @@ async def _start_pod(world: World[NoExternalSystem]) -> None:
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:
-    """A pod fails; half a minute later somebody deletes it, and its StatefulSet makes another."""
+    """A pod fails. Half a minute later it is deleted and recreated."""
     await world.client.create(Runners(metadata=object_meta("build"), spec=RunnersSpec()))
     await _start_pod(world)
     await world.settle()
@@ -101,7 +100,7 @@ async def scenario(world: World[NoExternalSystem]) -> None:
 
 
 def check(world: World[NoExternalSystem]) -> None:
-    """The pod that runs was left alone."""
+    """The running pod was not deleted."""
     assert world.read(Pod, key("build-0")) is not None, "a pod that runs was deleted"
 
 

@@ -1,14 +1,14 @@
-"""The operator adds its finalizer, and takes away the one that another controller has just added.
+"""The operator adds its finalizer and removes that of another controller.
 
-After kubermatic/kubermatic#6759: several controllers added finalizers to one object by merge patches. A merge patch
-replaces a list as a whole, so each wrote what it had read and itself, and finalizers of others were lost. What they
-were to clean up was left behind.
+After kubermatic/kubermatic#6759: several controllers added finalizers to one object with merge patches. A merge patch
+replaces the whole list, so each controller removed finalizers that it had not observed. The cleanup for them never
+ran.
 
-Shown by: the watch of accounts is held back before the other controller's finalizer, while something else, the
-settings, gives the operator work.
+Shown by: the watch of accounts is delayed before the other finalizer, while a change of the settings triggers a
+reconcile.
 
-The twin adds its finalizer by ``add_finalizer``, whose patch carries the version that was read: the API server
-answers Conflict to whoever read an older one.
+The twin uses ``add_finalizer``, whose patch contains the observed resourceVersion. The API server responds with
+Conflict if it is outdated.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ OTHERS = "backup.example.com/archive"
 
 
 class AccountSpec(Spec):
-    """Nothing: all that matters is in the settings."""
+    """Empty, because the settings contain everything."""
 
 
 class AccountStatus(Status):
     plan: str | None = None
-    """What was agreed, once it is known."""
+    """Agreement from the settings."""
 
 
 @resource(group="gallery.example.com", version="v1")
 class Account(Resource[AccountSpec, AccountStatus]):
-    """An account somewhere, which is opened when its settings, a ConfigMap of the same name, are there."""
+    """An account that opens when a ConfigMap of its name exists."""
 
 
 class FaultyAccountReconciler(Reconciler[Account]):
@@ -70,7 +70,6 @@ class AccountReconciler(FaultyAccountReconciler):
 
 
 def setup(reconciler: type[Reconciler[Account]]) -> Callable[[Manager, Any], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Account).watches(ConfigMap, requests_for_owner).complete(reconciler)
@@ -79,7 +78,7 @@ def setup(reconciler: type[Reconciler[Account]]) -> Callable[[Manager, Any], Non
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:
-    """An account is made, a backup controller adds its finalizer, then the settings come."""
+    """Create an account, another finalizer, and then the settings."""
     await world.client.create(Account(metadata=object_meta("ada"), spec=AccountSpec()))
     await world.settle()
     add = {"op": "add", "path": "/metadata/finalizers", "value": [OTHERS]}
@@ -91,7 +90,7 @@ async def scenario(world: World[NoExternalSystem]) -> None:
 
 
 def check(world: World[NoExternalSystem]) -> None:
-    """Both finalizers are there."""
+    """Both finalizers are present."""
     account = world.read(Account, key("ada"))
     assert account is not None and account.status is not None and account.status.plan == "large"
     assert set(account.metadata.finalizers) == {OURS, OTHERS}, "somebody's finalizer is lost"

@@ -1,16 +1,17 @@
-"""A claim is deleted by the name of a pod that is long gone; the pod that bears the name today loses its data.
+"""The PVC of a recreated pod is deleted.
 
-After instaclustr/cassandra-operator#407, and the same in pravega/zookeeper-operator#314: nodes are scaled down and up
-again. An operator that still sees the former pod, marked for deletion, deletes the claim of that name, which is the
-new pod's. (Reading from an API server that lagged showed it there; here it is enough that pods are told late.)
+After instaclustr/cassandra-operator#407, and similar to pravega/zookeeper-operator#314: nodes are scaled down and up
+again. An operator that still observes the previous pod with a deletion timestamp deletes the PVC of that name. The
+new pod loses its data. (In the original report, reads from a lagging API server caused this. Here a delayed watch is
+enough.)
 
-Shown by: the watch of pods is held back before the former pod is gone, until the new one is there.
+Shown by: the watch of pods is delayed from before the previous pod is deleted until the new one exists.
 
-The operator is that of ``unobserved_state/pvc_of_removed_pod.py``. The faulty one has that bug mended: it clears
-away whatever it missed. But it also still deletes the claims of pods that are marked, as soon as it sees them.
+The operator is that of ``unobserved_state/pvc_of_removed_pod.py``. The faulty one has that bug fixed: it deletes
+leftover PVCs. It also still deletes the PVC of each pod with a deletion timestamp.
 
-The twin deletes no claim of a node that is wanted, whatever it believes of pods. That it is wanted it knows for
-certain: the new pod is there because the operator itself asked for it, and no read goes back behind that.
+The twin never deletes the PVC of a declared node, whatever the cache contains. The desired state is certain: the
+operator has created the new pod from it, and reads never return an older spec.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ class FaultyCassandraReconciler(CassandraReconciler):
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:
-    """Two nodes, then one, then two again."""
+    """Scale to two nodes, to one, and to two again."""
     await former.scenario(world)
     await set_spec(world, Cassandra, "ring", nodes=2)
     await world.settle()
 
 
 def check(world: World[NoExternalSystem]) -> None:
-    """Both nodes have a claim that nobody deletes."""
+    """Both nodes have a PVC without a deletion timestamp."""
     claims = world.read_all(PersistentVolumeClaim)
     assert {claim.metadata.name for claim in claims} == {"data-ring-0", "data-ring-1"}
     assert all(claim.metadata.deletion_timestamp is None for claim in claims), "the data of a node is being deleted"

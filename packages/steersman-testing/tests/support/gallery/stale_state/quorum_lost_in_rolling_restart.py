@@ -1,12 +1,12 @@
-"""A rolling restart takes a member down while another is down already: the quorum is gone.
+"""A rolling restart deletes a second member while another one is down.
 
-After opensearch-project/opensearch-k8s-operator#1471: the guard that was to keep the quorum counted ready pods in the
-cache, which was older than what had happened to the pods, and let a second one be deleted.
+After opensearch-project/opensearch-k8s-operator#1471: the check of the quorum counted ready pods in a stale cache. It
+allowed the deletion of a second pod.
 
-Shown by: the watch of pods is held back before a member's node fails; then the user asks for a restart.
+Shown by: the watch of pods is delayed before the node of a member fails. Then the user requests a restart.
 
-The twin counts live, right before it deletes, and starts with the member that is down. (Eviction under a
-PodDisruptionBudget is as good: then the API server counts.)
+The twin reads live before each deletion and starts with the failed member. (An eviction with a PodDisruptionBudget is
+equivalent, because the API server counts.)
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ RESTARTED = "gallery.example.com/restarted"
 
 class QuorumSpec(Spec):
     restart: str = ""
-    """Members are restarted, one by one, when this changes."""
+    """A change restarts the members one by one."""
 
 
 @resource(group="gallery.example.com", version="v1")
 class Quorum(Resource[QuorumSpec, Status]):
-    """Three members, of which two must be up."""
+    """Three members with a quorum of two."""
 
 
 class FaultyQuorumReconciler(Reconciler[Quorum]):
@@ -77,13 +77,12 @@ class QuorumReconciler(FaultyQuorumReconciler):
 
 
 def outdated(quorum: Quorum, pods: Iterable[Pod]) -> list[Pod]:
-    """Those that were not restarted since the user asked for it."""
+    """Return the pods that were not restarted since the request."""
     old = [pod for pod in pods if pod.metadata.annotations.get(RESTARTED) != quorum.spec.restart]
     return sorted(old, key=lambda pod: pod.metadata.name)
 
 
 def setup(reconciler: type[Reconciler[Quorum]]) -> Callable[[Manager, Any], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Quorum).owns(Pod).rbac(Pod, "create", "patch", "delete").complete(reconciler)
@@ -92,14 +91,14 @@ def setup(reconciler: type[Reconciler[Quorum]]) -> Callable[[Manager, Any], None
 
 
 class Clients:
-    """Those who use the quorum: they remember whether they had one."""
+    """Clients of the quorum, which remember its first availability."""
 
     def __init__(self) -> None:
         self.served = False
 
 
 def quorum_is_available(world: World[Clients]) -> None:
-    """Once two members are up, two are up at any time."""
+    """Once a quorum exists, at least two members are ready."""
     ready_pods = [found.metadata.name for found in world.read_all(Pod) if is_pod_ready(found)]
     if len(ready_pods) >= MEMBERS - 1:
         world.outside.served = True
@@ -109,7 +108,7 @@ def quorum_is_available(world: World[Clients]) -> None:
 
 
 async def scenario(world: World[Clients]) -> None:
-    """A node fails; the user restarts the members; the node comes back."""
+    """A node fails, the user restarts the members, the node recovers."""
     await world.client.create(Quorum(metadata=object_meta("orders"), spec=QuorumSpec()))
     await world.settle()
     await set_pod_readiness(world, "orders-2", False)
@@ -121,7 +120,7 @@ async def scenario(world: World[Clients]) -> None:
 
 
 def check(world: World[Clients]) -> None:
-    """Every member was restarted, and is up."""
+    """Every member was restarted and is ready."""
     pods = world.read_all(Pod)
     assert {found.metadata.annotations.get(RESTARTED) for found in pods} == {"now"}
     assert len(pods) == MEMBERS and all(is_pod_ready(found) for found in pods)

@@ -1,13 +1,13 @@
-"""What a user takes out of the spec stays in the world.
+"""An annotation that is removed from the spec remains.
 
-After rabbitmq/cluster-operator#968 (found by Acto), and the same in k8ssandra/cass-operator#330 and
-StarRocks/starrocks-kubernetes-operator#581: annotations of the spec were merged into those of the Service, so that
-annotations of others are kept. One that was taken out of the spec was kept as well.
+After rabbitmq/cluster-operator#968 (found by Acto), and similar to k8ssandra/cass-operator#330 and
+StarRocks/starrocks-kubernetes-operator#581: the operator merged annotations of the spec into those of the Service, to
+keep foreign annotations. It kept removed ones as well.
 
 Shown by: ``annotations: {a: "1"}`` becomes ``annotations: {b: "2"}``.
 
-The twin applies what is declared. Server-side apply knows who owns which field: it removes what the operator had
-declared and declares no more, and leaves what others have set.
+The twin uses server-side apply, which records the owner of each field. It removes fields that the operator no longer
+declares, and keeps fields of other owners.
 """
 
 from __future__ import annotations
@@ -72,7 +72,6 @@ class ListenerReconciler(FaultyListenerReconciler):
 
 
 def setup(reconciler: type[Reconciler[Listener]]) -> Callable[[Manager, Any], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Listener).owns(Service).rbac(Service, "create", "patch").complete(reconciler)
@@ -81,7 +80,7 @@ def setup(reconciler: type[Reconciler[Listener]]) -> Callable[[Manager, Any], No
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:
-    """One annotation takes another's place."""
+    """Replace one annotation with another."""
     await world.client.create(Listener(metadata=object_meta("web"), spec=ListenerSpec(annotations=FrozenDict(a="1"))))
     await world.settle()
     await set_spec(world, Listener, "web", annotations={"a": None, "b": "2"})
@@ -89,7 +88,7 @@ async def scenario(world: World[NoExternalSystem]) -> None:
 
 
 def check(world: World[NoExternalSystem]) -> None:
-    """The Service has the annotations of the spec, and none that was in it before."""
+    """The Service has exactly the annotations of the spec."""
     service = world.read(Service, key("web"))
     assert service is not None
     assert service.metadata.annotations.get("b") == "2"

@@ -1,12 +1,12 @@
-"""A role is taken out of the spec, and what ran for it runs on.
+"""The workload of a role remains after the role is removed.
 
-After stackabletech/hbase-operator#154, and OT-CONTAINER-KIT/redis-operator#474 (found by Acto): the operator made
-what the spec names. It did not look for what the spec had named before, so a role that was removed kept its
-StatefulSet, and an exporter that was disabled its port.
+After stackabletech/hbase-operator#154, and OT-CONTAINER-KIT/redis-operator#474 (found by Acto): the operator created
+the objects of the current spec. It did not search for objects of previous specs. A removed role kept its StatefulSet,
+and a disabled exporter its port.
 
 Shown by: ``roles: [master, rest]`` becomes ``roles: [master]``.
 
-The twin also looks at what belongs to the object, and deletes what is not among the wanted.
+The twin also lists the owned objects and deletes those that are not declared.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Role = Literal["master", "region", "rest"]
 
 class TableStoreSpec(Spec):
     roles: Annotated[tuple[Role, ...], Field(max_items=3)] = ("master",)
-    """What is run; a ConfigMap stands for each."""
+    """Roles. A ConfigMap represents each."""
 
 
 @resource(group="gallery.example.com", version="v1")
@@ -50,7 +50,7 @@ class FaultyTableStoreReconciler(Reconciler[TableStore]):
         return Result()
 
     async def delete_removed_roles(self, store: TableStore) -> None:
-        """Nobody thought of it."""
+        """Missing in the faulty operator."""
 
 
 class TableStoreReconciler(FaultyTableStoreReconciler):
@@ -62,7 +62,6 @@ class TableStoreReconciler(FaultyTableStoreReconciler):
 
 
 def setup(reconciler: type[Reconciler[TableStore]]) -> Callable[[Manager, Any], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, _: object) -> None:
         owning = manager.controller(TableStore).owns(ConfigMap)
@@ -72,7 +71,7 @@ def setup(reconciler: type[Reconciler[TableStore]]) -> Callable[[Manager, Any], 
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:
-    """One of two roles is given up."""
+    """Remove one of two roles."""
     spec = TableStoreSpec(roles=("master", "rest"))
     await world.client.create(TableStore(metadata=object_meta("events"), spec=spec))
     await world.settle()
@@ -81,7 +80,7 @@ async def scenario(world: World[NoExternalSystem]) -> None:
 
 
 def check(world: World[NoExternalSystem]) -> None:
-    """What runs is what the spec names."""
+    """Only the declared roles run."""
     assert {found.data["role"] for found in world.read_all(ConfigMap) if "role" in found.data} == {"master"}
 
 

@@ -1,12 +1,12 @@
-"""A user asks for no replicas, and that is taken for no wish.
+"""Zero replicas are treated as an unset value.
 
-After GreptimeTeam/greptimedb-operator#120, and the same in pingcap/tidb-operator#6911: where nothing was said of
-replicas a default was meant to step in, and zero was taken for nothing said. Nobody could scale to zero: there were
-as many as by default, or as before.
+After GreptimeTeam/greptimedb-operator#120, and similar to pingcap/tidb-operator#6911: the operator replaced unset
+replicas with a default, and treated zero as unset. Users could not scale to zero: the operator kept the default or
+the previous number.
 
 Shown by: ``replicas: 2`` becomes ``replicas: 0``.
 
-The twin has the default in the schema, where the API server tells what was not said from what was said to be zero.
+The twin has the default in the schema, where the API server distinguishes unset from zero.
 """
 
 from __future__ import annotations
@@ -31,12 +31,11 @@ DEFAULT = 3
 
 class FrontendSpec(Spec):
     replicas: Annotated[int, Field(ge=0, le=9)] = DEFAULT
-    """How many; 0 to pause."""
+    """Number of pods. 0 pauses the frontend."""
 
 
 @resource(group="gallery.example.com", version="v1")
-class Frontend(Resource[FrontendSpec, Status]):
-    """A Deployment."""
+class Frontend(Resource[FrontendSpec, Status]): ...
 
 
 class FaultyFrontendReconciler(Reconciler[Frontend]):
@@ -65,7 +64,7 @@ class FrontendReconciler(FaultyFrontendReconciler):
 
 
 def deployment(frontend: Frontend, replicas: int) -> DeploymentApply:
-    """What runs the frontend."""
+    """Return the Deployment of the frontend."""
     labels = {OWNER_LABEL: frontend.metadata.name}
     containers = [ContainerApply(name="main", image="example.com/frontend")]
     return DeploymentApply(
@@ -81,7 +80,6 @@ def deployment(frontend: Frontend, replicas: int) -> DeploymentApply:
 
 
 def setup(reconciler: type[Reconciler[Frontend]]) -> Callable[[Manager, Any], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Frontend).owns(Deployment).rbac(Deployment, "create", "patch").complete(reconciler)
@@ -90,7 +88,7 @@ def setup(reconciler: type[Reconciler[Frontend]]) -> Callable[[Manager, Any], No
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:
-    """The frontend is paused."""
+    """Scale to zero."""
     await world.client.create(Frontend(metadata=object_meta("shop"), spec=FrontendSpec(replicas=2)))
     await world.settle()
     await set_spec(world, Frontend, "shop", replicas=0)
@@ -98,7 +96,7 @@ async def scenario(world: World[NoExternalSystem]) -> None:
 
 
 def check(world: World[NoExternalSystem]) -> None:
-    """Nothing runs."""
+    """No pods run."""
     found = world.read(Deployment, key("shop"))
     assert found is not None
     assert found.spec.replicas == 0

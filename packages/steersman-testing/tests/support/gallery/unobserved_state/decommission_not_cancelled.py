@@ -1,13 +1,13 @@
-"""A node is told to leave, then it is wanted after all. The operator never notices that there was anything to undo.
+"""A decommission is not cancelled when the user scales up again.
 
-After instaclustr/cassandra-operator#410: to scale down, the operator told a node to leave in one reconcile and took
-it away in the next, whenever fewer nodes were wanted than there were. If the user had gone back to the former number
-by then, both numbers were equal, and nothing was done. The node stayed decommissioned: there, and of no use.
+After instaclustr/cassandra-operator#410: to scale down, the operator decommissioned a node in one reconcile and
+removed it in the next, as long as the declared number was lower. If the user had restored the number meanwhile, both
+numbers were equal and nothing happened. The node remained in the cluster, decommissioned and useless.
 
-Shown by: a crash, or any pause, between the two steps, while the user changes back.
+Shown by: a crash or a pause between the two steps, while the user restores the number.
 
-The twin compares what each node is with what it ought to be. That fewer nodes were wanted for a second leaves no
-trace that it would have to see.
+The twin compares the state of each node with its desired state. It need not observe that the number was lower for a
+second.
 """
 
 from __future__ import annotations
@@ -26,39 +26,39 @@ State = Literal["serving", "decommissioned"]
 
 
 class Ring:
-    """A database cluster: nodes come, are told to leave, and go.
+    """A database cluster whose nodes can be added, decommissioned and removed.
 
     Attributes:
-        nodes: by number, what each does.
+        nodes: the state of each node, by number.
     """
 
     def __init__(self) -> None:
         self.nodes: dict[int, State] = {}
 
     async def start(self, number: int) -> None:
-        """Adds a node, or lets one that was to leave serve again."""
-        async with fault_point(f"ring: start node {number}", ConnectionError("no node answers")):
+        """Add a node, or make a decommissioned one serve again."""
+        async with fault_point(f"ring: start node {number}", ConnectionError("no node responds")):
             self.nodes[number] = "serving"
 
     async def decommission(self, number: int) -> None:
-        """Moves a node's data to the others; it serves nobody any more."""
-        async with fault_point(f"ring: decommission node {number}", ConnectionError("no node answers")):
+        """Move the data of a node to the others. It no longer serves."""
+        async with fault_point(f"ring: decommission node {number}", ConnectionError("no node responds")):
             self.nodes[number] = "decommissioned"
 
     async def remove(self, number: int) -> None:
-        """Takes a node away."""
-        async with fault_point(f"ring: remove node {number}", ConnectionError("no node answers")):
+        """Remove a node."""
+        async with fault_point(f"ring: remove node {number}", ConnectionError("no node responds")):
             self.nodes.pop(number, None)
 
 
 class DatacenterSpec(Spec):
     nodes: Annotated[int, Field(ge=1, le=9)] = 3
-    """How many nodes serve."""
+    """Number of serving nodes."""
 
 
 class DatacenterStatus(Status):
     serving: int = 0
-    """How many nodes serve now."""
+    """Number of nodes that serve now."""
 
 
 @resource(group="gallery.example.com", version="v1")
@@ -79,7 +79,7 @@ class FaultyDatacenterReconciler(Reconciler[Datacenter]):
         return Result(requeue_after=1) if busy else Result()
 
     async def step(self, wanted: int) -> bool:
-        """Does one thing, and tells whether there was one."""
+        """Run one step. Return True if there was one."""
         nodes = self.ring.nodes
         if len(nodes) < wanted:
             await self.ring.start(len(nodes))
@@ -107,7 +107,6 @@ class DatacenterReconciler(FaultyDatacenterReconciler):
 
 
 def setup(reconciler: type[FaultyDatacenterReconciler]) -> Callable[[Manager, Ring], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, ring: Ring) -> None:
         manager.controller(Datacenter).complete(lambda context: reconciler(context, ring))
@@ -116,7 +115,7 @@ def setup(reconciler: type[FaultyDatacenterReconciler]) -> Callable[[Manager, Ri
 
 
 async def scenario(world: World[Ring]) -> None:
-    """Three nodes, then two, then three again before long."""
+    """Scale to three nodes, to two, and soon to three again."""
     await world.client.create(Datacenter(metadata=object_meta("east"), spec=DatacenterSpec()))
     await world.settle()
     await set_spec(world, Datacenter, "east", nodes=2)

@@ -1,13 +1,13 @@
-"""A mirror is deleted when its Service is *told* to be deleted. What is deleted while nobody listens stays.
+"""A mirror remains if the operator misses its Service's deletion.
 
-After submariner-io/lighthouse#1416, and the same in microsoft/retina#2708: for each Service the agent kept an object
-elsewhere and deleted it on the Service's deletion. A Service that was deleted while the agent was not running left
-its object behind, and clients were sent to addresses that nobody answered.
+After submariner-io/lighthouse#1416, and similar to microsoft/retina#2708: for each Service, the agent created an
+object in another place, and deleted it on the delete event. If the Service was deleted while the agent was down, its
+object remained. Clients were sent to addresses without a server.
 
-Shown by: the process is away when the Service is deleted, or ends before it has deleted the mirror.
+Shown by: the process is down during the deletion of the Service, or ends before it deletes the mirror.
 
-An owner reference is no help, as it cannot reach into another namespace. The twin watches the mirrors as well: when
-it starts it looks at each, and finds that there is no Service for it.
+An owner reference cannot help, since it cannot cross namespaces. The twin also watches the mirrors: after a start it
+reconciles each of them and finds those without a Service.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from steersman.meta import ObjectMetaApply
 from steersman_testing.simulation import World
 
 MIRRORS = "kube-public"
-"""The namespace of the mirrors."""
+"""Namespace of the mirrors."""
 
 
 class MirrorReconciler(Reconciler[Service]):
@@ -46,25 +46,25 @@ class MirrorReconciler(Reconciler[Service]):
 
 
 def requests_for_source(mirror: ConfigMap) -> list[Request]:
-    """The Service that a ConfigMap mirrors, if it is a mirror."""
+    """Return the Service that a ConfigMap mirrors, if it is a mirror."""
     name = mirror.metadata.labels.get(OWNER_LABEL)
     return [key(name)] if name and mirror.metadata.namespace == MIRRORS else []
 
 
 def faulty(manager: Manager, _: object) -> None:
-    """Gives a manager the operator that acts on news of Services only."""
+    """Register the operator that reacts only to events of Services."""
     watching = manager.controller(Service).watches(ConfigMap, lambda _: ())
     watching.rbac(ConfigMap, "create", "patch", "delete").complete(MirrorReconciler)
 
 
 def corrected(manager: Manager, _: object) -> None:
-    """Gives a manager the twin, which looks at the mirrors as well."""
+    """Register the twin, which also reacts to events of mirrors."""
     watching = manager.controller(Service).watches(ConfigMap, requests_for_source)
     watching.rbac(ConfigMap, "create", "patch", "delete").complete(MirrorReconciler)
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:
-    """Two Services are made, one is deleted."""
+    """Create two Services, and delete one."""
     for name, address in (("kept", "10.0.0.10"), ("spare", "10.0.0.2")):
         metadata = ObjectMetaApply(name=name, namespace=key(name).namespace)
         spec = ServiceSpecApply(cluster_ip=address, ports=[ServicePortApply(port=80)])

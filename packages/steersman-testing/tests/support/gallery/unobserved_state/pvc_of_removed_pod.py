@@ -1,12 +1,12 @@
-"""Claims are deleted when their pod is *seen* being deleted. Who blinks keeps them for ever.
+"""A PVC remains if the operator misses the deletion of its pod.
 
-After instaclustr/cassandra-operator#398: with ``deletePVCs``, the operator looked for pods with a deletion timestamp
-and deleted their claims. A pod that was gone before the next reconcile had been seen by nobody, and its claim stayed.
+After instaclustr/cassandra-operator#398: with ``deletePVCs``, the operator searched for pods with a deletion
+timestamp and deleted their PVCs. If a pod was deleted completely before the next reconcile, its PVC remained.
 
-Shown by: the watch of pods is held back, or the process is away, from before the pod is marked until it is gone.
+Shown by: the watch of pods is delayed, or the process is down, from the deletion request until the pod is gone.
 
-The twin does not ask what happened. It compares the claims that are there with the nodes that are wanted, so it is
-right whenever it looks. It waits until no pod uses a claim, and deletes the claim that it looked at, not its name.
+The twin does not depend on events. Each reconcile compares the existing PVCs with the declared nodes. It waits until
+no pod uses a PVC, and deletes it with its UID as a precondition.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from steersman_testing.simulation import World
 
 class CassandraSpec(Spec):
     nodes: Annotated[int, Field(ge=0, le=9)] = 1
-    """How many nodes; the claims of others are deleted."""
+    """Number of nodes. PVCs of other nodes are deleted."""
 
 
 @resource(group="gallery.example.com", version="v1")
 class Cassandra(Resource[CassandraSpec, Status]):
-    """A database whose nodes keep their data in claims."""
+    """A database whose nodes store data in PVCs."""
 
 
 class FaultyCassandraReconciler(Reconciler[Cassandra]):
@@ -47,7 +47,7 @@ class FaultyCassandraReconciler(Reconciler[Cassandra]):
 
 
 async def delete_pvc_of_pod(pod: Pod, client: CachedClient) -> None:
-    """Deletes the claim that bears the pod's name."""
+    """Delete the PVC with the name of the pod."""
     key = Request(pod.metadata.namespace, f"data-{pod.metadata.name}")
     claim = await client.get_or_none(PersistentVolumeClaim, key)
     if claim is not None and claim.metadata.deletion_timestamp is None:
@@ -70,7 +70,6 @@ class CassandraReconciler(Reconciler[Cassandra]):
 
 
 def setup(reconciler: type[Reconciler[Cassandra]]) -> Callable[[Manager, Any], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, _: object) -> None:
         (
@@ -87,7 +86,7 @@ def setup(reconciler: type[Reconciler[Cassandra]]) -> Callable[[Manager, Any], N
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:
-    """Two nodes, then one."""
+    """Scale to two nodes, then to one."""
     await world.client.create(Cassandra(metadata=object_meta("ring"), spec=CassandraSpec(nodes=2)))
     await world.settle()
     await set_spec(world, Cassandra, "ring", nodes=1)
@@ -95,7 +94,7 @@ async def scenario(world: World[NoExternalSystem]) -> None:
 
 
 def check(world: World[NoExternalSystem]) -> None:
-    """The claim of the node that stays is there, the other is not."""
+    """Only the PVC of the remaining node exists."""
     assert {claim.metadata.name for claim in world.read_all(PersistentVolumeClaim)} == {"data-ring-0"}
 
 

@@ -1,13 +1,13 @@
-"""The API server refuses what the operator asks for, it asks again and again, and only its log knows.
+"""The operator retries a rejected request endlessly.
 
-After noobaa/noobaa-operator#52, and the same in dragonflydb/dragonfly-operator#555 and fluxcd/helm-controller#1559: a
-change of the spec led to an update of a StatefulSet that the API server forbids. No retry could help, nothing but a
-retry was done, and the user saw neither a condition nor an Event.
+After noobaa/noobaa-operator#52, and similar to dragonflydb/dragonfly-operator#555 and fluxcd/helm-controller#1559: a
+change of the spec led to a forbidden update of a StatefulSet. No retry could succeed. The operator only retried,
+without a condition or an Event.
 
-Shown by: ``storage`` is changed, which is part of the claim template.
+Shown by: a change of ``storage``, which is part of the PVC template.
 
-The twin reads the refusal as what it is: ``Invalid`` is the answer to what was declared and will not change with
-time. It is reported, and not tried again until the user changes the object.
+The twin handles ``Invalid`` as a permanent error of the declared state. It reports the error and does not retry until
+the user changes the object.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ from steersman_testing.transitions import Hints
 
 class WarehouseSpec(Spec):
     storage: Annotated[str, Field(pattern="^[1-9][0-9]{0,3}Gi$")] = "10Gi"
-    """How much each of two pods can keep."""
+    """Volume size of each of two pods."""
 
 
 @resource(group="gallery.example.com", version="v1")
-class Warehouse(Resource[WarehouseSpec, Status]):
-    """A StatefulSet."""
+class Warehouse(Resource[WarehouseSpec, Status]): ...
 
 
 class FaultyWarehouseReconciler(Reconciler[Warehouse]):
@@ -70,7 +69,6 @@ class WarehouseReconciler(Reconciler[Warehouse]):
 
 
 def setup(reconciler: type[Reconciler[Warehouse]]) -> Callable[[Manager, Any], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Warehouse).owns(StatefulSet).rbac(StatefulSet, "create", "patch").complete(reconciler)
@@ -79,16 +77,16 @@ def setup(reconciler: type[Reconciler[Warehouse]]) -> Callable[[Manager, Any], N
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:
-    """More storage is asked for than was at first."""
+    """Increase the storage after the creation."""
     await world.client.create(Warehouse(metadata=object_meta("goods"), spec=WarehouseSpec()))
-    # What follows depends on what was there: nobody goes on before it is.
+    # Wait until the first state is reached, because the result depends on it.
     await world.settle_after_faults()
     await set_spec(world, Warehouse, "goods", storage="20Gi")
     await world.sleep(60)
 
 
 def check(world: World[NoExternalSystem]) -> None:
-    """The user is told, and of the present spec."""
+    """The status reports the error, with the current generation."""
     warehouse = world.read(Warehouse, key("goods"))
     assert warehouse is not None and warehouse.status is not None
     ready_condition = find_condition(warehouse.status.conditions, "Ready")

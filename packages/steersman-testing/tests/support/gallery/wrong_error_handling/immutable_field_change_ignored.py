@@ -1,12 +1,12 @@
-"""A field cannot be changed any more, and nobody tells the user who changes it.
+"""The operator ignores a change of an immutable field without a report.
 
-After intel/pmem-csi#580: what a user changed in a field that is fixed after the installation was not carried out, and
-no condition and no Event said so. The object looked as if all was well.
+After intel/pmem-csi#580: the operator did not apply a change of a field that is fixed after the installation. No
+condition and no Event reported that. The object looked healthy.
 
-Shown by: ``storageClass`` is changed.
+Shown by: a change of ``storageClass``.
 
-The twin says what it does not do, and what the user can do instead: in a condition, which stays as long as it is so,
-and in an Event. (Where a rule of the schema can refuse the change, that is better still.)
+The twin reports the ignored change and a solution in a condition, which stays until the user acts, and in an Event.
+(If a rule of the schema can reject the change, that is even better.)
 """
 
 from __future__ import annotations
@@ -31,19 +31,18 @@ from steersman_testing.transitions import Hints
 
 class ArchiveSpec(Spec):
     storage_class: str = "fast"
-    """Of the claim; it cannot be changed later."""
+    """StorageClass of the PVC. Immutable."""
 
 
 @resource(group="gallery.example.com", version="v1")
-class Archive(Resource[ArchiveSpec, Status]):
-    """A claim."""
+class Archive(Resource[ArchiveSpec, Status]): ...
 
 
 class FaultyArchiveReconciler(Reconciler[Archive]):
     async def reconcile(self, request: Request) -> Result:
         archive = await self.client.get(Archive, request)
         present = await self.client.get_or_none(PersistentVolumeClaim, request)
-        # A claim's class cannot be changed: what is there stays.
+        # The StorageClass of a PVC is immutable, so the existing one stays.
         chosen = archive.spec.storage_class if present is None else present.spec.storage_class_name or ""
         await self.client.apply(pvc_for(archive, chosen), owner=archive)
         await self.report(archive, chosen)
@@ -68,12 +67,14 @@ class ArchiveReconciler(FaultyArchiveReconciler):
         if archive.spec.storage_class == chosen:
             await super().report(archive, chosen)
             return
-        message = f"spec.storageClass: the claim has {chosen!r}, which cannot be changed; make a new Archive and copy"
+        message = (
+            f"spec.storageClass: the PVC has {chosen!r}, which is immutable. Create a new Archive and copy the data."
+        )
         await self.update_ready_condition(archive, False, "StorageClassIsFixed", message)
 
 
 def pvc_for(archive: Archive, storage_class: str) -> PersistentVolumeClaimApply:
-    """Room for the archive."""
+    """Return the PVC of the archive."""
     return PersistentVolumeClaimApply(
         metadata=owned_metadata(archive),
         spec=PersistentVolumeClaimSpecApply(
@@ -85,7 +86,6 @@ def pvc_for(archive: Archive, storage_class: str) -> PersistentVolumeClaimApply:
 
 
 def setup(reconciler: type[Reconciler[Archive]]) -> Callable[[Manager, Any], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, _: object) -> None:
         owning = manager.controller(Archive).owns(PersistentVolumeClaim)
@@ -95,16 +95,16 @@ def setup(reconciler: type[Reconciler[Archive]]) -> Callable[[Manager, Any], Non
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:
-    """Another class is asked for when it is too late."""
+    """Change the StorageClass after the creation."""
     await world.client.create(Archive(metadata=object_meta("letters"), spec=ArchiveSpec()))
-    # What follows depends on what was there: nobody goes on before it is.
+    # Wait until the first state is reached, because the result depends on it.
     await world.settle_after_faults()
     await set_spec(world, Archive, "letters", storageClass="cheap")
     await world.settle()
 
 
 def check(world: World[NoExternalSystem]) -> None:
-    """The user is told."""
+    """Conditions and Events report the problem."""
     archive = world.read(Archive, key("letters"))
     assert archive is not None and archive.status is not None
     ready_condition = find_condition(archive.status.conditions, "Ready")

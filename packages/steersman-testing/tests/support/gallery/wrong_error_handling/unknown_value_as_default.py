@@ -1,13 +1,13 @@
-"""A value that nobody knows is taken for the default, and the user believes that it is in force.
+"""An unknown value is treated as the default without a report.
 
-After pingcap/tidb-operator#4650, which xlab-uiuc/acto#181 counts among the bugs that Acto found: where a field has
-two valid values, whatever was not the one was taken for the other. A misspelt value changed what ran, and no error
-told.
+After pingcap/tidb-operator#4650, which xlab-uiuc/acto#181 lists among the bugs that Acto found: a field had two valid
+values, and every other value was treated as the second one. A misspelled value changed the configuration without an
+error.
 
 Shown by: ``consistency: strnog``.
 
-The twin refuses the value: it says so in a condition and leaves what runs as it is. (Better still, where all values
-are known: ``Literal`` in the spec. Then the API server refuses it, before it is stored.)
+The twin rejects the value. It reports that in a condition and keeps the current configuration. (If all values are
+known, use ``Literal`` in the spec: the API server then rejects the value before it is stored.)
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ class StoreSpec(Spec):
 
 
 @resource(group="gallery.example.com", version="v1")
-class Store(Resource[StoreSpec, Status]):
-    """A configuration."""
+class Store(Resource[StoreSpec, Status]): ...
 
 
 class FaultyStoreReconciler(Reconciler[Store]):
@@ -66,12 +65,11 @@ class StoreReconciler(FaultyStoreReconciler):
 
 
 def config_map(store: Store, consistency: str) -> ConfigMapApply:
-    """The configuration as the store reads it."""
+    """Return the ConfigMap of the store."""
     return ConfigMapApply(metadata=owned_metadata(store), data={"consistency": consistency})
 
 
 def setup(reconciler: type[Reconciler[Store]]) -> Callable[[Manager, Any], None]:
-    """Gives a manager the operator."""
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Store).owns(ConfigMap).rbac(ConfigMap, "create", "patch").complete(reconciler)
@@ -80,16 +78,16 @@ def setup(reconciler: type[Reconciler[Store]]) -> Callable[[Manager, Any], None]
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:
-    """The user writes the same value as before, and misspells it."""
+    """Misspell the current value."""
     await world.client.create(Store(metadata=object_meta("ledger"), spec=StoreSpec()))
-    # What follows depends on what was there: nobody goes on before it is.
+    # Wait until the first state is reached, because the result depends on it.
     await world.settle_after_faults()
     await set_spec(world, Store, "ledger", consistency="strnog")
     await world.settle()
 
 
 def check(world: World[NoExternalSystem]) -> None:
-    """What runs is what was valid last, and the user is told."""
+    """The last valid configuration remains, and the status reports the error."""
     store, config = world.read(Store, key("ledger")), world.read(ConfigMap, key("ledger"))
     assert config is not None and config.data["consistency"] == "strong"
     assert store is not None and store.status is not None
