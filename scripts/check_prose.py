@@ -82,6 +82,7 @@ Lines = Iterable[tuple[int, str]]
 
 _DIRECTIVE = re.compile(r"#(?:!|\s*(?:noqa|type:|pyright:|fmt:|ruff:|pragma:))")
 _MARKUP = (
+    (re.compile(r"(?m)^\[[^\]]+\]:\s+\S+$"), ""),
     (re.compile(r"(`+)(?:.|\n)+?\1"), "X"),
     (re.compile(r"!?\[([^\]]*)\]\([^)]*\)"), r"\1"),
     (re.compile(r"https?://[^\s)>]+|\{\{.*?\}\}"), "X"),

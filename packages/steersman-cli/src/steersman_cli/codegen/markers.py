@@ -133,7 +133,7 @@ def unsupported_keywords(schema: Schema) -> Iterator[str]:
 
 
 def is_literal_enum(schema: Schema) -> bool:
-    """Return True if all values of the enum are strings, or all are integers."""
+    """Return True if the enum has only strings or only integers."""
     values: list[Any] = schema.get("enum", [])
     return bool(values) and (all(isinstance(v, str) for v in values) or all(type(v) is int for v in values))
 

@@ -35,10 +35,9 @@ UnstructuredT = TypeVar("UnstructuredT", bound=Unstructured)
 class Client(SubresourceClient):
     """Client for the objects of one cluster, without a cache.
 
-    All methods raise a subclass of ``ApiError`` (``NotFound``, ``Conflict``, …) if the server refuses the request,
-    and ``ConnectionFailed`` if no response arrives. Two arguments are common to all writes: ``dry_run``
-    validates and admits the request without storing the result. ``field_validation`` selects the handling of unknown
-    fields. Defaults to ``Strict``, which rejects them.
+    All methods raise a subclass of ``ApiError`` if the server refuses the request, and ``ConnectionFailed`` if no
+    response arrives. All writes take ``dry_run``, which validates and admits the request without storing the result,
+    and ``field_validation``, the handling of unknown fields. Defaults to ``Strict``, which rejects them.
 
     Args:
         transport: result of ``connect(load_config())``, or an in-memory API server in tests.
@@ -121,8 +120,7 @@ class Client(SubresourceClient):
     ) -> AsyncGenerator[ObjectPage[T], None]:
         """Yield the pages of a list that may be larger than memory.
 
-        The other arguments are those of ``list``. ``Expired`` can also be raised between two pages, some minutes
-        after the first one. The list is then incomplete.
+        The other arguments are those of ``list``. ``Expired`` can also be raised between two pages.
 
         Args:
             page_size: objects per page, 0 for all in one.
@@ -396,9 +394,7 @@ class Client(SubresourceClient):
         grace_period_seconds: int | None = None,
         dry_run: bool = False,
     ) -> tuple[T, ...]:
-        """Delete the objects that the selectors match and return their previous state.
-
-        It is not atomic: after an error, some objects are deleted.
+        """Delete the matching objects, not atomically, and return their previous state.
 
         Args:
             namespace: required for namespaced kinds.
@@ -437,8 +433,7 @@ class Client(SubresourceClient):
             send_initial_events: begin with the existing objects as ADDED, then a bookmark with ``initial_events_end``
                 (streaming list). They are at least as new as ``resource_version``, or as this call without one.
                 Servers without this feature, such as those before Kubernetes 1.32, raise Invalid.
-            skip_decode: called with the JSON of each ADDED or MODIFIED object. If it returns True, the event has no
-                object.
+            skip_decode: called with the JSON of an ADDED or MODIFIED object. True leaves the event without an object.
             on_open: called when the response begins.
             on_decode_error: receives the key of each object that does not match ``kind``. Its event has no object.
                 Without a handler, such an object raises ``msgspec.ValidationError``.
