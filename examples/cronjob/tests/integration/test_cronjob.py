@@ -81,7 +81,7 @@ async def test_both_versions_webhooks_and_rights(envtest: Envtest, envtest_names
         # The webhook of v1 also rejects invalid objects of v2.
         with pytest.raises(Invalid, match="Bad minute"):
             await user.patch(v2.CronJob, key, MergePatch({"spec": {"schedule": {"minute": "61"}}}))
-        with pytest.raises(Invalid, match="no more than 52 characters"):
+        with pytest.raises(Invalid, match="must have at most 52 characters"):
             long = v1.CronJob(metadata=ObjectMeta(name="x" * 53, namespace=key.namespace), spec=found.spec)
             await user.create(long)
 

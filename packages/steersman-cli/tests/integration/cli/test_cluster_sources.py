@@ -51,4 +51,4 @@ def test_models_reads_crds_from_cluster(envtest_kubeconfig: Envtest, tmp_path: P
     envtest_kubeconfig.install_crds(definition(Widget))
     result = run_command("models", "cluster", "--kind", "Widget", "--output", str(tmp_path / "foreign"))
     assert result.exit_code == 0, result.output
-    assert "class Widget(Object):" in (tmp_path / "foreign" / "sea_example_com_v1.py").read_text()
+    assert "class Widget(Object):" in (tmp_path / "foreign" / "shop_example_com_v1.py").read_text()

@@ -42,7 +42,7 @@ def test_workflows_push_with_the_building_tool(project: Path) -> None:
     command = ["make", "--dry-run", "--no-print-directory", "build", "bundle-build", "sbom"]
     environment = os.environ | {name: value for name, value in release["env"].items() if "${{" not in value}
     output = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=True)
-    builds = [line for line in output.stdout.splitlines() if re.search(r"steersman\.cli (build|sbom) ", line)]
+    builds = [line for line in output.stdout.splitlines() if re.search(r"steersman_cli (build|sbom) ", line)]
     assert len(builds) == 3
     assert all("--builder docker" in line for line in builds)
 

@@ -149,7 +149,7 @@ async def test_lost_lease_ends_process_with_one_line(harness: ElectionNamespace)
         await harness.client.patch(Lease, ObjectKey(harness.namespace, "replicas"), foreign_holder)
         assert await first.wait_for_exit() == 1
         logged = await first.read_stderr()
-        assert logged.count("leadership lost") == 1, logged
+        assert logged.count("leader election lost") == 1, logged
         assert "is held by 'other-holder'" in logged
         assert "Traceback" not in logged
         assert (await harness.lease()).holder_identity == "other-holder"

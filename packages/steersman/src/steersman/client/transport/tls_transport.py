@@ -43,6 +43,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._loop = loop
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server_hostname)
+        # The type stubs lack this overload: with a buffer of any type, read() returns the number of bytes.
+        self._read_into = cast("Callable[[int, memoryview], int]", self._tls.read)
         self._transport: asyncio.Transport | None = None
         self._handshake_done: asyncio.Future[None] = loop.create_future()
         self._write_buffer = b""
@@ -177,8 +179,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         """Decrypt the received bytes. Raises SSLWantReadError after the last one."""
         while self._transport is not None and not self._paused and not self._eof_received:
             buffer = memoryview(self._protocol.get_buffer(-1))
-            # The type stubs lack this overload: with a buffer of any type, read() returns the number of bytes.
-            count = cast("int", self._tls.read(len(buffer), cast("bytearray", buffer)))
+            count = self._read_into(len(buffer), buffer)
             if count:
                 self._protocol.buffer_updated(count)
             else:
