@@ -219,7 +219,8 @@ class InformerSink(Generic[T]):
         elif self._is_newer_response(obj, key, cached):
             self._write_throughs.inc()
             if self.matches_selector(obj, content):
-                self.store.put(self._transformed(obj), size, key, from_own_write=True)
+                stored = obj if self._transform is None else self._transformed(obj)
+                self.store.put(stored, size, key, from_own_write=True)
             else:
                 self.write_through.left_selection(key, obj.metadata.resource_version)
                 self.store.remove(key)
