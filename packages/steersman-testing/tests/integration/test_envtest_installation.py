@@ -75,7 +75,7 @@ def test_install_crds_invalid_input_raises(envtest: Envtest, tmp_path: Path) -> 
     with pytest.raises(ConfigurationError, match="has no MutatingWebhookConfiguration or ValidatingWebhook"):
         envtest.install_webhooks(Widget)
     beta = {**definition(Widget), "apiVersion": "apiextensions.k8s.io/v1beta1"}
-    with pytest.raises(ConfigurationError, match="v1beta1, which is not served: use apiextensions.k8s.io/v1"):
+    with pytest.raises(ConfigurationError, match=r"v1beta1, which is not served: use apiextensions\.k8s\.io/v1"):
         envtest.install_crds(beta)
 
 
