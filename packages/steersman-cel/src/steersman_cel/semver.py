@@ -14,7 +14,9 @@ _NUMBERS = ("major", "minor", "patch")
 
 
 def parse_version(text: str, normalize: bool = False) -> str:
-    """Parse a version, and remove its build metadata.
+    """Validate a semantic version, and return it without its build metadata.
+
+    ``normalize`` first removes a leading ``v`` and leading zeros, and adds a missing minor or patch version.
 
     Raises:
         ValueError: ``text`` is not a semantic version.

@@ -84,7 +84,11 @@ def steersman_requirement() -> str:
 
 
 def _package_name_conflict(package: str, root: Path) -> str:
-    """Return the problem of a package name; empty if it is free."""
+    """Return the reason why a package name cannot be used.
+
+    The text starts with "because" and completes an error message. It is empty if the name can be used. A module below
+    ``root`` is not a conflict.
+    """
     if iskeyword(package):
         return "because it is a Python keyword"
     if package in sys.stdlib_module_names:

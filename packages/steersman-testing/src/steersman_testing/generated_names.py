@@ -1,11 +1,13 @@
 """Stable labels for generated names, so that equal states compare equal.
 
-The API server appends a random suffix to ``generateName``. A label replaces the name by its prefix wherever it
-occurs: in the object, in references to it, and inside longer names. Objects with equal labels are numbered by their
-content and by their referrers, never by the random suffix.
+The API server appends a random suffix to ``generateName``. The label of ``orders-x7k2p`` is ``orders-*``. It replaces
+the name wherever the name occurs: in the object, in references to it, and inside longer names.
 
-The numbering is color refinement: objects that look equal share a color, and objects that refer to differently
-colored ones get different colors, until nothing changes. Then a tie is broken and the refinement starts again.
+If several objects share a prefix, their labels are numbered: ``orders-*``, ``orders-* (2)``. The order depends on the
+content of the objects and of their referrers. The random suffix only decides ties.
+
+The numbering uses color refinement. Objects share a color if they and their referrers are equal apart from names of
+the same color. Refinement repeats until the number of colors is stable. Then a tie is broken and refinement repeats.
 
 Source: McKay and Piperno, "Practical graph isomorphism, II", 2014.
 """

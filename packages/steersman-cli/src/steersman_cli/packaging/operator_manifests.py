@@ -150,7 +150,10 @@ class OperatorManifests:
         return tuple(found)
 
     def with_image(self, image: str) -> list[Manifest]:
-        """Return all manifests with ``image`` for the operator."""
+        """Return a copy of ``manifests`` with the placeholder replaced by ``image``.
+
+        Only containers of Deployments are changed. ``components`` are not included.
+        """
         found = copy.deepcopy(list(self.manifests))
         for manifest in found:
             for container in _containers(manifest):

@@ -1,4 +1,8 @@
-"""Decoding of request bodies as their kind, with field validation."""
+"""Decoder of request bodies, patch results and applied configurations.
+
+It checks that the object matches the types of its kind. In requests other than server-side apply, unknown fields
+are ignored, reported as warnings or rejected, as the query parameter ``fieldValidation`` requests.
+"""
 
 from __future__ import annotations
 

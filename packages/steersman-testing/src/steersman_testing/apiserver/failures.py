@@ -89,7 +89,10 @@ def unknown_path() -> ApiError:
 
 
 def unknown_resource() -> ApiError:
-    """Return the error for an unknown resource in a built-in group."""
+    """Return the 404 error for an unknown resource in a built-in group.
+
+    Custom and unknown groups use ``unknown_path`` instead.
+    """
     return _failure(404, "NotFound", "the server could not find the requested resource")
 
 

@@ -34,7 +34,10 @@ def matching(method: str = "", path: str = "") -> RequestMatcher:
 
 
 def error_for_status(code: int) -> ApiError:
-    """Return the error of the API server with an HTTP status code."""
+    """Create the API server's typical error for an HTTP status code.
+
+    Codes without a typical error get an empty reason and the message ``HTTP <code>``.
+    """
     reason, message = _REASONS.get(code, ("", f"HTTP {code}"))
     return error_from_status(ApiStatus(message=message, reason=reason, code=code))
 

@@ -1,4 +1,6 @@
-"""Logs of pods, which tests write.
+"""Log lines of pods, set by tests and served by ``pods/log``.
+
+For a scheduled pod the response is 501 Not Implemented, unless the test sets the lines in ``pod_logs``.
 
 Source: ``pkg/registry/core/pod/rest/log.go``, ``ValidatePodLogOptions`` in ``pkg/apis/core/validation`` of Kubernetes
 1.36.

@@ -70,7 +70,10 @@ class Reviews:
 
     @property
     def users(self) -> dict[str, JsonObject]:
-        """``UserInfo`` in wire form by token, in addition to issued tokens."""
+        """Tokens of tests, each with its ``UserInfo`` in wire form.
+
+        Add an entry to make a token valid, in addition to the tokens that TokenRequests issue.
+        """
         return self.tokens.users
 
     def respond(self, request: HttpRequest, user: RequestUser) -> bytes | None:

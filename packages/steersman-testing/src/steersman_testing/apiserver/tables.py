@@ -1,4 +1,7 @@
-"""Contract between lists, watches and the table converter of the package ``kubectl``."""
+"""Protocols for responses as ``Table``, which ``kubectl get`` requests.
+
+The converter itself is in ``steersman_testing.apiserver.kubectl``, which is imported on first use.
+"""
 
 from __future__ import annotations
 

@@ -316,9 +316,10 @@ class Verbs:
         )
 
     def _version_converter(self, kind: ServedKind, managers: ManagedFields) -> ConvertFunc | None:
-        """Return the conversion to the versions of ``managers``.
+        """Return a function that converts an object to another API version.
 
-        None if all managers wrote in the version of ``kind``.
+        Fields are compared in the version in which each manager wrote them. None if no conversion is needed: the kind
+        is built in, or all ``managers`` wrote in the version of ``kind``.
         """
         if (
             not managers

@@ -21,7 +21,8 @@ from steersman_testing.envtest.ports import reserve_port
 class LocalWebhookServing:
     """Address and certificate files of a webhook server.
 
-    The port is reserved. A server must set SO_REUSEADDR to listen on it, as asyncio and Go do.
+    The test starts the server. The environment reserves the port on 127.0.0.1 until it stops: a server must set
+    SO_REUSEADDR to listen on the port, as asyncio and Go do.
 
     Attributes:
         host: address or name of this machine as reached by the API server.

@@ -37,13 +37,14 @@ class RunResult(Struct, frozen=True):
     Attributes:
         plan: faults of the run.
         trace: events of the run.
-        snapshots: states after each ``settle`` and at the end. None if a fault was active.
-        deletions: deleted objects, and those that the operator deleted.
+        snapshots: states after each ``settle`` and at the end. An item is None if a fault was active then.
+        deletions: audit of the deletions, by the operator and by other clients.
         violations: violated invariants and failures of the scenario.
         event_counts: number of events per watched resource.
         injected: faults of the plan that were injected.
         request_count: number of requests of the operator.
-        idle_restart_index: trace index of the restart with nothing to do. 0 if the run ended before.
+        idle_restart_index: trace index of the operator's restart after the scenario, which should cause no
+            writes. 0 if the run ended before it.
     """
 
     plan: FaultPlan

@@ -242,7 +242,10 @@ def _by_path(values: Mapping[str, Any], known: Mapping[DocumentPath, Property]) 
 
 
 def _is_container(prop: Property) -> bool:
-    """Return True for fields such as ``spec``, whose fields are changed instead."""
+    """Return True if ``prop`` is a required top-level object with fields.
+
+    Such an object, for example ``spec``, is never changed as a whole. The input model changes its fields.
+    """
     return len(prop.path) == 1 and prop.required and bool(get_object(prop.schema, "properties"))
 
 

@@ -151,7 +151,10 @@ class ChangeSequence:
 
 
 def leaf_paths(document: Any, path: DocumentPath = ()) -> list[DocumentPath]:
-    """Paths of all values that are not objects with fields."""
+    """Return the paths of all leaf values in ``document``.
+
+    Lists and empty objects count as leaves. An empty ``document`` has none.
+    """
     if is_map(document) and (document or not path):
         return [found for name, value in document.items() for found in leaf_paths(value, (*path, name))]
     return [path]

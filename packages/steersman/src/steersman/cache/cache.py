@@ -206,7 +206,10 @@ class Cache:
                 sink.on_write_finished(key)
 
     def on_deleted(self, kind: type[Object], key: ObjectKey, uid: str) -> None:
-        """See ``WriteObserver``. No informer returns the object ``uid`` again."""
+        """See ``WriteObserver``.
+
+        Informers remove the deleted object. Late lists and watch events do not restore the object ``uid``.
+        """
         for sink in self._sinks_for(kind, key):
             sink.on_deleted(key, uid)
 

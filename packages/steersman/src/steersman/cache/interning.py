@@ -36,7 +36,7 @@ _InternFunction = Callable[["Interner", Any], Any]
 
 
 class Interner:
-    """The interned parts of one kind's objects."""
+    """Shares equal parts between the cached objects of one kind."""
 
     def __init__(self) -> None:
         self._interned: dict[Any, Any] = {}

@@ -122,7 +122,10 @@ class Sink(Protocol[T_contra]):
         ...
 
     def apply(self, obj: T_contra, size: int) -> None:
-        """``obj`` was created or changed. Raises ResourceVersionRegression."""
+        """Handle a watch event that creates or changes an object. Raises ResourceVersionRegression.
+
+        ``obj`` is the new state, of ``size`` bytes of JSON.
+        """
         ...
 
     def delete(self, key: ObjectKey, uid: str, version: str) -> None:

@@ -137,8 +137,10 @@ class _ResourceList(FrozenStruct):
 async def discover(client: Client) -> DiscoveryResult:
     """Fetch all resources, by aggregated discovery if the server supports it.
 
+    Errors of single group-versions are in ``failures`` of the result. A 404 for ``/api`` or ``/apis`` is ignored.
+
     Raises:
-        ApiError: the server does not serve its list of groups.
+        ApiError: the server rejects a request for ``/api`` or ``/apis``, other than with 404.
         ConnectionFailed: no response arrived.
     """
     resources: list[ApiResourceInfo] = []

@@ -13,9 +13,12 @@ from steersman.meta import Object, ObjectKey
 class WriteObserver(Protocol):
     """Receives the outcome of each write of a ``Client`` except dry runs.
 
-    The methods run on the event loop, before the caller of the write receives the response. If the server generates
-    the name, ``on_write_started`` is not called. After ``delete_collection``, ``on_write_started`` and
-    ``on_write_unknown`` are called for each object, since the response does not show which objects still exist.
+    The methods run on the event loop, before the caller of the write receives the response.
+
+    If the server generates the name, ``on_write_started`` is not called, and a failed write is not reported.
+
+    After a successful ``delete_collection``, ``on_write_started`` and ``on_write_unknown`` are called for each
+    object, since the response does not show which objects still exist. A failed one is not reported.
     """
 
     def on_write_started(self, kind: type[Object], key: ObjectKey) -> None:

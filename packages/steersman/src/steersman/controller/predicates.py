@@ -4,10 +4,15 @@ A predicate is a function from an ``InformerEvent`` to bool. ``Predicate`` objec
 labels_changed``, ``has_label("target", "orders") & ~deletion_started``. ``all_of``, ``any_of`` and ``not_`` combine
 plain functions.
 
-Predicates that compare old and new accept creations, deletions, and events without a change: resyncs and requests
-from sources. Only ``resource_version_changed`` rejects the latter. Predicates that test an object test both sides of
-an update, so that a reconcile also runs when an object stops matching. A predicate saves work, but guarantees
-nothing: the object may change before its reconcile, and other triggers may enqueue it.
+``field_changed`` and the ``*_changed`` predicates accept all creations and deletions. They also accept events without
+a change, which are resyncs and requests from sources. Only ``resource_version_changed`` rejects events without a
+change.
+
+``where``, ``has_label`` and ``matches_labels`` test the old and the new object of an update. A reconcile therefore
+also runs when an object stops matching.
+
+A predicate saves work, but guarantees nothing: the object may change before its reconcile, and other triggers may
+enqueue it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Cost limits of CEL rules. The API server rejects definitions that exceed them."""
+"""Check of the maximum cost of CEL rules in CRD schemas.
+
+The API server rejects CRDs whose rules exceed its cost limits. The check reports this earlier and suggests
+bounds such as ``maxItems``. It requires ``steersman[cel]``.
+"""
 
 from __future__ import annotations
 

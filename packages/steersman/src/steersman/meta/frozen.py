@@ -19,6 +19,7 @@ class FrozenDict(dict[K, V]):
     __slots__ = ()
 
     def _raise_immutable(self, *_: Any, **__: Any) -> NoReturn:
+        """Raise TypeError, because cached objects are shared."""
         raise TypeError("objects from the API server are shared and immutable: build a new dict instead")
 
     if not TYPE_CHECKING:

@@ -27,7 +27,7 @@ def register_collector(collect: Callable[[], Iterable[Metric]]) -> None:
 
 
 class _FrameworkCollector(Collector):
-    """Exposes the metrics of ``framework_registry`` and of the registered functions."""
+    """Exposes the metrics of ``framework_registry`` and ``register_collector``."""
 
     def collect(self) -> Iterable[Metric]:
         for collect in tuple(_collect_functions):

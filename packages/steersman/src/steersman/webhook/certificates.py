@@ -169,7 +169,9 @@ def from_secret(data: Mapping[str, str]) -> CertificateState | None:
 
 
 def issue(names: Sequence[str], now: datetime, lifetime: timedelta) -> KeyPair:
-    """Create a CA and the only certificate that it signs. The key of the CA is discarded.
+    """Issue a server certificate for ``names`` from a new CA.
+
+    The key of the CA is discarded, so that the CA cannot sign another certificate.
 
     Raises:
         ConfigurationError: the extra ``webhooks`` is not installed.

@@ -67,7 +67,10 @@ class ReleaseNames:
 
     @property
     def max_suffix_length(self) -> int:
-        """Length of the longest suffix of a Service's name."""
+        """Length of the longest suffix that a Service appends to ``full_name``.
+
+        The chart truncates ``full_name`` to 63 characters minus this length, so that all Service names are valid.
+        """
         names = [self.release_name(m["metadata"]["name"]) for m in self._installation.of_kind("Service")]
         return max(len(n) for n in [*names, f"{self.full_name}-metrics"]) - len(self.full_name)
 

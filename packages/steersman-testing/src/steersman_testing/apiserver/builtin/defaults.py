@@ -263,7 +263,10 @@ def _daemon_set(obj: JsonObject) -> None:
 
 
 def _taint_not_ready(spec: JsonObject) -> None:
-    """Run the admission plugin TaintNodesByCondition: new nodes are not ready."""
+    """Add the taint ``node.kubernetes.io/not-ready`` to a new node.
+
+    The real server does this in the admission plugin TaintNodesByCondition.
+    """
     taints = get_array(spec, "taints")
     if _NOT_READY not in taints:
         spec["taints"] = [*taints, _NOT_READY]

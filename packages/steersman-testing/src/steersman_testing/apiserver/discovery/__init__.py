@@ -1,1 +1,1 @@
-"""Discovery of groups and resources."""
+"""Discovery endpoints of the in-memory API server, such as ``/apis``."""

@@ -193,7 +193,7 @@ _UNIQUE_DECODER = json.JSONDecoder(object_pairs_hook=_unique_pairs)
 def _has_unique_fields(body: bytes) -> bool:
     """Return True if ``body`` is JSON without duplicate fields.
 
-    JSON is parsed much faster than YAML.
+    This is a fast path, because JSON is parsed much faster than YAML. It returns False if ``body`` is not JSON.
     """
     try:
         _UNIQUE_DECODER.decode(body.decode())
@@ -249,13 +249,15 @@ def decode_delete_options(request: HttpRequest) -> JsonObject:
 def check_type_meta(
     kinds: KindRegistry, kind: ServedKind, body: Any, method: WriteMethod, *, name: str
 ) -> JsonObject:
-    """Return ``body`` as an object of ``kind`` with its own metadata.
+    """Check ``apiVersion`` and ``kind`` of ``body``. Return a copy with both set.
+
+    The copy also has its own ``metadata``, which the caller may change.
 
     Args:
-        name: name of the URL, for errors.
+        name: object name in the URL, for errors. Empty if the URL has no name.
 
     Raises:
-        ApiError: 400 or 422, the body has another kind.
+        ApiError: 400 or 422, the body is not an object, or has another or no kind.
     """
     if not is_map(body):
         raise failures.bad_request(

@@ -1,4 +1,4 @@
-"""Media types of bodies."""
+"""Media types of request bodies, from the header ``Content-Type``."""
 
 from __future__ import annotations
 
