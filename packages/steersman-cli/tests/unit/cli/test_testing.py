@@ -100,8 +100,8 @@ def test_serve_does_not_overwrite_foreign_kubeconfig(found: str, message: str, t
     [
         ("--crd", CONFIG_MAP, "manifest.yaml has no CustomResourceDefinition"),
         ("--load", "{", "cannot read"),
-        ("--load", "- a", "no Kubernetes manifest"),
-        ("--load", "a: b", "no Kubernetes manifest"),
+        ("--load", "- a", "not a Kubernetes manifest"),
+        ("--load", "a: b", "not a Kubernetes manifest"),
         ("--load", "apiVersion: a/v1\nkind: Whale\nmetadata: {name: a}", "a/v1 Whale is not served"),
         ("--load", CONFIG_MAP.replace("name: a", "name: A"), "RFC 1123"),
     ],
