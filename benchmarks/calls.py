@@ -14,8 +14,6 @@ import marshal
 import sys
 import tempfile
 from collections import Counter
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,7 +69,7 @@ async def _profile(objects: int) -> CallCounts:
     with tempfile.NamedTemporaryFile(suffix=".prof") as file:
         async with api_server(config) as server:
             version = await create_works(server, objects)
-            settings = replace(OperatorSettings(server.kubeconfig, NAMESPACE), metrics_port=0)
+            settings = OperatorSettings(server.kubeconfig, NAMESPACE)
             command = [sys.executable, "-m", "benchmarks.calls", _PROFILE, file.name]
             async with run_operator(command, settings.environment(), config.cores.operator) as operator:
                 await operator.wait_for(wait_until_all_done(server.client, version, objects), TIMEOUT_SECONDS)
@@ -106,7 +104,7 @@ def _run_profiled(file: str) -> None:
     profile = cProfile.Profile()
     sys.argv[1:] = ["asyncio"]
     try:
-        profile.runcall(partial(work.main, work.run))
+        profile.runcall(work.main, work.run)
     finally:
         profile.dump_stats(file)
 
