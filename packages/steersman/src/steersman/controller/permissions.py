@@ -53,7 +53,7 @@ def is_secret(resource: ApiResource) -> bool:
 
 
 def require_secret_permissions(permissions: Iterable[Permission], *, where: str) -> None:
-    """Require that ``permissions`` name what the controller does with the Secrets that it owns.
+    """Require that ``permissions`` contain verbs for owned Secrets.
 
     Raises:
         ConfigurationError: they do not allow to get, list and watch all Secrets.
