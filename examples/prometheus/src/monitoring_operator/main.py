@@ -10,6 +10,7 @@ from steersman.manager.flags import ManagerFlags, with_manager_flags
 from steersman.webhook import WebhookServerOptions
 
 from monitoring_operator.controllers.prometheus import PrometheusReconciler
+from monitoring_operator.servers import Servers
 
 # +steersman:scaffold:imports
 
@@ -22,9 +23,9 @@ WEBHOOKS = WebhookServerOptions(service=f"{NAME}-webhook", namespace=f"{NAME}-sy
 app = typer.Typer(add_completion=False)
 
 
-def setup(manager: Manager) -> None:
-    """Register the controllers and webhooks."""
-    PrometheusReconciler.setup_with_manager(manager)
+def setup(manager: Manager, servers: Servers | None = None) -> None:
+    """Register the controllers and webhooks. Tests pass a model as ``servers``."""
+    PrometheusReconciler.setup_with_manager(manager, servers)
     # +steersman:scaffold:setup
 
 

@@ -17,12 +17,18 @@ poll_seconds=${POLL_SECONDS:-2}
 # Writes rules and configuration of revision $1 under the name $2.
 unpack() {
     rm -rf "$running/$2" && mkdir -p "$running/$2/rules" || return 1
-    for file in "$declared"/rules-*.yaml.gz; do
-        [ -e "$file" ] || continue
-        name=${file##*/}
-        gunzip -c "$file" >"$running/$2/rules/${name%.gz}" || return 1
+    for archive in "$declared"/rules-*.yaml.gz; do
+        [ -e "$archive" ] || continue
+        unpacked=${archive##*/}
+        gunzip -c "$archive" >"$running/$2/rules/${unpacked%.gz}" || return 1
     done
-    gunzip -c "$declared/prometheus.yaml.gz" | sed "s#^- $1/rules/#- $2/rules/#" >"$running/next.yaml"
+    configure "$1" "$2"
+}
+
+# Writes the configuration of revision $1 with the rules of directory $2.
+configure() {
+    gunzip -c "$declared/prometheus.yaml.gz" >"$running/unpacked.yaml" || return 1
+    sed "s#^- $1/rules/#- $2/rules/#" "$running/unpacked.yaml" >"$running/next.yaml"
 }
 
 # Deletes the rule files of directory $1 that promtool rejects, and prints why. Returns 1 if it deleted one.
@@ -31,7 +37,8 @@ reject_rules() {
     for file in "$1"/*.yaml; do
         [ -e "$file" ] || continue
         if ! message=$(promtool check rules "$file" 2>&1); then
-            printf '%s: %s\n' "${file##*/}" "$(printf '%s' "$message" | sed 1d | tr -s '\n\t ' ' ' | head -c 300)"
+            reason=$(printf '%s' "$message" | sed "/^Checking /d; /FAILED:$/d; s#^$file: ##" | tr -s '\n\t ' ' ' | head -c 300)
+            printf '%s: %s\n' "${file##*/}" "$reason"
             rm "$file"
             result=1
         fi
@@ -41,16 +48,15 @@ reject_rules() {
 
 # Checks revision $1 and makes it prometheus.yaml. Prints what was rejected. Returns 1 if nothing was accepted.
 accept() {
-    name=$1
-    unpack "$1" "$name" || return 1
-    if ! rejected=$(reject_rules "$running/$name/rules"); then
+    accepted=$1
+    unpack "$1" "$accepted" || return 1
+    if ! rejected=$(reject_rules "$running/$accepted/rules"); then
         printf '%s\n' "$rejected"
-        name=$1-partial
-        rm -rf "$running/$name" && mv "$running/$1" "$running/$name" || return 1
-        gunzip -c "$declared/prometheus.yaml.gz" | sed "s#^- $1/rules/#- $name/rules/#" >"$running/next.yaml"
+        accepted=$1-partial
+        rm -rf "$running/$accepted" && mv "$running/$1" "$running/$accepted" && configure "$1" "$accepted" || return 1
     fi
     if ! message=$(promtool check config "$running/next.yaml" 2>&1); then
-        printf '%s\n' "$message" | grep -v SUCCESS | tail -n 5
+        printf '%s\n' "$message" | sed "/^Checking /d; /SUCCESS/d; /^$/d" | tail -n 5
         return 1
     fi
     mv "$running/next.yaml" "$running/prometheus.yaml"

@@ -6,7 +6,12 @@ from steersman import Resource, Spec, resource
 from steersman.api.meta_v1 import LabelSelector
 from steersman.meta import schema
 
-from monitoring_operator.api.v1.scraping import ConfigurationResourceStatus, NamespaceSelector, ScrapeEndpoint
+from monitoring_operator.api.v1.scraping import (
+    CRD_LABELS,
+    ConfigurationResourceStatus,
+    NamespaceSelector,
+    ScrapeEndpoint,
+)
 
 
 @schema(preserve_unknown=True)
@@ -35,6 +40,11 @@ class PodMonitorSpec(Spec):
     """Labels of the pods that are copied to the samples."""
 
 
-@resource(group="monitoring.coreos.com", version="v1", short_names=["pmon"], categories=["prometheus-operator"])
+@resource(
+    group="monitoring.coreos.com",
+    version="v1",
+    short_names=["pmon"],
+    labels=CRD_LABELS,
+)
 class PodMonitor(Resource[PodMonitorSpec, ConfigurationResourceStatus]):
     """A PodMonitor selects pods that Prometheus scrapes."""

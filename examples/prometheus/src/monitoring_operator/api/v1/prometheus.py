@@ -9,7 +9,7 @@ from steersman.api.core_v1 import EmptyDirVolumeSource, PersistentVolumeClaimSpe
 from steersman.api.meta_v1 import LabelSelector
 from steersman.meta import schema
 
-from monitoring_operator.api.v1.scraping import Duration
+from monitoring_operator.api.v1.scraping import CRD_LABELS, Duration
 
 _NAME_LENGTH = Rule(
     rule="size(self.metadata.name) <= 40",
@@ -103,7 +103,7 @@ class PrometheusStatus(Status):
     version="v1",
     plural="prometheuses",
     short_names=["prom"],
-    categories=["prometheus-operator"],
+    labels=CRD_LABELS,
     columns=[
         PrinterColumn("Version", ".spec.version"),
         PrinterColumn("Desired", ".spec.replicas", "integer"),

@@ -8,7 +8,7 @@ from msgspec import field
 from steersman import Field, FrozenDict, FrozenStruct, Resource, Spec, resource
 from steersman.meta import schema
 
-from monitoring_operator.api.v1.scraping import ConfigurationResourceStatus, Duration
+from monitoring_operator.api.v1.scraping import CRD_LABELS, ConfigurationResourceStatus, Duration
 
 
 class Rule(FrozenStruct):
@@ -49,6 +49,11 @@ class PrometheusRuleSpec(Spec):
     groups: Annotated[tuple[RuleGroup, ...], Field(list_map_keys=("name",))] = ()
 
 
-@resource(group="monitoring.coreos.com", version="v1", short_names=["promrule"], categories=["prometheus-operator"])
+@resource(
+    group="monitoring.coreos.com",
+    version="v1",
+    short_names=["promrule"],
+    labels=CRD_LABELS,
+)
 class PrometheusRule(Resource[PrometheusRuleSpec, ConfigurationResourceStatus]):
     """A PrometheusRule contains recording rules and alerts."""

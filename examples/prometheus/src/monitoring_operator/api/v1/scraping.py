@@ -11,6 +11,9 @@ from steersman.meta import schema
 DURATION_PATTERN = r"^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$"
 """Durations of Prometheus, such as ``1m30s``."""
 
+CRD_LABELS = {"app.kubernetes.io/managed-by": "monitoring-operator"}
+"""Labels of the CRDs. `make install` never changes a CRD without them."""
+
 Duration = Annotated[str, Field(pattern=DURATION_PATTERN, max_length=64)]
 
 
