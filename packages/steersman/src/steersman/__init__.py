@@ -27,7 +27,7 @@ A kind is a class, a controller is a coroutine, and this is a whole operator::
             return Result()
 
     def setup(manager: Manager) -> None:
-        manager.controller(Greeting).owns(ConfigMap).rbac(ConfigMap, "create", "patch").complete(Greeter)
+        manager.controller(Greeting).owns(ConfigMap).complete(Greeter)
 
     async def main() -> None:
         async with connect(load_config()) as transport:

@@ -66,7 +66,7 @@ class World:
         for kind in (Secret, PersistentVolumeClaim):
             manager.cache.configure(kind, InformerOptions(label_selector=selector))
         builder = manager.controller(PostgreSQLCluster).watches(Secret, instance_of)
-        builder = builder.watches(PersistentVolumeClaim, instance_of).rbac(PersistentVolumeClaim, "create")
+        builder = builder.watches(PersistentVolumeClaim, instance_of).needs(PersistentVolumeClaim, "create")
         permit(builder).max_retry_delay(1).complete(lambda context: KeysReconciler(context, self))
         self.server.grant(OPERATOR, cluster_role("operator", manager.permissions))
         running = asyncio.create_task(manager.run())

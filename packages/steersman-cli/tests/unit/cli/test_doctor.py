@@ -39,7 +39,7 @@ class WidgetReconciler(Reconciler[Widget]):
 
 
 def setup(manager: Manager) -> None:
-    manager.controller(Widget).rbac(ConfigMap, "create").complete(WidgetReconciler)
+    manager.controller(Widget).needs(ConfigMap, "create").complete(WidgetReconciler)
     manager.webhook(Widget).defaults(lambda widget: widget)
 
 

@@ -370,7 +370,7 @@ def test_configurations_follow_declarations() -> None:
     )
     exec_options = unstructured(ApiResource("", "v1", "PodExecOptions", "pods"))
     cluster.manager.webhook(exec_options, options).validates(lambda asked, former: None)
-    cluster.manager.webhook(Pod).rbac(SubjectAccessReview, "create")
+    cluster.manager.webhook(Pod).needs(SubjectAccessReview, "create")
     serving = WebhookServerOptions(service="shop", namespace="sys")
     mutating, validating = cluster.manager.webhooks.configurations(serving)
     assert (mutating["kind"], mutating["metadata"]) == ("MutatingWebhookConfiguration", {"name": "shop"})
