@@ -17,9 +17,9 @@ from benchmarks.process import OperatorProcess, run_operator
 from benchmarks.work import Work
 from steersman.api.apply import apiextensions, core, meta
 from steersman.client import Client, connect
-from steersman.crd import definition
 from steersman.errors import NotFound
 from steersman.meta import decode_builtins
+from steersman_manifests.crd import definition
 from steersman_testing.envtest import Envtest
 
 NAMESPACE = "benchmark"

@@ -11,9 +11,8 @@ from typing import TypeVar
 from msgspec import UNSET, UnsetType
 
 from steersman.api.apply import core, meta, rbac
-from steersman.api.core_v1 import ConfigMap, Pod, ServiceAccount
+from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.api.discovery_v1 import EndpointSlice
-from steersman.api.rbac_v1 import Role, RoleBinding
 from steersman.controller import Builder
 from steersman.meta import Object, ObjectKey
 from steersman_databases.engines.cluster import Rights
@@ -70,13 +69,8 @@ def role_binding(names: ClusterNames, labels: Mapping[str, str]) -> rbac.RoleBin
 def permit(builder: Builder[T]) -> Builder[T]:
     """Lets the operator give these rights: who does not hold them may write no such Role (no escalation)."""
     for kind in (ConfigMap, Pod):
-        builder.rbac(kind, "get", "list", "watch", "patch")
-    return (
-        builder.rbac(EndpointSlice, "get", "patch")
-        .rbac(ServiceAccount, "get", "create", "patch")
-        .rbac(Role, "get", "create", "patch")
-        .rbac(RoleBinding, "get", "create", "patch")
-    )
+        builder.needs(kind, "get", "list", "watch", "patch")
+    return builder.needs(EndpointSlice, "get", "patch")
 
 
 def _named(group: str, resource: str, verbs: Iterable[str], keys: Collection[ObjectKey]) -> list[rbac.PolicyRule]:
