@@ -30,7 +30,7 @@ from steersman.controller import (
 from steersman.errors import ConfigurationError
 from steersman.manager import Manager
 from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference
-from steersman.rbac import policy_rules
+from steersman_manifests.rbac import policy_rules
 from steersman_testing import virtual_time
 
 
