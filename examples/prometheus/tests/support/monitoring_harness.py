@@ -19,6 +19,7 @@ from steersman import (
     find_condition,
 )
 from steersman.api.core_v1 import Pod, ServiceAccount
+from steersman.api.events_v1 import Event
 from steersman_testing import InMemoryApiServer
 
 from monitoring_objects import NAMESPACE
@@ -75,13 +76,18 @@ class PrometheusDriver:
     async def accepted(
         self, kind: type[ServiceMonitor] | type[PodMonitor] | type[PrometheusRule], key: ObjectKey
     ) -> Condition | None:
-        """Return the verdict of the Prometheus on a monitor or rules, or None."""
+        """Return the verdict on a monitor or rules, or None."""
         found = await self.user.get(kind, key)
         bindings = found.status.bindings if found.status is not None else ()
         for binding in bindings:
             if (binding.namespace, binding.name) == self.key:
                 return find_condition(binding.conditions, "Accepted")
         return None
+
+    async def warnings_of(self, name: str) -> list[str]:
+        """Return the notes of the warnings about an object."""
+        events = (await self.user.list(Event, namespace=self.key.namespace)).items
+        return [e.note or "" for e in events if e.regarding.name == name and e.type == "Warning"]
 
     async def pods(self) -> Sequence[Pod]:
         return (await self.user.list(Pod, namespace=self.key.namespace)).items

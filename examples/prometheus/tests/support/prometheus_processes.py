@@ -1,4 +1,4 @@
-"""Runtime for the kubelet that starts Prometheus and its reloader as processes with separate IPs."""
+"""Runtime for the kubelet: Prometheus and reloader as processes with separate IPs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class _Replica:
 
 
 class PrometheusProcesses:
-    """Runs the processes of each pod in a directory that has the layout of its volumes.
+    """Runs the processes of each pod in a directory like its volumes.
 
     Args:
         directory: parent of the directories.
@@ -86,12 +86,16 @@ class PrometheusProcesses:
         """Return the process ID of the server of a pod."""
         return self._replicas[pod.metadata.uid].server.pid
 
+    def free_ip(self) -> str:
+        """Return a loopback IP that no other process uses."""
+        return f"{self._net}.0.{next(self._numbers)}"
+
     async def start(self, pod: Pod, files: Mapping[str, bytes]) -> str:
         return await self.start_server(pod.metadata.uid, pod.metadata.name, files)
 
     async def start_server(self, uid: str, name: str, files: Mapping[str, bytes]) -> str:
-        """Start Prometheus and its reloader, and return the IP when the server responds."""
-        directory, ip = self._directory / uid, f"{self._net}.0.{next(self._numbers)}"
+        """Start Prometheus and its reloader, and return the IP."""
+        directory, ip = self._directory / uid, self.free_ip()
         (directory / "running").mkdir(parents=True)
         self._mount(directory, files)
         prepared = await self._spawn(directory, name, "sh", RELOAD, "prepare", *_places(directory))
@@ -144,7 +148,7 @@ class PrometheusProcesses:
             await self.stop(uid)
 
     def _mount(self, directory: Path, files: Mapping[str, bytes]) -> None:
-        """Replace all files at once by a symbolic link, as the kubelet does."""
+        """Replace all files by a symbolic link, as the kubelet does."""
         version = directory / f"files-{next(self._versions)}"
         version.mkdir()
         for name, content in files.items():

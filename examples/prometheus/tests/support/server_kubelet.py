@@ -18,7 +18,7 @@ class PodRuntime(Protocol):
     """Runs the servers of pods."""
 
     async def start(self, pod: Pod, files: Mapping[str, bytes]) -> str:
-        """Start the server of a pod with the files of its Secret, and return its IP."""
+        """Start the server with the files of a Secret. Return its IP."""
         ...
 
     async def sync(self, pod: Pod, files: Mapping[str, bytes]) -> str:

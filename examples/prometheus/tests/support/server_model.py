@@ -32,12 +32,14 @@ class ModelServers:
         unreachable: IPs of servers that do not respond.
         frozen: True if reloaders ignore changes.
         texts: configuration that each server runs, by IP.
+        loaded: all revisions that a server has run.
     """
 
     def __init__(self) -> None:
         self.unreachable: set[str] = set()
         self.frozen = False
         self.texts: dict[str, str] = {}
+        self.loaded: set[str] = set()
         self._servers: dict[str, _Server] = {}
         self._numbers = itertools.count(1)
 
@@ -81,6 +83,7 @@ class ModelServers:
             if name.startswith("rules-") and f"expr: {BAD_EXPRESSION}\n" in gzip.decompress(content).decode()
         ]
         self.texts[server.ip] = text
+        self.loaded.add(server.seen)
         server.report = ServerReport(revision=server.seen, is_partial=bool(rejected))
         if rejected:
             server.rejection = "\n".join([server.seen, *rejected])

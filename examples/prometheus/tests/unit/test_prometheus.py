@@ -9,12 +9,11 @@ import yaml
 from steersman import FrozenDict, MergePatch, ObjectKey, ObjectMeta
 from steersman.api.apps_v1 import StatefulSet
 from steersman.api.core_v1 import Namespace, Pod, Secret
-from steersman.api.events_v1 import Event
 from steersman.errors import NotFound
 from steersman.meta import decode_builtins
 from steersman_testing import InMemoryApiServer, virtual_time
 
-from monitoring_harness import KEY, MonitoringHarness, monitoring_harness
+from monitoring_harness import KEY, monitoring_harness
 from monitoring_objects import ARTICLE, pod_monitor, prometheus, rule, service_monitor
 from monitoring_operator.api.v1.podmonitor import PodMonitor
 from monitoring_operator.api.v1.prometheus import Prometheus
@@ -23,13 +22,6 @@ from monitoring_operator.api.v1.servicemonitor import ServiceMonitor
 from server_model import BAD_EXPRESSION, BAD_PARAMETER
 
 WORKLOAD = ObjectKey(KEY.namespace, "prometheus-prometheus")
-
-
-async def warnings_of(world: MonitoringHarness, name: str) -> list[str]:
-    """Return the notes of the warnings about an object."""
-    events = await world.user.list(Event, namespace=KEY.namespace)
-    found = [event for event in events.items if event.regarding.name == name]
-    return [event.note or "" for event in found if event.type == "Warning"]
 
 
 @virtual_time
@@ -135,8 +127,8 @@ async def test_invalid_monitor_reports_itself_only(apiserver: InMemoryApiServer)
         assert rejected is not None
         problem = "spec.endpoints[0].scrapeTimeout of 9s exceeds the interval of 5s. Set it to 5s or less."
         assert (rejected.status, rejected.message) == ("False", problem)
-        assert await warnings_of(world, "bad") == [f"Prometheus default/prometheus leaves it out: {problem}"]
-        assert await warnings_of(world, "good") == []
+        assert await world.warnings_of("bad") == [f"Prometheus default/prometheus leaves it out: {problem}"]
+        assert await world.warnings_of("good") == []
         await world.user.patch(
             ServiceMonitor, bad.key, MergePatch({"spec": {"endpoints": [{"port": "web", "interval": "5s"}]}})
         )

@@ -64,7 +64,7 @@ class DeclaredConfiguration:
 
 
 def build(inputs: Inputs) -> DeclaredConfiguration:
-    """Return the configuration of all valid monitors, and the problems of the others."""
+    """Return the configuration of valid monitors, and the problems of others."""
     jobs: list[ScrapeConfig] = []
     credentials: dict[str, bytes] = {}
     problems: dict[tuple[type[Object], ObjectKey], InvalidMonitor] = {}
@@ -103,9 +103,10 @@ def _global_settings(prometheus: Prometheus) -> GlobalSettings:
 
 
 def _file_name(rule: PrometheusRule) -> str:
-    # Namespace and name may be longer than the key of a Secret. The UID makes the name unique.
-    name = f"{rule.metadata.namespace}-{rule.metadata.name}"[:_MAX_NAME_LENGTH]
-    return f"rules-{name}-{rule.metadata.uid}.yaml"
+    # Namespace and name may be longer than the key of a Secret. The digest makes the name unique.
+    identity = f"{rule.metadata.namespace}_{rule.metadata.name}"
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:8]
+    return f"rules-{identity[:_MAX_NAME_LENGTH]}-{digest}.yaml"
 
 
 def _digest(text: str, rules: Mapping[str, str]) -> str:

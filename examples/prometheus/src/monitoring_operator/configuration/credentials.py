@@ -61,7 +61,7 @@ class CredentialFiles:
         return data[selector.key]
 
     def path(self, field: str, selector: SecretKeySelector | ConfigMapKeySelector) -> str:
-        """Return the path of the file with the content of a key, and collect the file.
+        """Return the path of the file with the content of a key.
 
         Raises:
             InvalidMonitor: the object or the key does not exist.

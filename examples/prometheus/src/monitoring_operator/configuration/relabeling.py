@@ -1,4 +1,4 @@
-"""Relabeling: keep and drop rules of selectors, and the checks of users' rules.
+"""Relabeling: rules of selectors, and checks of users' rules.
 
 Prometheus rejects a whole configuration for one invalid rule. Each rule is therefore checked here, and only its
 monitor is left out. Source: relabel_config in the documentation of Prometheus.
@@ -29,7 +29,7 @@ _MAX_REGEX_LENGTH = 4096
 
 
 def label_name(kubernetes_name: str) -> str:
-    """Return the label of Prometheus for a label of Kubernetes, such as ``app_kubernetes_io_name``."""
+    """Return the name in Prometheus of a label, such as ``app_kubernetes_io_name``."""
     return _NOT_IN_LABEL_NAMES.sub("_", kubernetes_name)
 
 

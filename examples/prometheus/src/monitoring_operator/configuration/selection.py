@@ -41,7 +41,9 @@ def select(
     own_namespace: str,
     namespaces: Mapping[str, Mapping[str, str]],
 ) -> list[T]:
-    """Return the selected objects in the order of their keys, without those that are being deleted.
+    """Return the selected objects in the order of their keys.
+
+    Objects that are being deleted are left out.
 
     Args:
         objects: the candidates.

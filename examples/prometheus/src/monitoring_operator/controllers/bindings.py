@@ -45,7 +45,7 @@ class _Identity:
 
 
 class BindingWriter:
-    """Writes the binding of a Prometheus into the status of each object that it selects.
+    """Writes the binding of a Prometheus into the status of selected objects.
 
     CRDs of other versions have no status subresource, or no bindings. Such kinds only receive Events.
 

@@ -15,7 +15,7 @@ from monitoring_operator.configuration import Inputs, Monitor, SourceObject, sel
 
 
 async def read_inputs(client: CachedClient, prometheus: Prometheus) -> Inputs:
-    """Return the selected monitors and rules, and the data of the Secrets and ConfigMaps that they refer to."""
+    """Return selected monitors and rules, and data that they refer to."""
     spec, own = prometheus.spec, prometheus.metadata.namespace
     namespaces = {each.metadata.name: each.metadata.labels for each in await client.list(Namespace)}
     service_monitors = select(

@@ -127,7 +127,10 @@ class PrometheusReconciler(Reconciler[Prometheus]):
         return await self.client.get_or_none(ServiceAccount, key) is not None
 
     async def _notify(self, pods: Iterable[Pod], revision: str) -> None:
-        """Change an annotation of each pod, so that the kubelet updates its volumes now and not within a minute."""
+        """Change an annotation of the pods.
+
+        The kubelet then updates their volumes now, and not within a minute.
+        """
         for pod in pods:
             if pod.metadata.annotations.get(REVISION_ANNOTATION) != revision:
                 metadata = {"uid": pod.metadata.uid, "annotations": {REVISION_ANNOTATION: revision}}
@@ -172,7 +175,7 @@ class PrometheusReconciler(Reconciler[Prometheus]):
 
 
 def _every_prometheus(manager: Manager) -> Callable[[Object], list[ObjectKey]]:
-    """Return a mapping to all Prometheuses: their selectors may match the object before or after the change."""
+    """Return a mapping to all Prometheuses, because each may select the object."""
     store = manager.cache.informer(Prometheus).store
     return lambda _: [prometheus.key for prometheus in store]
 

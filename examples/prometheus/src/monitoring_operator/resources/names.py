@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from steersman import Object, ObjectKey, ObjectMetaApply
+from steersman import Object, ObjectKey
+from steersman.api.apply import meta
 
 from monitoring_operator.api.v1.prometheus import Prometheus
 
@@ -28,10 +29,10 @@ def selector_labels(prometheus: Prometheus) -> dict[str, str]:
     }
 
 
-def object_metadata(prometheus: Prometheus) -> ObjectMetaApply:
+def object_metadata(prometheus: Prometheus) -> meta.ObjectMeta:
     """Return the metadata of StatefulSet, Service and Secret."""
     key = workload_key(prometheus)
-    return ObjectMetaApply(name=key.name, namespace=key.namespace, labels=selector_labels(prometheus))
+    return meta.ObjectMeta(name=key.name, namespace=key.namespace, labels=selector_labels(prometheus))
 
 
 def owning_prometheus(obj: Object) -> list[ObjectKey]:

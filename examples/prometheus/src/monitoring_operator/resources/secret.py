@@ -9,7 +9,7 @@ import gzip
 from importlib.resources import files
 
 from steersman import SteersmanError
-from steersman.api.apply.core_v1 import SecretApply
+from steersman.api.apply import core
 
 from monitoring_operator.api.v1.prometheus import Prometheus
 from monitoring_operator.configuration import DeclaredConfiguration
@@ -24,7 +24,7 @@ class ConfigurationTooLarge(SteersmanError):
     """The configuration does not fit into a Secret."""
 
 
-def configuration_secret(prometheus: Prometheus, declared: DeclaredConfiguration) -> SecretApply:
+def configuration_secret(prometheus: Prometheus, declared: DeclaredConfiguration) -> core.Secret:
     """Return the Secret that the pods mount.
 
     Raises:
@@ -43,7 +43,7 @@ def configuration_secret(prometheus: Prometheus, declared: DeclaredConfiguration
             f"the compressed configuration has {size} bytes, and a Secret holds {_MAX_SECRET_BYTES}. "
             "Select fewer monitors and rules, and create a second Prometheus for the rest."
         )
-    return SecretApply(metadata=object_metadata(prometheus), type="Opaque", data=data)
+    return core.Secret(metadata=object_metadata(prometheus), type="Opaque", data=data)
 
 
 def _compress(text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What a server reports about its configuration."""
+"""Reports of servers about their configuration."""
 
 from __future__ import annotations
 

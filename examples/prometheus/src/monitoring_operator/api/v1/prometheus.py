@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from steersman import Field, FrozenDict, FrozenStruct, PrinterColumn, Resource, Rule, Scale, Spec, Status, resource
+from steersman import Condition, Field, FrozenDict, FrozenStruct, Object, PrinterColumn, Rule, Scale, Spec, resource
 from steersman.api.core_v1 import EmptyDirVolumeSource, PersistentVolumeClaimSpec, ResourceRequirements
 from steersman.api.meta_v1 import LabelSelector
 from steersman.meta import schema
@@ -66,7 +66,7 @@ class PrometheusSpec(Spec):
     retention_size: Annotated[
         str | None, Field(pattern=r"^(0|([0-9]*[.])?[0-9]+((K|M|G|T|E|P)i?)?B)$", max_length=32)
     ] = None
-    """Size of the stored samples above which the oldest are deleted, such as 50GB."""
+    """Size of all samples, such as 50GB. The oldest samples above it are deleted."""
     storage: StorageSpec = StorageSpec()
     resources: ResourceRequirements | None = None
     """Resources of each server."""
@@ -81,9 +81,14 @@ class PrometheusSpec(Spec):
     """Image of Prometheus, with promtool and a shell. Defaults to quay.io/prometheus/prometheus at the version."""
 
 
-class PrometheusStatus(Status):
-    """Observed state of a Prometheus."""
+class PrometheusStatus(FrozenStruct):
+    """Observed state of a Prometheus.
 
+    It is not a ``Status``, because the CRD of prometheus-operator has no observedGeneration outside of conditions.
+    """
+
+    conditions: Annotated[tuple[Condition, ...], Field(list_map_keys=("type",))] = ()
+    """Reconciled: running servers report the declared configuration. Available: all replicas are available."""
     paused: bool | None = None
     """Always false."""
     replicas: int | None = None
@@ -114,5 +119,8 @@ class PrometheusStatus(Status):
     scale=Scale(".spec.replicas", ".status.replicas", ".status.selector"),
     rules=[_NAME_LENGTH],
 )
-class Prometheus(Resource[PrometheusSpec, PrometheusStatus]):
-    """A Prometheus runs Prometheus servers, configured by the monitors and rules that it selects."""
+class Prometheus(Object):
+    """A Prometheus runs servers, configured by monitors and rules that it selects."""
+
+    spec: PrometheusSpec
+    status: PrometheusStatus | None = None

@@ -23,7 +23,7 @@ class Rule(FrozenStruct):
     for_: Duration | None = field(name="for", default=None)
     """Time for which the expression must be true before the alert fires."""
     keep_firing_for: Duration | None = field(name="keep_firing_for", default=None)
-    """Time for which the alert fires after the expression is no longer true."""
+    """Time for which the alert fires after the expression became false."""
     labels: FrozenDict[str, str] = FrozenDict()
     annotations: FrozenDict[str, str] = FrozenDict()
 

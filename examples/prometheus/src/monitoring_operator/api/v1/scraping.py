@@ -27,7 +27,7 @@ class NamespaceSelector(FrozenStruct):
 
 
 class SecretOrConfigMap(FrozenStruct):
-    """A key of a Secret or of a ConfigMap in the namespace of the monitor."""
+    """A key of a Secret or ConfigMap in the monitor's namespace."""
 
     secret: SecretKeySelector | None = None
     config_map: ConfigMapKeySelector | None = None
@@ -115,8 +115,9 @@ class WorkloadBinding(FrozenStruct):
 
 
 class ConfigurationResourceStatus(Status):
-    """Observed state of a monitor or of rules: one binding for each Prometheus that selects the object."""
+    """Observed state of a monitor or of rules, by Prometheus."""
 
     bindings: Annotated[
         tuple[WorkloadBinding, ...], Field(list_map_keys=("group", "resource", "namespace", "name"))
     ] = ()
+    """One binding for each Prometheus that selects the object."""
