@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from steersman.controller import ReconcileOutcome as Ending
-from steersman.controller import Reconciler, ReconcilerContext, Request, Result, add_finalizer, remove_finalizer
+from steersman.controller import (
+    ReconcilerContext,
+    Request,
+    RequestReconciler,
+    Result,
+    add_finalizer,
+    remove_finalizer,
+)
 from steersman.errors import ApiError
 from steersman_databases.api import Database
 from steersman_databases.api.group import PAUSED, is_paused
@@ -21,7 +28,7 @@ from steersman_databases.resources import Names
 FINALIZER = "databases.steersman.dev/data"
 
 
-class DatabaseReconciler(Reconciler[Database]):
+class DatabaseReconciler(RequestReconciler[Database]):
     """Keeps one database and its owner per ``Database``, and the cluster that they are on where it makes one.
 
     Args:
@@ -106,8 +113,8 @@ class DatabaseReconciler(Reconciler[Database]):
             emit(database, outcome.reason, outcome.message)
 
     def _again(self, outcome: Outcome) -> Result:
-        if outcome.backs_off or outcome.retry_after is None:
-            return Result(requeue=outcome.backs_off)
+        if outcome.retry_after is None:
+            return Result()
         return Result(requeue_after=jittered(outcome.retry_after, self.runtime.random))
 
 

@@ -10,9 +10,9 @@ from steersman.api.core_v1 import Secret
 from steersman.cache import InformerEvent
 from steersman.controller import (
     ReconcileOutcome,
-    Reconciler,
     ReconcilerContext,
     Request,
+    RequestReconciler,
     Result,
     add_finalizer,
     remove_finalizer,
@@ -30,7 +30,7 @@ from steersman_databases.controllers.failures import Failures, is_of_its_end, is
 from steersman_databases.controllers.logins import Failed, Provisioned, UserLogin, all_done, belongs_to, secret_key
 from steersman_databases.controllers.lookup import find
 from steersman_databases.controllers.marks import ClusterMark
-from steersman_databases.controllers.outcome import advised, with_next_step
+from steersman_databases.controllers.outcome import RECHECK_SECONDS, advised, with_next_step
 from steersman_databases.controllers.rivals import Rivals, named_owner, require_tenant
 from steersman_databases.controllers.servers import ContentsOf, Located, NotLocated, Servers, cluster_of, host_of
 from steersman_databases.controllers.surveys import ServerBusy, Surveys
@@ -70,7 +70,7 @@ class TargetFilter:
         return self._target is None or user.metadata.labels.get(TARGET_LABEL, "").lower() == self._target
 
 
-class UserReconciler(Reconciler[DatabaseUser]):
+class UserReconciler(RequestReconciler[DatabaseUser]):
     """Keeps one user on one server, with all that it may do.
 
     Args:
@@ -138,7 +138,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
             self._surveys.forget(KIND, user.key)
             raise Failed(advised(str(reason), reason.reason)) from None
         except EngineError as error:
-            raise Failed(with_next_step(error), None) from error
+            raise Failed(with_next_step(error), RECHECK_SECONDS) from error
         try:
             done = await (self._with_login(user, located) if user.spec.login else self._without(user, located))
         except (Failed, ApiError) as failure:
@@ -193,7 +193,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
             return with_next_step(error)
         except EngineError as error:
             self._tell(user, error.changes)
-            raise Failed(with_next_step(error), None) from error
+            raise Failed(with_next_step(error), RECHECK_SECONDS) from error
         self._tell(user, changes)
         return ""
 
@@ -220,11 +220,10 @@ class UserReconciler(Reconciler[DatabaseUser]):
         try:
             opened = await self._opens(located, credentials, user, user.database)
         except EngineError as error:
-            raise Failed(with_next_step(error), None) from error
+            raise Failed(with_next_step(error), RECHECK_SECONDS) from error
         if not opened:
-            raise Failed(
-                f"{credentials.username} is not let in to database {user.database} with the next password", None
-            )
+            told = f"{credentials.username} is not let in to database {user.database} with the next password"
+            raise Failed(told, RECHECK_SECONDS)
 
     async def _opens(self, located: Located, credentials: Credentials, user: DatabaseUser, database: str) -> bool:
         try:
@@ -290,7 +289,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
         except EngineError as error:
             self._tell(user, error.changes)
             await self._end(user, located)
-            raise Failed(with_next_step(error), None) from error
+            raise Failed(with_next_step(error), RECHECK_SECONDS) from error
 
     async def _claim(self, user: DatabaseUser) -> Claim:
         return claim_of(user, await self._mark.read())
@@ -310,7 +309,7 @@ class UserReconciler(Reconciler[DatabaseUser]):
         if (done := failed.done) is not None:
             status = replace(status, secret_name=done.secret, last_rotation_time=done.rotated)
         await self._report(user, status, ready)
-        return Result(requeue=True) if failed.retry is None else Result(requeue_after=failed.retry)
+        return Result(requeue_after=failed.retry)
 
     async def _report(self, user: DatabaseUser, status: DatabaseUserStatus, ready: UserCondition | None) -> None:
         """Writes ``status`` with the condition ``ready``; None leaves the former and says that the user is paused."""

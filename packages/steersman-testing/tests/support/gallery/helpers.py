@@ -17,7 +17,7 @@ from steersman.api.apply.core_v1 import (
 )
 from steersman.api.core_v1 import Pod
 from steersman.client import MergePatch
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.errors import NotFound
 from steersman.manager import Manager
 from steersman.meta import (
@@ -185,7 +185,7 @@ def kubelet_controller(broken: str = "") -> Callable[[Manager], object]:
     ``explore`` runs only controllers, not actors.
     """
 
-    class Kubelet(Reconciler[Pod]):
+    class Kubelet(RequestReconciler[Pod]):
         async def reconcile(self, request: Request) -> Result:
             found = await self.client.get(Pod, request)
             if not found.status.conditions:

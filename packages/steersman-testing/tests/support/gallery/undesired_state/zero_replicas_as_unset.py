@@ -21,7 +21,7 @@ from steersman.api.apply.core_v1 import ContainerApply, PodSpecApply, PodTemplat
 from steersman.api.apply.meta_v1 import LabelSelectorApply
 from steersman.api.apps_v1 import Deployment
 from steersman.client import MergePatch
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.manager import Manager
 from steersman.meta import Field, Resource, Spec, Status, TemplateMetaApply, resource
 from steersman_testing.simulation import World
@@ -38,7 +38,7 @@ class FrontendSpec(Spec):
 class Frontend(Resource[FrontendSpec, Status]): ...
 
 
-class FaultyFrontendReconciler(Reconciler[Frontend]):
+class FaultyFrontendReconciler(RequestReconciler[Frontend]):
     async def reconcile(self, request: Request) -> Result:
         frontend = await self.client.get(Frontend, request)
         await self.apply_deployment(frontend)
@@ -79,7 +79,7 @@ def deployment(frontend: Frontend, replicas: int) -> DeploymentApply:
     )
 
 
-def setup(reconciler: type[Reconciler[Frontend]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[Frontend]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Frontend).owns(Deployment).rbac(Deployment, "create", "patch").complete(reconciler)
