@@ -97,8 +97,8 @@ async def test_reconciler_errors_never_stop_a_worker(mishap: str) -> None:
             return Result()
         if mishap == "cancelled":
             raise asyncio.CancelledError
-        nothing: Any = None
-        return nothing
+        nonsense: Any = "done"
+        return nonsense
 
     reconciler = ScriptedReconciler(ControllerEnv(), behave)
     controller = controller_for(reconciler)
