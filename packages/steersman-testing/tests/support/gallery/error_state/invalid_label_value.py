@@ -81,7 +81,7 @@ def setup(reconciler: type[RequestReconciler[Watcher]]) -> Callable[[Manager, An
 
     def configure(manager: Manager, _: object) -> None:
         owning = manager.controller(Watcher).owns(StatefulSet)
-        owning.rbac(StatefulSet, "create", "patch", "delete").complete(reconciler)
+        owning.needs(StatefulSet, "delete").complete(reconciler)
 
     return configure
 
