@@ -21,7 +21,6 @@ from steersman_databases.api import DatabaseUser
 from steersman_databases.api.users import Rotation
 from steersman_databases.clusters.schedule import ROTATION_KEYS, Credentialed, Wanted, other_name, wanted
 from steersman_databases.controllers.lookup import find, find_live
-from steersman_databases.controllers.outcome import RECHECK_SECONDS
 from steersman_databases.controllers.servers import Located
 from steersman_databases.engines import Credentials
 from steersman_databases.resources.connections import USER_LABELS, connection_entries, user_secret
@@ -42,13 +41,13 @@ class Provisioned:
 
 
 class Failed(Exception):
-    """The user cannot be provisioned now. ``retry`` is in seconds.
+    """The user cannot be provisioned now. ``retry`` is in seconds; None backs off from 2 s to 30 s.
 
     ``server`` is where something may have been made nevertheless; None where that is not known now.
     ``done`` is there where all is done but what is waited for.
     """
 
-    def __init__(self, message: str, retry: float = _RETRY_SECONDS) -> None:
+    def __init__(self, message: str, retry: float | None = _RETRY_SECONDS) -> None:
         super().__init__(message)
         self.retry = retry
         self.server: str | None = None
@@ -231,7 +230,7 @@ def belongs_to(secret: Secret, user: DatabaseUser) -> bool:
 def all_done(done: Provisioned, missing: str) -> Provisioned:
     """What is done, where nothing is waited for. Raises Failed where something is."""
     if missing:
-        failed = Failed(missing, RECHECK_SECONDS)
+        failed = Failed(missing, None)
         failed.done = done
         raise failed
     return done

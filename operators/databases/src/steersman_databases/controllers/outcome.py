@@ -38,13 +38,15 @@ def jittered(seconds: float, random: Random) -> float:
 class Outcome:
     """What to tell the user: ``reason`` in one CamelCase word, ``message`` with what to do where something is wrong.
 
-    ``retry_after`` is in seconds; None waits for a change.
+    ``retry_after`` is in seconds; None waits for a change. With ``backs_off`` it is tried again after 2 s instead,
+    and again after longer and longer, 30 s at most.
     """
 
     phase: Phase
     reason: str
     message: str
     retry_after: float | None = RECHECK_SECONDS
+    backs_off: bool = False
 
 
 class Blocked(Exception):
@@ -60,10 +62,13 @@ class Blocked(Exception):
         message: str,
         *,
         retry_after: float | None = RECHECK_SECONDS,
+        backs_off: bool = False,
     ) -> None:
         super().__init__(message)
         self.endpoint: Endpoint | None = None
-        self.outcome = Outcome(phase=phase, reason=reason, message=message, retry_after=retry_after)
+        self.outcome = Outcome(
+            phase=phase, reason=reason, message=message, retry_after=retry_after, backs_off=backs_off
+        )
 
 
 def reason_of(error: EngineError, known: Container[str]) -> str:

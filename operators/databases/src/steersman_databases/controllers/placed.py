@@ -294,7 +294,7 @@ class PlacedDatabase:
     def _blocked(self, error: EngineError) -> Blocked:
         if isinstance(error, ServerUnreachable):
             if self.cluster is None:
-                return Blocked("Pending", "ServerUnreachable", with_next_step(error))
+                return Blocked("Pending", "ServerUnreachable", with_next_step(error), backs_off=True)
             # A server of its own is heard of in other ways, and one that has just been made is starting.
             return Blocked("Provisioning", "ServerUnreachable", with_next_step(error), retry_after=5.0)
         if isinstance(error, Raced):
@@ -302,7 +302,7 @@ class PlacedDatabase:
         reason, told = reason_of(error, DATABASE["Ready"]), with_next_step(error)
         if isinstance(error, InvalidName) and error.field == "password":
             told = f"Secret {Names(self.database.key).application_secret.name}: {told}"
-        return Blocked("Failed", reason, told)
+        return Blocked("Failed", reason, told, backs_off=True)
 
     def _waiting(self, why: str) -> Blocked:
         return Blocked("Deleting", "Deleting", not_dropped(self.database, why), retry_after=15.0)

@@ -26,11 +26,12 @@ from steersman_databases.clusters.desires import claim_of, named_besides, user_o
 from steersman_databases.clusters.schedule import Wanted
 from steersman_databases.clusters.tenancy import is_guest
 from steersman_databases.controllers.annotations import Annotations
+from steersman_databases.controllers.backoff import BackOff
 from steersman_databases.controllers.failures import Failures, is_of_its_end, is_refusal
 from steersman_databases.controllers.logins import Failed, Provisioned, UserLogin, all_done, belongs_to, secret_key
 from steersman_databases.controllers.lookup import find
 from steersman_databases.controllers.marks import ClusterMark
-from steersman_databases.controllers.outcome import RECHECK_SECONDS, advised, with_next_step
+from steersman_databases.controllers.outcome import advised, with_next_step
 from steersman_databases.controllers.rivals import Rivals, named_owner, require_tenant
 from steersman_databases.controllers.servers import ContentsOf, Located, NotLocated, Servers, cluster_of, host_of
 from steersman_databases.controllers.surveys import ServerBusy, Surveys
@@ -91,12 +92,14 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
         self._rivals = Rivals(self.client, self._servers, surveys, self._mark)
         self._failures = Failures(self.runtime.clock)
         self._annotations = Annotations(self.events)
+        self._backoff = BackOff()
 
     async def reconcile(self, request: Request) -> Result:
         user = await self.client.get_or_none(DatabaseUser, request)
         if user is None or not self._targeted.takes(user):
             self._surveys.forget(KIND, request)
             self._annotations.forget(request)
+            self._backoff.forget(request)
             return Result()
         self._annotations.look(user)
         deleted = user.metadata.deletion_timestamp is not None
@@ -138,7 +141,7 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
             self._surveys.forget(KIND, user.key)
             raise Failed(advised(str(reason), reason.reason)) from None
         except EngineError as error:
-            raise Failed(with_next_step(error), RECHECK_SECONDS) from error
+            raise Failed(with_next_step(error), None) from error
         try:
             done = await (self._with_login(user, located) if user.spec.login else self._without(user, located))
         except (Failed, ApiError) as failure:
@@ -155,6 +158,7 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
         )
         ready = UserCondition(type="Ready", status="True", reason="ProvisionSucceeded", message=SUCCEEDED)
         await self._report(user, status, ready)
+        self._backoff.forget(user.key)
         if done.wakes is None:
             return Result()
         return Result(requeue_after=max((done.wakes - self.runtime.clock.now()).total_seconds(), 0.0) + 0.001)
@@ -193,7 +197,7 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
             return with_next_step(error)
         except EngineError as error:
             self._tell(user, error.changes)
-            raise Failed(with_next_step(error), RECHECK_SECONDS) from error
+            raise Failed(with_next_step(error), None) from error
         self._tell(user, changes)
         return ""
 
@@ -220,10 +224,11 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
         try:
             opened = await self._opens(located, credentials, user, user.database)
         except EngineError as error:
-            raise Failed(with_next_step(error), RECHECK_SECONDS) from error
+            raise Failed(with_next_step(error), None) from error
         if not opened:
-            told = f"{credentials.username} is not let in to database {user.database} with the next password"
-            raise Failed(told, RECHECK_SECONDS)
+            raise Failed(
+                f"{credentials.username} is not let in to database {user.database} with the next password", None
+            )
 
     async def _opens(self, located: Located, credentials: Credentials, user: DatabaseUser, database: str) -> bool:
         try:
@@ -289,7 +294,7 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
         except EngineError as error:
             self._tell(user, error.changes)
             await self._end(user, located)
-            raise Failed(with_next_step(error), RECHECK_SECONDS) from error
+            raise Failed(with_next_step(error), None) from error
 
     async def _claim(self, user: DatabaseUser) -> Claim:
         return claim_of(user, await self._mark.read())
@@ -309,7 +314,7 @@ class UserReconciler(RequestReconciler[DatabaseUser]):
         if (done := failed.done) is not None:
             status = replace(status, secret_name=done.secret, last_rotation_time=done.rotated)
         await self._report(user, status, ready)
-        return Result(requeue_after=failed.retry)
+        return Result(requeue_after=failed.retry or self._backoff.next_delay(user.key))
 
     async def _report(self, user: DatabaseUser, status: DatabaseUserStatus, ready: UserCondition | None) -> None:
         """Writes ``status`` with the condition ``ready``; None leaves the former and says that the user is paused."""

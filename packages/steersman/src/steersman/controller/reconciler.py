@@ -44,8 +44,7 @@ class Result:
 def _require_delay(delay: object) -> None:
     """Raise ValueError unless ``delay`` is a positive and finite time."""
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not (is_number and 0 < seconds < math.inf):
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 < seconds < math.inf:
         raise ValueError(
             f"requeue_after must be a timedelta or a number of seconds above 0, not {delay!r}. "
             "Raise an exception to retry with back-off."
