@@ -28,11 +28,12 @@ from gallery.helpers import (
     requests_for_owner,
     set_pod_readiness,
 )
+from steersman.api.apply import meta
 from steersman.api.core_v1 import Pod
 from steersman.controller import Reconciler, Request, Result
 from steersman.errors import NotFound
 from steersman.manager import Manager
-from steersman.meta import Field, ObjectMetaApply, Resource, Spec, Status, resource
+from steersman.meta import Field, Resource, Spec, Status, resource
 from steersman_testing.simulation import World
 
 
@@ -74,13 +75,13 @@ class RunnersReconciler(FaultyRunnersReconciler):
 def setup(reconciler: type[Reconciler[Runners]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
-        manager.controller(Runners).watches(Pod, requests_for_owner).rbac(Pod, "delete").complete(reconciler)
+        manager.controller(Runners).watches(Pod, requests_for_owner).needs(Pod, "delete").complete(reconciler)
 
     return configure
 
 
 async def _start_pod(world: World[NoExternalSystem]) -> None:
-    metadata = ObjectMetaApply(name="build-0", namespace=NAMESPACE, labels={OWNER_LABEL: "build"})
+    metadata = meta.ObjectMeta(name="build-0", namespace=NAMESPACE, labels={OWNER_LABEL: "build"})
     await world.client.create(pod(metadata))
     await set_pod_readiness(world, "build-0", True)
 
