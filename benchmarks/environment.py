@@ -18,9 +18,9 @@ from benchmarks.work import Work
 from steersman.api.apply.apiextensions_v1 import CustomResourceDefinitionApply
 from steersman.api.apply.core_v1 import NamespaceApply
 from steersman.client import Client, connect
-from steersman.crd import definition
 from steersman.errors import NotFound
 from steersman.meta import ObjectMetaApply, decode_builtins
+from steersman_manifests.crd import definition
 from steersman_testing.envtest import Envtest
 
 NAMESPACE = "benchmark"

@@ -20,10 +20,10 @@ PACKAGES = (
     "steersman.cache",
     "steersman.client",
     "steersman.controller",
-    "steersman.crd",
     "steersman.manager",
     "steersman.meta",
-    "steersman.rbac",
+    "steersman_manifests.crd",
+    "steersman_manifests.rbac",
     "steersman_cli",
     "steersman_cli.packaging",
     "steersman_testing",
@@ -43,7 +43,9 @@ def imported(*packages: str) -> set[str]:
 
 
 def test_operator_without_endpoints_imports_no_web_server() -> None:
-    modules = imported("steersman", "steersman.client", "steersman.cache", "steersman.controller", "steersman.crd")
+    modules = imported(
+        "steersman", "steersman.client", "steersman.cache", "steersman.controller", "steersman_manifests.crd"
+    )
     assert "httptools" in modules
     unwanted = {
         "aiohttp",

@@ -15,10 +15,10 @@ from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import connect, load_config
 from steersman.controller import Reconciler, Request, Result
-from steersman.crd import definition
 from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply, Resource, Spec, Status, resource
 from steersman.observability.logging import configure_logging
+from steersman_manifests.crd import definition
 
 
 class GadgetSpec(Spec):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 import yaml
 
 from steersman.errors import ConfigurationError
-from steersman.meta.manifests import Manifest, load_manifests
 from steersman_cli.packaging import OperatorManifests
+from steersman_manifests.manifest_files import Manifest, load_manifests
 
 if TYPE_CHECKING:
     from steersman.client import HttpRequest

@@ -23,9 +23,9 @@ from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.core_v1 import ConfigMap, Namespace
 from steersman.api.rbac_v1 import ClusterRole, ClusterRoleBinding, RoleBinding
 from steersman.client import Client
-from steersman.crd import definition
 from steersman.errors import BadRequest, ConfigurationError, Forbidden, Invalid, NotFound, SteersmanError
 from steersman.meta import ApiResource, FrozenDict, ObjectKey, ObjectMeta, ObjectMetaApply, unstructured
+from steersman_manifests.crd import definition
 from steersman_testing.envtest import Envtest
 
 pytestmark = pytest.mark.xdist_group("envtest-installation")

@@ -11,9 +11,9 @@ import pytest
 from framework_support.widget import Widget
 from steersman.api.apply.core_v1 import ConfigMapApply
 from steersman.api.core_v1 import ConfigMap
-from steersman.crd import definition
 from steersman.errors import ConfigurationError
 from steersman.meta import ObjectMeta, ObjectMetaApply
+from steersman_manifests.crd import definition
 from steersman_testing.manifests import ManifestSource, collect_manifests
 
 CONFIG_MAP: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}

@@ -27,7 +27,7 @@ A kind is a class, a controller is a coroutine, and this is a whole operator::
             return Result()
 
     def setup(manager: Manager) -> None:
-        manager.controller(Greeting).owns(ConfigMap).rbac(ConfigMap, "create", "patch").complete(Greeter)
+        manager.controller(Greeting).owns(ConfigMap).complete(Greeter)
 
     async def main() -> None:
         async with connect(load_config()) as transport:
@@ -56,9 +56,9 @@ server-side apply and reports to users by status, conditions and Events.
 the API server, and later reads of the cache contain them. Scripts use a Client or a SyncClient without a cache. See
 ``steersman.cache`` and ``steersman.client``.
 
-**Kinds.** A custom resource is a Python class with a spec and a status. The CustomResourceDefinition, its schema and
-the RBAC rules follow from classes and controllers. ``steersman.api`` has the built-in kinds, ``steersman.meta`` the
-base classes and ``steersman.crd`` the schema generator.
+**Kinds.** A custom resource is a Python class with a spec and a status. ``steersman.api`` has the built-in kinds and
+``steersman.meta`` the base classes. ``steersman_manifests`` generates CustomResourceDefinitions and RBAC roles from
+classes and controllers.
 
 **Webhooks.** Webhooks default, validate and convert objects. ``steersman.webhook`` serves them and rotates their
 certificates.

@@ -116,7 +116,7 @@ class CronJobReconciler(Reconciler[CronJob]):
     @classmethod
     def setup_with_manager(cls, manager: Manager) -> None:
         """Declare the watched kinds and the permissions of the controller."""
-        manager.controller(CronJob).owns(Job).rbac(Job, "create", "delete").complete(cls)
+        manager.controller(CronJob).owns(Job).needs(Job, "delete").complete(cls)
 
 
 def _missed_schedule_time(cronjob: CronJob, last: datetime | None, now: datetime) -> datetime | None:

@@ -219,4 +219,4 @@ def _state(source: ConfigMap | Secret, key: str) -> str:
 
 def permit(builder: Builder[T]) -> Builder[T]:
     """Declares what `Initial` does at the API server."""
-    return builder.rbac(Job, "create", "delete").rbac(ConfigMap, "get").rbac(Secret, "get").rbac(Namespace, "get")
+    return builder.needs(Job, "delete").needs(ConfigMap, "get").needs(Secret, "get").needs(Namespace, "get")

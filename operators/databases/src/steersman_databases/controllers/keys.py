@@ -281,4 +281,4 @@ def _listed(claims: Sequence[PersistentVolumeClaim]) -> str:
 
 def permit(builder: Builder[T]) -> Builder[T]:
     """Declares what `ClusterKeys` does at the API server."""
-    return builder.rbac(Secret, "get", "create", "patch", "delete").rbac(PersistentVolumeClaim, "get")
+    return builder.needs(Secret, "get", "create", "patch", "delete").needs(PersistentVolumeClaim, "get")

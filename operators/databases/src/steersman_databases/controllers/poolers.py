@@ -233,7 +233,7 @@ def permit(builder: Builder[T]) -> Builder[T]:
     """Declares what `Poolers` does at the API server."""
     return (
         builder.owns(Deployment)
-        .rbac(Deployment, "create", "patch", "delete")
-        .rbac(ConfigMap, "create", "patch", "delete")
-        .rbac(Service, "create", "patch", "delete")
+        .needs(Deployment, "delete")
+        .needs(ConfigMap, "create", "patch", "delete")
+        .needs(Service, "create", "patch", "delete")
     )

@@ -329,4 +329,4 @@ class Upgrades:
 
 def permit(builder: Builder[T]) -> Builder[T]:
     """Declares what `Upgrades` does at the API server."""
-    return builder.owns(Job).rbac(Job, "create", "patch", "delete")
+    return builder.owns(Job).needs(Job, "delete")

@@ -12,9 +12,8 @@ from msgspec import UNSET, UnsetType
 
 from steersman.api.apply.core_v1 import ServiceAccountApply
 from steersman.api.apply.rbac_v1 import PolicyRuleApply, RoleApply, RoleBindingApply, RoleRefApply, SubjectApply
-from steersman.api.core_v1 import ConfigMap, Pod, ServiceAccount
+from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.api.discovery_v1 import EndpointSlice
-from steersman.api.rbac_v1 import Role, RoleBinding
 from steersman.controller import Builder
 from steersman.meta import Object, ObjectKey, ObjectMetaApply
 from steersman_databases.engines.cluster import Rights
@@ -71,13 +70,8 @@ def role_binding(names: ClusterNames, labels: Mapping[str, str]) -> RoleBindingA
 def permit(builder: Builder[T]) -> Builder[T]:
     """Lets the operator give these rights: who does not hold them may write no such Role (no escalation)."""
     for kind in (ConfigMap, Pod):
-        builder.rbac(kind, "get", "list", "watch", "patch")
-    return (
-        builder.rbac(EndpointSlice, "get", "patch")
-        .rbac(ServiceAccount, "get", "create", "patch")
-        .rbac(Role, "get", "create", "patch")
-        .rbac(RoleBinding, "get", "create", "patch")
-    )
+        builder.needs(kind, "get", "list", "watch", "patch")
+    return builder.needs(EndpointSlice, "get", "patch")
 
 
 def _named(group: str, resource: str, verbs: Iterable[str], keys: Collection[ObjectKey]) -> list[PolicyRuleApply]:

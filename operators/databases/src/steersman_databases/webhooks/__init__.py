@@ -32,7 +32,7 @@ def setup_webhooks(manager: Manager, contents: ContentsOf) -> None:
         manager.webhook(Database, OPTIONS).validates(news(partial(check_database, contents=contents))),
         manager.webhook(DatabaseUser, OPTIONS).validates(news(partial(check_user, contents=contents))),
     ):
-        webhook.validates(rights.check).rbac(SubjectAccessReview, "create")
+        webhook.validates(rights.check).needs(SubjectAccessReview, "create")
 
 
 __all__ = ["OPTIONS", "setup_webhooks"]

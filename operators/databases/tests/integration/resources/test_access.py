@@ -18,13 +18,13 @@ from steersman.client import Client, HttpRequest, Impersonation, Transport, conn
 from steersman.controller import Permission
 from steersman.manager import Manager
 from steersman.meta import to_builtins
-from steersman.rbac import policy_rules
 from steersman_databases.controllers import ClusterParts, setup
 from steersman_databases.engines.cluster import ClusterEngine, ClusterView
 from steersman_databases.engines.mysql.cluster import MySQLCluster as MySQLServers
 from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
 from steersman_databases.resources import access
 from steersman_databases.resources.labels import cluster_labels
+from steersman_manifests.rbac import policy_rules
 from steersman_testing.envtest import Envtest
 
 RBAC = "rbac.authorization.k8s.io/v1"

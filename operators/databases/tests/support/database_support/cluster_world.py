@@ -22,7 +22,6 @@ from steersman.controller import ReconcilerContext
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta, ObjectMetaApply
 from steersman.observability.runtime import Runtime
-from steersman.rbac import cluster_role
 from steersman_databases.api import Database, MySQLCluster, PostgreSQLCluster, PostgreSQLClusterSpec
 from steersman_databases.api.users import DatabaseUser
 from steersman_databases.controllers import ClusterParts, setup
@@ -31,6 +30,7 @@ from steersman_databases.engines.cluster_names import INSTANCE_LABEL, SUPERUSER,
 from steersman_databases.engines.errors import ServerUnreachable, SqlFailed
 from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as PostgreSQLServers
 from steersman_databases.engines.server import Endpoint, Server
+from steersman_manifests.rbac import cluster_role
 from steersman_testing import InMemoryApiServer, virtual_runtime
 
 _CONTEXTS = {name.lower(): setting.context for name, setting in CATALOGS["17"].items()}

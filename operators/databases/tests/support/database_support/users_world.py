@@ -16,11 +16,11 @@ from steersman.client import Client
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import Condition, ObjectKey, ObjectMetaApply, decode_builtins, find_condition
 from steersman.observability.runtime import Runtime
-from steersman.rbac import cluster_role
 from steersman_databases.api import Database, DatabaseUser, MySQLCluster, PostgreSQLCluster, UserCondition
 from steersman_databases.controllers import setup
 from steersman_databases.engines import Endpoint
 from steersman_databases.engines.port import Contents
+from steersman_manifests.rbac import cluster_role
 from steersman_testing import InMemoryApiServer, virtual_runtime
 
 OPERATOR = "system:serviceaccount:steersman-databases-system:steersman-databases"

@@ -20,7 +20,6 @@ from steersman.client import Client, MergePatch
 from steersman.controller import Reconciler, ReconcilerContext, Request, Result
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey, Quantity
-from steersman.rbac import cluster_role
 from steersman_databases.api import PostgreSQLCluster
 from steersman_databases.api.cluster_parts import SecretReference
 from steersman_databases.api.postgresql_cluster import Bootstrap, InitDb
@@ -34,6 +33,7 @@ from steersman_databases.engines.postgresql.cluster import PostgreSQLCluster as 
 from steersman_databases.resources import instance_of
 from steersman_databases.resources.claims import data_claim
 from steersman_databases.resources.names import MANAGED_BY
+from steersman_manifests.rbac import cluster_role
 from steersman_testing import InMemoryApiServer, virtual_runtime, virtual_time
 
 NAMESPACE = "shop"
@@ -66,7 +66,7 @@ class World:
         for kind in (Secret, PersistentVolumeClaim):
             manager.cache.configure(kind, InformerOptions(label_selector=selector))
         builder = manager.controller(PostgreSQLCluster).watches(Secret, instance_of)
-        builder = builder.watches(PersistentVolumeClaim, instance_of).rbac(PersistentVolumeClaim, "create")
+        builder = builder.watches(PersistentVolumeClaim, instance_of).needs(PersistentVolumeClaim, "create")
         permit(builder).max_retry_delay(1).complete(lambda context: KeysReconciler(context, self))
         self.server.grant(OPERATOR, cluster_role("operator", manager.permissions))
         running = asyncio.create_task(manager.run())

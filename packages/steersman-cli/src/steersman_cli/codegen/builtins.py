@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from steersman.api.openapi import published_schemas
-from steersman.crd.builtin import EMBEDDED_METADATA, QUANTITY, builtin_schema
-from steersman.crd.errors import SchemaError
-from steersman.crd.schema import schema_of
 from steersman.meta import Condition
+from steersman_manifests.crd.builtin import EMBEDDED_METADATA, QUANTITY, builtin_schema
+from steersman_manifests.crd.errors import SchemaError
+from steersman_manifests.crd.schema import schema_of
+from steersman_manifests.openapi import published_schemas
 
 Schema = dict[str, Any]
 

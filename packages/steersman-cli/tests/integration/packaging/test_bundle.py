@@ -16,10 +16,10 @@ from steersman import Manager, Reconciler, Request, Resource, Result, Spec, Stat
 from steersman.api.core_v1 import ConfigMap
 from steersman.errors import ConfigurationError
 from steersman.manager import ManagerOptions
-from steersman.meta.yaml_codec import load_yaml_documents
 from steersman.webhook import WebhookServerOptions
 from steersman_cli.packaging import Maintainer, OperatorManifests, ProjectMetadata
 from steersman_cli.packaging.bundle import Bundle, BundleSettings, OperatorInfo, build_bundle
+from steersman_manifests.yaml_codec import load_yaml_documents
 from steersman_testing import InMemoryApiServer
 
 IMAGE = "registry.example.com/databaseuser:v1.0.0"

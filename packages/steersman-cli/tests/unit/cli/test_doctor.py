@@ -10,12 +10,12 @@ import yaml
 from framework_support.widget import Widget
 from steersman import Client, Manager, ManagerOptions, Reconciler, Request, Result
 from steersman.api.core_v1 import ConfigMap
-from steersman.crd import definition
 from steersman.meta import ApiResource, Unstructured, unstructured
-from steersman.rbac import cluster_role
 from steersman.webhook import WebhookServerOptions
 from steersman_cli.doctor_checks import CheckResult, ProjectChecks
 from steersman_cli.project import Project
+from steersman_manifests.crd import definition
+from steersman_manifests.rbac import cluster_role
 from steersman_testing import InMemoryApiServer, virtual_time
 
 SERVING = WebhookServerOptions(service="shop-webhook", namespace="shop-system")
@@ -39,7 +39,7 @@ class WidgetReconciler(Reconciler[Widget]):
 
 
 def setup(manager: Manager) -> None:
-    manager.controller(Widget).rbac(ConfigMap, "create").complete(WidgetReconciler)
+    manager.controller(Widget).needs(ConfigMap, "create").complete(WidgetReconciler)
     manager.webhook(Widget).defaults(lambda widget: widget)
 
 

@@ -10,7 +10,13 @@ from steersman.cache import Informer, InformerEvent
 from steersman.controller.controller import Controller, TraceSpan
 from steersman.controller.events import EVENT_RESOURCE
 from steersman.controller.handlers import MapFunc, ReferencedBy, enqueue_object, enqueue_owner
-from steersman.controller.permissions import READ_VERBS, Permission
+from steersman.controller.permissions import (
+    OWNER_VERBS,
+    READ_VERBS,
+    Permission,
+    is_secret,
+    require_secret_permissions,
+)
 from steersman.controller.predicates import PredicateFunc, all_of
 from steersman.controller.queue import LOW_PRIORITY, NORMAL_PRIORITY
 from steersman.controller.reconciler import Reconciler, ReconcilerContext, Request
@@ -156,6 +162,9 @@ class Builder(Generic[T]):
     ) -> Builder[T]:
         """Reconcile the owner when an object of ``kind`` that it controls changes.
 
+        It grants get, list, watch, create and patch. ``needs`` declares other verbs, such as delete. On Secrets it
+        grants nothing: ``needs`` must name the verbs.
+
         Args:
             kind: the owned kind.
             predicate: filters the events. Defaults to all.
@@ -206,12 +215,24 @@ class Builder(Generic[T]):
         self._sources.append(source)
         return self
 
-    def rbac(self, kind: type[Object], *verbs: str, subresource: str = "") -> Builder[T]:
-        """Declare RBAC permissions: ``.rbac(Deployment, "create", "patch")``.
+    def needs(
+        self, kind: type[Object], *verbs: str, subresource: str = "", names: tuple[str, ...] = ()
+    ) -> Builder[T]:
+        """Declare RBAC permissions: ``.needs(Secret, "get", names=("token",))``.
 
-        Permissions to read watched kinds are declared already.
+        The permissions that the builder's other declarations imply need not be repeated: to read watched kinds, to
+        create and patch owned kinds, and to patch the kind itself, its finalizers and its status.
+
+        Args:
+            kind: the kind of the objects.
+            verbs: such as ``delete``.
+            subresource: such as ``scale``. Defaults to the objects themselves.
+            names: names of objects. Defaults to all objects.
+
+        Raises:
+            ValueError: the verbs or names are not a valid declaration.
         """
-        self._permissions.append(Permission(kind.api_resource, verbs, subresource))
+        self._permissions.append(Permission(kind.api_resource, verbs, subresource, names))
         return self
 
     def complete(self, factory: ReconcilerFactory[T]) -> Controller:
@@ -221,7 +242,8 @@ class Builder(Generic[T]):
             factory: the reconciler's class, or a function from ``ReconcilerContext`` to a reconciler.
 
         Raises:
-            ConfigurationError: an index or a controller of that name exists.
+            ConfigurationError: an index or a controller of that name exists, or Secrets are owned without
+                ``needs(Secret, …)``.
         """
         spec = self._spec()
         context = self._context(spec)
@@ -242,7 +264,6 @@ class Builder(Generic[T]):
 
     def _spec(self) -> ControllerSpec:
         get_cached = self._informer(self._kind).store.get
-        watched = (Permission(watch.kind.api_resource, READ_VERBS) for watch in self._watches)
         return ControllerSpec(
             name=self._name,
             resource=self._kind.api_resource,
@@ -251,8 +272,19 @@ class Builder(Generic[T]):
             sources=tuple(self._sources),
             source_filter=self._source_filter(get_cached),
             owned_resources=tuple(w.kind.api_resource for w in self._watches if w.origin == _OWNS),
-            permissions=(*self._permissions, *watched),
+            permissions=self._all_permissions(),
         )
+
+    def _all_permissions(self) -> tuple[Permission, ...]:
+        """The declared permissions, and those that the watches imply."""
+        watched, owned = (
+            [w.kind.api_resource for w in self._watches if (w.origin == _OWNS) is is_owned]
+            for is_owned in (False, True)
+        )
+        declared = (*self._permissions, *(Permission(resource, READ_VERBS) for resource in watched))
+        if any(is_secret(resource) for resource in owned):
+            require_secret_permissions(declared, where=f"controller {self._name!r}")
+        return (*declared, *(Permission(r, OWNER_VERBS) for r in owned if not is_secret(r)))
 
     def _add_indexes(self) -> None:
         for kind, name, values in self._indexes:

@@ -1,12 +1,21 @@
-"""RBAC permissions of a controller. ``steersman.rbac`` generates roles from them."""
+"""RBAC permissions of a controller. ``steersman_manifests.rbac`` generates roles from them."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+
 from msgspec import Struct
 
+from steersman.errors import ConfigurationError
 from steersman.meta import ApiResource
 
 READ_VERBS = ("get", "list", "watch")
+OWNER_VERBS = (*READ_VERBS, "create", "patch")
+"""The verbs to cache a kind and to apply its objects."""
+
+# Custom verbs, such as ``bind``, have the same form. ``*`` would grant verbs that are not declared.
+_VERB = re.compile("[a-z]+")
 
 
 class Permission(Struct, frozen=True):
@@ -17,9 +26,44 @@ class Permission(Struct, frozen=True):
         verbs: such as ``get`` and ``patch``.
         subresource: such as ``status``. Defaults to the resource itself.
         names: names of objects. Defaults to all objects.
+
+    Raises:
+        ValueError: no verb is given, a verb is a wildcard or not in lower case, or ``names`` is not a tuple of names.
     """
 
     resource: ApiResource
     verbs: tuple[str, ...]
     subresource: str = ""
     names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        kind = self.resource.kind
+        if not self.verbs:
+            raise ValueError(f'permission on {kind} without verbs: declare them, such as "get"')
+        for verb in self.verbs:
+            if not _VERB.fullmatch(verb):
+                raise ValueError(f"permission on {kind}: {verb!r} is not a verb in lower case, such as 'get'")
+        if isinstance(self.names, str) or not all(self.names):
+            raise ValueError(f"permission on {kind}: names must be a tuple such as ('token',), not {self.names!r}")
+
+
+def is_secret(resource: ApiResource) -> bool:
+    """Return True if ``resource`` is that of Secrets."""
+    return (resource.group, resource.plural) == ("", "secrets")
+
+
+def require_secret_permissions(permissions: Iterable[Permission], *, where: str) -> None:
+    """Require that ``permissions`` contain verbs for owned Secrets.
+
+    Raises:
+        ConfigurationError: they do not allow to get, list and watch all Secrets.
+    """
+    verbs = {v for p in permissions if is_secret(p.resource) and not (p.names or p.subresource) for v in p.verbs}
+    if verbs.issuperset(READ_VERBS):
+        return
+    missing = [verb for verb in OWNER_VERBS if verb not in verbs]
+    listed = ", ".join(f'"{verb}"' for verb in missing)
+    raise ConfigurationError(
+        f"{where} owns Secret, which grants no permission by itself: declare .needs(Secret, {listed}), without the "
+        "verbs that the controller does not use (an informer needs get, list and watch)"
+    )

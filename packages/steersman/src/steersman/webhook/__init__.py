@@ -14,6 +14,7 @@ Every replica of the manager serves the webhooks. ``CertRotator`` issues and rot
 
 from steersman.webhook.certificates import Rotation
 from steersman.webhook.conversion import Conversion, Spoke
+from steersman.webhook.conversion_webhook import ConversionWebhook
 from steersman.webhook.declaration import Webhook, WebhookOptions
 from steersman.webhook.registry import Webhooks
 from steersman.webhook.request import AdmissionRequest, UserInfo
@@ -27,6 +28,7 @@ __all__ = [
     "AdmissionWarning",
     "Conversion",
     "ConversionFailed",
+    "ConversionWebhook",
     "Denied",
     "FieldError",
     "MigrationResult",

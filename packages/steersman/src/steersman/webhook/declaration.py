@@ -121,9 +121,11 @@ class Webhook(Generic[T]):
         self.deletion_validators.append(_adapt_handler(handler, 1))
         return self
 
-    def rbac(self, kind: type[Object], *verbs: str, subresource: str = "") -> Webhook[T]:
-        """Declare an RBAC permission of the handlers: ``.rbac(Secret, "get")``."""
-        self.permissions.append(Permission(kind.api_resource, verbs, subresource))
+    def needs(
+        self, kind: type[Object], *verbs: str, subresource: str = "", names: tuple[str, ...] = ()
+    ) -> Webhook[T]:
+        """Declare RBAC permissions of the handlers: ``.needs(Secret, "get")``. See ``Builder.needs``."""
+        self.permissions.append(Permission(kind.api_resource, verbs, subresource, names))
         return self
 
     @property

@@ -40,7 +40,7 @@ class UserInfo(FrozenStruct):
         A webhook acts with the permissions of the operator. Use this check before it does something for the user.
 
         Args:
-            client: client of the operator. Declare ``.rbac(SubjectAccessReview, "create")``.
+            client: client of the operator. Declare ``.needs(SubjectAccessReview, "create")``.
             verb: ``get``, ``list``, ``create``, …
             namespace: empty for all namespaces, or for a cluster-scoped kind.
             name: empty for all objects.

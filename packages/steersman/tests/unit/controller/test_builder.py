@@ -11,7 +11,7 @@ import pytest
 from framework_support.controller_env import ControllerEnv, drain_event_loop, key
 from framework_support.informers import ManualInformer
 from framework_support.widget import Widget, widget
-from steersman.api.core_v1 import ConfigMap, Node, Service
+from steersman.api.core_v1 import ConfigMap, Node, Secret, Service
 from steersman.controller import (
     LOW_PRIORITY,
     Builder,
@@ -30,7 +30,7 @@ from steersman.controller import (
 from steersman.errors import ConfigurationError
 from steersman.manager import Manager
 from steersman.meta import FrozenDict, ObjectKey, ObjectMeta, OwnerReference
-from steersman.rbac import policy_rules
+from steersman_manifests.rbac import policy_rules
 from steersman_testing import virtual_time
 
 
@@ -220,8 +220,8 @@ async def test_builder_max_retry_delay_limits_back_off() -> None:
 
 def test_builder_permissions_follow_declarations() -> None:
     harness = BuilderHarness(started=False)
-    builder = harness.builder.owns(ConfigMap).rbac(ConfigMap, "create", "patch").watches(Service, lambda _: ())
-    builder.rbac(Node, "get", subresource="proxy").complete(NoopReconciler)
+    builder = harness.builder.owns(ConfigMap).watches(Service, lambda _: ())
+    builder.needs(Node, "get", subresource="proxy").complete(NoopReconciler)
     rules = policy_rules(harness.registered[0][1])
     assert {
         "apiGroups": [""],
@@ -233,6 +233,46 @@ def test_builder_permissions_follow_declarations() -> None:
     assert {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["create", "patch"]} in rules
     assert {"apiGroups": ["shop.example.com"], "resources": ["widgets/status"], "verbs": ["patch"]} in rules
     assert {"apiGroups": ["shop.example.com"], "resources": ["widgets/finalizers"], "verbs": ["update"]} in rules
+
+
+def test_builder_owned_secret_without_needs_raises() -> None:
+    builder = BuilderHarness(started=False).builder.owns(Secret)
+    with pytest.raises(ConfigurationError, match=r'\.needs\(Secret, "get", "list", "watch", "create", "patch"\)'):
+        builder.complete(NoopReconciler)
+    # An informer lists all Secrets: permission for one of them does not suffice.
+    builder.needs(Secret, "get", "list", "watch", names=("token",))
+    with pytest.raises(ConfigurationError, match="owns Secret"):
+        builder.complete(NoopReconciler)
+
+
+def test_builder_owned_secret_has_needed_verbs_only() -> None:
+    harness = BuilderHarness(started=False)
+    harness.builder.owns(Secret).needs(Secret, "get", "list", "watch").complete(NoopReconciler)
+    rules = policy_rules(harness.registered[0][1])
+    assert {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "watch"]} in rules
+
+
+def test_needs_names_limit_rule_to_objects() -> None:
+    harness = BuilderHarness(started=False)
+    harness.builder.needs(Secret, "get", names=("token",)).complete(NoopReconciler)
+    rules = policy_rules(harness.registered[0][1])
+    expected = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": ["token"]}
+    assert expected in rules
+
+
+@pytest.mark.parametrize(
+    ("verbs", "names", "message"),
+    [
+        ((), (), "without verbs"),
+        (("GET",), (), "'GET' is not a verb"),
+        (("*",), (), "is not a verb"),
+        (("get",), "token", "names must be a tuple"),
+        (("get",), ("",), "names must be a tuple"),
+    ],
+)
+def test_needs_malformed_declaration_raises(verbs: tuple[str, ...], names: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        BuilderHarness(started=False).builder.needs(Secret, *verbs, names=names)
 
 
 @virtual_time

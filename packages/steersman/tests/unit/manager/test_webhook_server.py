@@ -179,7 +179,7 @@ def test_webhook_options_incomplete_raise(given: dict[str, Any], message: str) -
 async def test_manager_without_webhook_options_serves_none() -> None:
     runtime = virtual_runtime()
     manager = Manager(InMemoryApiServer(runtime), ManagerOptions(name="b"), runtime)
-    manager.webhook(Widget).validates(validate_depth).rbac(Widget, "get")
+    manager.webhook(Widget).validates(validate_depth).needs(Widget, "get")
     running = asyncio.create_task(manager.run())
     await asyncio.sleep(1)
     manager.stop()

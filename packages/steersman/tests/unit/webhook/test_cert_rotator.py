@@ -23,11 +23,11 @@ from steersman.controller import Permission
 from steersman.errors import ConnectionFailed
 from steersman.manager.serving.certwatcher import server_ssl_context
 from steersman.meta import ObjectKey, unstructured
-from steersman.rbac import policy_rules, webhook_certificate_role
 from steersman.webhook import Rotation, WebhookServerOptions
 from steersman.webhook.cert_rotator import CertRotator
 from steersman.webhook.certificates import CertificateState, KeyPair, from_secret, issue, subject_alternative_names
 from steersman.webhook.registry import CUSTOM_RESOURCE_DEFINITION, MUTATING_CONFIGURATION, VALIDATING_CONFIGURATION
+from steersman_manifests.rbac import policy_rules, webhook_certificate_role
 from steersman_testing import InMemoryApiServer, matching, virtual_runtime, virtual_time
 from steersman_testing.virtual_clock import run_virtual
 

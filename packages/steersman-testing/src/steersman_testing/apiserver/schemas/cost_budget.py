@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from steersman.crd.costs import rule_costs
 from steersman_cel.types import MAX_KEY_LENGTH, MAX_REQUEST_BYTES
 from steersman_cel.validation import VALIDATIONS_KEY
+from steersman_manifests.crd.costs import rule_costs
 from steersman_testing.apiserver.failures import not_implemented
 from steersman_testing.apiserver.schemas.keywords import HasKeyword
 from steersman_testing.apiserver.values import JsonObject, get_object, is_list, is_map

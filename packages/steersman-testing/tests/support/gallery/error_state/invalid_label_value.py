@@ -81,7 +81,7 @@ def setup(reconciler: type[Reconciler[Watcher]]) -> Callable[[Manager, Any], Non
 
     def configure(manager: Manager, _: object) -> None:
         owning = manager.controller(Watcher).owns(StatefulSet)
-        owning.rbac(StatefulSet, "create", "patch", "delete").complete(reconciler)
+        owning.needs(StatefulSet, "delete").complete(reconciler)
 
     return configure
 

@@ -71,7 +71,7 @@ class MemoryStoreReconciler(FaultyMemoryStoreReconciler):
 def setup(reconciler: type[Reconciler[MemoryStore]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
-        manager.controller(MemoryStore).owns(ConfigMap).rbac(ConfigMap, "create", "patch").complete(reconciler)
+        manager.controller(MemoryStore).owns(ConfigMap).complete(reconciler)
 
     return configure
 

@@ -67,7 +67,7 @@ class FaultyApplicationReconciler(ApplicationReconciler):
 def setup(reconciler: type[Reconciler[Application]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
-        manager.controller(Application).owns(ConfigMap).rbac(ConfigMap, "create", "patch").complete(reconciler)
+        manager.controller(Application).owns(ConfigMap).complete(reconciler)
 
     return configure
 

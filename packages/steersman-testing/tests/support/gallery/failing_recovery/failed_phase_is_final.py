@@ -76,7 +76,7 @@ class FaultyCatalogReconciler(CatalogReconciler):
 def setup(reconciler: type[Reconciler[Catalog]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
-        manager.controller(Catalog).owns(ConfigMap).rbac(ConfigMap, "create", "patch").complete(reconciler)
+        manager.controller(Catalog).owns(ConfigMap).complete(reconciler)
 
     return configure
 

@@ -79,14 +79,7 @@ class FaultyProxyReconciler(ProxyReconciler):
 def setup(reconciler: type[Reconciler[Proxy]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
-        (
-            manager.controller(Proxy)
-            .owns(ConfigMap)
-            .owns(Service)
-            .rbac(ConfigMap, "create", "patch")
-            .rbac(Service, "create", "patch")
-            .complete(reconciler)
-        )
+        (manager.controller(Proxy).owns(ConfigMap).owns(Service).complete(reconciler))
 
     return configure
 

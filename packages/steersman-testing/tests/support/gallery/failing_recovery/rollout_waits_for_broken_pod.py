@@ -100,7 +100,7 @@ def is_current(found: Pod, engine: Engine) -> bool:
 def setup(reconciler: type[Reconciler[Engine]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
-        manager.controller(Engine).owns(Pod).rbac(Pod, "create", "patch", "delete").complete(reconciler)
+        manager.controller(Engine).owns(Pod).needs(Pod, "delete").complete(reconciler)
 
     return configure
 

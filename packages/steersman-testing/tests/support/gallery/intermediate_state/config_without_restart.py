@@ -82,14 +82,7 @@ def config_map(flow: Flow) -> ConfigMapApply:
 def setup(reconciler: type[Reconciler[Flow]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
-        (
-            manager.controller(Flow)
-            .owns(ConfigMap)
-            .owns(Pod)
-            .rbac(ConfigMap, "create", "patch")
-            .rbac(Pod, "create", "patch", "delete")
-            .complete(reconciler)
-        )
+        (manager.controller(Flow).owns(ConfigMap).owns(Pod).needs(Pod, "delete").complete(reconciler))
 
     return configure
 

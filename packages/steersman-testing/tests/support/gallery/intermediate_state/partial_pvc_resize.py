@@ -80,8 +80,8 @@ def setup(reconciler: type[Reconciler[Broker]]) -> Callable[[Manager, Any], None
             manager.controller(Broker)
             .owns(StatefulSet)
             .watches(PersistentVolumeClaim, requests_for_owner)
-            .rbac(StatefulSet, "create", "patch", "delete")
-            .rbac(PersistentVolumeClaim, "patch")
+            .needs(StatefulSet, "delete")
+            .needs(PersistentVolumeClaim, "patch")
             .complete(reconciler)
         )
 

@@ -68,7 +68,7 @@ class MongoDBReconciler(FaultyMongoDBReconciler):
 def setup(reconciler: type[Reconciler[MongoDB]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
-        manager.controller(MongoDB).rbac(Secret, "get", "create").complete(reconciler)
+        manager.controller(MongoDB).needs(Secret, "get", "create").complete(reconciler)
 
     return configure
 

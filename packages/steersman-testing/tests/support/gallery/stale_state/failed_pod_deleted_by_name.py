@@ -74,7 +74,7 @@ class RunnersReconciler(FaultyRunnersReconciler):
 def setup(reconciler: type[Reconciler[Runners]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
-        manager.controller(Runners).watches(Pod, requests_for_owner).rbac(Pod, "delete").complete(reconciler)
+        manager.controller(Runners).watches(Pod, requests_for_owner).needs(Pod, "delete").complete(reconciler)
 
     return configure
 

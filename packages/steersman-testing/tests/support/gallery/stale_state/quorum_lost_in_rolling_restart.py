@@ -85,7 +85,7 @@ def outdated(quorum: Quorum, pods: Iterable[Pod]) -> list[Pod]:
 def setup(reconciler: type[Reconciler[Quorum]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
-        manager.controller(Quorum).owns(Pod).rbac(Pod, "create", "patch", "delete").complete(reconciler)
+        manager.controller(Quorum).owns(Pod).needs(Pod, "delete").complete(reconciler)
 
     return configure
 

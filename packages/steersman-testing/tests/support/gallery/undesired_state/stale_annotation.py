@@ -74,7 +74,7 @@ class ListenerReconciler(FaultyListenerReconciler):
 def setup(reconciler: type[Reconciler[Listener]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
-        manager.controller(Listener).owns(Service).rbac(Service, "create", "patch").complete(reconciler)
+        manager.controller(Listener).owns(Service).complete(reconciler)
 
     return configure
 

@@ -65,7 +65,7 @@ def setup(reconciler: type[Reconciler[TableStore]]) -> Callable[[Manager, Any], 
 
     def configure(manager: Manager, _: object) -> None:
         owning = manager.controller(TableStore).owns(ConfigMap)
-        owning.rbac(ConfigMap, "create", "patch", "delete").complete(reconciler)
+        owning.needs(ConfigMap, "delete").complete(reconciler)
 
     return configure
 

@@ -82,7 +82,7 @@ def deployment(frontend: Frontend, replicas: int) -> DeploymentApply:
 def setup(reconciler: type[Reconciler[Frontend]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
-        manager.controller(Frontend).owns(Deployment).rbac(Deployment, "create", "patch").complete(reconciler)
+        manager.controller(Frontend).owns(Deployment).complete(reconciler)
 
     return configure
 

@@ -54,13 +54,13 @@ def requests_for_source(mirror: ConfigMap) -> list[Request]:
 def faulty(manager: Manager, _: object) -> None:
     """Register the operator that reacts only to events of Services."""
     watching = manager.controller(Service).watches(ConfigMap, lambda _: ())
-    watching.rbac(ConfigMap, "create", "patch", "delete").complete(MirrorReconciler)
+    watching.needs(ConfigMap, "create", "patch", "delete").complete(MirrorReconciler)
 
 
 def corrected(manager: Manager, _: object) -> None:
     """Register the twin, which also reacts to events of mirrors."""
     watching = manager.controller(Service).watches(ConfigMap, requests_for_source)
-    watching.rbac(ConfigMap, "create", "patch", "delete").complete(MirrorReconciler)
+    watching.needs(ConfigMap, "create", "patch", "delete").complete(MirrorReconciler)
 
 
 async def scenario(world: World[NoExternalSystem]) -> None:

@@ -77,8 +77,7 @@ def setup(reconciler: type[Reconciler[Cassandra]]) -> Callable[[Manager, Any], N
             .owns(StatefulSet)
             .watches(Pod, requests_for_owner)
             .watches(PersistentVolumeClaim, requests_for_owner)
-            .rbac(StatefulSet, "create", "patch")
-            .rbac(PersistentVolumeClaim, "delete")
+            .needs(PersistentVolumeClaim, "delete")
             .complete(reconciler)
         )
 

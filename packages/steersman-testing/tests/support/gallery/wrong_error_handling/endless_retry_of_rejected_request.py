@@ -71,7 +71,7 @@ class WarehouseReconciler(Reconciler[Warehouse]):
 def setup(reconciler: type[Reconciler[Warehouse]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
-        manager.controller(Warehouse).owns(StatefulSet).rbac(StatefulSet, "create", "patch").complete(reconciler)
+        manager.controller(Warehouse).owns(StatefulSet).complete(reconciler)
 
     return configure
 

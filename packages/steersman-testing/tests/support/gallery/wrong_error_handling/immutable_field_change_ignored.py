@@ -89,7 +89,7 @@ def setup(reconciler: type[Reconciler[Archive]]) -> Callable[[Manager, Any], Non
 
     def configure(manager: Manager, _: object) -> None:
         owning = manager.controller(Archive).owns(PersistentVolumeClaim)
-        owning.rbac(PersistentVolumeClaim, "create", "patch").complete(reconciler)
+        owning.complete(reconciler)
 
     return configure
 

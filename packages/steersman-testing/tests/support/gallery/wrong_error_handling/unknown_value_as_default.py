@@ -72,7 +72,7 @@ def config_map(store: Store, consistency: str) -> ConfigMapApply:
 def setup(reconciler: type[Reconciler[Store]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
-        manager.controller(Store).owns(ConfigMap).rbac(ConfigMap, "create", "patch").complete(reconciler)
+        manager.controller(Store).owns(ConfigMap).complete(reconciler)
 
     return configure
 
