@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+from steersman.meta.manifests import Manifest
 
 from steersman.errors import SteersmanError
-from steersman.meta.manifests import Manifest
 from steersman_cli.local_operator import loopback_address
 from steersman_cli.manifests import generate_in_subprocess
 
