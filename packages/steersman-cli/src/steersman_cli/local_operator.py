@@ -34,7 +34,7 @@ _DEBUG_PORT = 8082
 _WATCH_OPTIONS: dict[str, Any] = {"rust_timeout": 500, "yield_on_timeout": True}
 
 SourceChanges = Callable[[threading.Event], Iterator[Any]]
-"""Yields sets of changed files, which may be empty, until the event is set."""
+"""Yields changed files, possibly none, until the event is set."""
 
 
 class OperatorProcess:
