@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from steersman.meta.manifests import Manifest
+from steersman_manifests.manifest_files import Manifest
 
 from steersman.errors import SteersmanError
 from steersman_cli.local_operator import loopback_address
