@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from steersman_manifests.manifest_files import Manifest
 
 from steersman.errors import SteersmanError
 from steersman_cli.local_operator import loopback_address
 from steersman_cli.manifests import generate_in_subprocess
+from steersman_manifests.manifest_files import Manifest
 
 if TYPE_CHECKING:
     from steersman_cli.project import Project
