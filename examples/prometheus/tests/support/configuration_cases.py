@@ -64,6 +64,11 @@ CASES: dict[str, Inputs] = {
         ],
         contents={},
     ),
+    "empty-texts": Inputs(
+        prometheus=prometheus(scrapeInterval=""),
+        service_monitors=[service_monitor("s", {"port": "web", "interval": "", "scrapeTimeout": "", "path": ""})],
+        contents={},
+    ),
     "labels": Inputs(
         prometheus=prometheus(),
         service_monitors=[service_monitor(jobLabel="app.kubernetes.io/name", targetLabels=["team"])],

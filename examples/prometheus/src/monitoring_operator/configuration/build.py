@@ -10,7 +10,7 @@ from steersman import Object, ObjectKey
 from steersman.meta import to_builtins
 
 from monitoring_operator.api.v1.podmonitor import PodMonitor
-from monitoring_operator.api.v1.prometheus import Prometheus
+from monitoring_operator.api.v1.prometheus import DEFAULT_INTERVAL, Prometheus
 from monitoring_operator.api.v1.prometheusrule import PrometheusRule
 from monitoring_operator.api.v1.servicemonitor import ServiceMonitor
 from monitoring_operator.configuration.credentials import Contents, CredentialFiles, Monitor
@@ -72,7 +72,7 @@ def build(inputs: Inputs) -> DeclaredConfiguration:
     for monitor in monitors:
         files = CredentialFiles(monitor.metadata.namespace, inputs.contents)
         try:
-            jobs += jobs_of(monitor, files, inputs.prometheus.spec.scrape_interval)
+            jobs += jobs_of(monitor, files, inputs.prometheus.spec.scrape_interval or DEFAULT_INTERVAL)
         except InvalidMonitor as problem:
             problems[type(monitor), monitor.key] = problem
         else:
@@ -96,8 +96,8 @@ def _global_settings(prometheus: Prometheus) -> GlobalSettings:
     labels = {name: value.replace("$", "$$") for name, value in spec.external_labels.items()}
     identity = {"prometheus": str(prometheus.key), "prometheus_replica": "${POD_NAME}"}
     return GlobalSettings(
-        scrape_interval=spec.scrape_interval,
-        evaluation_interval=spec.evaluation_interval,
+        scrape_interval=spec.scrape_interval or DEFAULT_INTERVAL,
+        evaluation_interval=spec.evaluation_interval or DEFAULT_INTERVAL,
         external_labels=dict(sorted((identity | labels).items())),
     )
 

@@ -109,7 +109,7 @@ def _user_rule(rule: Relabeling, field: str) -> RelabelConfig:
     return RelabelConfig(
         source_labels=rule.source_labels,
         separator=rule.separator,
-        regex=rule.regex,
+        regex=rule.regex or None,
         modulus=rule.modulus or None,
         target_label=rule.target_label or None,
         replacement=rule.replacement,

@@ -67,8 +67,8 @@ def _job(
         job_name=f"{kind}/{monitor.metadata.namespace}/{monitor.metadata.name}/{number}",
         honor_labels=endpoint.honor_labels,
         honor_timestamps=endpoint.honor_timestamps,
-        scrape_interval=endpoint.interval,
-        scrape_timeout=endpoint.scrape_timeout,
+        scrape_interval=endpoint.interval or None,
+        scrape_timeout=endpoint.scrape_timeout or None,
         metrics_path=endpoint.path or None,
         scheme=endpoint.scheme.lower() if endpoint.scheme else None,
         params=endpoint.params,
@@ -158,7 +158,7 @@ def _discovery(role: str, selector: NamespaceSelector, own_namespace: str) -> Ku
 def _check_durations(endpoint: ScrapeEndpoint, field: str, default_interval: str) -> None:
     interval = endpoint.interval or default_interval
     interval_ms = milliseconds(interval, f"{field}.interval")
-    if endpoint.scrape_timeout is None:
+    if not endpoint.scrape_timeout:
         return
     if milliseconds(endpoint.scrape_timeout, f"{field}.scrapeTimeout") > interval_ms:
         problem = f"of {endpoint.scrape_timeout} exceeds the interval of {interval}"

@@ -11,6 +11,9 @@ from steersman.meta import schema
 
 from monitoring_operator.api.v1.scraping import CRD_LABELS, Duration
 
+DEFAULT_INTERVAL = "30s"
+"""Interval of scrapes and evaluations. The pattern of durations allows an empty text, which means the same."""
+
 _NAME_LENGTH = Rule(
     rule="size(self.metadata.name) <= 40",
     message="the name must have at most 40 characters, because names and labels of the pods contain it",
@@ -70,8 +73,8 @@ class PrometheusSpec(Spec):
     storage: StorageSpec = StorageSpec()
     resources: ResourceRequirements | None = None
     """Resources of each server."""
-    scrape_interval: Duration = "30s"
-    evaluation_interval: Duration = "30s"
+    scrape_interval: Duration = DEFAULT_INTERVAL
+    evaluation_interval: Duration = DEFAULT_INTERVAL
     """Interval between evaluations of rules."""
     external_labels: FrozenDict[str, str] = FrozenDict()
     """Labels of samples and alerts outside of this Prometheus."""
