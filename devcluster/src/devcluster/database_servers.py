@@ -1,4 +1,4 @@
-"""Servers of other Debian releases, unpacked for tests on loopback: databases, and Prometheus.
+"""Servers of other Debian releases, unpacked for tests on loopback.
 
 Each program is run by the loader and the libraries of its own release, so neither an image nor root is needed to
 start it, and PostgreSQL finds its files from where it lies.

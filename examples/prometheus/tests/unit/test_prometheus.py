@@ -277,6 +277,8 @@ async def test_options_reach_the_pods(apiserver: InMemoryApiServer) -> None:
         assert template.spec.resources.requests == {"storage": "50Gi"}
         server = workload.spec.template.spec.containers[0]
         assert server.image == "quay.io/prometheus/prometheus:v3.5.0"
+        start = server.command[2].replace("$$", "$")  # as the kubelet does
+        assert start.startswith("echo $$ >/etc/prometheus/running/prometheus.pid")
         assert "--storage.tsdb.retention.time=15d" in server.command
         assert "--storage.tsdb.retention.size=40GB" in server.command
         assert not [argument for argument in server.command if "lifecycle" in argument]

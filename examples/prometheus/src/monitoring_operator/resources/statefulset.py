@@ -20,7 +20,8 @@ _REPOSITORY = "quay.io/prometheus/prometheus"
 _USER_ID, _GROUP_ID = 1000, 2000
 _DIRECTORY = "/etc/prometheus"
 _RELOAD = f"{_DIRECTORY}/declared/reload.sh"
-_START = f'echo $$ >{_DIRECTORY}/running/prometheus.pid && exec prometheus "$@"'
+# The kubelet replaces $$ by $.
+_START = f'echo $$$$ >{_DIRECTORY}/running/prometheus.pid && exec prometheus "$@"'
 _REPORT = "/dev/termination-log"
 
 
