@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Transport
 from steersman.controller import Reconciler, ReconcilerContext, Request, Result, add_finalizer, remove_finalizer
@@ -17,7 +17,6 @@ from steersman.meta import (
     FrozenDict,
     FrozenStruct,
     ObjectKey,
-    ObjectMetaApply,
     Quantity,
     Resource,
     Rule,
@@ -117,9 +116,9 @@ class WebAppReconciler(Reconciler[WebApp]):
         await self.client.apply_status(webapp, wanted)
 
 
-def config_map_for(webapp: WebApp, name: str, data: dict[str, str]) -> ConfigMapApply:
+def config_map_for(webapp: WebApp, name: str, data: dict[str, str]) -> core.ConfigMap:
     """A ConfigMap in the namespace of the web application."""
-    return ConfigMapApply(metadata=ObjectMetaApply(name=name, namespace=webapp.metadata.namespace), data=data)
+    return core.ConfigMap(metadata=meta.ObjectMeta(name=name, namespace=webapp.metadata.namespace), data=data)
 
 
 def setup(manager: Manager) -> None:

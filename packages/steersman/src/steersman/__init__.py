@@ -6,8 +6,8 @@ A kind is a class, a controller is a coroutine, and this is a whole operator::
     from typing import Annotated
 
     from steersman import Field, Manager, Reconciler, Request, Resource, Result, Spec, Status
-    from steersman import ObjectMetaApply, connect, load_config, resource
-    from steersman.api.apply.core_v1 import ConfigMapApply
+    from steersman.api.apply import core, meta
+    from steersman import connect, load_config, resource
     from steersman.api.core_v1 import ConfigMap
 
     class GreetingSpec(Spec):
@@ -21,8 +21,8 @@ A kind is a class, a controller is a coroutine, and this is a whole operator::
     class Greeter(Reconciler[Greeting]):
         async def reconcile(self, request: Request) -> Result:
             greeting = await self.client.get(Greeting, request)  # NotFound ends it
-            metadata = ObjectMetaApply(name=request.name, namespace=request.namespace)
-            words = ConfigMapApply(metadata=metadata, data={"words": f"Hello {greeting.spec.name}"})
+            metadata = meta.ObjectMeta(name=request.name, namespace=request.namespace)
+            words = core.ConfigMap(metadata=metadata, data={"words": f"Hello {greeting.spec.name}"})
             await self.client.apply(words, owner=greeting)
             return Result()
 
@@ -116,7 +116,6 @@ if TYPE_CHECKING:
         Object,
         ObjectKey,
         ObjectMeta,
-        ObjectMetaApply,
         PrinterColumn,
         Quantity,
         Resource,
@@ -149,7 +148,6 @@ __all__ = [
     "Object",
     "ObjectKey",
     "ObjectMeta",
-    "ObjectMetaApply",
     "PrinterColumn",
     "Quantity",
     "RateLimit",

@@ -13,7 +13,7 @@ import pytest
 
 from database_support.cluster_views import view
 from database_support.patroni_model import Hosts, ModelTopology
-from steersman.api.apply.rbac_v1 import RoleApply
+from steersman.api.apply import rbac
 from steersman.client import Client, HttpRequest, Impersonation, Transport, connect
 from steersman.controller import Permission
 from steersman.manager import Manager
@@ -60,7 +60,7 @@ async def ask(transport: Transport, method: str, path: str, body: dict[str, Any]
     return (await transport.request(request)).status
 
 
-def role(cluster: ClusterView, engine: ClusterEngine, *instances: int, writable: Sequence[str] = ()) -> RoleApply:
+def role(cluster: ClusterView, engine: ClusterEngine, *instances: int, writable: Sequence[str] = ()) -> rbac.Role:
     names, labels = cluster.names, cluster_labels(cluster)
     store = names.store_of(engine.name).every
     return access.role(names, labels, engine.rights, store=store, instances=instances, writable=writable)

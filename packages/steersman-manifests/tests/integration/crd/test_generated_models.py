@@ -144,10 +144,10 @@ def test_generated_types_report_violations(place: Path) -> None:
 
 def test_generated_apply_types_send_set_fields(place: Path) -> None:
     apply: Any = import_module("foreign.apply.cert_manager_io_v1")
-    issuer = apply.CertificateSpecIssuerRefApply(name="letsencrypt")
-    spec = apply.CertificateSpecApply(secret_name="web-tls", issuer_ref=issuer, is_ca=False)
+    issuer = apply.CertificateSpecIssuerRef(name="letsencrypt")
+    spec = apply.CertificateSpec(secret_name="web-tls", issuer_ref=issuer, is_ca=False)
     assert to_builtins(spec) == {"secretName": "web-tls", "issuerRef": {"name": "letsencrypt"}, "isCA": False}
-    assert apply.CertificateApply.read_type is generated_class("Certificate")
+    assert apply.Certificate.read_type is generated_class("Certificate")
 
 
 def test_generated_module_imports_quickly(place: Path) -> None:

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from framework_support.webapp import WebApp, WebAppReconciler, setup_with
-from steersman.api.apply.core_v1 import ConfigMapApply, NamespaceApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Client, MergePatch, Transport
 from steersman.controller import Request, Result, add_finalizer, remove_finalizer
 from steersman.manager import Manager, ManagerOptions
-from steersman.meta import ApiResource, ObjectKey, ObjectMetaApply, unstructured
+from steersman.meta import ApiResource, ObjectKey, unstructured
 from steersman_testing import InMemoryApiServer, run_virtual, virtual_runtime, virtual_time
 from steersman_testing.transitions import (
     Budget,
@@ -127,7 +127,7 @@ async def test_foreign_writes_are_not_operator_writes() -> None:
     async def actor(client: Client) -> None:
         nonlocal written
         written += 1
-        stamp = ConfigMapApply(metadata=ObjectMetaApply(name="stamp", namespace="default"), data={"n": str(written)})
+        stamp = core.ConfigMap(metadata=meta.ObjectMeta(name="stamp", namespace="default"), data={"n": str(written)})
         await client.apply(stamp)
 
     async with system_with_actor(actor) as system:
@@ -169,9 +169,9 @@ class CreatesNamespace(WebAppReconciler):
             await remove_finalizer(self.client, webapp, self.finalizer)
             return Result()
         await add_finalizer(self.client, webapp, self.finalizer)
-        await self.client.apply(NamespaceApply(metadata=ObjectMetaApply(name=namespace.name)))
-        metadata = ObjectMetaApply(name="title", namespace=namespace.name)
-        await self.client.apply(ConfigMapApply(metadata=metadata, data={"title": webapp.spec.title}))
+        await self.client.apply(core.Namespace(metadata=meta.ObjectMeta(name=namespace.name)))
+        metadata = meta.ObjectMeta(name="title", namespace=namespace.name)
+        await self.client.apply(core.ConfigMap(metadata=metadata, data={"title": webapp.spec.title}))
         return await super().reconcile(request)
 
 

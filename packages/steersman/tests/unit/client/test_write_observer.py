@@ -12,15 +12,16 @@ from msgspec.structs import replace
 
 from framework_support.transports import ScriptedTransport, error_response, json_response, list_response
 from framework_support.widget import Widget, WidgetApply, WidgetSpecApply, WidgetStatus, widget, widget_document
+from steersman.api.apply import meta
 from steersman.api.authentication_v1 import TokenReview, TokenReviewSpec
 from steersman.api.core_v1 import Namespace, Service
 from steersman.client import Client, HttpResponse, MergePatch
 from steersman.errors import ApiError, ConnectionFailed
-from steersman.meta import Object, ObjectKey, ObjectMeta, ObjectMetaApply
+from steersman.meta import Object, ObjectKey, ObjectMeta
 from steersman_testing import virtual_time
 
 KEY = ObjectKey("orders", "a")
-CONFIG = WidgetApply(metadata=ObjectMetaApply(name="a", namespace="orders"), spec=WidgetSpecApply(depth=1))
+CONFIG = WidgetApply(metadata=meta.ObjectMeta(name="a", namespace="orders"), spec=WidgetSpecApply(depth=1))
 
 
 @dataclass

@@ -14,14 +14,13 @@ from structlog.testing import capture_logs
 
 from framework_support.controller_env import NAMESPACE, ControllerEnv, drain_event_loop, eventually, key, running
 from framework_support.widget import Widget, WidgetStatus
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.api.events_v1 import Event
 from steersman.cache import InformerOptions
 from steersman.controller import Reconciler, Request, Result
 from steersman.errors import CacheNotSynced, ConfigurationError, ConnectionFailed
 from steersman.manager import Manager, ManagerOptions
-from steersman.meta import ObjectMetaApply
 from steersman.observability.runtime import Runtime
 from steersman_testing import matching, virtual_time
 
@@ -31,8 +30,8 @@ class OwnedConfigMapReconciler(Reconciler[Widget]):
 
     async def reconcile(self, request: Request) -> Result:
         widget = await self.client.get(Widget, request)
-        config = ConfigMapApply(
-            metadata=ObjectMetaApply(name=f"config-{request.name}", namespace=request.namespace),
+        config = core.ConfigMap(
+            metadata=meta.ObjectMeta(name=f"config-{request.name}", namespace=request.namespace),
             data={"length": str(widget.spec.depth)},
         )
         present = await self.client.get_or_none(ConfigMap, config.key)

@@ -16,13 +16,12 @@ from opentelemetry.trace import SpanContext, SpanKind, StatusCode, format_trace_
 
 from framework_support.controller_env import ControllerEnv, key, running
 from framework_support.widget import Widget, WidgetStatus
-from steersman.api.apply.core_v1 import SecretApply
+from steersman.api.apply import core, meta
 from steersman.client import ClusterConfig, HttpRequest, HttpTransport, MergePatch, RetryingTransport, StaticToken
 from steersman.client.transport.tracing import TracingTransport, url_template
 from steersman.controller import Controller, ReconcileOutcome, Reconciler, Request, Result, current_reconcile
 from steersman.errors import ConfigurationError, ConnectionFailed
 from steersman.manager import Manager, ManagerOptions
-from steersman.meta import ObjectMetaApply
 from steersman_testing import matching, virtual_time
 
 PASSWORD = "hunter222"
@@ -48,9 +47,9 @@ class PasswordReconciler(Reconciler[Widget]):
 
     async def reconcile(self, request: Request) -> Result:
         widget = await self.client.get(Widget, request)
-        metadata = ObjectMetaApply(name=f"lock-{request.name}", namespace=request.namespace)
+        metadata = meta.ObjectMeta(name=f"lock-{request.name}", namespace=request.namespace)
         password = PASSWORD
-        await self.client.apply(SecretApply(metadata=metadata, string_data={"password": password}), owner=widget)
+        await self.client.apply(core.Secret(metadata=metadata, string_data={"password": password}), owner=widget)
         if widget.spec.depth > 100:
             raise RuntimeError("too deep")
         return Result(requeue_after=3600)

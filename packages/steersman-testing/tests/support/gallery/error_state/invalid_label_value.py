@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import key, object_meta, owned_metadata, set_spec, with_ready_condition
 from gallery.stateful_sets import stateful_set
-from steersman.api.apply.apps_v1 import StatefulSetApply
+from steersman.api.apply import apps
 from steersman.api.apps_v1 import StatefulSet
 from steersman.controller import ReconcileOutcome, Reconciler, Request, Result
 from steersman.errors import Invalid, TerminalError
@@ -72,7 +72,7 @@ class FaultyWatcherReconciler(WatcherReconciler):
         await super().apply_children(watcher)
 
 
-def labelled(watcher: Watcher) -> StatefulSetApply:
+def labelled(watcher: Watcher) -> apps.StatefulSet:
     """Return the StatefulSet with the label of its team."""
     return replace(stateful_set(watcher, 2), metadata=owned_metadata(watcher, labels={TEAM: watcher.spec.team}))
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import key, object_meta, owned_metadata, set_spec, with_ready_condition
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core
 from steersman.api.core_v1 import ConfigMap
 from steersman.controller import Reconciler, Request, Result
 from steersman.manager import Manager
@@ -45,7 +45,7 @@ class FaultyMemoryStoreReconciler(Reconciler[MemoryStore]):
     async def reconcile(self, request: Request) -> Result:
         store = await self.client.get(MemoryStore, request)
         await self.client.apply(
-            ConfigMapApply(metadata=owned_metadata(store), data={"save": self.render_persistence(store)}), owner=store
+            core.ConfigMap(metadata=owned_metadata(store), data={"save": self.render_persistence(store)}), owner=store
         )
         status = Status(
             observed_generation=store.metadata.generation,

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import key, object_meta, owned_metadata
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core
 from steersman.api.core_v1 import ConfigMap
 from steersman.controller import Reconciler, Request, Result
 from steersman.manager import Manager
@@ -46,7 +46,7 @@ class ApplicationReconciler(Reconciler[Application]):
         application = await self.client.get(Application, request)
         for name in application.spec.components:
             await self.client.apply(
-                ConfigMapApply(metadata=owned_metadata(application, f"-{name}")), owner=application
+                core.ConfigMap(metadata=owned_metadata(application, f"-{name}")), owner=application
             )
         found = [component.metadata.name for component in await self.client.list(ConfigMap, owner=application)]
         await self.client.apply_status(

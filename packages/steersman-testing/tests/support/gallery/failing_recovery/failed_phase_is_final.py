@@ -15,7 +15,7 @@ from typing import Any
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import key, object_meta, owned_metadata, set_spec, with_ready_condition
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core
 from steersman.api.core_v1 import ConfigMap
 from steersman.controller import Reconciler, Request, Result
 from steersman.errors import TerminalError
@@ -49,7 +49,7 @@ class CatalogReconciler(Reconciler[Catalog]):
             self.events.warning(catalog, "InvalidSource", message)
             raise TerminalError(message)
         await self.client.apply(
-            ConfigMapApply(metadata=owned_metadata(catalog), data={"source": source}), owner=catalog
+            core.ConfigMap(metadata=owned_metadata(catalog), data={"source": source}), owner=catalog
         )
         await self.report(catalog, "Configured", "Configured", "packages are available")
         return Result()

@@ -16,7 +16,7 @@ from typing import Any
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import key, object_meta, owned_metadata, set_spec, with_ready_condition
-from steersman.api.apply.core_v1 import ConfigMapApply, ServiceApply, ServicePortApply, ServiceSpecApply
+from steersman.api.apply import core
 from steersman.api.core_v1 import ConfigMap, Service
 from steersman.controller import ReconcileOutcome, Reconciler, Request, Result
 from steersman.manager import Manager
@@ -47,11 +47,11 @@ class ProxyReconciler(Reconciler[Proxy]):
         proxy = await self.client.get(Proxy, request)
         version = proxy.spec.version
         await self.client.apply(
-            ConfigMapApply(metadata=owned_metadata(proxy), data={"version": version}), owner=proxy
+            core.ConfigMap(metadata=owned_metadata(proxy), data={"version": version}), owner=proxy
         )
-        spec = ServiceSpecApply(cluster_ip="None", ports=[ServicePortApply(port=80)])
+        spec = core.ServiceSpec(cluster_ip="None", ports=[core.ServicePort(port=80)])
         await self.client.apply(
-            ServiceApply(metadata=owned_metadata(proxy, labels={VERSION: version}), spec=spec), owner=proxy
+            core.Service(metadata=owned_metadata(proxy, labels={VERSION: version}), spec=spec), owner=proxy
         )
         return Result()
 

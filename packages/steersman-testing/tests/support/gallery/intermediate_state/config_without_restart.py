@@ -18,7 +18,7 @@ from typing import Any
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import key, object_meta, owned_metadata, pod, set_spec
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core
 from steersman.api.core_v1 import ConfigMap, Pod
 from steersman.client import MergePatch
 from steersman.controller import Reconciler, Request, Result
@@ -74,9 +74,9 @@ class FlowReconciler(Reconciler[Flow]):
         return Result()
 
 
-def config_map(flow: Flow) -> ConfigMapApply:
+def config_map(flow: Flow) -> core.ConfigMap:
     """Return the ConfigMap of the pod."""
-    return ConfigMapApply(metadata=owned_metadata(flow), data={"banner": flow.spec.banner})
+    return core.ConfigMap(metadata=owned_metadata(flow), data={"banner": flow.spec.banner})
 
 
 def setup(reconciler: type[Reconciler[Flow]]) -> Callable[[Manager, Any], None]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import object_meta, owned_metadata
-from steersman.api.apply.core_v1 import SecretApply
+from steersman.api.apply import core
 from steersman.api.core_v1 import Secret
 from steersman.controller import Reconciler, Request, Result
 from steersman.errors import AlreadyExists
@@ -50,7 +50,7 @@ class FaultyMongoDBReconciler(Reconciler[MongoDB]):
         content = f"{self.runtime.random.getrandbits(128):032x}"
         try:
             await self.client.create(
-                SecretApply(metadata=owned_metadata(database, suffix), string_data={"tls.key": content})
+                core.Secret(metadata=owned_metadata(database, suffix), string_data={"tls.key": content})
             )
         except AlreadyExists:
             return

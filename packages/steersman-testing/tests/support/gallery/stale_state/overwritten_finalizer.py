@@ -18,12 +18,12 @@ from typing import Any
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import NAMESPACE, OWNER_LABEL, key, object_meta, requests_for_owner
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import JsonPatch, MergePatch
 from steersman.controller import Reconciler, Request, Result, add_finalizer, remove_finalizer
 from steersman.manager import Manager
-from steersman.meta import ObjectMetaApply, Resource, Spec, Status, resource
+from steersman.meta import Resource, Spec, Status, resource
 from steersman_testing.simulation import World
 
 OURS = "gallery.example.com/account"
@@ -84,8 +84,8 @@ async def scenario(world: World[NoExternalSystem]) -> None:
     add = {"op": "add", "path": "/metadata/finalizers", "value": [OTHERS]}
     await world.client.patch(Account, key("ada"), JsonPatch([add]))
     await world.settle()
-    metadata = ObjectMetaApply(name="ada", namespace=NAMESPACE, labels={OWNER_LABEL: "ada"})
-    await world.client.create(ConfigMapApply(metadata=metadata, data={"plan": "large"}))
+    metadata = meta.ObjectMeta(name="ada", namespace=NAMESPACE, labels={OWNER_LABEL: "ada"})
+    await world.client.create(core.ConfigMap(metadata=metadata, data={"plan": "large"}))
     await world.settle()
 
 

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import object_meta, owned_metadata, set_spec, with_ready_condition
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core
 from steersman.api.core_v1 import ConfigMap
 from steersman.controller import Reconciler, Request, Result
 from steersman.manager import Manager
@@ -41,7 +41,7 @@ class FaultyTableStoreReconciler(Reconciler[TableStore]):
         store = await self.client.get(TableStore, request)
         for role in store.spec.roles:
             await self.client.apply(
-                ConfigMapApply(metadata=owned_metadata(store, f"-{role}"), data={"role": role}), owner=store
+                core.ConfigMap(metadata=owned_metadata(store, f"-{role}"), data={"role": role}), owner=store
             )
         await self.delete_removed_roles(store)
         conditions = with_ready_condition(store, True, "Running", "every role runs", self.runtime.clock.now())

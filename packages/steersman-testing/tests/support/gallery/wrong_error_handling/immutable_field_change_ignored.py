@@ -16,11 +16,7 @@ from typing import Any
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import key, object_meta, owned_metadata, set_spec, with_ready_condition
-from steersman.api.apply.core_v1 import (
-    PersistentVolumeClaimApply,
-    PersistentVolumeClaimSpecApply,
-    VolumeResourceRequirementsApply,
-)
+from steersman.api.apply import core
 from steersman.api.core_v1 import PersistentVolumeClaim
 from steersman.controller import Reconciler, Request, Result
 from steersman.manager import Manager
@@ -73,13 +69,13 @@ class ArchiveReconciler(FaultyArchiveReconciler):
         await self.update_ready_condition(archive, False, "StorageClassIsFixed", message)
 
 
-def pvc_for(archive: Archive, storage_class: str) -> PersistentVolumeClaimApply:
+def pvc_for(archive: Archive, storage_class: str) -> core.PersistentVolumeClaim:
     """Return the PVC of the archive."""
-    return PersistentVolumeClaimApply(
+    return core.PersistentVolumeClaim(
         metadata=owned_metadata(archive),
-        spec=PersistentVolumeClaimSpecApply(
+        spec=core.PersistentVolumeClaimSpec(
             access_modes=["ReadWriteOnce"],
-            resources=VolumeResourceRequirementsApply(requests={"storage": "1Gi"}),
+            resources=core.VolumeResourceRequirements(requests={"storage": "1Gi"}),
             storage_class_name=storage_class,
         ),
     )

@@ -17,7 +17,7 @@ from typing import Any
 
 from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import key, object_meta, owned_metadata, set_spec, with_ready_condition
-from steersman.api.apply.core_v1 import ConfigMapApply
+from steersman.api.apply import core
 from steersman.api.core_v1 import ConfigMap
 from steersman.controller import Reconciler, Request, Result
 from steersman.errors import TerminalError
@@ -64,9 +64,9 @@ class StoreReconciler(FaultyStoreReconciler):
         return await super().reconcile(request)
 
 
-def config_map(store: Store, consistency: str) -> ConfigMapApply:
+def config_map(store: Store, consistency: str) -> core.ConfigMap:
     """Return the ConfigMap of the store."""
-    return ConfigMapApply(metadata=owned_metadata(store), data={"consistency": consistency})
+    return core.ConfigMap(metadata=owned_metadata(store), data={"consistency": consistency})
 
 
 def setup(reconciler: type[Reconciler[Store]]) -> Callable[[Manager, Any], None]:

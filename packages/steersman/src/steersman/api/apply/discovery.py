@@ -9,33 +9,33 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET, UnsetType
 
-from steersman.api.apply.core_v1 import ObjectReferenceApply
-from steersman.api.discovery_v1 import EndpointSlice
+from steersman.api import discovery_v1
+from steersman.api.apply.core import ObjectReference
 from steersman.meta import ApplyConfiguration, FrozenStruct
 
 
-class EndpointApply(FrozenStruct):
+class Endpoint(FrozenStruct):
     """Endpoint represents a single logical "backend" implementing a service."""
 
     addresses: Sequence[str] | UnsetType = UNSET
     """addresses of this endpoint."""
-    conditions: EndpointConditionsApply | UnsetType = UNSET
+    conditions: EndpointConditions | UnsetType = UNSET
     """conditions contains information about the current status of the endpoint."""
     deprecated_topology: Mapping[str, str] | UnsetType = UNSET
     """deprecatedTopology contains topology information part of the v1beta1 API."""
-    hints: EndpointHintsApply | UnsetType = UNSET
+    hints: EndpointHints | UnsetType = UNSET
     """hints contains information associated with how an endpoint should be consumed."""
     hostname: str | UnsetType = UNSET
     """hostname of this endpoint."""
     node_name: str | UnsetType = UNSET
     """nodeName represents the name of the Node hosting this endpoint."""
-    target_ref: ObjectReferenceApply | UnsetType = UNSET
+    target_ref: ObjectReference | UnsetType = UNSET
     """targetRef is a reference to a Kubernetes object that represents this endpoint."""
     zone: str | UnsetType = UNSET
     """zone is the name of the Zone this endpoint exists in."""
 
 
-class EndpointConditionsApply(FrozenStruct):
+class EndpointConditions(FrozenStruct):
     """EndpointConditions represents the current condition of an endpoint."""
 
     ready: bool | UnsetType = UNSET
@@ -46,16 +46,16 @@ class EndpointConditionsApply(FrozenStruct):
     """terminating indicates that this endpoint is terminating."""
 
 
-class EndpointHintsApply(FrozenStruct):
+class EndpointHints(FrozenStruct):
     """EndpointHints provides hints describing how an endpoint should be consumed."""
 
-    for_nodes: Sequence[ForNodeApply] | UnsetType = UNSET
+    for_nodes: Sequence[ForNode] | UnsetType = UNSET
     """forNodes indicates the node(s) this endpoint should be consumed by when using topology aware routing."""
-    for_zones: Sequence[ForZoneApply] | UnsetType = UNSET
+    for_zones: Sequence[ForZone] | UnsetType = UNSET
     """forZones indicates the zone(s) this endpoint should be consumed by when using topology aware routing."""
 
 
-class EndpointPortApply(FrozenStruct):
+class EndpointPort(FrozenStruct):
     """EndpointPort represents a Port used by an EndpointSlice"""
 
     app_protocol: str | UnsetType = UNSET
@@ -68,27 +68,27 @@ class EndpointPortApply(FrozenStruct):
     """protocol represents the IP protocol for this port."""
 
 
-class EndpointSliceApply(ApplyConfiguration[EndpointSlice]):
+class EndpointSlice(ApplyConfiguration[discovery_v1.EndpointSlice]):
     """EndpointSlice represents a set of service endpoints."""
 
-    read_type = EndpointSlice
+    read_type = discovery_v1.EndpointSlice
 
     address_type: str | UnsetType = UNSET
     """addressType specifies the type of address carried by this EndpointSlice."""
-    endpoints: Sequence[EndpointApply] | UnsetType = UNSET
+    endpoints: Sequence[Endpoint] | UnsetType = UNSET
     """endpoints is a list of unique endpoints in this slice."""
-    ports: Sequence[EndpointPortApply] | UnsetType = UNSET
+    ports: Sequence[EndpointPort] | UnsetType = UNSET
     """ports specifies the list of network ports exposed by each endpoint in this slice."""
 
 
-class ForNodeApply(FrozenStruct):
+class ForNode(FrozenStruct):
     """ForNode provides information about which nodes should consume this endpoint."""
 
     name: str | UnsetType = UNSET
     """name represents the name of the node."""
 
 
-class ForZoneApply(FrozenStruct):
+class ForZone(FrozenStruct):
     """ForZone provides information about which zones should consume this endpoint."""
 
     name: str | UnsetType = UNSET

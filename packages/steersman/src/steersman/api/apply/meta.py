@@ -11,9 +11,13 @@ from datetime import datetime
 from msgspec import UNSET, UnsetType
 
 from steersman.meta import FrozenStruct
+from steersman.meta.apply import ObjectMeta, OwnerReference, TemplateMeta
 
 
-class ConditionApply(FrozenStruct):
+__all__ = ["Condition", "LabelSelector", "LabelSelectorRequirement", "ObjectMeta", "OwnerReference", "TemplateMeta"]
+
+
+class Condition(FrozenStruct):
     """Condition contains details for one aspect of the current state of this API Resource."""
 
     last_transition_time: datetime | UnsetType = UNSET
@@ -30,16 +34,16 @@ class ConditionApply(FrozenStruct):
     """type of condition in CamelCase or in foo.example.com/CamelCase."""
 
 
-class LabelSelectorApply(FrozenStruct):
+class LabelSelector(FrozenStruct):
     """A label selector is a label query over a set of resources."""
 
-    match_expressions: Sequence[LabelSelectorRequirementApply] | UnsetType = UNSET
+    match_expressions: Sequence[LabelSelectorRequirement] | UnsetType = UNSET
     """matchExpressions is a list of label selector requirements."""
     match_labels: Mapping[str, str] | UnsetType = UNSET
     """matchLabels is a map of {key,value} pairs."""
 
 
-class LabelSelectorRequirementApply(FrozenStruct):
+class LabelSelectorRequirement(FrozenStruct):
     """A label selector requirement is a selector that contains values, a key, and an operator that relates the key and values."""
 
     key: str | UnsetType = UNSET

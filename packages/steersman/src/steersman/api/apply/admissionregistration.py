@@ -9,26 +9,19 @@ from collections.abc import Sequence
 
 from msgspec import UNSET, UnsetType
 
-from steersman.api.admissionregistration_v1 import (
-    MutatingAdmissionPolicy,
-    MutatingAdmissionPolicyBinding,
-    MutatingWebhookConfiguration,
-    ValidatingAdmissionPolicy,
-    ValidatingAdmissionPolicyBinding,
-    ValidatingWebhookConfiguration,
-)
-from steersman.api.apply.meta_v1 import ConditionApply, LabelSelectorApply
-from steersman.meta import ApplyConfiguration, FrozenStruct
+from steersman.api import admissionregistration_v1
+from steersman.api.apply.meta import Condition, LabelSelector
+from steersman.meta import ApplyConfiguration as ApplyConfiguration_, FrozenStruct
 
 
-class ApplyConfigurationApply(FrozenStruct):
+class ApplyConfiguration(FrozenStruct):
     """ApplyConfiguration defines the desired configuration values of an object."""
 
     expression: str | UnsetType = UNSET
     """expression will be evaluated by CEL to create an apply configuration."""
 
 
-class AuditAnnotationApply(FrozenStruct):
+class AuditAnnotation(FrozenStruct):
     """AuditAnnotation describes how to produce an audit annotation for an API request."""
 
     key: str | UnsetType = UNSET
@@ -37,7 +30,7 @@ class AuditAnnotationApply(FrozenStruct):
     """valueExpression represents the expression which is evaluated by CEL to produce an audit annotation value."""
 
 
-class ExpressionWarningApply(FrozenStruct):
+class ExpressionWarning(FrozenStruct):
     """ExpressionWarning is a warning information that targets a specific expression."""
 
     field_ref: str | UnsetType = UNSET
@@ -46,14 +39,14 @@ class ExpressionWarningApply(FrozenStruct):
     """warning contains the content of type checking information in a human-readable form."""
 
 
-class JSONPatchApply(FrozenStruct):
+class JSONPatch(FrozenStruct):
     """JSONPatch defines a JSON Patch."""
 
     expression: str | UnsetType = UNSET
     """expression will be evaluated by CEL to create a [JSON patch](https://jsonpatch.com/)."""
 
 
-class MatchConditionApply(FrozenStruct):
+class MatchCondition(FrozenStruct):
     """MatchCondition represents a condition which must by fulfilled for a request to be sent to a webhook."""
 
     expression: str | UnsetType = UNSET
@@ -62,91 +55,91 @@ class MatchConditionApply(FrozenStruct):
     """name is an identifier for this match condition, used for strategic merging of MatchConditions, as well as providing an identifier for logging purposes."""
 
 
-class MatchResourcesApply(FrozenStruct):
+class MatchResources(FrozenStruct):
     """MatchResources decides whether to run the admission control policy on an object based on whether it meets the match criteria."""
 
-    exclude_resource_rules: Sequence[NamedRuleWithOperationsApply] | UnsetType = UNSET
+    exclude_resource_rules: Sequence[NamedRuleWithOperations] | UnsetType = UNSET
     """excludeResourceRules describes what operations on what resources/subresources the ValidatingAdmissionPolicy should not care about."""
     match_policy: str | UnsetType = UNSET
     """matchPolicy defines how the "MatchResources" list is used to match incoming requests."""
-    namespace_selector: LabelSelectorApply | UnsetType = UNSET
+    namespace_selector: LabelSelector | UnsetType = UNSET
     """namespaceSelector decides whether to run the admission control policy on an object based on whether the namespace for that object matches the selector."""
-    object_selector: LabelSelectorApply | UnsetType = UNSET
+    object_selector: LabelSelector | UnsetType = UNSET
     """objectSelector decides whether to run the validation based on if the object has matching labels."""
-    resource_rules: Sequence[NamedRuleWithOperationsApply] | UnsetType = UNSET
+    resource_rules: Sequence[NamedRuleWithOperations] | UnsetType = UNSET
     """resourceRules describes what operations on what resources/subresources the ValidatingAdmissionPolicy matches."""
 
 
-class MutatingAdmissionPolicyApply(ApplyConfiguration[MutatingAdmissionPolicy]):
+class MutatingAdmissionPolicy(ApplyConfiguration_[admissionregistration_v1.MutatingAdmissionPolicy]):
     """MutatingAdmissionPolicy describes the definition of an admission mutation policy that mutates the object coming into admission chain."""
 
-    read_type = MutatingAdmissionPolicy
+    read_type = admissionregistration_v1.MutatingAdmissionPolicy
 
-    spec: MutatingAdmissionPolicySpecApply | UnsetType = UNSET
+    spec: MutatingAdmissionPolicySpec | UnsetType = UNSET
     """spec defines the desired behavior of the MutatingAdmissionPolicy."""
 
 
-class MutatingAdmissionPolicyBindingApply(ApplyConfiguration[MutatingAdmissionPolicyBinding]):
+class MutatingAdmissionPolicyBinding(ApplyConfiguration_[admissionregistration_v1.MutatingAdmissionPolicyBinding]):
     """MutatingAdmissionPolicyBinding binds the MutatingAdmissionPolicy with parametrized resources."""
 
-    read_type = MutatingAdmissionPolicyBinding
+    read_type = admissionregistration_v1.MutatingAdmissionPolicyBinding
 
-    spec: MutatingAdmissionPolicyBindingSpecApply | UnsetType = UNSET
+    spec: MutatingAdmissionPolicyBindingSpec | UnsetType = UNSET
     """spec defines the desired behavior of the MutatingAdmissionPolicyBinding."""
 
 
-class MutatingAdmissionPolicyBindingSpecApply(FrozenStruct):
+class MutatingAdmissionPolicyBindingSpec(FrozenStruct):
     """MutatingAdmissionPolicyBindingSpec defines the specification of the MutatingAdmissionPolicyBinding."""
 
-    match_resources: MatchResourcesApply | UnsetType = UNSET
+    match_resources: MatchResources | UnsetType = UNSET
     """matchResources limits what resources match this binding and may be mutated by it."""
-    param_ref: ParamRefApply | UnsetType = UNSET
+    param_ref: ParamRef | UnsetType = UNSET
     """paramRef specifies the parameter resource used to configure the admission control policy."""
     policy_name: str | UnsetType = UNSET
     """policyName references a MutatingAdmissionPolicy name which the MutatingAdmissionPolicyBinding binds to."""
 
 
-class MutatingAdmissionPolicySpecApply(FrozenStruct):
+class MutatingAdmissionPolicySpec(FrozenStruct):
     """MutatingAdmissionPolicySpec defines the desired behavior of the admission policy."""
 
     failure_policy: str | UnsetType = UNSET
     """failurePolicy defines how to handle failures for the admission policy."""
-    match_conditions: Sequence[MatchConditionApply] | UnsetType = UNSET
+    match_conditions: Sequence[MatchCondition] | UnsetType = UNSET
     """matchConditions is a list of conditions that must be met for a request to be validated."""
-    match_constraints: MatchResourcesApply | UnsetType = UNSET
+    match_constraints: MatchResources | UnsetType = UNSET
     """matchConstraints specifies what resources this policy is designed to validate."""
-    mutations: Sequence[MutationApply] | UnsetType = UNSET
+    mutations: Sequence[Mutation] | UnsetType = UNSET
     """mutations contain operations to perform on matching objects."""
-    param_kind: ParamKindApply | UnsetType = UNSET
+    param_kind: ParamKind | UnsetType = UNSET
     """paramKind specifies the kind of resources used to parameterize this policy."""
     reinvocation_policy: str | UnsetType = UNSET
     """reinvocationPolicy indicates whether mutations may be called multiple times per MutatingAdmissionPolicyBinding as part of a single admission evaluation."""
-    variables: Sequence[VariableApply] | UnsetType = UNSET
+    variables: Sequence[Variable] | UnsetType = UNSET
     """variables contain definitions of variables that can be used in composition of other expressions."""
 
 
-class MutatingWebhookApply(FrozenStruct):
+class MutatingWebhook(FrozenStruct):
     """MutatingWebhook describes an admission webhook and the resources and operations it applies to."""
 
     admission_review_versions: Sequence[str] | UnsetType = UNSET
     """admissionReviewVersions is an ordered list of preferred `AdmissionReview` versions the Webhook expects."""
-    client_config: WebhookClientConfigApply | UnsetType = UNSET
+    client_config: WebhookClientConfig | UnsetType = UNSET
     """clientConfig defines how to communicate with the hook."""
     failure_policy: str | UnsetType = UNSET
     """failurePolicy defines how unrecognized errors from the admission endpoint are handled - allowed values are Ignore or Fail."""
-    match_conditions: Sequence[MatchConditionApply] | UnsetType = UNSET
+    match_conditions: Sequence[MatchCondition] | UnsetType = UNSET
     """matchConditions is a list of conditions that must be met for a request to be sent to this webhook."""
     match_policy: str | UnsetType = UNSET
     """matchPolicy defines how the "rules" list is used to match incoming requests."""
     name: str
     """name is the name of the admission webhook."""
-    namespace_selector: LabelSelectorApply | UnsetType = UNSET
+    namespace_selector: LabelSelector | UnsetType = UNSET
     """namespaceSelector decides whether to run the webhook on an object based on whether the namespace for that object matches the selector."""
-    object_selector: LabelSelectorApply | UnsetType = UNSET
+    object_selector: LabelSelector | UnsetType = UNSET
     """objectSelector decides whether to run the webhook based on if the object has matching labels."""
     reinvocation_policy: str | UnsetType = UNSET
     """reinvocationPolicy indicates whether this webhook should be called multiple times as part of a single admission evaluation."""
-    rules: Sequence[RuleWithOperationsApply] | UnsetType = UNSET
+    rules: Sequence[RuleWithOperations] | UnsetType = UNSET
     """rules describes what operations on what resources/subresources the webhook cares about."""
     side_effects: str | UnsetType = UNSET
     """sideEffects states whether this webhook has side effects."""
@@ -154,27 +147,27 @@ class MutatingWebhookApply(FrozenStruct):
     """timeoutSeconds specifies the timeout for this webhook."""
 
 
-class MutatingWebhookConfigurationApply(ApplyConfiguration[MutatingWebhookConfiguration]):
+class MutatingWebhookConfiguration(ApplyConfiguration_[admissionregistration_v1.MutatingWebhookConfiguration]):
     """MutatingWebhookConfiguration describes the configuration of and admission webhook that accept or reject and may change the object."""
 
-    read_type = MutatingWebhookConfiguration
+    read_type = admissionregistration_v1.MutatingWebhookConfiguration
 
-    webhooks: Sequence[MutatingWebhookApply] | UnsetType = UNSET
+    webhooks: Sequence[MutatingWebhook] | UnsetType = UNSET
     """webhooks is a list of webhooks and the affected resources and operations."""
 
 
-class MutationApply(FrozenStruct):
+class Mutation(FrozenStruct):
     """Mutation specifies the CEL expression which is used to apply the Mutation."""
 
-    apply_configuration: ApplyConfigurationApply | UnsetType = UNSET
+    apply_configuration: ApplyConfiguration | UnsetType = UNSET
     """applyConfiguration defines the desired configuration values of an object."""
-    json_patch: JSONPatchApply | UnsetType = UNSET
+    json_patch: JSONPatch | UnsetType = UNSET
     """jsonPatch defines a [JSON patch](https://jsonpatch.com/) operation to perform a mutation to the object."""
     patch_type: str | UnsetType = UNSET
     """patchType indicates the patch strategy used."""
 
 
-class NamedRuleWithOperationsApply(FrozenStruct):
+class NamedRuleWithOperations(FrozenStruct):
     """NamedRuleWithOperations is a tuple of Operations and Resources with ResourceNames."""
 
     api_groups: Sequence[str] | UnsetType = UNSET
@@ -191,7 +184,7 @@ class NamedRuleWithOperationsApply(FrozenStruct):
     """scope specifies the scope of this rule."""
 
 
-class ParamKindApply(FrozenStruct):
+class ParamKind(FrozenStruct):
     """ParamKind is a tuple of Group Kind and Version."""
 
     api_version: str | UnsetType = UNSET
@@ -200,7 +193,7 @@ class ParamKindApply(FrozenStruct):
     """kind is the API kind the resources belong to."""
 
 
-class ParamRefApply(FrozenStruct):
+class ParamRef(FrozenStruct):
     """ParamRef describes how to locate the params to be used as input to expressions of rules applied by a policy binding."""
 
     name: str | UnsetType = UNSET
@@ -209,11 +202,11 @@ class ParamRefApply(FrozenStruct):
     """namespace is the namespace of the referenced resource."""
     parameter_not_found_action: str | UnsetType = UNSET
     """parameterNotFoundAction controls the behavior of the binding when the resource exists, and name or selector is valid, but there are no parameters matched by the binding."""
-    selector: LabelSelectorApply | UnsetType = UNSET
+    selector: LabelSelector | UnsetType = UNSET
     """selector can be used to match multiple param objects based on their labels."""
 
 
-class RuleWithOperationsApply(FrozenStruct):
+class RuleWithOperations(FrozenStruct):
     """RuleWithOperations is a tuple of Operations and Resources."""
 
     api_groups: Sequence[str] | UnsetType = UNSET
@@ -228,7 +221,7 @@ class RuleWithOperationsApply(FrozenStruct):
     """scope specifies the scope of this rule."""
 
 
-class ServiceReferenceApply(FrozenStruct):
+class ServiceReference(FrozenStruct):
     """ServiceReference holds a reference to Service.legacy.k8s.io"""
 
     name: str | UnsetType = UNSET
@@ -241,39 +234,41 @@ class ServiceReferenceApply(FrozenStruct):
     """port is the port on the service that hosts the webhook."""
 
 
-class TypeCheckingApply(FrozenStruct):
+class TypeChecking(FrozenStruct):
     """TypeChecking contains results of type checking the expressions in the ValidatingAdmissionPolicy"""
 
-    expression_warnings: Sequence[ExpressionWarningApply] | UnsetType = UNSET
+    expression_warnings: Sequence[ExpressionWarning] | UnsetType = UNSET
     """expressionWarnings contains the type checking warnings for each expression."""
 
 
-class ValidatingAdmissionPolicyApply(ApplyConfiguration[ValidatingAdmissionPolicy]):
+class ValidatingAdmissionPolicy(ApplyConfiguration_[admissionregistration_v1.ValidatingAdmissionPolicy]):
     """ValidatingAdmissionPolicy describes the definition of an admission validation policy that accepts or rejects an object without changing it."""
 
-    read_type = ValidatingAdmissionPolicy
+    read_type = admissionregistration_v1.ValidatingAdmissionPolicy
 
-    spec: ValidatingAdmissionPolicySpecApply | UnsetType = UNSET
+    spec: ValidatingAdmissionPolicySpec | UnsetType = UNSET
     """spec defines the desired behavior of the ValidatingAdmissionPolicy."""
-    status: ValidatingAdmissionPolicyStatusApply | UnsetType = UNSET
+    status: ValidatingAdmissionPolicyStatus | UnsetType = UNSET
     """status represents the current status of the ValidatingAdmissionPolicy, including warnings that are useful to determine if the policy behaves in the expected way."""
 
 
-class ValidatingAdmissionPolicyBindingApply(ApplyConfiguration[ValidatingAdmissionPolicyBinding]):
+class ValidatingAdmissionPolicyBinding(
+    ApplyConfiguration_[admissionregistration_v1.ValidatingAdmissionPolicyBinding]
+):
     """ValidatingAdmissionPolicyBinding binds the ValidatingAdmissionPolicy with paramerized resources."""
 
-    read_type = ValidatingAdmissionPolicyBinding
+    read_type = admissionregistration_v1.ValidatingAdmissionPolicyBinding
 
-    spec: ValidatingAdmissionPolicyBindingSpecApply | UnsetType = UNSET
+    spec: ValidatingAdmissionPolicyBindingSpec | UnsetType = UNSET
     """spec defines the desired behavior of the ValidatingAdmissionPolicyBinding."""
 
 
-class ValidatingAdmissionPolicyBindingSpecApply(FrozenStruct):
+class ValidatingAdmissionPolicyBindingSpec(FrozenStruct):
     """ValidatingAdmissionPolicyBindingSpec is the specification of the ValidatingAdmissionPolicyBinding."""
 
-    match_resources: MatchResourcesApply | UnsetType = UNSET
+    match_resources: MatchResources | UnsetType = UNSET
     """matchResources declares what resources match this binding and will be validated by it."""
-    param_ref: ParamRefApply | UnsetType = UNSET
+    param_ref: ParamRef | UnsetType = UNSET
     """paramRef specifies the parameter resource used to configure the admission control policy."""
     policy_name: str | UnsetType = UNSET
     """policyName references a ValidatingAdmissionPolicy name which the ValidatingAdmissionPolicyBinding binds to."""
@@ -281,56 +276,56 @@ class ValidatingAdmissionPolicyBindingSpecApply(FrozenStruct):
     """validationActions declares how Validations of the referenced ValidatingAdmissionPolicy are enforced."""
 
 
-class ValidatingAdmissionPolicySpecApply(FrozenStruct):
+class ValidatingAdmissionPolicySpec(FrozenStruct):
     """ValidatingAdmissionPolicySpec is the specification of the desired behavior of the AdmissionPolicy."""
 
-    audit_annotations: Sequence[AuditAnnotationApply] | UnsetType = UNSET
+    audit_annotations: Sequence[AuditAnnotation] | UnsetType = UNSET
     """auditAnnotations contains CEL expressions which are used to produce audit annotations for the audit event of the API request."""
     failure_policy: str | UnsetType = UNSET
     """failurePolicy defines how to handle failures for the admission policy."""
-    match_conditions: Sequence[MatchConditionApply] | UnsetType = UNSET
+    match_conditions: Sequence[MatchCondition] | UnsetType = UNSET
     """matchConditions is a list of conditions that must be met for a request to be validated."""
-    match_constraints: MatchResourcesApply | UnsetType = UNSET
+    match_constraints: MatchResources | UnsetType = UNSET
     """matchConstraints specifies what resources this policy is designed to validate."""
-    param_kind: ParamKindApply | UnsetType = UNSET
+    param_kind: ParamKind | UnsetType = UNSET
     """paramKind specifies the kind of resources used to parameterize this policy."""
-    validations: Sequence[ValidationApply] | UnsetType = UNSET
+    validations: Sequence[Validation] | UnsetType = UNSET
     """validations contain CEL expressions which is used to apply the validation."""
-    variables: Sequence[VariableApply] | UnsetType = UNSET
+    variables: Sequence[Variable] | UnsetType = UNSET
     """variables contain definitions of variables that can be used in composition of other expressions."""
 
 
-class ValidatingAdmissionPolicyStatusApply(FrozenStruct):
+class ValidatingAdmissionPolicyStatus(FrozenStruct):
     """ValidatingAdmissionPolicyStatus represents the status of an admission validation policy."""
 
-    conditions: Sequence[ConditionApply] | UnsetType = UNSET
+    conditions: Sequence[Condition] | UnsetType = UNSET
     """conditions represent the latest available observations of a policy's current state."""
     observed_generation: int | UnsetType = UNSET
     """observedGeneration is the generation observed by the controller."""
-    type_checking: TypeCheckingApply | UnsetType = UNSET
+    type_checking: TypeChecking | UnsetType = UNSET
     """typeChecking contains the results of type checking for each expression."""
 
 
-class ValidatingWebhookApply(FrozenStruct):
+class ValidatingWebhook(FrozenStruct):
     """ValidatingWebhook describes an admission webhook and the resources and operations it applies to."""
 
     admission_review_versions: Sequence[str] | UnsetType = UNSET
     """admissionReviewVersions is an ordered list of preferred `AdmissionReview` versions the Webhook expects."""
-    client_config: WebhookClientConfigApply | UnsetType = UNSET
+    client_config: WebhookClientConfig | UnsetType = UNSET
     """clientConfig defines how to communicate with the hook."""
     failure_policy: str | UnsetType = UNSET
     """failurePolicy defines how unrecognized errors from the admission endpoint are handled - allowed values are Ignore or Fail."""
-    match_conditions: Sequence[MatchConditionApply] | UnsetType = UNSET
+    match_conditions: Sequence[MatchCondition] | UnsetType = UNSET
     """matchConditions is a list of conditions that must be met for a request to be sent to this webhook."""
     match_policy: str | UnsetType = UNSET
     """matchPolicy defines how the "rules" list is used to match incoming requests."""
     name: str
     """name is the name of the admission webhook."""
-    namespace_selector: LabelSelectorApply | UnsetType = UNSET
+    namespace_selector: LabelSelector | UnsetType = UNSET
     """namespaceSelector decides whether to run the webhook on an object based on whether the namespace for that object matches the selector."""
-    object_selector: LabelSelectorApply | UnsetType = UNSET
+    object_selector: LabelSelector | UnsetType = UNSET
     """objectSelector decides whether to run the webhook based on if the object has matching labels."""
-    rules: Sequence[RuleWithOperationsApply] | UnsetType = UNSET
+    rules: Sequence[RuleWithOperations] | UnsetType = UNSET
     """rules describes what operations on what resources/subresources the webhook cares about."""
     side_effects: str | UnsetType = UNSET
     """sideEffects states whether this webhook has side effects."""
@@ -338,16 +333,16 @@ class ValidatingWebhookApply(FrozenStruct):
     """timeoutSeconds specifies the timeout for this webhook."""
 
 
-class ValidatingWebhookConfigurationApply(ApplyConfiguration[ValidatingWebhookConfiguration]):
+class ValidatingWebhookConfiguration(ApplyConfiguration_[admissionregistration_v1.ValidatingWebhookConfiguration]):
     """ValidatingWebhookConfiguration describes the configuration of and admission webhook that accept or reject and object without changing it."""
 
-    read_type = ValidatingWebhookConfiguration
+    read_type = admissionregistration_v1.ValidatingWebhookConfiguration
 
-    webhooks: Sequence[ValidatingWebhookApply] | UnsetType = UNSET
+    webhooks: Sequence[ValidatingWebhook] | UnsetType = UNSET
     """webhooks is a list of webhooks and the affected resources and operations."""
 
 
-class ValidationApply(FrozenStruct):
+class Validation(FrozenStruct):
     """Validation specifies the CEL expression which is used to apply the validation."""
 
     expression: str | UnsetType = UNSET
@@ -360,7 +355,7 @@ class ValidationApply(FrozenStruct):
     """reason represents a machine-readable description of why this validation failed."""
 
 
-class VariableApply(FrozenStruct):
+class Variable(FrozenStruct):
     """Variable is the definition of a variable that is used for composition."""
 
     expression: str | UnsetType = UNSET
@@ -369,12 +364,12 @@ class VariableApply(FrozenStruct):
     """name is the name of the variable."""
 
 
-class WebhookClientConfigApply(FrozenStruct):
+class WebhookClientConfig(FrozenStruct):
     """WebhookClientConfig contains the information to make a TLS connection with the webhook"""
 
     ca_bundle: bytes | UnsetType = UNSET
     """caBundle is a PEM encoded CA bundle which will be used to validate the webhook's server certificate."""
-    service: ServiceReferenceApply | UnsetType = UNSET
+    service: ServiceReference | UnsetType = UNSET
     """service is a reference to the service for this webhook."""
     url: str | UnsetType = UNSET
     """url gives the location of the webhook, in standard URL form (`scheme://host:port/path`)."""

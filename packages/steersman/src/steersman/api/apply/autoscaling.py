@@ -10,35 +10,35 @@ from datetime import datetime
 
 from msgspec import UNSET, UnsetType
 
-from steersman.api.apply.meta_v1 import LabelSelectorApply
-from steersman.api.autoscaling_v2 import HorizontalPodAutoscaler
+from steersman.api import autoscaling_v2
+from steersman.api.apply.meta import LabelSelector
 from steersman.meta import ApplyConfiguration, FrozenStruct
 from steersman.meta.go_json import QuantityLike
 
 
-class ContainerResourceMetricSourceApply(FrozenStruct):
+class ContainerResourceMetricSource(FrozenStruct):
     """ContainerResourceMetricSource indicates how to scale on a resource metric known to Kubernetes, as specified in requests and limits, describing each pod in the current scale target (e.g. CPU or memory)."""
 
     container: str | UnsetType = UNSET
     """container is the name of the container in the pods of the scaling target"""
     name: str | UnsetType = UNSET
     """name is the name of the resource in question."""
-    target: MetricTargetApply | UnsetType = UNSET
+    target: MetricTarget | UnsetType = UNSET
     """target specifies the target value for the given metric"""
 
 
-class ContainerResourceMetricStatusApply(FrozenStruct):
+class ContainerResourceMetricStatus(FrozenStruct):
     """ContainerResourceMetricStatus indicates the current value of a resource metric known to Kubernetes, as specified in requests and limits, describing a single container in each pod in the current scale target (e.g. CPU or memory)."""
 
     container: str | UnsetType = UNSET
     """container is the name of the container in the pods of the scaling target"""
-    current: MetricValueStatusApply | UnsetType = UNSET
+    current: MetricValueStatus | UnsetType = UNSET
     """current contains the current value for the given metric"""
     name: str | UnsetType = UNSET
     """name is the name of the resource in question."""
 
 
-class CrossVersionObjectReferenceApply(FrozenStruct):
+class CrossVersionObjectReference(FrozenStruct):
     """CrossVersionObjectReference contains enough information to let you identify the referred resource."""
 
     api_version: str | UnsetType = UNSET
@@ -49,25 +49,25 @@ class CrossVersionObjectReferenceApply(FrozenStruct):
     """name is the name of the referent; More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#names"""
 
 
-class ExternalMetricSourceApply(FrozenStruct):
+class ExternalMetricSource(FrozenStruct):
     """ExternalMetricSource indicates how to scale on a metric not associated with any Kubernetes object (for example length of queue in cloud messaging service, or QPS from loadbalancer running outside of cluster)."""
 
-    metric: MetricIdentifierApply | UnsetType = UNSET
+    metric: MetricIdentifier | UnsetType = UNSET
     """metric identifies the target metric by name and selector"""
-    target: MetricTargetApply | UnsetType = UNSET
+    target: MetricTarget | UnsetType = UNSET
     """target specifies the target value for the given metric"""
 
 
-class ExternalMetricStatusApply(FrozenStruct):
+class ExternalMetricStatus(FrozenStruct):
     """ExternalMetricStatus indicates the current value of a global metric not associated with any Kubernetes object."""
 
-    current: MetricValueStatusApply | UnsetType = UNSET
+    current: MetricValueStatus | UnsetType = UNSET
     """current contains the current value for the given metric"""
-    metric: MetricIdentifierApply | UnsetType = UNSET
+    metric: MetricIdentifier | UnsetType = UNSET
     """metric identifies the target metric by name and selector"""
 
 
-class HPAScalingPolicyApply(FrozenStruct):
+class HPAScalingPolicy(FrozenStruct):
     """HPAScalingPolicy is a single policy which must hold true for a specified past interval."""
 
     period_seconds: int | UnsetType = UNSET
@@ -78,10 +78,10 @@ class HPAScalingPolicyApply(FrozenStruct):
     """value contains the amount of change which is permitted by the policy."""
 
 
-class HPAScalingRulesApply(FrozenStruct):
+class HPAScalingRules(FrozenStruct):
     """HPAScalingRules configures the scaling behavior for one direction via scaling Policy Rules and a configurable metric tolerance."""
 
-    policies: Sequence[HPAScalingPolicyApply] | UnsetType = UNSET
+    policies: Sequence[HPAScalingPolicy] | UnsetType = UNSET
     """policies is a list of potential scaling polices which can be used during scaling."""
     select_policy: str | UnsetType = UNSET
     """selectPolicy is used to specify which policy should be used."""
@@ -91,27 +91,27 @@ class HPAScalingRulesApply(FrozenStruct):
     """tolerance is the tolerance on the ratio between the current and desired metric value under which no updates are made to the desired number of replicas (e.g. 0.01 for 1%)."""
 
 
-class HorizontalPodAutoscalerApply(ApplyConfiguration[HorizontalPodAutoscaler]):
+class HorizontalPodAutoscaler(ApplyConfiguration[autoscaling_v2.HorizontalPodAutoscaler]):
     """HorizontalPodAutoscaler is the configuration for a horizontal pod autoscaler, which automatically manages the replica count of any resource implementing the scale subresource based on the metrics specified."""
 
-    read_type = HorizontalPodAutoscaler
+    read_type = autoscaling_v2.HorizontalPodAutoscaler
 
-    spec: HorizontalPodAutoscalerSpecApply | UnsetType = UNSET
+    spec: HorizontalPodAutoscalerSpec | UnsetType = UNSET
     """spec is the specification for the behaviour of the autoscaler."""
-    status: HorizontalPodAutoscalerStatusApply | UnsetType = UNSET
+    status: HorizontalPodAutoscalerStatus | UnsetType = UNSET
     """status is the current information about the autoscaler."""
 
 
-class HorizontalPodAutoscalerBehaviorApply(FrozenStruct):
+class HorizontalPodAutoscalerBehavior(FrozenStruct):
     """HorizontalPodAutoscalerBehavior configures the scaling behavior of the target in both Up and Down directions (scaleUp and scaleDown fields respectively)."""
 
-    scale_down: HPAScalingRulesApply | UnsetType = UNSET
+    scale_down: HPAScalingRules | UnsetType = UNSET
     """scaleDown is scaling policy for scaling Down."""
-    scale_up: HPAScalingRulesApply | UnsetType = UNSET
+    scale_up: HPAScalingRules | UnsetType = UNSET
     """scaleUp is scaling policy for scaling Up."""
 
 
-class HorizontalPodAutoscalerConditionApply(FrozenStruct):
+class HorizontalPodAutoscalerCondition(FrozenStruct):
     """HorizontalPodAutoscalerCondition describes the state of a HorizontalPodAutoscaler at a certain point."""
 
     last_transition_time: datetime | UnsetType = UNSET
@@ -126,27 +126,27 @@ class HorizontalPodAutoscalerConditionApply(FrozenStruct):
     """type describes the current condition"""
 
 
-class HorizontalPodAutoscalerSpecApply(FrozenStruct):
+class HorizontalPodAutoscalerSpec(FrozenStruct):
     """HorizontalPodAutoscalerSpec describes the desired functionality of the HorizontalPodAutoscaler."""
 
-    behavior: HorizontalPodAutoscalerBehaviorApply | UnsetType = UNSET
+    behavior: HorizontalPodAutoscalerBehavior | UnsetType = UNSET
     """behavior configures the scaling behavior of the target in both Up and Down directions (scaleUp and scaleDown fields respectively)."""
     max_replicas: int | UnsetType = UNSET
     """maxReplicas is the upper limit for the number of replicas to which the autoscaler can scale up."""
-    metrics: Sequence[MetricSpecApply] | UnsetType = UNSET
+    metrics: Sequence[MetricSpec] | UnsetType = UNSET
     """metrics contains the specifications for which to use to calculate the desired replica count (the maximum replica count across all metrics will be used)."""
     min_replicas: int | UnsetType = UNSET
     """minReplicas is the lower limit for the number of replicas to which the autoscaler can scale down."""
-    scale_target_ref: CrossVersionObjectReferenceApply | UnsetType = UNSET
+    scale_target_ref: CrossVersionObjectReference | UnsetType = UNSET
     """scaleTargetRef points to the target resource to scale, and is used to the pods for which metrics should be collected, as well as to actually change the replica count."""
 
 
-class HorizontalPodAutoscalerStatusApply(FrozenStruct):
+class HorizontalPodAutoscalerStatus(FrozenStruct):
     """HorizontalPodAutoscalerStatus describes the current status of a horizontal pod autoscaler."""
 
-    conditions: Sequence[HorizontalPodAutoscalerConditionApply] | UnsetType = UNSET
+    conditions: Sequence[HorizontalPodAutoscalerCondition] | UnsetType = UNSET
     """conditions is the set of conditions required for this autoscaler to scale its target, and indicates whether or not those conditions are met."""
-    current_metrics: Sequence[MetricStatusApply] | UnsetType = UNSET
+    current_metrics: Sequence[MetricStatus] | UnsetType = UNSET
     """currentMetrics is the last read state of the metrics used by this autoscaler."""
     current_replicas: int | UnsetType = UNSET
     """currentReplicas is current number of replicas of pods managed by this autoscaler, as last seen by the autoscaler."""
@@ -158,50 +158,50 @@ class HorizontalPodAutoscalerStatusApply(FrozenStruct):
     """observedGeneration is the most recent generation observed by this autoscaler."""
 
 
-class MetricIdentifierApply(FrozenStruct):
+class MetricIdentifier(FrozenStruct):
     """MetricIdentifier defines the name and optionally selector for a metric"""
 
     name: str | UnsetType = UNSET
     """name is the name of the given metric"""
-    selector: LabelSelectorApply | UnsetType = UNSET
+    selector: LabelSelector | UnsetType = UNSET
     """selector is the string-encoded form of a standard kubernetes label selector for the given metric When set, it is passed as an additional parameter to the metrics server for more specific metrics scoping."""
 
 
-class MetricSpecApply(FrozenStruct):
+class MetricSpec(FrozenStruct):
     """MetricSpec specifies how to scale based on a single metric (only `type` and one other matching field should be set at once)."""
 
-    container_resource: ContainerResourceMetricSourceApply | UnsetType = UNSET
+    container_resource: ContainerResourceMetricSource | UnsetType = UNSET
     """containerResource refers to a resource metric (such as those specified in requests and limits) known to Kubernetes describing a single container in each pod of the current scale target (e.g. CPU or memory)."""
-    external: ExternalMetricSourceApply | UnsetType = UNSET
+    external: ExternalMetricSource | UnsetType = UNSET
     """external refers to a global metric that is not associated with any Kubernetes object."""
-    object: ObjectMetricSourceApply | UnsetType = UNSET
+    object: ObjectMetricSource | UnsetType = UNSET
     """object refers to a metric describing a single kubernetes object (for example, hits-per-second on an Ingress object)."""
-    pods: PodsMetricSourceApply | UnsetType = UNSET
+    pods: PodsMetricSource | UnsetType = UNSET
     """pods refers to a metric describing each pod in the current scale target (for example, transactions-processed-per-second)."""
-    resource: ResourceMetricSourceApply | UnsetType = UNSET
+    resource: ResourceMetricSource | UnsetType = UNSET
     """resource refers to a resource metric (such as those specified in requests and limits) known to Kubernetes describing each pod in the current scale target (e.g. CPU or memory)."""
     type: str | UnsetType = UNSET
     """type is the type of metric source."""
 
 
-class MetricStatusApply(FrozenStruct):
+class MetricStatus(FrozenStruct):
     """MetricStatus describes the last-read state of a single metric."""
 
-    container_resource: ContainerResourceMetricStatusApply | UnsetType = UNSET
+    container_resource: ContainerResourceMetricStatus | UnsetType = UNSET
     """container resource refers to a resource metric (such as those specified in requests and limits) known to Kubernetes describing a single container in each pod in the current scale target (e.g. CPU or memory)."""
-    external: ExternalMetricStatusApply | UnsetType = UNSET
+    external: ExternalMetricStatus | UnsetType = UNSET
     """external refers to a global metric that is not associated with any Kubernetes object."""
-    object: ObjectMetricStatusApply | UnsetType = UNSET
+    object: ObjectMetricStatus | UnsetType = UNSET
     """object refers to a metric describing a single kubernetes object (for example, hits-per-second on an Ingress object)."""
-    pods: PodsMetricStatusApply | UnsetType = UNSET
+    pods: PodsMetricStatus | UnsetType = UNSET
     """pods refers to a metric describing each pod in the current scale target (for example, transactions-processed-per-second)."""
-    resource: ResourceMetricStatusApply | UnsetType = UNSET
+    resource: ResourceMetricStatus | UnsetType = UNSET
     """resource refers to a resource metric (such as those specified in requests and limits) known to Kubernetes describing each pod in the current scale target (e.g. CPU or memory)."""
     type: str | UnsetType = UNSET
     """type is the type of metric source."""
 
 
-class MetricTargetApply(FrozenStruct):
+class MetricTarget(FrozenStruct):
     """MetricTarget defines the target value, average value, or average utilization of a specific metric"""
 
     average_utilization: int | UnsetType = UNSET
@@ -214,7 +214,7 @@ class MetricTargetApply(FrozenStruct):
     """value is the target value of the metric (as a quantity)."""
 
 
-class MetricValueStatusApply(FrozenStruct):
+class MetricValueStatus(FrozenStruct):
     """MetricValueStatus holds the current value for a metric"""
 
     average_utilization: int | UnsetType = UNSET
@@ -225,59 +225,59 @@ class MetricValueStatusApply(FrozenStruct):
     """value is the current value of the metric (as a quantity)."""
 
 
-class ObjectMetricSourceApply(FrozenStruct):
+class ObjectMetricSource(FrozenStruct):
     """ObjectMetricSource indicates how to scale on a metric describing a kubernetes object (for example, hits-per-second on an Ingress object)."""
 
-    described_object: CrossVersionObjectReferenceApply | UnsetType = UNSET
+    described_object: CrossVersionObjectReference | UnsetType = UNSET
     """describedObject specifies the descriptions of a object,such as kind,name apiVersion"""
-    metric: MetricIdentifierApply | UnsetType = UNSET
+    metric: MetricIdentifier | UnsetType = UNSET
     """metric identifies the target metric by name and selector"""
-    target: MetricTargetApply | UnsetType = UNSET
+    target: MetricTarget | UnsetType = UNSET
     """target specifies the target value for the given metric"""
 
 
-class ObjectMetricStatusApply(FrozenStruct):
+class ObjectMetricStatus(FrozenStruct):
     """ObjectMetricStatus indicates the current value of a metric describing a kubernetes object (for example, hits-per-second on an Ingress object)."""
 
-    current: MetricValueStatusApply | UnsetType = UNSET
+    current: MetricValueStatus | UnsetType = UNSET
     """current contains the current value for the given metric"""
-    described_object: CrossVersionObjectReferenceApply | UnsetType = UNSET
+    described_object: CrossVersionObjectReference | UnsetType = UNSET
     """DescribedObject specifies the descriptions of a object,such as kind,name apiVersion"""
-    metric: MetricIdentifierApply | UnsetType = UNSET
+    metric: MetricIdentifier | UnsetType = UNSET
     """metric identifies the target metric by name and selector"""
 
 
-class PodsMetricSourceApply(FrozenStruct):
+class PodsMetricSource(FrozenStruct):
     """PodsMetricSource indicates how to scale on a metric describing each pod in the current scale target (for example, transactions-processed-per-second)."""
 
-    metric: MetricIdentifierApply | UnsetType = UNSET
+    metric: MetricIdentifier | UnsetType = UNSET
     """metric identifies the target metric by name and selector"""
-    target: MetricTargetApply | UnsetType = UNSET
+    target: MetricTarget | UnsetType = UNSET
     """target specifies the target value for the given metric"""
 
 
-class PodsMetricStatusApply(FrozenStruct):
+class PodsMetricStatus(FrozenStruct):
     """PodsMetricStatus indicates the current value of a metric describing each pod in the current scale target (for example, transactions-processed-per-second)."""
 
-    current: MetricValueStatusApply | UnsetType = UNSET
+    current: MetricValueStatus | UnsetType = UNSET
     """current contains the current value for the given metric"""
-    metric: MetricIdentifierApply | UnsetType = UNSET
+    metric: MetricIdentifier | UnsetType = UNSET
     """metric identifies the target metric by name and selector"""
 
 
-class ResourceMetricSourceApply(FrozenStruct):
+class ResourceMetricSource(FrozenStruct):
     """ResourceMetricSource indicates how to scale on a resource metric known to Kubernetes, as specified in requests and limits, describing each pod in the current scale target (e.g. CPU or memory)."""
 
     name: str | UnsetType = UNSET
     """name is the name of the resource in question."""
-    target: MetricTargetApply | UnsetType = UNSET
+    target: MetricTarget | UnsetType = UNSET
     """target specifies the target value for the given metric"""
 
 
-class ResourceMetricStatusApply(FrozenStruct):
+class ResourceMetricStatus(FrozenStruct):
     """ResourceMetricStatus indicates the current value of a resource metric known to Kubernetes, as specified in requests and limits, describing each pod in the current scale target (e.g. CPU or memory)."""
 
-    current: MetricValueStatusApply | UnsetType = UNSET
+    current: MetricValueStatus | UnsetType = UNSET
     """current contains the current value for the given metric"""
     name: str | UnsetType = UNSET
     """name is the name of the resource in question."""

@@ -10,41 +10,41 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from steersman.api.apply.meta_v1 import LabelSelectorApply
-from steersman.api.rbac_v1 import ClusterRole, ClusterRoleBinding, Role, RoleBinding
+from steersman.api import rbac_v1
+from steersman.api.apply.meta import LabelSelector
 from steersman.meta import ApplyConfiguration, FrozenStruct
 
 
-class AggregationRuleApply(FrozenStruct):
+class AggregationRule(FrozenStruct):
     """AggregationRule describes how to locate ClusterRoles to aggregate into the ClusterRole"""
 
-    cluster_role_selectors: Sequence[LabelSelectorApply] | UnsetType = UNSET
+    cluster_role_selectors: Sequence[LabelSelector] | UnsetType = UNSET
     """ClusterRoleSelectors holds a list of selectors which will be used to find ClusterRoles and create the rules."""
 
 
-class ClusterRoleApply(ApplyConfiguration[ClusterRole]):
+class ClusterRole(ApplyConfiguration[rbac_v1.ClusterRole]):
     """ClusterRole is a cluster level, logical grouping of PolicyRules that can be referenced as a unit by a RoleBinding or ClusterRoleBinding."""
 
-    read_type = ClusterRole
+    read_type = rbac_v1.ClusterRole
 
-    aggregation_rule: AggregationRuleApply | UnsetType = UNSET
+    aggregation_rule: AggregationRule | UnsetType = UNSET
     """AggregationRule is an optional field that describes how to build the Rules for this ClusterRole."""
-    rules: Sequence[PolicyRuleApply] | UnsetType = UNSET
+    rules: Sequence[PolicyRule] | UnsetType = UNSET
     """Rules holds all the PolicyRules for this ClusterRole"""
 
 
-class ClusterRoleBindingApply(ApplyConfiguration[ClusterRoleBinding]):
+class ClusterRoleBinding(ApplyConfiguration[rbac_v1.ClusterRoleBinding]):
     """ClusterRoleBinding references a ClusterRole, but not contain it."""
 
-    read_type = ClusterRoleBinding
+    read_type = rbac_v1.ClusterRoleBinding
 
-    role_ref: RoleRefApply | UnsetType = UNSET
+    role_ref: RoleRef | UnsetType = UNSET
     """RoleRef can only reference a ClusterRole in the global namespace."""
-    subjects: Sequence[SubjectApply] | UnsetType = UNSET
+    subjects: Sequence[Subject] | UnsetType = UNSET
     """Subjects holds references to the objects the role applies to."""
 
 
-class PolicyRuleApply(FrozenStruct):
+class PolicyRule(FrozenStruct):
     """PolicyRule holds information that describes a policy rule, but does not contain information about who the rule applies to or which namespace the rule applies to."""
 
     api_groups: Sequence[str] | UnsetType = UNSET
@@ -59,27 +59,27 @@ class PolicyRuleApply(FrozenStruct):
     """Verbs is a list of Verbs that apply to ALL the ResourceKinds contained in this rule."""
 
 
-class RoleApply(ApplyConfiguration[Role]):
+class Role(ApplyConfiguration[rbac_v1.Role]):
     """Role is a namespaced, logical grouping of PolicyRules that can be referenced as a unit by a RoleBinding."""
 
-    read_type = Role
+    read_type = rbac_v1.Role
 
-    rules: Sequence[PolicyRuleApply] | UnsetType = UNSET
+    rules: Sequence[PolicyRule] | UnsetType = UNSET
     """Rules holds all the PolicyRules for this Role"""
 
 
-class RoleBindingApply(ApplyConfiguration[RoleBinding]):
+class RoleBinding(ApplyConfiguration[rbac_v1.RoleBinding]):
     """RoleBinding references a role, but does not contain it."""
 
-    read_type = RoleBinding
+    read_type = rbac_v1.RoleBinding
 
-    role_ref: RoleRefApply | UnsetType = UNSET
+    role_ref: RoleRef | UnsetType = UNSET
     """RoleRef can reference a Role in the current namespace or a ClusterRole in the global namespace."""
-    subjects: Sequence[SubjectApply] | UnsetType = UNSET
+    subjects: Sequence[Subject] | UnsetType = UNSET
     """Subjects holds references to the objects the role applies to."""
 
 
-class RoleRefApply(FrozenStruct):
+class RoleRef(FrozenStruct):
     """RoleRef contains information that points to the role being used"""
 
     api_group: str | UnsetType = UNSET
@@ -90,7 +90,7 @@ class RoleRefApply(FrozenStruct):
     """Name is the name of resource being referenced"""
 
 
-class SubjectApply(FrozenStruct):
+class Subject(FrozenStruct):
     """Subject contains a reference to the object or user identities a role binding applies to."""
 
     api_group: str | UnsetType = UNSET

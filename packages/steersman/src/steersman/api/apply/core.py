@@ -11,29 +11,14 @@ from datetime import datetime
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from steersman.api.apply.meta_v1 import ConditionApply, LabelSelectorApply
-from steersman.api.core_v1 import (
-    ConfigMap,
-    Endpoints,
-    Event,
-    LimitRange,
-    Namespace,
-    Node,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    Pod,
-    PodTemplate,
-    ReplicationController,
-    ResourceQuota,
-    Secret,
-    Service,
-    ServiceAccount,
-)
-from steersman.meta import ApplyConfiguration, FrozenStruct, TemplateMetaApply
+from steersman.api import core_v1
+from steersman.api.apply.meta import Condition, LabelSelector
+from steersman.meta import ApplyConfiguration, FrozenStruct
+from steersman.meta.apply import TemplateMeta
 from steersman.meta.go_json import QuantityLike, repr_without, with_microseconds
 
 
-class AWSElasticBlockStoreVolumeSourceApply(FrozenStruct):
+class AWSElasticBlockStoreVolumeSource(FrozenStruct):
     """Represents a Persistent Disk resource in AWS."""
 
     fs_type: str | UnsetType = UNSET
@@ -46,18 +31,18 @@ class AWSElasticBlockStoreVolumeSourceApply(FrozenStruct):
     """volumeID is unique ID of the persistent disk resource in AWS (Amazon EBS volume)."""
 
 
-class AffinityApply(FrozenStruct):
+class Affinity(FrozenStruct):
     """Affinity is a group of affinity scheduling rules."""
 
-    node_affinity: NodeAffinityApply | UnsetType = UNSET
+    node_affinity: NodeAffinity | UnsetType = UNSET
     """Describes node affinity scheduling rules for the pod."""
-    pod_affinity: PodAffinityApply | UnsetType = UNSET
+    pod_affinity: PodAffinity | UnsetType = UNSET
     """Describes pod affinity scheduling rules (e.g. co-locate this pod in the same node, zone, etc. as some other pod(s))."""
-    pod_anti_affinity: PodAntiAffinityApply | UnsetType = UNSET
+    pod_anti_affinity: PodAntiAffinity | UnsetType = UNSET
     """Describes pod anti-affinity scheduling rules (e.g. avoid putting this pod in the same node, zone, etc. as some other pod(s))."""
 
 
-class AppArmorProfileApply(FrozenStruct):
+class AppArmorProfile(FrozenStruct):
     """AppArmorProfile defines a pod or container's AppArmor settings."""
 
     localhost_profile: str | UnsetType = UNSET
@@ -66,7 +51,7 @@ class AppArmorProfileApply(FrozenStruct):
     """type indicates which kind of AppArmor profile will be applied."""
 
 
-class AttachedVolumeApply(FrozenStruct):
+class AttachedVolume(FrozenStruct):
     """AttachedVolume describes a volume attached to a node"""
 
     device_path: str | UnsetType = UNSET
@@ -75,7 +60,7 @@ class AttachedVolumeApply(FrozenStruct):
     """Name of the attached volume"""
 
 
-class AzureDiskVolumeSourceApply(FrozenStruct):
+class AzureDiskVolumeSource(FrozenStruct):
     """AzureDisk represents an Azure Data Disk mount on the host and bind mount to the pod."""
 
     caching_mode: str | UnsetType = UNSET
@@ -92,7 +77,7 @@ class AzureDiskVolumeSourceApply(FrozenStruct):
     """readOnly Defaults to false (read/write)."""
 
 
-class AzureFilePersistentVolumeSourceApply(FrozenStruct):
+class AzureFilePersistentVolumeSource(FrozenStruct):
     """AzureFile represents an Azure File Service mount on the host and bind mount to the pod."""
 
     read_only: bool | UnsetType = UNSET
@@ -105,7 +90,7 @@ class AzureFilePersistentVolumeSourceApply(FrozenStruct):
     """shareName is the azure Share Name"""
 
 
-class AzureFileVolumeSourceApply(FrozenStruct):
+class AzureFileVolumeSource(FrozenStruct):
     """AzureFile represents an Azure File Service mount on the host and bind mount to the pod."""
 
     read_only: bool | UnsetType = UNSET
@@ -116,22 +101,22 @@ class AzureFileVolumeSourceApply(FrozenStruct):
     """shareName is the azure share Name"""
 
 
-class CSIPersistentVolumeSourceApply(FrozenStruct):
+class CSIPersistentVolumeSource(FrozenStruct):
     """Represents storage that is managed by an external CSI volume driver"""
 
-    controller_expand_secret_ref: SecretReferenceApply | UnsetType = UNSET
+    controller_expand_secret_ref: SecretReference | UnsetType = UNSET
     """controllerExpandSecretRef is a reference to the secret object containing sensitive information to pass to the CSI driver to complete the CSI ControllerExpandVolume call."""
-    controller_publish_secret_ref: SecretReferenceApply | UnsetType = UNSET
+    controller_publish_secret_ref: SecretReference | UnsetType = UNSET
     """controllerPublishSecretRef is a reference to the secret object containing sensitive information to pass to the CSI driver to complete the CSI ControllerPublishVolume and ControllerUnpublishVolume calls."""
     driver: str | UnsetType = UNSET
     """driver is the name of the driver to use for this volume."""
     fs_type: str | UnsetType = UNSET
     """fsType to mount."""
-    node_expand_secret_ref: SecretReferenceApply | UnsetType = UNSET
+    node_expand_secret_ref: SecretReference | UnsetType = UNSET
     """nodeExpandSecretRef is a reference to the secret object containing sensitive information to pass to the CSI driver to complete the CSI NodeExpandVolume call."""
-    node_publish_secret_ref: SecretReferenceApply | UnsetType = UNSET
+    node_publish_secret_ref: SecretReference | UnsetType = UNSET
     """nodePublishSecretRef is a reference to the secret object containing sensitive information to pass to the CSI driver to complete the CSI NodePublishVolume and NodeUnpublishVolume calls."""
-    node_stage_secret_ref: SecretReferenceApply | UnsetType = UNSET
+    node_stage_secret_ref: SecretReference | UnsetType = UNSET
     """nodeStageSecretRef is a reference to the secret object containing sensitive information to pass to the CSI driver to complete the CSI NodeStageVolume and NodeStageVolume and NodeUnstageVolume calls."""
     read_only: bool | UnsetType = UNSET
     """readOnly value to pass to ControllerPublishVolumeRequest."""
@@ -141,14 +126,14 @@ class CSIPersistentVolumeSourceApply(FrozenStruct):
     """volumeHandle is the unique volume name returned by the CSI volume plugin’s CreateVolume to refer to the volume on all subsequent calls."""
 
 
-class CSIVolumeSourceApply(FrozenStruct):
+class CSIVolumeSource(FrozenStruct):
     """Represents a source location of a volume to mount, managed by an external CSI driver"""
 
     driver: str | UnsetType = UNSET
     """driver is the name of the CSI driver that handles this volume."""
     fs_type: str | UnsetType = UNSET
     """fsType to mount."""
-    node_publish_secret_ref: LocalObjectReferenceApply | UnsetType = UNSET
+    node_publish_secret_ref: LocalObjectReference | UnsetType = UNSET
     """nodePublishSecretRef is a reference to the secret object containing sensitive information to pass to the CSI driver to complete the CSI NodePublishVolume and NodeUnpublishVolume calls."""
     read_only: bool | UnsetType = UNSET
     """readOnly specifies a read-only configuration for the volume."""
@@ -156,7 +141,7 @@ class CSIVolumeSourceApply(FrozenStruct):
     """volumeAttributes stores driver-specific properties that are passed to the CSI driver."""
 
 
-class CapabilitiesApply(FrozenStruct):
+class Capabilities(FrozenStruct):
     """Adds and removes POSIX capabilities from running containers."""
 
     add: Sequence[str] | UnsetType = UNSET
@@ -165,7 +150,7 @@ class CapabilitiesApply(FrozenStruct):
     """Removed capabilities"""
 
 
-class CephFSPersistentVolumeSourceApply(FrozenStruct):
+class CephFSPersistentVolumeSource(FrozenStruct):
     """Represents a Ceph Filesystem mount that lasts the lifetime of a pod Cephfs volumes do not support ownership management or SELinux relabeling."""
 
     monitors: Sequence[str] | UnsetType = UNSET
@@ -176,13 +161,13 @@ class CephFSPersistentVolumeSourceApply(FrozenStruct):
     """readOnly is Optional: Defaults to false (read/write)."""
     secret_file: str | UnsetType = UNSET
     """secretFile is Optional: SecretFile is the path to key ring for User, default is /etc/ceph/user.secret More info: https://examples.k8s.io/volumes/cephfs/README.md#how-to-use-it"""
-    secret_ref: SecretReferenceApply | UnsetType = UNSET
+    secret_ref: SecretReference | UnsetType = UNSET
     """secretRef is Optional: SecretRef is reference to the authentication secret for User, default is empty."""
     user: str | UnsetType = UNSET
     """user is Optional: User is the rados user name, default is admin More info: https://examples.k8s.io/volumes/cephfs/README.md#how-to-use-it"""
 
 
-class CephFSVolumeSourceApply(FrozenStruct):
+class CephFSVolumeSource(FrozenStruct):
     """Represents a Ceph Filesystem mount that lasts the lifetime of a pod Cephfs volumes do not support ownership management or SELinux relabeling."""
 
     monitors: Sequence[str] | UnsetType = UNSET
@@ -193,49 +178,49 @@ class CephFSVolumeSourceApply(FrozenStruct):
     """readOnly is Optional: Defaults to false (read/write)."""
     secret_file: str | UnsetType = UNSET
     """secretFile is Optional: SecretFile is the path to key ring for User, default is /etc/ceph/user.secret More info: https://examples.k8s.io/volumes/cephfs/README.md#how-to-use-it"""
-    secret_ref: LocalObjectReferenceApply | UnsetType = UNSET
+    secret_ref: LocalObjectReference | UnsetType = UNSET
     """secretRef is Optional: SecretRef is reference to the authentication secret for User, default is empty."""
     user: str | UnsetType = UNSET
     """user is optional: User is the rados user name, default is admin More info: https://examples.k8s.io/volumes/cephfs/README.md#how-to-use-it"""
 
 
-class CinderPersistentVolumeSourceApply(FrozenStruct):
+class CinderPersistentVolumeSource(FrozenStruct):
     """Represents a cinder volume resource in Openstack."""
 
     fs_type: str | UnsetType = UNSET
     """fsType Filesystem type to mount."""
     read_only: bool | UnsetType = UNSET
     """readOnly is Optional: Defaults to false (read/write)."""
-    secret_ref: SecretReferenceApply | UnsetType = UNSET
+    secret_ref: SecretReference | UnsetType = UNSET
     """secretRef is Optional: points to a secret object containing parameters used to connect to OpenStack."""
     volume_id: str | UnsetType = msgspec.field(default=UNSET, name="volumeID")
     """volumeID used to identify the volume in cinder."""
 
 
-class CinderVolumeSourceApply(FrozenStruct):
+class CinderVolumeSource(FrozenStruct):
     """Represents a cinder volume resource in Openstack."""
 
     fs_type: str | UnsetType = UNSET
     """fsType is the filesystem type to mount."""
     read_only: bool | UnsetType = UNSET
     """readOnly defaults to false (read/write)."""
-    secret_ref: LocalObjectReferenceApply | UnsetType = UNSET
+    secret_ref: LocalObjectReference | UnsetType = UNSET
     """secretRef is optional: points to a secret object containing parameters used to connect to OpenStack."""
     volume_id: str | UnsetType = msgspec.field(default=UNSET, name="volumeID")
     """volumeID used to identify the volume in cinder."""
 
 
-class ClientIPConfigApply(FrozenStruct):
+class ClientIPConfig(FrozenStruct):
     """ClientIPConfig represents the configurations of Client IP based session affinity."""
 
     timeout_seconds: int | UnsetType = UNSET
     """timeoutSeconds specifies the seconds of ClientIP type session sticky time."""
 
 
-class ClusterTrustBundleProjectionApply(FrozenStruct):
+class ClusterTrustBundleProjection(FrozenStruct):
     """ClusterTrustBundleProjection describes how to select a set of ClusterTrustBundle objects and project their contents into the pod filesystem."""
 
-    label_selector: LabelSelectorApply | UnsetType = UNSET
+    label_selector: LabelSelector | UnsetType = UNSET
     """Select all ClusterTrustBundles that match this label selector."""
     name: str | UnsetType = UNSET
     """Select a single ClusterTrustBundle by object name."""
@@ -247,10 +232,10 @@ class ClusterTrustBundleProjectionApply(FrozenStruct):
     """Select all ClusterTrustBundles that match this signer name."""
 
 
-class ConfigMapApply(ApplyConfiguration[ConfigMap]):
+class ConfigMap(ApplyConfiguration[core_v1.ConfigMap]):
     """ConfigMap holds configuration data for pods to consume."""
 
-    read_type = ConfigMap
+    read_type = core_v1.ConfigMap
 
     binary_data: Mapping[str, bytes] | UnsetType = UNSET
     """BinaryData contains the binary data."""
@@ -260,7 +245,7 @@ class ConfigMapApply(ApplyConfiguration[ConfigMap]):
     """Immutable, if set to true, ensures that data stored in the ConfigMap cannot be updated (only object metadata can be modified)."""
 
 
-class ConfigMapEnvSourceApply(FrozenStruct):
+class ConfigMapEnvSource(FrozenStruct):
     """ConfigMapEnvSource selects a ConfigMap to populate the environment variables with."""
 
     name: str | UnsetType = UNSET
@@ -269,7 +254,7 @@ class ConfigMapEnvSourceApply(FrozenStruct):
     """Specify whether the ConfigMap must be defined"""
 
 
-class ConfigMapKeySelectorApply(FrozenStruct):
+class ConfigMapKeySelector(FrozenStruct):
     """Selects a key from a ConfigMap."""
 
     key: str | UnsetType = UNSET
@@ -280,7 +265,7 @@ class ConfigMapKeySelectorApply(FrozenStruct):
     """Specify whether the ConfigMap or its key must be defined"""
 
 
-class ConfigMapNodeConfigSourceApply(FrozenStruct):
+class ConfigMapNodeConfigSource(FrozenStruct):
     """ConfigMapNodeConfigSource contains the information to reference a ConfigMap as a config source for the Node."""
 
     kubelet_config_key: str | UnsetType = UNSET
@@ -295,10 +280,10 @@ class ConfigMapNodeConfigSourceApply(FrozenStruct):
     """UID is the metadata.UID of the referenced ConfigMap."""
 
 
-class ConfigMapProjectionApply(FrozenStruct):
+class ConfigMapProjection(FrozenStruct):
     """Adapts a ConfigMap into a projected volume."""
 
-    items: Sequence[KeyToPathApply] | UnsetType = UNSET
+    items: Sequence[KeyToPath] | UnsetType = UNSET
     """items if unspecified, each key-value pair in the Data field of the referenced ConfigMap will be projected into the volume as a file whose name is the key and content is the value."""
     name: str | UnsetType = UNSET
     """Name of the referent."""
@@ -306,12 +291,12 @@ class ConfigMapProjectionApply(FrozenStruct):
     """optional specify whether the ConfigMap or its keys must be defined"""
 
 
-class ConfigMapVolumeSourceApply(FrozenStruct):
+class ConfigMapVolumeSource(FrozenStruct):
     """Adapts a ConfigMap into a volume."""
 
     default_mode: int | UnsetType = UNSET
     """defaultMode is optional: mode bits used to set permissions on created files by default."""
-    items: Sequence[KeyToPathApply] | UnsetType = UNSET
+    items: Sequence[KeyToPath] | UnsetType = UNSET
     """items if unspecified, each key-value pair in the Data field of the referenced ConfigMap will be projected into the volume as a file whose name is the key and content is the value."""
     name: str | UnsetType = UNSET
     """Name of the referent."""
@@ -319,42 +304,42 @@ class ConfigMapVolumeSourceApply(FrozenStruct):
     """optional specify whether the ConfigMap or its keys must be defined"""
 
 
-class ContainerApply(FrozenStruct):
+class Container(FrozenStruct):
     """A single application container that you want to run within a pod."""
 
     args: Sequence[str] | UnsetType = UNSET
     """Arguments to the entrypoint."""
     command: Sequence[str] | UnsetType = UNSET
     """Entrypoint array."""
-    env: Sequence[EnvVarApply] | UnsetType = UNSET
+    env: Sequence[EnvVar] | UnsetType = UNSET
     """List of environment variables to set in the container."""
-    env_from: Sequence[EnvFromSourceApply] | UnsetType = UNSET
+    env_from: Sequence[EnvFromSource] | UnsetType = UNSET
     """List of sources to populate environment variables in the container."""
     image: str | UnsetType = UNSET
     """Container image name."""
     image_pull_policy: str | UnsetType = UNSET
     """Image pull policy."""
-    lifecycle: LifecycleApply | UnsetType = UNSET
+    lifecycle: Lifecycle | UnsetType = UNSET
     """Actions that the management system should take in response to container lifecycle events."""
-    liveness_probe: ProbeApply | UnsetType = UNSET
+    liveness_probe: Probe | UnsetType = UNSET
     """Periodic probe of container liveness."""
     name: str
     """Name of the container specified as a DNS_LABEL."""
-    ports: Sequence[ContainerPortApply] | UnsetType = UNSET
+    ports: Sequence[ContainerPort] | UnsetType = UNSET
     """List of ports to expose from the container."""
-    readiness_probe: ProbeApply | UnsetType = UNSET
+    readiness_probe: Probe | UnsetType = UNSET
     """Periodic probe of container service readiness."""
-    resize_policy: Sequence[ContainerResizePolicyApply] | UnsetType = UNSET
+    resize_policy: Sequence[ContainerResizePolicy] | UnsetType = UNSET
     """Resources resize policy for the container."""
-    resources: ResourceRequirementsApply | UnsetType = UNSET
+    resources: ResourceRequirements | UnsetType = UNSET
     """Compute Resources required by this container."""
     restart_policy: str | UnsetType = UNSET
     """RestartPolicy defines the restart behavior of individual containers in a pod."""
-    restart_policy_rules: Sequence[ContainerRestartRuleApply] | UnsetType = UNSET
+    restart_policy_rules: Sequence[ContainerRestartRule] | UnsetType = UNSET
     """Represents a list of rules to be checked to determine if the container should be restarted on exit."""
-    security_context: SecurityContextApply | UnsetType = UNSET
+    security_context: SecurityContext | UnsetType = UNSET
     """SecurityContext defines the security options the container should be run with."""
-    startup_probe: ProbeApply | UnsetType = UNSET
+    startup_probe: Probe | UnsetType = UNSET
     """StartupProbe indicates that the Pod has successfully initialized."""
     stdin: bool | UnsetType = UNSET
     """Whether this container should allocate a buffer for stdin in the container runtime."""
@@ -366,15 +351,15 @@ class ContainerApply(FrozenStruct):
     """Indicate how the termination message should be populated."""
     tty: bool | UnsetType = UNSET
     """Whether this container should allocate a TTY for itself, also requires 'stdin' to be true."""
-    volume_devices: Sequence[VolumeDeviceApply] | UnsetType = UNSET
+    volume_devices: Sequence[VolumeDevice] | UnsetType = UNSET
     """volumeDevices is the list of block devices to be used by the container."""
-    volume_mounts: Sequence[VolumeMountApply] | UnsetType = UNSET
+    volume_mounts: Sequence[VolumeMount] | UnsetType = UNSET
     """Pod volumes to mount into the container's filesystem."""
     working_dir: str | UnsetType = UNSET
     """Container's working directory."""
 
 
-class ContainerExtendedResourceRequestApply(FrozenStruct):
+class ContainerExtendedResourceRequest(FrozenStruct):
     """ContainerExtendedResourceRequest has the mapping of container name, extended resource name to the device request name."""
 
     container_name: str | UnsetType = UNSET
@@ -385,7 +370,7 @@ class ContainerExtendedResourceRequestApply(FrozenStruct):
     """The name of the extended resource in that container which gets backed by DRA."""
 
 
-class ContainerImageApply(FrozenStruct):
+class ContainerImage(FrozenStruct):
     """Describe a container image"""
 
     names: Sequence[str] | UnsetType = UNSET
@@ -394,7 +379,7 @@ class ContainerImageApply(FrozenStruct):
     """The size of the image in bytes."""
 
 
-class ContainerPortApply(FrozenStruct):
+class ContainerPort(FrozenStruct):
     """ContainerPort represents a network port in a single container."""
 
     container_port: int
@@ -409,7 +394,7 @@ class ContainerPortApply(FrozenStruct):
     """Protocol for port."""
 
 
-class ContainerResizePolicyApply(FrozenStruct):
+class ContainerResizePolicy(FrozenStruct):
     """ContainerResizePolicy represents resource resize policy for the container."""
 
     resource_name: str | UnsetType = UNSET
@@ -418,16 +403,16 @@ class ContainerResizePolicyApply(FrozenStruct):
     """Restart policy to apply when specified resource is resized."""
 
 
-class ContainerRestartRuleApply(FrozenStruct):
+class ContainerRestartRule(FrozenStruct):
     """ContainerRestartRule describes how a container exit is handled."""
 
     action: str | UnsetType = UNSET
     """Specifies the action taken on a container exit if the requirements are satisfied."""
-    exit_codes: ContainerRestartRuleOnExitCodesApply | UnsetType = UNSET
+    exit_codes: ContainerRestartRuleOnExitCodes | UnsetType = UNSET
     """Represents the exit codes to check on container exits."""
 
 
-class ContainerRestartRuleOnExitCodesApply(FrozenStruct):
+class ContainerRestartRuleOnExitCodes(FrozenStruct):
     """ContainerRestartRuleOnExitCodes describes the condition for handling an exited container based on its exit codes."""
 
     operator: str | UnsetType = UNSET
@@ -436,25 +421,25 @@ class ContainerRestartRuleOnExitCodesApply(FrozenStruct):
     """Specifies the set of values to check for container exit codes."""
 
 
-class ContainerStateApply(FrozenStruct):
+class ContainerState(FrozenStruct):
     """ContainerState holds a possible state of container."""
 
-    running: ContainerStateRunningApply | UnsetType = UNSET
+    running: ContainerStateRunning | UnsetType = UNSET
     """Details about a running container"""
-    terminated: ContainerStateTerminatedApply | UnsetType = UNSET
+    terminated: ContainerStateTerminated | UnsetType = UNSET
     """Details about a terminated container"""
-    waiting: ContainerStateWaitingApply | UnsetType = UNSET
+    waiting: ContainerStateWaiting | UnsetType = UNSET
     """Details about a waiting container"""
 
 
-class ContainerStateRunningApply(FrozenStruct):
+class ContainerStateRunning(FrozenStruct):
     """ContainerStateRunning is a running state of a container."""
 
     started_at: datetime | UnsetType = UNSET
     """Time at which the container was last (re-)started"""
 
 
-class ContainerStateTerminatedApply(FrozenStruct):
+class ContainerStateTerminated(FrozenStruct):
     """ContainerStateTerminated is a terminated state of a container."""
 
     container_id: str | UnsetType = msgspec.field(default=UNSET, name="containerID")
@@ -473,7 +458,7 @@ class ContainerStateTerminatedApply(FrozenStruct):
     """Time at which previous execution of the container started"""
 
 
-class ContainerStateWaitingApply(FrozenStruct):
+class ContainerStateWaiting(FrozenStruct):
     """ContainerStateWaiting is a waiting state of a container."""
 
     message: str | UnsetType = UNSET
@@ -482,12 +467,12 @@ class ContainerStateWaitingApply(FrozenStruct):
     """(brief) reason the container is not yet running."""
 
 
-class ContainerStatusApply(FrozenStruct):
+class ContainerStatus(FrozenStruct):
     """ContainerStatus contains details for the current status of this container."""
 
     allocated_resources: Mapping[str, QuantityLike] | UnsetType = UNSET
     """AllocatedResources represents the compute resources allocated for this container by the node."""
-    allocated_resources_status: Sequence[ResourceStatusApply] | UnsetType = UNSET
+    allocated_resources_status: Sequence[ResourceStatus] | UnsetType = UNSET
     """AllocatedResourcesStatus represents the status of various resources allocated for this Pod."""
     container_id: str | UnsetType = msgspec.field(default=UNSET, name="containerID")
     """ContainerID is the ID of the container in the format '<type>://<container_id>'."""
@@ -495,72 +480,72 @@ class ContainerStatusApply(FrozenStruct):
     """Image is the name of container image that the container is running."""
     image_id: str | UnsetType = msgspec.field(default=UNSET, name="imageID")
     """ImageID is the image ID of the container's image."""
-    last_state: ContainerStateApply | UnsetType = UNSET
+    last_state: ContainerState | UnsetType = UNSET
     """LastTerminationState holds the last termination state of the container to help debug container crashes and restarts."""
     name: str | UnsetType = UNSET
     """Name is a DNS_LABEL representing the unique name of the container."""
     ready: bool | UnsetType = UNSET
     """Ready specifies whether the container is currently passing its readiness check."""
-    resources: ResourceRequirementsApply | UnsetType = UNSET
+    resources: ResourceRequirements | UnsetType = UNSET
     """Resources represents the compute resource requests and limits that have been successfully enacted on the running container after it has been started or has been successfully resized."""
     restart_count: int | UnsetType = UNSET
     """RestartCount holds the number of times the container has been restarted."""
     started: bool | UnsetType = UNSET
     """Started indicates whether the container has finished its postStart lifecycle hook and passed its startup probe."""
-    state: ContainerStateApply | UnsetType = UNSET
+    state: ContainerState | UnsetType = UNSET
     """State holds details about the container's current condition."""
     stop_signal: str | UnsetType = UNSET
     """StopSignal reports the effective stop signal for this container"""
-    user: ContainerUserApply | UnsetType = UNSET
+    user: ContainerUser | UnsetType = UNSET
     """User represents user identity information initially attached to the first process of the container"""
-    volume_mounts: Sequence[VolumeMountStatusApply] | UnsetType = UNSET
+    volume_mounts: Sequence[VolumeMountStatus] | UnsetType = UNSET
     """Status of volume mounts."""
 
 
-class ContainerUserApply(FrozenStruct):
+class ContainerUser(FrozenStruct):
     """ContainerUser represents user identity information"""
 
-    linux: LinuxContainerUserApply | UnsetType = UNSET
+    linux: LinuxContainerUser | UnsetType = UNSET
     """Linux holds user identity information initially attached to the first process of the containers in Linux."""
 
 
-class DaemonEndpointApply(FrozenStruct):
+class DaemonEndpoint(FrozenStruct):
     """DaemonEndpoint contains information about a single Daemon endpoint."""
 
     port: int | UnsetType = msgspec.field(default=UNSET, name="Port")
     """Port number of the given endpoint."""
 
 
-class DownwardAPIProjectionApply(FrozenStruct):
+class DownwardAPIProjection(FrozenStruct):
     """Represents downward API info for projecting into a projected volume."""
 
-    items: Sequence[DownwardAPIVolumeFileApply] | UnsetType = UNSET
+    items: Sequence[DownwardAPIVolumeFile] | UnsetType = UNSET
     """Items is a list of DownwardAPIVolume file"""
 
 
-class DownwardAPIVolumeFileApply(FrozenStruct):
+class DownwardAPIVolumeFile(FrozenStruct):
     """DownwardAPIVolumeFile represents information to create the file containing the pod field"""
 
-    field_ref: ObjectFieldSelectorApply | UnsetType = UNSET
+    field_ref: ObjectFieldSelector | UnsetType = UNSET
     """Required: Selects a field of the pod: only annotations, labels, name, namespace and uid are supported."""
     mode: int | UnsetType = UNSET
     """Optional: mode bits used to set permissions on this file, must be an octal value between 0000 and 0777 or a decimal value between 0 and 511."""
     path: str | UnsetType = UNSET
     """Required: Path is the relative path name of the file to be created."""
-    resource_field_ref: ResourceFieldSelectorApply | UnsetType = UNSET
+    resource_field_ref: ResourceFieldSelector | UnsetType = UNSET
     """Selects a resource of the container: only resources limits and requests (limits.cpu, limits.memory, requests.cpu and requests.memory) are currently supported."""
 
 
-class DownwardAPIVolumeSourceApply(FrozenStruct):
+class DownwardAPIVolumeSource(FrozenStruct):
     """DownwardAPIVolumeSource represents a volume containing downward API info."""
 
     default_mode: int | UnsetType = UNSET
     """Optional: mode bits to use on created files by default."""
-    items: Sequence[DownwardAPIVolumeFileApply] | UnsetType = UNSET
+    items: Sequence[DownwardAPIVolumeFile] | UnsetType = UNSET
     """Items is a list of downward API volume file"""
 
 
-class EmptyDirVolumeSourceApply(FrozenStruct):
+class EmptyDirVolumeSource(FrozenStruct):
     """Represents an empty directory for a pod."""
 
     medium: str | UnsetType = UNSET
@@ -569,7 +554,7 @@ class EmptyDirVolumeSourceApply(FrozenStruct):
     """sizeLimit is the total amount of local storage required for this EmptyDir volume."""
 
 
-class EndpointAddressApply(FrozenStruct):
+class EndpointAddress(FrozenStruct):
     """EndpointAddress is a tuple that describes single IP address."""
 
     hostname: str | UnsetType = UNSET
@@ -578,11 +563,11 @@ class EndpointAddressApply(FrozenStruct):
     """The IP of this endpoint."""
     node_name: str | UnsetType = UNSET
     """Optional: Node hosting this endpoint."""
-    target_ref: ObjectReferenceApply | UnsetType = UNSET
+    target_ref: ObjectReference | UnsetType = UNSET
     """Reference to object providing the endpoint."""
 
 
-class EndpointPortApply(FrozenStruct):
+class EndpointPort(FrozenStruct):
     """EndpointPort is a tuple that describes a single port."""
 
     app_protocol: str | UnsetType = UNSET
@@ -595,99 +580,99 @@ class EndpointPortApply(FrozenStruct):
     """The IP protocol for this port."""
 
 
-class EndpointSubsetApply(FrozenStruct):
+class EndpointSubset(FrozenStruct):
     """EndpointSubset is a group of addresses with a common set of ports."""
 
-    addresses: Sequence[EndpointAddressApply] | UnsetType = UNSET
+    addresses: Sequence[EndpointAddress] | UnsetType = UNSET
     """IP addresses which offer the related ports that are marked as ready."""
-    not_ready_addresses: Sequence[EndpointAddressApply] | UnsetType = UNSET
+    not_ready_addresses: Sequence[EndpointAddress] | UnsetType = UNSET
     """IP addresses which offer the related ports but are not currently marked as ready because they have not yet finished starting, have recently failed a readiness check, or have recently failed a liveness check."""
-    ports: Sequence[EndpointPortApply] | UnsetType = UNSET
+    ports: Sequence[EndpointPort] | UnsetType = UNSET
     """Port numbers available on the related IP addresses."""
 
 
-class EndpointsApply(ApplyConfiguration[Endpoints]):
+class Endpoints(ApplyConfiguration[core_v1.Endpoints]):
     """Endpoints is a collection of endpoints that implement the actual service."""
 
-    read_type = Endpoints
+    read_type = core_v1.Endpoints
 
-    subsets: Sequence[EndpointSubsetApply] | UnsetType = UNSET
+    subsets: Sequence[EndpointSubset] | UnsetType = UNSET
     """The set of all endpoints is the union of all subsets."""
 
 
-class EnvFromSourceApply(FrozenStruct):
+class EnvFromSource(FrozenStruct):
     """EnvFromSource represents the source of a set of ConfigMaps or Secrets"""
 
-    config_map_ref: ConfigMapEnvSourceApply | UnsetType = UNSET
+    config_map_ref: ConfigMapEnvSource | UnsetType = UNSET
     """The ConfigMap to select from"""
     prefix: str | UnsetType = UNSET
     """Optional text to prepend to the name of each environment variable."""
-    secret_ref: SecretEnvSourceApply | UnsetType = UNSET
+    secret_ref: SecretEnvSource | UnsetType = UNSET
     """The Secret to select from"""
 
 
-class EnvVarApply(FrozenStruct):
+class EnvVar(FrozenStruct):
     """EnvVar represents an environment variable present in a Container."""
 
     name: str
     """Name of the environment variable."""
     value: str | UnsetType = UNSET
     """Variable references $(VAR_NAME) are expanded using the previously defined environment variables in the container and any service environment variables."""
-    value_from: EnvVarSourceApply | UnsetType = UNSET
+    value_from: EnvVarSource | UnsetType = UNSET
     """Source for the environment variable's value."""
 
 
-class EnvVarSourceApply(FrozenStruct):
+class EnvVarSource(FrozenStruct):
     """EnvVarSource represents a source for the value of an EnvVar."""
 
-    config_map_key_ref: ConfigMapKeySelectorApply | UnsetType = UNSET
+    config_map_key_ref: ConfigMapKeySelector | UnsetType = UNSET
     """Selects a key of a ConfigMap."""
-    field_ref: ObjectFieldSelectorApply | UnsetType = UNSET
+    field_ref: ObjectFieldSelector | UnsetType = UNSET
     """Selects a field of the pod: supports metadata.name, metadata.namespace, `metadata.labels['<KEY>']`, `metadata.annotations['<KEY>']`, spec.nodeName, spec.serviceAccountName, status.hostIP, status.podIP, status.podIPs."""
-    file_key_ref: FileKeySelectorApply | UnsetType = UNSET
+    file_key_ref: FileKeySelector | UnsetType = UNSET
     """FileKeyRef selects a key of the env file."""
-    resource_field_ref: ResourceFieldSelectorApply | UnsetType = UNSET
+    resource_field_ref: ResourceFieldSelector | UnsetType = UNSET
     """Selects a resource of the container: only resources limits and requests (limits.cpu, limits.memory, limits.ephemeral-storage, requests.cpu, requests.memory and requests.ephemeral-storage) are currently supported."""
-    secret_key_ref: SecretKeySelectorApply | UnsetType = UNSET
+    secret_key_ref: SecretKeySelector | UnsetType = UNSET
     """Selects a key of a secret in the pod's namespace"""
 
 
-class EphemeralContainerApply(FrozenStruct):
+class EphemeralContainer(FrozenStruct):
     """An EphemeralContainer is a temporary container that you may add to an existing Pod for user-initiated activities such as debugging."""
 
     args: Sequence[str] | UnsetType = UNSET
     """Arguments to the entrypoint."""
     command: Sequence[str] | UnsetType = UNSET
     """Entrypoint array."""
-    env: Sequence[EnvVarApply] | UnsetType = UNSET
+    env: Sequence[EnvVar] | UnsetType = UNSET
     """List of environment variables to set in the container."""
-    env_from: Sequence[EnvFromSourceApply] | UnsetType = UNSET
+    env_from: Sequence[EnvFromSource] | UnsetType = UNSET
     """List of sources to populate environment variables in the container."""
     image: str | UnsetType = UNSET
     """Container image name."""
     image_pull_policy: str | UnsetType = UNSET
     """Image pull policy."""
-    lifecycle: LifecycleApply | UnsetType = UNSET
+    lifecycle: Lifecycle | UnsetType = UNSET
     """Lifecycle is not allowed for ephemeral containers."""
-    liveness_probe: ProbeApply | UnsetType = UNSET
+    liveness_probe: Probe | UnsetType = UNSET
     """Probes are not allowed for ephemeral containers."""
     name: str
     """Name of the ephemeral container specified as a DNS_LABEL."""
-    ports: Sequence[ContainerPortApply] | UnsetType = UNSET
+    ports: Sequence[ContainerPort] | UnsetType = UNSET
     """Ports are not allowed for ephemeral containers."""
-    readiness_probe: ProbeApply | UnsetType = UNSET
+    readiness_probe: Probe | UnsetType = UNSET
     """Probes are not allowed for ephemeral containers."""
-    resize_policy: Sequence[ContainerResizePolicyApply] | UnsetType = UNSET
+    resize_policy: Sequence[ContainerResizePolicy] | UnsetType = UNSET
     """Resources resize policy for the container."""
-    resources: ResourceRequirementsApply | UnsetType = UNSET
+    resources: ResourceRequirements | UnsetType = UNSET
     """Resources are not allowed for ephemeral containers."""
     restart_policy: str | UnsetType = UNSET
     """Restart policy for the container to manage the restart behavior of each container within a pod."""
-    restart_policy_rules: Sequence[ContainerRestartRuleApply] | UnsetType = UNSET
+    restart_policy_rules: Sequence[ContainerRestartRule] | UnsetType = UNSET
     """Represents a list of rules to be checked to determine if the container should be restarted on exit."""
-    security_context: SecurityContextApply | UnsetType = UNSET
+    security_context: SecurityContext | UnsetType = UNSET
     """Optional: SecurityContext defines the security options the ephemeral container should be run with."""
-    startup_probe: ProbeApply | UnsetType = UNSET
+    startup_probe: Probe | UnsetType = UNSET
     """Probes are not allowed for ephemeral containers."""
     stdin: bool | UnsetType = UNSET
     """Whether this container should allocate a buffer for stdin in the container runtime."""
@@ -701,25 +686,25 @@ class EphemeralContainerApply(FrozenStruct):
     """Indicate how the termination message should be populated."""
     tty: bool | UnsetType = UNSET
     """Whether this container should allocate a TTY for itself, also requires 'stdin' to be true."""
-    volume_devices: Sequence[VolumeDeviceApply] | UnsetType = UNSET
+    volume_devices: Sequence[VolumeDevice] | UnsetType = UNSET
     """volumeDevices is the list of block devices to be used by the container."""
-    volume_mounts: Sequence[VolumeMountApply] | UnsetType = UNSET
+    volume_mounts: Sequence[VolumeMount] | UnsetType = UNSET
     """Pod volumes to mount into the container's filesystem."""
     working_dir: str | UnsetType = UNSET
     """Container's working directory."""
 
 
-class EphemeralVolumeSourceApply(FrozenStruct):
+class EphemeralVolumeSource(FrozenStruct):
     """Represents an ephemeral volume that is handled by a normal storage driver."""
 
-    volume_claim_template: PersistentVolumeClaimTemplateApply | UnsetType = UNSET
+    volume_claim_template: PersistentVolumeClaimTemplate | UnsetType = UNSET
     """Will be used to create a stand-alone PVC to provision the volume."""
 
 
-class EventApply(ApplyConfiguration[Event]):
+class Event(ApplyConfiguration[core_v1.Event]):
     """Event is a report of an event somewhere in the cluster."""
 
-    read_type = Event
+    read_type = core_v1.Event
 
     action: str | UnsetType = UNSET
     """What action was taken/failed regarding to the Regarding object."""
@@ -729,7 +714,7 @@ class EventApply(ApplyConfiguration[Event]):
     """Time when this Event was first observed."""
     first_timestamp: datetime | UnsetType = UNSET
     """The time at which the event was first recorded."""
-    involved_object: ObjectReferenceApply | UnsetType = UNSET
+    involved_object: ObjectReference | UnsetType = UNSET
     """The object that this event is about."""
     last_timestamp: datetime | UnsetType = UNSET
     """The time at which the most recent occurrence of this event was recorded."""
@@ -737,15 +722,15 @@ class EventApply(ApplyConfiguration[Event]):
     """A human-readable description of the status of this operation."""
     reason: str | UnsetType = UNSET
     """This should be a short, machine understandable string that gives the reason for the transition into the object's current status."""
-    related: ObjectReferenceApply | UnsetType = UNSET
+    related: ObjectReference | UnsetType = UNSET
     """Optional secondary object for more complex actions."""
     reporting_component: str | UnsetType = UNSET
     """Name of the controller that emitted this Event, e.g. `kubernetes.io/kubelet`."""
     reporting_instance: str | UnsetType = UNSET
     """ID of the controller instance, e.g. `kubelet-xyzf`."""
-    series: EventSeriesApply | UnsetType = UNSET
+    series: EventSeries | UnsetType = UNSET
     """Data about the Event series this event represents or nil if it's a singleton Event."""
-    source: EventSourceApply | UnsetType = UNSET
+    source: EventSource | UnsetType = UNSET
     """The component reporting this event."""
     type: str | UnsetType = UNSET
     """Type of this event (Normal, Warning), new types could be added in the future"""
@@ -754,7 +739,7 @@ class EventApply(ApplyConfiguration[Event]):
         with_microseconds(self, "event_time")
 
 
-class EventSeriesApply(FrozenStruct):
+class EventSeries(FrozenStruct):
     """EventSeries contain information on series of events, i.e. thing that was/is happening continuously for some time."""
 
     count: int | UnsetType = UNSET
@@ -766,7 +751,7 @@ class EventSeriesApply(FrozenStruct):
         with_microseconds(self, "last_observed_time")
 
 
-class EventSourceApply(FrozenStruct):
+class EventSource(FrozenStruct):
     """EventSource contains information for an event."""
 
     component: str | UnsetType = UNSET
@@ -775,14 +760,14 @@ class EventSourceApply(FrozenStruct):
     """Node name on which the event is generated."""
 
 
-class ExecActionApply(FrozenStruct):
+class ExecAction(FrozenStruct):
     """ExecAction describes a "run in container" action."""
 
     command: Sequence[str] | UnsetType = UNSET
     """Command is the command line to execute inside the container, the working directory for the command is root ('/') in the container's filesystem."""
 
 
-class FCVolumeSourceApply(FrozenStruct):
+class FCVolumeSource(FrozenStruct):
     """Represents a Fibre Channel volume."""
 
     fs_type: str | UnsetType = UNSET
@@ -797,7 +782,7 @@ class FCVolumeSourceApply(FrozenStruct):
     """wwids Optional: FC volume world wide identifiers (wwids) Either wwids or combination of targetWWNs and lun must be set, but not both simultaneously."""
 
 
-class FileKeySelectorApply(FrozenStruct):
+class FileKeySelector(FrozenStruct):
     """FileKeySelector selects a key of the env file."""
 
     key: str | UnsetType = UNSET
@@ -810,7 +795,7 @@ class FileKeySelectorApply(FrozenStruct):
     """The name of the volume mount containing the env file."""
 
 
-class FlexPersistentVolumeSourceApply(FrozenStruct):
+class FlexPersistentVolumeSource(FrozenStruct):
     """FlexPersistentVolumeSource represents a generic persistent volume resource that is provisioned/attached using an exec based plugin."""
 
     driver: str | UnsetType = UNSET
@@ -821,11 +806,11 @@ class FlexPersistentVolumeSourceApply(FrozenStruct):
     """options is Optional: this field holds extra command options if any."""
     read_only: bool | UnsetType = UNSET
     """readOnly is Optional: defaults to false (read/write)."""
-    secret_ref: SecretReferenceApply | UnsetType = UNSET
+    secret_ref: SecretReference | UnsetType = UNSET
     """secretRef is Optional: SecretRef is reference to the secret object containing sensitive information to pass to the plugin scripts."""
 
 
-class FlexVolumeSourceApply(FrozenStruct):
+class FlexVolumeSource(FrozenStruct):
     """FlexVolume represents a generic volume resource that is provisioned/attached using an exec based plugin."""
 
     driver: str | UnsetType = UNSET
@@ -836,11 +821,11 @@ class FlexVolumeSourceApply(FrozenStruct):
     """options is Optional: this field holds extra command options if any."""
     read_only: bool | UnsetType = UNSET
     """readOnly is Optional: defaults to false (read/write)."""
-    secret_ref: LocalObjectReferenceApply | UnsetType = UNSET
+    secret_ref: LocalObjectReference | UnsetType = UNSET
     """secretRef is Optional: secretRef is reference to the secret object containing sensitive information to pass to the plugin scripts."""
 
 
-class FlockerVolumeSourceApply(FrozenStruct):
+class FlockerVolumeSource(FrozenStruct):
     """Represents a Flocker volume mounted by the Flocker agent."""
 
     dataset_name: str | UnsetType = UNSET
@@ -849,7 +834,7 @@ class FlockerVolumeSourceApply(FrozenStruct):
     """datasetUUID is the UUID of the dataset."""
 
 
-class GCEPersistentDiskVolumeSourceApply(FrozenStruct):
+class GCEPersistentDiskVolumeSource(FrozenStruct):
     """Represents a Persistent Disk resource in Google Compute Engine."""
 
     fs_type: str | UnsetType = UNSET
@@ -862,7 +847,7 @@ class GCEPersistentDiskVolumeSourceApply(FrozenStruct):
     """readOnly here will force the ReadOnly setting in VolumeMounts."""
 
 
-class GRPCActionApply(FrozenStruct):
+class GRPCAction(FrozenStruct):
     """GRPCAction specifies an action involving a GRPC service."""
 
     port: int | UnsetType = UNSET
@@ -871,7 +856,7 @@ class GRPCActionApply(FrozenStruct):
     """Service is the name of the service to place in the gRPC HealthCheckRequest (see https://github.com/grpc/grpc/blob/master/doc/health-checking.md)."""
 
 
-class GitRepoVolumeSourceApply(FrozenStruct):
+class GitRepoVolumeSource(FrozenStruct):
     """Represents a volume that is populated with the contents of a git repository."""
 
     directory: str | UnsetType = UNSET
@@ -882,7 +867,7 @@ class GitRepoVolumeSourceApply(FrozenStruct):
     """revision is the commit hash for the specified revision."""
 
 
-class GlusterfsPersistentVolumeSourceApply(FrozenStruct):
+class GlusterfsPersistentVolumeSource(FrozenStruct):
     """Represents a Glusterfs mount that lasts the lifetime of a pod."""
 
     endpoints: str | UnsetType = UNSET
@@ -895,7 +880,7 @@ class GlusterfsPersistentVolumeSourceApply(FrozenStruct):
     """readOnly here will force the Glusterfs volume to be mounted with read-only permissions."""
 
 
-class GlusterfsVolumeSourceApply(FrozenStruct):
+class GlusterfsVolumeSource(FrozenStruct):
     """Represents a Glusterfs mount that lasts the lifetime of a pod."""
 
     endpoints: str | UnsetType = UNSET
@@ -906,12 +891,12 @@ class GlusterfsVolumeSourceApply(FrozenStruct):
     """readOnly here will force the Glusterfs volume to be mounted with read-only permissions."""
 
 
-class HTTPGetActionApply(FrozenStruct):
+class HTTPGetAction(FrozenStruct):
     """HTTPGetAction describes an action based on HTTP Get requests."""
 
     host: str | UnsetType = UNSET
     """Host name to connect to, defaults to the pod IP."""
-    http_headers: Sequence[HTTPHeaderApply] | UnsetType = UNSET
+    http_headers: Sequence[HTTPHeader] | UnsetType = UNSET
     """Custom headers to set in the request."""
     path: str | UnsetType = UNSET
     """Path to access on the HTTP server."""
@@ -921,7 +906,7 @@ class HTTPGetActionApply(FrozenStruct):
     """Scheme to use for connecting to the host."""
 
 
-class HTTPHeaderApply(FrozenStruct):
+class HTTPHeader(FrozenStruct):
     """HTTPHeader describes a custom header to be used in HTTP probes"""
 
     name: str | UnsetType = UNSET
@@ -930,7 +915,7 @@ class HTTPHeaderApply(FrozenStruct):
     """The header field value"""
 
 
-class HostAliasApply(FrozenStruct):
+class HostAlias(FrozenStruct):
     """HostAlias holds the mapping between IP and hostnames that will be injected as an entry in the pod's hosts file."""
 
     hostnames: Sequence[str] | UnsetType = UNSET
@@ -939,14 +924,14 @@ class HostAliasApply(FrozenStruct):
     """IP address of the host file entry."""
 
 
-class HostIPApply(FrozenStruct):
+class HostIP(FrozenStruct):
     """HostIP represents a single IP address allocated to the host."""
 
     ip: str | UnsetType = UNSET
     """IP is the IP address assigned to the host"""
 
 
-class HostPathVolumeSourceApply(FrozenStruct):
+class HostPathVolumeSource(FrozenStruct):
     """Represents a host path mapped into a pod."""
 
     path: str | UnsetType = UNSET
@@ -955,7 +940,7 @@ class HostPathVolumeSourceApply(FrozenStruct):
     """type for HostPath Volume Defaults to "" More info: https://kubernetes.io/docs/concepts/storage/volumes#hostpath"""
 
 
-class ISCSIPersistentVolumeSourceApply(FrozenStruct):
+class ISCSIPersistentVolumeSource(FrozenStruct):
     """ISCSIPersistentVolumeSource represents an ISCSI disk."""
 
     chap_auth_discovery: bool | UnsetType = UNSET
@@ -976,13 +961,13 @@ class ISCSIPersistentVolumeSourceApply(FrozenStruct):
     """portals is the iSCSI Target Portal List."""
     read_only: bool | UnsetType = UNSET
     """readOnly here will force the ReadOnly setting in VolumeMounts."""
-    secret_ref: SecretReferenceApply | UnsetType = UNSET
+    secret_ref: SecretReference | UnsetType = UNSET
     """secretRef is the CHAP Secret for iSCSI target and initiator authentication"""
     target_portal: str | UnsetType = UNSET
     """targetPortal is iSCSI Target Portal."""
 
 
-class ISCSIVolumeSourceApply(FrozenStruct):
+class ISCSIVolumeSource(FrozenStruct):
     """Represents an ISCSI disk."""
 
     chap_auth_discovery: bool | UnsetType = UNSET
@@ -1003,13 +988,13 @@ class ISCSIVolumeSourceApply(FrozenStruct):
     """portals is the iSCSI Target Portal List."""
     read_only: bool | UnsetType = UNSET
     """readOnly here will force the ReadOnly setting in VolumeMounts."""
-    secret_ref: LocalObjectReferenceApply | UnsetType = UNSET
+    secret_ref: LocalObjectReference | UnsetType = UNSET
     """secretRef is the CHAP Secret for iSCSI target and initiator authentication"""
     target_portal: str | UnsetType = UNSET
     """targetPortal is iSCSI Target Portal."""
 
 
-class ImageVolumeSourceApply(FrozenStruct):
+class ImageVolumeSource(FrozenStruct):
     """ImageVolumeSource represents a image volume resource."""
 
     pull_policy: str | UnsetType = UNSET
@@ -1018,14 +1003,14 @@ class ImageVolumeSourceApply(FrozenStruct):
     """Required: Image or artifact reference to be used."""
 
 
-class ImageVolumeStatusApply(FrozenStruct):
+class ImageVolumeStatus(FrozenStruct):
     """ImageVolumeStatus represents the image-based volume status."""
 
     image_ref: str | UnsetType = UNSET
     """ImageRef is the digest of the image used for this volume."""
 
 
-class KeyToPathApply(FrozenStruct):
+class KeyToPath(FrozenStruct):
     """Maps a string key to a path within a volume."""
 
     key: str | UnsetType = UNSET
@@ -1036,40 +1021,40 @@ class KeyToPathApply(FrozenStruct):
     """path is the relative path of the file to map the key to."""
 
 
-class LifecycleApply(FrozenStruct):
+class Lifecycle(FrozenStruct):
     """Lifecycle describes actions that the management system should take in response to container lifecycle events."""
 
-    post_start: LifecycleHandlerApply | UnsetType = UNSET
+    post_start: LifecycleHandler | UnsetType = UNSET
     """PostStart is called immediately after a container is created."""
-    pre_stop: LifecycleHandlerApply | UnsetType = UNSET
+    pre_stop: LifecycleHandler | UnsetType = UNSET
     """PreStop is called immediately before a container is terminated due to an API request or management event such as liveness/startup probe failure, preemption, resource contention, etc. The handler is not called if the container crashes or exits."""
     stop_signal: str | UnsetType = UNSET
     """StopSignal defines which signal will be sent to a container when it is being stopped."""
 
 
-class LifecycleHandlerApply(FrozenStruct):
+class LifecycleHandler(FrozenStruct):
     """LifecycleHandler defines a specific action that should be taken in a lifecycle hook."""
 
-    exec: ExecActionApply | UnsetType = UNSET
+    exec: ExecAction | UnsetType = UNSET
     """Exec specifies a command to execute in the container."""
-    http_get: HTTPGetActionApply | UnsetType = UNSET
+    http_get: HTTPGetAction | UnsetType = UNSET
     """HTTPGet specifies an HTTP GET request to perform."""
-    sleep: SleepActionApply | UnsetType = UNSET
+    sleep: SleepAction | UnsetType = UNSET
     """Sleep represents a duration that the container should sleep."""
-    tcp_socket: TCPSocketActionApply | UnsetType = UNSET
+    tcp_socket: TCPSocketAction | UnsetType = UNSET
     """Deprecated."""
 
 
-class LimitRangeApply(ApplyConfiguration[LimitRange]):
+class LimitRange(ApplyConfiguration[core_v1.LimitRange]):
     """LimitRange sets resource usage limits for each kind of resource in a Namespace."""
 
-    read_type = LimitRange
+    read_type = core_v1.LimitRange
 
-    spec: LimitRangeSpecApply | UnsetType = UNSET
+    spec: LimitRangeSpec | UnsetType = UNSET
     """Spec defines the limits enforced."""
 
 
-class LimitRangeItemApply(FrozenStruct):
+class LimitRangeItem(FrozenStruct):
     """LimitRangeItem defines a min/max usage limit for any resource that matches on kind."""
 
     default: Mapping[str, QuantityLike] | UnsetType = UNSET
@@ -1086,14 +1071,14 @@ class LimitRangeItemApply(FrozenStruct):
     """Type of resource that this limit applies to."""
 
 
-class LimitRangeSpecApply(FrozenStruct):
+class LimitRangeSpec(FrozenStruct):
     """LimitRangeSpec defines a min/max usage limit for resources that match on kind."""
 
-    limits: Sequence[LimitRangeItemApply] | UnsetType = UNSET
+    limits: Sequence[LimitRangeItem] | UnsetType = UNSET
     """Limits is the list of LimitRangeItem objects that are enforced."""
 
 
-class LinuxContainerUserApply(FrozenStruct):
+class LinuxContainerUser(FrozenStruct):
     """LinuxContainerUser represents user identity information in Linux containers"""
 
     gid: int | UnsetType = UNSET
@@ -1104,7 +1089,7 @@ class LinuxContainerUserApply(FrozenStruct):
     """UID is the primary uid initially attached to the first process in the container"""
 
 
-class LoadBalancerIngressApply(FrozenStruct):
+class LoadBalancerIngress(FrozenStruct):
     """LoadBalancerIngress represents the status of a load-balancer ingress point: traffic intended for the service should be sent to an ingress point."""
 
     hostname: str | UnsetType = UNSET
@@ -1113,25 +1098,25 @@ class LoadBalancerIngressApply(FrozenStruct):
     """IP is set for load-balancer ingress points that are IP based (typically GCE or OpenStack load-balancers)"""
     ip_mode: str | UnsetType = UNSET
     """IPMode specifies how the load-balancer IP behaves, and may only be specified when the ip field is specified."""
-    ports: Sequence[PortStatusApply] | UnsetType = UNSET
+    ports: Sequence[PortStatus] | UnsetType = UNSET
     """Ports is a list of records of service ports If used, every port defined in the service should have an entry in it"""
 
 
-class LoadBalancerStatusApply(FrozenStruct):
+class LoadBalancerStatus(FrozenStruct):
     """LoadBalancerStatus represents the status of a load-balancer."""
 
-    ingress: Sequence[LoadBalancerIngressApply] | UnsetType = UNSET
+    ingress: Sequence[LoadBalancerIngress] | UnsetType = UNSET
     """Ingress is a list containing ingress points for the load-balancer."""
 
 
-class LocalObjectReferenceApply(FrozenStruct):
+class LocalObjectReference(FrozenStruct):
     """LocalObjectReference contains enough information to let you locate the referenced object inside the same namespace."""
 
     name: str
     """Name of the referent."""
 
 
-class LocalVolumeSourceApply(FrozenStruct):
+class LocalVolumeSource(FrozenStruct):
     """Local represents directly-attached storage with node affinity"""
 
     fs_type: str | UnsetType = UNSET
@@ -1140,7 +1125,7 @@ class LocalVolumeSourceApply(FrozenStruct):
     """path of the full path to the volume on the node."""
 
 
-class ModifyVolumeStatusApply(FrozenStruct):
+class ModifyVolumeStatus(FrozenStruct):
     """ModifyVolumeStatus represents the status object of ControllerModifyVolume operation"""
 
     status: str | UnsetType = UNSET
@@ -1149,7 +1134,7 @@ class ModifyVolumeStatusApply(FrozenStruct):
     """targetVolumeAttributesClassName is the name of the VolumeAttributesClass the PVC currently being reconciled"""
 
 
-class NFSVolumeSourceApply(FrozenStruct):
+class NFSVolumeSource(FrozenStruct):
     """Represents an NFS mount that lasts the lifetime of a pod."""
 
     path: str | UnsetType = UNSET
@@ -1160,18 +1145,18 @@ class NFSVolumeSourceApply(FrozenStruct):
     """server is the hostname or IP address of the NFS server."""
 
 
-class NamespaceApply(ApplyConfiguration[Namespace]):
+class Namespace(ApplyConfiguration[core_v1.Namespace]):
     """Namespace provides a scope for Names."""
 
-    read_type = Namespace
+    read_type = core_v1.Namespace
 
-    spec: NamespaceSpecApply | UnsetType = UNSET
+    spec: NamespaceSpec | UnsetType = UNSET
     """Spec defines the behavior of the Namespace."""
-    status: NamespaceStatusApply | UnsetType = UNSET
+    status: NamespaceStatus | UnsetType = UNSET
     """Status describes the current status of a Namespace."""
 
 
-class NamespaceConditionApply(FrozenStruct):
+class NamespaceCondition(FrozenStruct):
     """NamespaceCondition contains details about state of namespace."""
 
     last_transition_time: datetime | UnsetType = UNSET
@@ -1186,34 +1171,34 @@ class NamespaceConditionApply(FrozenStruct):
     """Type of namespace controller condition."""
 
 
-class NamespaceSpecApply(FrozenStruct):
+class NamespaceSpec(FrozenStruct):
     """NamespaceSpec describes the attributes on a Namespace."""
 
     finalizers: Sequence[str] | UnsetType = UNSET
     """Finalizers is an opaque list of values that must be empty to permanently remove object from storage."""
 
 
-class NamespaceStatusApply(FrozenStruct):
+class NamespaceStatus(FrozenStruct):
     """NamespaceStatus is information about the current status of a Namespace."""
 
-    conditions: Sequence[NamespaceConditionApply] | UnsetType = UNSET
+    conditions: Sequence[NamespaceCondition] | UnsetType = UNSET
     """Represents the latest available observations of a namespace's current state."""
     phase: str | UnsetType = UNSET
     """Phase is the current lifecycle phase of the namespace."""
 
 
-class NodeApply(ApplyConfiguration[Node]):
+class Node(ApplyConfiguration[core_v1.Node]):
     """Node is a worker node in Kubernetes."""
 
-    read_type = Node
+    read_type = core_v1.Node
 
-    spec: NodeSpecApply | UnsetType = UNSET
+    spec: NodeSpec | UnsetType = UNSET
     """Spec defines the behavior of a node."""
-    status: NodeStatusApply | UnsetType = UNSET
+    status: NodeStatus | UnsetType = UNSET
     """Most recently observed status of the node."""
 
 
-class NodeAddressApply(FrozenStruct):
+class NodeAddress(FrozenStruct):
     """NodeAddress contains information for the node's address."""
 
     address: str | UnsetType = UNSET
@@ -1222,16 +1207,16 @@ class NodeAddressApply(FrozenStruct):
     """Node address type, one of Hostname, ExternalIP or InternalIP."""
 
 
-class NodeAffinityApply(FrozenStruct):
+class NodeAffinity(FrozenStruct):
     """Node affinity is a group of node affinity scheduling rules."""
 
-    preferred_during_scheduling_ignored_during_execution: Sequence[PreferredSchedulingTermApply] | UnsetType = UNSET
+    preferred_during_scheduling_ignored_during_execution: Sequence[PreferredSchedulingTerm] | UnsetType = UNSET
     """The scheduler will prefer to schedule pods to nodes that satisfy the affinity expressions specified by this field, but it may choose a node that violates one or more of the expressions."""
-    required_during_scheduling_ignored_during_execution: NodeSelectorApply | UnsetType = UNSET
+    required_during_scheduling_ignored_during_execution: NodeSelector | UnsetType = UNSET
     """If the affinity requirements specified by this field are not met at scheduling time, the pod will not be scheduled onto the node."""
 
 
-class NodeAllocatableResourceClaimStatusApply(FrozenStruct):
+class NodeAllocatableResourceClaimStatus(FrozenStruct):
     """NodeAllocatableResourceClaimStatus describes the status of node allocatable resources allocated via DRA."""
 
     containers: Sequence[str] | UnsetType = UNSET
@@ -1242,7 +1227,7 @@ class NodeAllocatableResourceClaimStatusApply(FrozenStruct):
     """Resources is a map of the node-allocatable resource name to the aggregate quantity allocated to the claim."""
 
 
-class NodeConditionApply(FrozenStruct):
+class NodeCondition(FrozenStruct):
     """NodeCondition contains condition information for a node."""
 
     last_heartbeat_time: datetime | UnsetType = UNSET
@@ -1259,50 +1244,50 @@ class NodeConditionApply(FrozenStruct):
     """Type of node condition."""
 
 
-class NodeConfigSourceApply(FrozenStruct):
+class NodeConfigSource(FrozenStruct):
     """NodeConfigSource specifies a source of node configuration."""
 
-    config_map: ConfigMapNodeConfigSourceApply | UnsetType = UNSET
+    config_map: ConfigMapNodeConfigSource | UnsetType = UNSET
     """ConfigMap is a reference to a Node's ConfigMap"""
 
 
-class NodeConfigStatusApply(FrozenStruct):
+class NodeConfigStatus(FrozenStruct):
     """NodeConfigStatus describes the status of the config assigned by Node.Spec.ConfigSource."""
 
-    active: NodeConfigSourceApply | UnsetType = UNSET
+    active: NodeConfigSource | UnsetType = UNSET
     """Active reports the checkpointed config the node is actively using."""
-    assigned: NodeConfigSourceApply | UnsetType = UNSET
+    assigned: NodeConfigSource | UnsetType = UNSET
     """Assigned reports the checkpointed config the node will try to use."""
     error: str | UnsetType = UNSET
     """Error describes any problems reconciling the Spec.ConfigSource to the Active config."""
-    last_known_good: NodeConfigSourceApply | UnsetType = UNSET
+    last_known_good: NodeConfigSource | UnsetType = UNSET
     """LastKnownGood reports the checkpointed config the node will fall back to when it encounters an error attempting to use the Assigned config."""
 
 
-class NodeDaemonEndpointsApply(FrozenStruct):
+class NodeDaemonEndpoints(FrozenStruct):
     """NodeDaemonEndpoints lists ports opened by daemons running on the Node."""
 
-    kubelet_endpoint: DaemonEndpointApply | UnsetType = UNSET
+    kubelet_endpoint: DaemonEndpoint | UnsetType = UNSET
     """Endpoint on which Kubelet is listening."""
 
 
-class NodeFeaturesApply(FrozenStruct):
+class NodeFeatures(FrozenStruct):
     """NodeFeatures describes the set of features implemented by the CRI implementation."""
 
     supplemental_groups_policy: bool | UnsetType = UNSET
     """SupplementalGroupsPolicy is set to true if the runtime supports SupplementalGroupsPolicy and ContainerUser."""
 
 
-class NodeRuntimeHandlerApply(FrozenStruct):
+class NodeRuntimeHandler(FrozenStruct):
     """NodeRuntimeHandler is a set of runtime handler information."""
 
-    features: NodeRuntimeHandlerFeaturesApply | UnsetType = UNSET
+    features: NodeRuntimeHandlerFeatures | UnsetType = UNSET
     """Supported features."""
     name: str | UnsetType = UNSET
     """Runtime handler name."""
 
 
-class NodeRuntimeHandlerFeaturesApply(FrozenStruct):
+class NodeRuntimeHandlerFeatures(FrozenStruct):
     """NodeRuntimeHandlerFeatures is a set of features implemented by the runtime handler."""
 
     recursive_read_only_mounts: bool | UnsetType = UNSET
@@ -1311,14 +1296,14 @@ class NodeRuntimeHandlerFeaturesApply(FrozenStruct):
     """UserNamespaces is set to true if the runtime handler supports UserNamespaces, including for volumes."""
 
 
-class NodeSelectorApply(FrozenStruct):
+class NodeSelector(FrozenStruct):
     """A node selector represents the union of the results of one or more label queries over a set of nodes; that is, it represents the OR of the selectors represented by the node selector terms."""
 
-    node_selector_terms: Sequence[NodeSelectorTermApply] | UnsetType = UNSET
+    node_selector_terms: Sequence[NodeSelectorTerm] | UnsetType = UNSET
     """Required."""
 
 
-class NodeSelectorRequirementApply(FrozenStruct):
+class NodeSelectorRequirement(FrozenStruct):
     """A node selector requirement is a selector that contains values, a key, and an operator that relates the key and values."""
 
     key: str | UnsetType = UNSET
@@ -1329,19 +1314,19 @@ class NodeSelectorRequirementApply(FrozenStruct):
     """An array of string values."""
 
 
-class NodeSelectorTermApply(FrozenStruct):
+class NodeSelectorTerm(FrozenStruct):
     """A null or empty node selector term matches no objects."""
 
-    match_expressions: Sequence[NodeSelectorRequirementApply] | UnsetType = UNSET
+    match_expressions: Sequence[NodeSelectorRequirement] | UnsetType = UNSET
     """A list of node selector requirements by node's labels."""
-    match_fields: Sequence[NodeSelectorRequirementApply] | UnsetType = UNSET
+    match_fields: Sequence[NodeSelectorRequirement] | UnsetType = UNSET
     """A list of node selector requirements by node's fields."""
 
 
-class NodeSpecApply(FrozenStruct):
+class NodeSpec(FrozenStruct):
     """NodeSpec describes the attributes that a node is created with."""
 
-    config_source: NodeConfigSourceApply | UnsetType = UNSET
+    config_source: NodeConfigSource | UnsetType = UNSET
     """Deprecated: Previously used to specify the source of the node's configuration for the DynamicKubeletConfig feature."""
     external_id: str | UnsetType = msgspec.field(default=UNSET, name="externalID")
     """Deprecated."""
@@ -1351,53 +1336,53 @@ class NodeSpecApply(FrozenStruct):
     """podCIDRs represents the IP ranges assigned to the node for usage by Pods on that node."""
     provider_id: str | UnsetType = msgspec.field(default=UNSET, name="providerID")
     """ID of the node assigned by the cloud provider in the format: <ProviderName>://<ProviderSpecificNodeID>"""
-    taints: Sequence[TaintApply] | UnsetType = UNSET
+    taints: Sequence[Taint] | UnsetType = UNSET
     """If specified, the node's taints."""
     unschedulable: bool | UnsetType = UNSET
     """Unschedulable controls node schedulability of new pods."""
 
 
-class NodeStatusApply(FrozenStruct):
+class NodeStatus(FrozenStruct):
     """NodeStatus is information about the current status of a node."""
 
-    addresses: Sequence[NodeAddressApply] | UnsetType = UNSET
+    addresses: Sequence[NodeAddress] | UnsetType = UNSET
     """List of addresses reachable to the node."""
     allocatable: Mapping[str, QuantityLike] | UnsetType = UNSET
     """Allocatable represents the resources of a node that are available for scheduling."""
     capacity: Mapping[str, QuantityLike] | UnsetType = UNSET
     """Capacity represents the total resources of a node."""
-    conditions: Sequence[NodeConditionApply] | UnsetType = UNSET
+    conditions: Sequence[NodeCondition] | UnsetType = UNSET
     """Conditions is an array of current observed node conditions."""
-    config: NodeConfigStatusApply | UnsetType = UNSET
+    config: NodeConfigStatus | UnsetType = UNSET
     """Status of the config assigned to the node via the dynamic Kubelet config feature."""
-    daemon_endpoints: NodeDaemonEndpointsApply | UnsetType = UNSET
+    daemon_endpoints: NodeDaemonEndpoints | UnsetType = UNSET
     """Endpoints of daemons running on the Node."""
     declared_features: Sequence[str] | UnsetType = UNSET
     """DeclaredFeatures represents the features related to feature gates that are declared by the node."""
-    features: NodeFeaturesApply | UnsetType = UNSET
+    features: NodeFeatures | UnsetType = UNSET
     """Features describes the set of features implemented by the CRI implementation."""
-    images: Sequence[ContainerImageApply] | UnsetType = UNSET
+    images: Sequence[ContainerImage] | UnsetType = UNSET
     """List of container images on this node"""
-    node_info: NodeSystemInfoApply | UnsetType = UNSET
+    node_info: NodeSystemInfo | UnsetType = UNSET
     """Set of ids/uuids to uniquely identify the node."""
     phase: str | UnsetType = UNSET
     """NodePhase is the recently observed lifecycle phase of the node."""
-    runtime_handlers: Sequence[NodeRuntimeHandlerApply] | UnsetType = UNSET
+    runtime_handlers: Sequence[NodeRuntimeHandler] | UnsetType = UNSET
     """The available runtime handlers."""
-    volumes_attached: Sequence[AttachedVolumeApply] | UnsetType = UNSET
+    volumes_attached: Sequence[AttachedVolume] | UnsetType = UNSET
     """List of volumes that are attached to the node."""
     volumes_in_use: Sequence[str] | UnsetType = UNSET
     """List of attachable volumes in use (mounted) by the node."""
 
 
-class NodeSwapStatusApply(FrozenStruct):
+class NodeSwapStatus(FrozenStruct):
     """NodeSwapStatus represents swap memory information."""
 
     capacity: int | UnsetType = UNSET
     """Total amount of swap memory in bytes."""
 
 
-class NodeSystemInfoApply(FrozenStruct):
+class NodeSystemInfo(FrozenStruct):
     """NodeSystemInfo is a set of ids/uuids to uniquely identify the node."""
 
     architecture: str | UnsetType = UNSET
@@ -1418,13 +1403,13 @@ class NodeSystemInfoApply(FrozenStruct):
     """The Operating System reported by the node"""
     os_image: str | UnsetType = UNSET
     """OS Image reported by the node from /etc/os-release (e.g. Debian GNU/Linux 7 (wheezy))."""
-    swap: NodeSwapStatusApply | UnsetType = UNSET
+    swap: NodeSwapStatus | UnsetType = UNSET
     """Swap Info reported by the node."""
     system_uuid: str | UnsetType = msgspec.field(default=UNSET, name="systemUUID")
     """SystemUUID reported by the node."""
 
 
-class ObjectFieldSelectorApply(FrozenStruct):
+class ObjectFieldSelector(FrozenStruct):
     """ObjectFieldSelector selects an APIVersioned field of an object."""
 
     api_version: str | UnsetType = UNSET
@@ -1433,7 +1418,7 @@ class ObjectFieldSelectorApply(FrozenStruct):
     """Path of the field to select in the specified API version."""
 
 
-class ObjectReferenceApply(FrozenStruct):
+class ObjectReference(FrozenStruct):
     """ObjectReference contains enough information to let you inspect or modify the referred object."""
 
     api_version: str | UnsetType = UNSET
@@ -1452,29 +1437,29 @@ class ObjectReferenceApply(FrozenStruct):
     """UID of the referent."""
 
 
-class PersistentVolumeApply(ApplyConfiguration[PersistentVolume]):
+class PersistentVolume(ApplyConfiguration[core_v1.PersistentVolume]):
     """PersistentVolume (PV) is a storage resource provisioned by an administrator."""
 
-    read_type = PersistentVolume
+    read_type = core_v1.PersistentVolume
 
-    spec: PersistentVolumeSpecApply | UnsetType = UNSET
+    spec: PersistentVolumeSpec | UnsetType = UNSET
     """spec defines a specification of a persistent volume owned by the cluster."""
-    status: PersistentVolumeStatusApply | UnsetType = UNSET
+    status: PersistentVolumeStatus | UnsetType = UNSET
     """status represents the current information/status for the persistent volume."""
 
 
-class PersistentVolumeClaimApply(ApplyConfiguration[PersistentVolumeClaim]):
+class PersistentVolumeClaim(ApplyConfiguration[core_v1.PersistentVolumeClaim]):
     """PersistentVolumeClaim is a user's request for and claim to a persistent volume"""
 
-    read_type = PersistentVolumeClaim
+    read_type = core_v1.PersistentVolumeClaim
 
-    spec: PersistentVolumeClaimSpecApply | UnsetType = UNSET
+    spec: PersistentVolumeClaimSpec | UnsetType = UNSET
     """spec defines the desired characteristics of a volume requested by a pod author."""
-    status: PersistentVolumeClaimStatusApply | UnsetType = UNSET
+    status: PersistentVolumeClaimStatus | UnsetType = UNSET
     """status represents the current information/status of a persistent volume claim."""
 
 
-class PersistentVolumeClaimConditionApply(FrozenStruct):
+class PersistentVolumeClaimCondition(FrozenStruct):
     """PersistentVolumeClaimCondition contains details about state of pvc"""
 
     last_probe_time: datetime | UnsetType = UNSET
@@ -1491,18 +1476,18 @@ class PersistentVolumeClaimConditionApply(FrozenStruct):
     """Type is the type of the condition."""
 
 
-class PersistentVolumeClaimSpecApply(FrozenStruct):
+class PersistentVolumeClaimSpec(FrozenStruct):
     """PersistentVolumeClaimSpec describes the common attributes of storage devices and allows a Source for provider-specific attributes"""
 
     access_modes: Sequence[str] | UnsetType = UNSET
     """accessModes contains the desired access modes the volume should have."""
-    data_source: TypedLocalObjectReferenceApply | UnsetType = UNSET
+    data_source: TypedLocalObjectReference | UnsetType = UNSET
     """dataSource field can be used to specify either: * An existing VolumeSnapshot object (snapshot.storage.k8s.io/VolumeSnapshot) * An existing PVC (PersistentVolumeClaim) If the provisioner or an external controller can support the specified data source, it will create a new volume based on the contents of the specified data source."""
-    data_source_ref: TypedObjectReferenceApply | UnsetType = UNSET
+    data_source_ref: TypedObjectReference | UnsetType = UNSET
     """dataSourceRef specifies the object from which to populate the volume with data, if a non-empty volume is desired."""
-    resources: VolumeResourceRequirementsApply | UnsetType = UNSET
+    resources: VolumeResourceRequirements | UnsetType = UNSET
     """resources represents the minimum resources the volume should have."""
-    selector: LabelSelectorApply | UnsetType = UNSET
+    selector: LabelSelector | UnsetType = UNSET
     """selector is a label query over volumes to consider for binding."""
     storage_class_name: str | UnsetType = UNSET
     """storageClassName is the name of the StorageClass required by the claim."""
@@ -1514,7 +1499,7 @@ class PersistentVolumeClaimSpecApply(FrozenStruct):
     """volumeName is the binding reference to the PersistentVolume backing this claim."""
 
 
-class PersistentVolumeClaimStatusApply(FrozenStruct):
+class PersistentVolumeClaimStatus(FrozenStruct):
     """PersistentVolumeClaimStatus is the current status of a persistent volume claim."""
 
     access_modes: Sequence[str] | UnsetType = UNSET
@@ -1525,26 +1510,26 @@ class PersistentVolumeClaimStatusApply(FrozenStruct):
     """allocatedResources tracks the resources allocated to a PVC including its capacity."""
     capacity: Mapping[str, QuantityLike] | UnsetType = UNSET
     """capacity represents the actual resources of the underlying volume."""
-    conditions: Sequence[PersistentVolumeClaimConditionApply] | UnsetType = UNSET
+    conditions: Sequence[PersistentVolumeClaimCondition] | UnsetType = UNSET
     """conditions is the current Condition of persistent volume claim."""
     current_volume_attributes_class_name: str | UnsetType = UNSET
     """currentVolumeAttributesClassName is the current name of the VolumeAttributesClass the PVC is using."""
-    modify_volume_status: ModifyVolumeStatusApply | UnsetType = UNSET
+    modify_volume_status: ModifyVolumeStatus | UnsetType = UNSET
     """ModifyVolumeStatus represents the status object of ControllerModifyVolume operation."""
     phase: str | UnsetType = UNSET
     """phase represents the current phase of PersistentVolumeClaim."""
 
 
-class PersistentVolumeClaimTemplateApply(FrozenStruct):
+class PersistentVolumeClaimTemplate(FrozenStruct):
     """PersistentVolumeClaimTemplate is used to produce PersistentVolumeClaim objects as part of an EphemeralVolumeSource."""
 
-    metadata: TemplateMetaApply | UnsetType = UNSET
+    metadata: TemplateMeta | UnsetType = UNSET
     """May contain labels and annotations that will be copied into the PVC when creating it."""
-    spec: PersistentVolumeClaimSpecApply | UnsetType = UNSET
+    spec: PersistentVolumeClaimSpec | UnsetType = UNSET
     """The specification for the PersistentVolumeClaim."""
 
 
-class PersistentVolumeClaimVolumeSourceApply(FrozenStruct):
+class PersistentVolumeClaimVolumeSource(FrozenStruct):
     """PersistentVolumeClaimVolumeSource references the user's PVC in the same namespace."""
 
     claim_name: str | UnsetType = UNSET
@@ -1553,74 +1538,74 @@ class PersistentVolumeClaimVolumeSourceApply(FrozenStruct):
     """readOnly Will force the ReadOnly setting in VolumeMounts."""
 
 
-class PersistentVolumeSpecApply(FrozenStruct):
+class PersistentVolumeSpec(FrozenStruct):
     """PersistentVolumeSpec is the specification of a persistent volume."""
 
     access_modes: Sequence[str] | UnsetType = UNSET
     """accessModes contains all ways the volume can be mounted."""
-    aws_elastic_block_store: AWSElasticBlockStoreVolumeSourceApply | UnsetType = UNSET
+    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | UnsetType = UNSET
     """awsElasticBlockStore represents an AWS Disk resource that is attached to a kubelet's host machine and then exposed to the pod."""
-    azure_disk: AzureDiskVolumeSourceApply | UnsetType = UNSET
+    azure_disk: AzureDiskVolumeSource | UnsetType = UNSET
     """azureDisk represents an Azure Data Disk mount on the host and bind mount to the pod."""
-    azure_file: AzureFilePersistentVolumeSourceApply | UnsetType = UNSET
+    azure_file: AzureFilePersistentVolumeSource | UnsetType = UNSET
     """azureFile represents an Azure File Service mount on the host and bind mount to the pod."""
     capacity: Mapping[str, QuantityLike] | UnsetType = UNSET
     """capacity is the description of the persistent volume's resources and capacity."""
-    cephfs: CephFSPersistentVolumeSourceApply | UnsetType = UNSET
+    cephfs: CephFSPersistentVolumeSource | UnsetType = UNSET
     """cephFS represents a Ceph FS mount on the host that shares a pod's lifetime."""
-    cinder: CinderPersistentVolumeSourceApply | UnsetType = UNSET
+    cinder: CinderPersistentVolumeSource | UnsetType = UNSET
     """cinder represents a cinder volume attached and mounted on kubelets host machine."""
-    claim_ref: ObjectReferenceApply | UnsetType = UNSET
+    claim_ref: ObjectReference | UnsetType = UNSET
     """claimRef is part of a bi-directional binding between PersistentVolume and PersistentVolumeClaim."""
-    csi: CSIPersistentVolumeSourceApply | UnsetType = UNSET
+    csi: CSIPersistentVolumeSource | UnsetType = UNSET
     """csi represents storage that is handled by an external CSI driver."""
-    fc: FCVolumeSourceApply | UnsetType = UNSET
+    fc: FCVolumeSource | UnsetType = UNSET
     """fc represents a Fibre Channel resource that is attached to a kubelet's host machine and then exposed to the pod."""
-    flex_volume: FlexPersistentVolumeSourceApply | UnsetType = UNSET
+    flex_volume: FlexPersistentVolumeSource | UnsetType = UNSET
     """flexVolume represents a generic volume resource that is provisioned/attached using an exec based plugin."""
-    flocker: FlockerVolumeSourceApply | UnsetType = UNSET
+    flocker: FlockerVolumeSource | UnsetType = UNSET
     """flocker represents a Flocker volume attached to a kubelet's host machine and exposed to the pod for its usage."""
-    gce_persistent_disk: GCEPersistentDiskVolumeSourceApply | UnsetType = UNSET
+    gce_persistent_disk: GCEPersistentDiskVolumeSource | UnsetType = UNSET
     """gcePersistentDisk represents a GCE Disk resource that is attached to a kubelet's host machine and then exposed to the pod."""
-    glusterfs: GlusterfsPersistentVolumeSourceApply | UnsetType = UNSET
+    glusterfs: GlusterfsPersistentVolumeSource | UnsetType = UNSET
     """glusterfs represents a Glusterfs volume that is attached to a host and exposed to the pod."""
-    host_path: HostPathVolumeSourceApply | UnsetType = UNSET
+    host_path: HostPathVolumeSource | UnsetType = UNSET
     """hostPath represents a directory on the host."""
-    iscsi: ISCSIPersistentVolumeSourceApply | UnsetType = UNSET
+    iscsi: ISCSIPersistentVolumeSource | UnsetType = UNSET
     """iscsi represents an ISCSI Disk resource that is attached to a kubelet's host machine and then exposed to the pod."""
-    local: LocalVolumeSourceApply | UnsetType = UNSET
+    local: LocalVolumeSource | UnsetType = UNSET
     """local represents directly-attached storage with node affinity"""
     mount_options: Sequence[str] | UnsetType = UNSET
     """mountOptions is the list of mount options, e.g. ["ro", "soft"]."""
-    nfs: NFSVolumeSourceApply | UnsetType = UNSET
+    nfs: NFSVolumeSource | UnsetType = UNSET
     """nfs represents an NFS mount on the host."""
-    node_affinity: VolumeNodeAffinityApply | UnsetType = UNSET
+    node_affinity: VolumeNodeAffinity | UnsetType = UNSET
     """nodeAffinity defines constraints that limit what nodes this volume can be accessed from."""
     persistent_volume_reclaim_policy: str | UnsetType = UNSET
     """persistentVolumeReclaimPolicy defines what happens to a persistent volume when released from its claim."""
-    photon_persistent_disk: PhotonPersistentDiskVolumeSourceApply | UnsetType = UNSET
+    photon_persistent_disk: PhotonPersistentDiskVolumeSource | UnsetType = UNSET
     """photonPersistentDisk represents a PhotonController persistent disk attached and mounted on kubelets host machine."""
-    portworx_volume: PortworxVolumeSourceApply | UnsetType = UNSET
+    portworx_volume: PortworxVolumeSource | UnsetType = UNSET
     """portworxVolume represents a portworx volume attached and mounted on kubelets host machine."""
-    quobyte: QuobyteVolumeSourceApply | UnsetType = UNSET
+    quobyte: QuobyteVolumeSource | UnsetType = UNSET
     """quobyte represents a Quobyte mount on the host that shares a pod's lifetime."""
-    rbd: RBDPersistentVolumeSourceApply | UnsetType = UNSET
+    rbd: RBDPersistentVolumeSource | UnsetType = UNSET
     """rbd represents a Rados Block Device mount on the host that shares a pod's lifetime."""
-    scale_io: ScaleIOPersistentVolumeSourceApply | UnsetType = msgspec.field(default=UNSET, name="scaleIO")
+    scale_io: ScaleIOPersistentVolumeSource | UnsetType = msgspec.field(default=UNSET, name="scaleIO")
     """scaleIO represents a ScaleIO persistent volume attached and mounted on Kubernetes nodes."""
     storage_class_name: str | UnsetType = UNSET
     """storageClassName is the name of StorageClass to which this persistent volume belongs."""
-    storageos: StorageOSPersistentVolumeSourceApply | UnsetType = UNSET
+    storageos: StorageOSPersistentVolumeSource | UnsetType = UNSET
     """storageOS represents a StorageOS volume that is attached to the kubelet's host machine and mounted into the pod."""
     volume_attributes_class_name: str | UnsetType = UNSET
     """Name of VolumeAttributesClass to which this persistent volume belongs."""
     volume_mode: str | UnsetType = UNSET
     """volumeMode defines if a volume is intended to be used with a formatted filesystem or to remain in raw block state."""
-    vsphere_volume: VsphereVirtualDiskVolumeSourceApply | UnsetType = UNSET
+    vsphere_volume: VsphereVirtualDiskVolumeSource | UnsetType = UNSET
     """vsphereVolume represents a vSphere volume attached and mounted on kubelets host machine."""
 
 
-class PersistentVolumeStatusApply(FrozenStruct):
+class PersistentVolumeStatus(FrozenStruct):
     """PersistentVolumeStatus is the current status of a persistent volume."""
 
     last_phase_transition_time: datetime | UnsetType = UNSET
@@ -1633,7 +1618,7 @@ class PersistentVolumeStatusApply(FrozenStruct):
     """reason is a brief CamelCase string that describes any failure and is meant for machine parsing and tidy display in the CLI."""
 
 
-class PhotonPersistentDiskVolumeSourceApply(FrozenStruct):
+class PhotonPersistentDiskVolumeSource(FrozenStruct):
     """Represents a Photon Controller persistent disk resource."""
 
     fs_type: str | UnsetType = UNSET
@@ -1642,36 +1627,36 @@ class PhotonPersistentDiskVolumeSourceApply(FrozenStruct):
     """pdID is the ID that identifies Photon Controller persistent disk"""
 
 
-class PodApply(ApplyConfiguration[Pod]):
+class Pod(ApplyConfiguration[core_v1.Pod]):
     """Pod is a collection of containers that can run on a host."""
 
-    read_type = Pod
+    read_type = core_v1.Pod
 
-    spec: PodSpecApply | UnsetType = UNSET
+    spec: PodSpec | UnsetType = UNSET
     """Specification of the desired behavior of the pod."""
-    status: PodStatusApply | UnsetType = UNSET
+    status: PodStatus | UnsetType = UNSET
     """Most recently observed status of the pod."""
 
 
-class PodAffinityApply(FrozenStruct):
+class PodAffinity(FrozenStruct):
     """Pod affinity is a group of inter pod affinity scheduling rules."""
 
-    preferred_during_scheduling_ignored_during_execution: Sequence[WeightedPodAffinityTermApply] | UnsetType = UNSET
+    preferred_during_scheduling_ignored_during_execution: Sequence[WeightedPodAffinityTerm] | UnsetType = UNSET
     """The scheduler will prefer to schedule pods to nodes that satisfy the affinity expressions specified by this field, but it may choose a node that violates one or more of the expressions."""
-    required_during_scheduling_ignored_during_execution: Sequence[PodAffinityTermApply] | UnsetType = UNSET
+    required_during_scheduling_ignored_during_execution: Sequence[PodAffinityTerm] | UnsetType = UNSET
     """If the affinity requirements specified by this field are not met at scheduling time, the pod will not be scheduled onto the node."""
 
 
-class PodAffinityTermApply(FrozenStruct):
+class PodAffinityTerm(FrozenStruct):
     """Defines a set of pods (namely those matching the labelSelector relative to the given namespace(s)) that this pod should be co-located (affinity) or not co-located (anti-affinity) with, where co-located is defined as running on a node whose value of the label with key <topologyKey> matches that of any node on which a pod of the set of pods is running"""
 
-    label_selector: LabelSelectorApply | UnsetType = UNSET
+    label_selector: LabelSelector | UnsetType = UNSET
     """A label query over a set of resources, in this case pods."""
     match_label_keys: Sequence[str] | UnsetType = UNSET
     """MatchLabelKeys is a set of pod label keys to select which pods will be taken into consideration."""
     mismatch_label_keys: Sequence[str] | UnsetType = UNSET
     """MismatchLabelKeys is a set of pod label keys to select which pods will be taken into consideration."""
-    namespace_selector: LabelSelectorApply | UnsetType = UNSET
+    namespace_selector: LabelSelector | UnsetType = UNSET
     """A label query over the set of namespaces that the term applies to."""
     namespaces: Sequence[str] | UnsetType = UNSET
     """namespaces specifies a static list of namespace names that the term applies to."""
@@ -1679,16 +1664,16 @@ class PodAffinityTermApply(FrozenStruct):
     """This pod should be co-located (affinity) or not co-located (anti-affinity) with the pods matching the labelSelector in the specified namespaces, where co-located is defined as running on a node whose value of the label with key topologyKey matches that of any node on which any of the selected pods is running."""
 
 
-class PodAntiAffinityApply(FrozenStruct):
+class PodAntiAffinity(FrozenStruct):
     """Pod anti affinity is a group of inter pod anti affinity scheduling rules."""
 
-    preferred_during_scheduling_ignored_during_execution: Sequence[WeightedPodAffinityTermApply] | UnsetType = UNSET
+    preferred_during_scheduling_ignored_during_execution: Sequence[WeightedPodAffinityTerm] | UnsetType = UNSET
     """The scheduler will prefer to schedule pods to nodes that satisfy the anti-affinity expressions specified by this field, but it may choose a node that violates one or more of the expressions."""
-    required_during_scheduling_ignored_during_execution: Sequence[PodAffinityTermApply] | UnsetType = UNSET
+    required_during_scheduling_ignored_during_execution: Sequence[PodAffinityTerm] | UnsetType = UNSET
     """If the anti-affinity requirements specified by this field are not met at scheduling time, the pod will not be scheduled onto the node."""
 
 
-class PodCertificateProjectionApply(FrozenStruct):
+class PodCertificateProjection(FrozenStruct):
     """PodCertificateProjection provides a private key and X.509 certificate in the pod filesystem."""
 
     certificate_chain_path: str | UnsetType = UNSET
@@ -1707,7 +1692,7 @@ class PodCertificateProjectionApply(FrozenStruct):
     """userAnnotations allow pod authors to pass additional information to the signer implementation."""
 
 
-class PodConditionApply(FrozenStruct):
+class PodCondition(FrozenStruct):
     """PodCondition contains details for the current condition of this pod."""
 
     last_probe_time: datetime | UnsetType = UNSET
@@ -1726,18 +1711,18 @@ class PodConditionApply(FrozenStruct):
     """Type is the type of the condition."""
 
 
-class PodDNSConfigApply(FrozenStruct):
+class PodDNSConfig(FrozenStruct):
     """PodDNSConfig defines the DNS parameters of a pod in addition to those generated from DNSPolicy."""
 
     nameservers: Sequence[str] | UnsetType = UNSET
     """A list of DNS name server IP addresses."""
-    options: Sequence[PodDNSConfigOptionApply] | UnsetType = UNSET
+    options: Sequence[PodDNSConfigOption] | UnsetType = UNSET
     """A list of DNS resolver options."""
     searches: Sequence[str] | UnsetType = UNSET
     """A list of DNS search domains for host-name lookup."""
 
 
-class PodDNSConfigOptionApply(FrozenStruct):
+class PodDNSConfigOption(FrozenStruct):
     """PodDNSConfigOption defines DNS resolver options of a pod."""
 
     name: str | UnsetType = UNSET
@@ -1746,37 +1731,37 @@ class PodDNSConfigOptionApply(FrozenStruct):
     """Value is this DNS resolver option's value."""
 
 
-class PodExtendedResourceClaimStatusApply(FrozenStruct):
+class PodExtendedResourceClaimStatus(FrozenStruct):
     """PodExtendedResourceClaimStatus is stored in the PodStatus for the extended resource requests backed by DRA."""
 
-    request_mappings: Sequence[ContainerExtendedResourceRequestApply] | UnsetType = UNSET
+    request_mappings: Sequence[ContainerExtendedResourceRequest] | UnsetType = UNSET
     """RequestMappings identifies the mapping of <container, extended resource backed by DRA> to device request in the generated ResourceClaim."""
     resource_claim_name: str | UnsetType = UNSET
     """ResourceClaimName is the name of the ResourceClaim that was generated for the Pod in the namespace of the Pod."""
 
 
-class PodIPApply(FrozenStruct):
+class PodIP(FrozenStruct):
     """PodIP represents a single IP address allocated to the pod."""
 
     ip: str
     """IP is the IP address assigned to the pod"""
 
 
-class PodOSApply(FrozenStruct):
+class PodOS(FrozenStruct):
     """PodOS defines the OS parameters of a pod."""
 
     name: str | UnsetType = UNSET
     """Name is the name of the operating system."""
 
 
-class PodReadinessGateApply(FrozenStruct):
+class PodReadinessGate(FrozenStruct):
     """PodReadinessGate contains the reference to a pod condition"""
 
     condition_type: str | UnsetType = UNSET
     """ConditionType refers to a condition in the pod's condition list with matching type."""
 
 
-class PodResourceClaimApply(FrozenStruct):
+class PodResourceClaim(FrozenStruct):
     """PodResourceClaim references exactly one ResourceClaim, either directly or by naming a ResourceClaimTemplate which is then turned into a ResourceClaim for the pod."""
 
     name: str
@@ -1787,7 +1772,7 @@ class PodResourceClaimApply(FrozenStruct):
     """ResourceClaimTemplateName is the name of a ResourceClaimTemplate object in the same namespace as this pod."""
 
 
-class PodResourceClaimStatusApply(FrozenStruct):
+class PodResourceClaimStatus(FrozenStruct):
     """PodResourceClaimStatus is stored in the PodStatus for each PodResourceClaim which references a ResourceClaimTemplate."""
 
     name: str
@@ -1796,24 +1781,24 @@ class PodResourceClaimStatusApply(FrozenStruct):
     """ResourceClaimName is the name of the ResourceClaim that was generated for the Pod in the namespace of the Pod."""
 
 
-class PodSchedulingGateApply(FrozenStruct):
+class PodSchedulingGate(FrozenStruct):
     """PodSchedulingGate is associated to a Pod to guard its scheduling."""
 
     name: str
     """Name of the scheduling gate."""
 
 
-class PodSchedulingGroupApply(FrozenStruct):
+class PodSchedulingGroup(FrozenStruct):
     """PodSchedulingGroup identifies the runtime scheduling group instance that a Pod belongs to."""
 
     pod_group_name: str | UnsetType = UNSET
     """PodGroupName specifies the name of the standalone PodGroup object that represents the runtime instance of this group."""
 
 
-class PodSecurityContextApply(FrozenStruct):
+class PodSecurityContext(FrozenStruct):
     """PodSecurityContext holds pod-level security attributes and common container settings."""
 
-    app_armor_profile: AppArmorProfileApply | UnsetType = UNSET
+    app_armor_profile: AppArmorProfile | UnsetType = UNSET
     """appArmorProfile is the AppArmor options to use by the containers in this pod."""
     fs_group: int | UnsetType = UNSET
     """A special supplemental group that applies to all containers in a pod."""
@@ -1827,40 +1812,40 @@ class PodSecurityContextApply(FrozenStruct):
     """The UID to run the entrypoint of the container process."""
     se_linux_change_policy: str | UnsetType = UNSET
     """seLinuxChangePolicy defines how the container's SELinux label is applied to all volumes used by the Pod."""
-    se_linux_options: SELinuxOptionsApply | UnsetType = UNSET
+    se_linux_options: SELinuxOptions | UnsetType = UNSET
     """The SELinux context to be applied to all containers."""
-    seccomp_profile: SeccompProfileApply | UnsetType = UNSET
+    seccomp_profile: SeccompProfile | UnsetType = UNSET
     """The seccomp options to use by the containers in this pod."""
     supplemental_groups: Sequence[int] | UnsetType = UNSET
     """A list of groups applied to the first process run in each container, in addition to the container's primary GID and fsGroup (if specified)."""
     supplemental_groups_policy: str | UnsetType = UNSET
     """Defines how supplemental groups of the first container processes are calculated."""
-    sysctls: Sequence[SysctlApply] | UnsetType = UNSET
+    sysctls: Sequence[Sysctl] | UnsetType = UNSET
     """Sysctls hold a list of namespaced sysctls used for the pod."""
-    windows_options: WindowsSecurityContextOptionsApply | UnsetType = UNSET
+    windows_options: WindowsSecurityContextOptions | UnsetType = UNSET
     """The Windows specific settings applied to all containers."""
 
 
-class PodSpecApply(FrozenStruct):
+class PodSpec(FrozenStruct):
     """PodSpec is a description of a pod."""
 
     active_deadline_seconds: int | UnsetType = UNSET
     """Optional duration in seconds the pod may be active on the node relative to StartTime before the system will actively try to mark it failed and kill associated containers."""
-    affinity: AffinityApply | UnsetType = UNSET
+    affinity: Affinity | UnsetType = UNSET
     """If specified, the pod's scheduling constraints"""
     automount_service_account_token: bool | UnsetType = UNSET
     """AutomountServiceAccountToken indicates whether a service account token should be automatically mounted."""
-    containers: Sequence[ContainerApply] | UnsetType = UNSET
+    containers: Sequence[Container] | UnsetType = UNSET
     """List of containers belonging to the pod."""
-    dns_config: PodDNSConfigApply | UnsetType = UNSET
+    dns_config: PodDNSConfig | UnsetType = UNSET
     """Specifies the DNS parameters of a pod."""
     dns_policy: str | UnsetType = UNSET
     """Set DNS policy for the pod."""
     enable_service_links: bool | UnsetType = UNSET
     """EnableServiceLinks indicates whether information about services should be injected into pod's environment variables, matching the syntax of Docker links."""
-    ephemeral_containers: Sequence[EphemeralContainerApply] | UnsetType = UNSET
+    ephemeral_containers: Sequence[EphemeralContainer] | UnsetType = UNSET
     """List of ephemeral containers run in this pod."""
-    host_aliases: Sequence[HostAliasApply] | UnsetType = UNSET
+    host_aliases: Sequence[HostAlias] | UnsetType = UNSET
     """HostAliases is an optional list of hosts and IPs that will be injected into the pod's hosts file if specified."""
     host_ipc: bool | UnsetType = msgspec.field(default=UNSET, name="hostIPC")
     """Use the host's ipc namespace."""
@@ -1874,15 +1859,15 @@ class PodSpecApply(FrozenStruct):
     """Specifies the hostname of the Pod If not specified, the pod's hostname will be set to a system-defined value."""
     hostname_override: str | UnsetType = UNSET
     """HostnameOverride specifies an explicit override for the pod's hostname as perceived by the pod."""
-    image_pull_secrets: Sequence[LocalObjectReferenceApply] | UnsetType = UNSET
+    image_pull_secrets: Sequence[LocalObjectReference] | UnsetType = UNSET
     """ImagePullSecrets is an optional list of references to secrets in the same namespace to use for pulling any of the images used by this PodSpec."""
-    init_containers: Sequence[ContainerApply] | UnsetType = UNSET
+    init_containers: Sequence[Container] | UnsetType = UNSET
     """List of initialization containers belonging to the pod."""
     node_name: str | UnsetType = UNSET
     """NodeName indicates in which node this pod is scheduled."""
     node_selector: Mapping[str, str] | UnsetType = UNSET
     """NodeSelector is a selector which must be true for the pod to fit on a node."""
-    os: PodOSApply | UnsetType = UNSET
+    os: PodOS | UnsetType = UNSET
     """Specifies the OS of the containers in the pod."""
     overhead: Mapping[str, QuantityLike] | UnsetType = UNSET
     """Overhead represents the resource overhead associated with running a pod for a given RuntimeClass."""
@@ -1892,11 +1877,11 @@ class PodSpecApply(FrozenStruct):
     """The priority value."""
     priority_class_name: str | UnsetType = UNSET
     """If specified, indicates the pod's priority."""
-    readiness_gates: Sequence[PodReadinessGateApply] | UnsetType = UNSET
+    readiness_gates: Sequence[PodReadinessGate] | UnsetType = UNSET
     """If specified, all readiness gates will be evaluated for pod readiness."""
-    resource_claims: Sequence[PodResourceClaimApply] | UnsetType = UNSET
+    resource_claims: Sequence[PodResourceClaim] | UnsetType = UNSET
     """ResourceClaims defines which ResourceClaims must be allocated and reserved before the Pod is allowed to start."""
-    resources: ResourceRequirementsApply | UnsetType = UNSET
+    resources: ResourceRequirements | UnsetType = UNSET
     """Resources is the total amount of CPU and Memory resources required by all containers in the pod."""
     restart_policy: str | UnsetType = UNSET
     """Restart policy for all containers within the pod."""
@@ -1904,11 +1889,11 @@ class PodSpecApply(FrozenStruct):
     """RuntimeClassName refers to a RuntimeClass object in the node.k8s.io group, which should be used to run this pod."""
     scheduler_name: str | UnsetType = UNSET
     """If specified, the pod will be dispatched by specified scheduler."""
-    scheduling_gates: Sequence[PodSchedulingGateApply] | UnsetType = UNSET
+    scheduling_gates: Sequence[PodSchedulingGate] | UnsetType = UNSET
     """SchedulingGates is an opaque list of values that if specified will block scheduling the pod."""
-    scheduling_group: PodSchedulingGroupApply | UnsetType = UNSET
+    scheduling_group: PodSchedulingGroup | UnsetType = UNSET
     """SchedulingGroup provides a reference to the immediate scheduling runtime grouping object that this Pod belongs to."""
-    security_context: PodSecurityContextApply | UnsetType = UNSET
+    security_context: PodSecurityContext | UnsetType = UNSET
     """SecurityContext holds pod-level security attributes and common container settings."""
     service_account: str | UnsetType = UNSET
     """DeprecatedServiceAccount is a deprecated alias for ServiceAccountName."""
@@ -1922,36 +1907,36 @@ class PodSpecApply(FrozenStruct):
     """If specified, the fully qualified Pod hostname will be "<hostname>.<subdomain>.<pod namespace>.svc.<cluster domain>"."""
     termination_grace_period_seconds: int | UnsetType = UNSET
     """Optional duration in seconds the pod needs to terminate gracefully."""
-    tolerations: Sequence[TolerationApply] | UnsetType = UNSET
+    tolerations: Sequence[Toleration] | UnsetType = UNSET
     """If specified, the pod's tolerations."""
-    topology_spread_constraints: Sequence[TopologySpreadConstraintApply] | UnsetType = UNSET
+    topology_spread_constraints: Sequence[TopologySpreadConstraint] | UnsetType = UNSET
     """TopologySpreadConstraints describes how a group of pods ought to spread across topology domains."""
-    volumes: Sequence[VolumeApply] | UnsetType = UNSET
+    volumes: Sequence[Volume] | UnsetType = UNSET
     """List of volumes that can be mounted by containers belonging to the pod."""
 
 
-class PodStatusApply(FrozenStruct):
+class PodStatus(FrozenStruct):
     """PodStatus represents information about the status of a pod."""
 
     allocated_resources: Mapping[str, QuantityLike] | UnsetType = UNSET
     """AllocatedResources is the total requests allocated for this pod by the node."""
-    conditions: Sequence[PodConditionApply] | UnsetType = UNSET
+    conditions: Sequence[PodCondition] | UnsetType = UNSET
     """Current service state of pod."""
-    container_statuses: Sequence[ContainerStatusApply] | UnsetType = UNSET
+    container_statuses: Sequence[ContainerStatus] | UnsetType = UNSET
     """Statuses of containers in this pod."""
-    ephemeral_container_statuses: Sequence[ContainerStatusApply] | UnsetType = UNSET
+    ephemeral_container_statuses: Sequence[ContainerStatus] | UnsetType = UNSET
     """Statuses for any ephemeral containers that have run in this pod."""
-    extended_resource_claim_status: PodExtendedResourceClaimStatusApply | UnsetType = UNSET
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | UnsetType = UNSET
     """Status of extended resource claim backed by DRA."""
     host_ip: str | UnsetType = msgspec.field(default=UNSET, name="hostIP")
     """hostIP holds the IP address of the host to which the pod is assigned."""
-    host_ips: Sequence[HostIPApply] | UnsetType = msgspec.field(default=UNSET, name="hostIPs")
+    host_ips: Sequence[HostIP] | UnsetType = msgspec.field(default=UNSET, name="hostIPs")
     """hostIPs holds the IP addresses allocated to the host."""
-    init_container_statuses: Sequence[ContainerStatusApply] | UnsetType = UNSET
+    init_container_statuses: Sequence[ContainerStatus] | UnsetType = UNSET
     """Statuses of init containers in this pod."""
     message: str | UnsetType = UNSET
     """A human readable message indicating details about why the pod is in this condition."""
-    node_allocatable_resource_claim_statuses: Sequence[NodeAllocatableResourceClaimStatusApply] | UnsetType = UNSET
+    node_allocatable_resource_claim_statuses: Sequence[NodeAllocatableResourceClaimStatus] | UnsetType = UNSET
     """NodeAllocatableResourceClaimStatuses contains the status of node-allocatable resources that were allocated for this pod through DRA claims."""
     nominated_node_name: str | UnsetType = UNSET
     """nominatedNodeName is set only when this pod preempts other pods on the node, but it cannot be scheduled right away as preemption victims receive their graceful termination periods."""
@@ -1961,7 +1946,7 @@ class PodStatusApply(FrozenStruct):
     """The phase of a Pod is a simple, high-level summary of where the Pod is in its lifecycle."""
     pod_ip: str | UnsetType = msgspec.field(default=UNSET, name="podIP")
     """podIP address allocated to the pod."""
-    pod_ips: Sequence[PodIPApply] | UnsetType = msgspec.field(default=UNSET, name="podIPs")
+    pod_ips: Sequence[PodIP] | UnsetType = msgspec.field(default=UNSET, name="podIPs")
     """podIPs holds the IP addresses allocated to the pod."""
     qos_class: str | UnsetType = UNSET
     """The Quality of Service (QOS) classification assigned to the pod based on resource requirements See PodQOSClass type for available QOS classes More info: https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/#quality-of-service-classes"""
@@ -1969,33 +1954,33 @@ class PodStatusApply(FrozenStruct):
     """A brief CamelCase message indicating details about why the pod is in this state."""
     resize: str | UnsetType = UNSET
     """Status of resources resize desired for pod's containers."""
-    resource_claim_statuses: Sequence[PodResourceClaimStatusApply] | UnsetType = UNSET
+    resource_claim_statuses: Sequence[PodResourceClaimStatus] | UnsetType = UNSET
     """Status of resource claims."""
-    resources: ResourceRequirementsApply | UnsetType = UNSET
+    resources: ResourceRequirements | UnsetType = UNSET
     """Resources represents the compute resource requests and limits that have been applied at the pod level if pod-level requests or limits are set in PodSpec.Resources"""
     start_time: datetime | UnsetType = UNSET
     """RFC 3339 date and time at which the object was acknowledged by the Kubelet."""
 
 
-class PodTemplateApply(ApplyConfiguration[PodTemplate]):
+class PodTemplate(ApplyConfiguration[core_v1.PodTemplate]):
     """PodTemplate describes a template for creating copies of a predefined pod."""
 
-    read_type = PodTemplate
+    read_type = core_v1.PodTemplate
 
-    template: PodTemplateSpecApply | UnsetType = UNSET
+    template: PodTemplateSpec | UnsetType = UNSET
     """Template defines the pods that will be created from this pod template."""
 
 
-class PodTemplateSpecApply(FrozenStruct):
+class PodTemplateSpec(FrozenStruct):
     """PodTemplateSpec describes the data a pod should have when created from a template"""
 
-    metadata: TemplateMetaApply | UnsetType = UNSET
+    metadata: TemplateMeta | UnsetType = UNSET
     """Standard object's metadata."""
-    spec: PodSpecApply | UnsetType = UNSET
+    spec: PodSpec | UnsetType = UNSET
     """Specification of the desired behavior of the pod."""
 
 
-class PortStatusApply(FrozenStruct):
+class PortStatus(FrozenStruct):
     """PortStatus represents the error condition of a service port"""
 
     error: str | UnsetType = UNSET
@@ -2006,7 +1991,7 @@ class PortStatusApply(FrozenStruct):
     """Protocol is the protocol of the service port of which status is recorded here The supported values are: "TCP", "UDP", "SCTP\""""
 
 
-class PortworxVolumeSourceApply(FrozenStruct):
+class PortworxVolumeSource(FrozenStruct):
     """PortworxVolumeSource represents a Portworx volume resource."""
 
     fs_type: str | UnsetType = UNSET
@@ -2017,25 +2002,25 @@ class PortworxVolumeSourceApply(FrozenStruct):
     """volumeID uniquely identifies a Portworx volume"""
 
 
-class PreferredSchedulingTermApply(FrozenStruct):
+class PreferredSchedulingTerm(FrozenStruct):
     """An empty preferred scheduling term matches all objects with implicit weight 0 (i.e. it's a no-op)."""
 
-    preference: NodeSelectorTermApply | UnsetType = UNSET
+    preference: NodeSelectorTerm | UnsetType = UNSET
     """A node selector term, associated with the corresponding weight."""
     weight: int | UnsetType = UNSET
     """Weight associated with matching the corresponding nodeSelectorTerm, in the range 1-100."""
 
 
-class ProbeApply(FrozenStruct):
+class Probe(FrozenStruct):
     """Probe describes a health check to be performed against a container to determine whether it is alive or ready to receive traffic."""
 
-    exec: ExecActionApply | UnsetType = UNSET
+    exec: ExecAction | UnsetType = UNSET
     """Exec specifies a command to execute in the container."""
     failure_threshold: int | UnsetType = UNSET
     """Minimum consecutive failures for the probe to be considered failed after having succeeded."""
-    grpc: GRPCActionApply | UnsetType = UNSET
+    grpc: GRPCAction | UnsetType = UNSET
     """GRPC specifies a GRPC HealthCheckRequest."""
-    http_get: HTTPGetActionApply | UnsetType = UNSET
+    http_get: HTTPGetAction | UnsetType = UNSET
     """HTTPGet specifies an HTTP GET request to perform."""
     initial_delay_seconds: int | UnsetType = UNSET
     """Number of seconds after the container has started before liveness probes are initiated."""
@@ -2043,7 +2028,7 @@ class ProbeApply(FrozenStruct):
     """How often (in seconds) to perform the probe."""
     success_threshold: int | UnsetType = UNSET
     """Minimum consecutive successes for the probe to be considered successful after having failed."""
-    tcp_socket: TCPSocketActionApply | UnsetType = UNSET
+    tcp_socket: TCPSocketAction | UnsetType = UNSET
     """TCPSocket specifies a connection to a TCP port."""
     termination_grace_period_seconds: int | UnsetType = UNSET
     """Optional duration in seconds the pod needs to terminate gracefully upon probe failure."""
@@ -2051,16 +2036,16 @@ class ProbeApply(FrozenStruct):
     """Number of seconds after which the probe times out."""
 
 
-class ProjectedVolumeSourceApply(FrozenStruct):
+class ProjectedVolumeSource(FrozenStruct):
     """Represents a projected volume source"""
 
     default_mode: int | UnsetType = UNSET
     """defaultMode are the mode bits used to set permissions on created files by default."""
-    sources: Sequence[VolumeProjectionApply] | UnsetType = UNSET
+    sources: Sequence[VolumeProjection] | UnsetType = UNSET
     """sources is the list of volume projections."""
 
 
-class QuobyteVolumeSourceApply(FrozenStruct):
+class QuobyteVolumeSource(FrozenStruct):
     """Represents a Quobyte mount that lasts the lifetime of a pod."""
 
     group: str | UnsetType = UNSET
@@ -2077,7 +2062,7 @@ class QuobyteVolumeSourceApply(FrozenStruct):
     """volume is a string that references an already created Quobyte volume by name."""
 
 
-class RBDPersistentVolumeSourceApply(FrozenStruct):
+class RBDPersistentVolumeSource(FrozenStruct):
     """Represents a Rados Block Device mount that lasts the lifetime of a pod."""
 
     fs_type: str | UnsetType = UNSET
@@ -2092,13 +2077,13 @@ class RBDPersistentVolumeSourceApply(FrozenStruct):
     """pool is the rados pool name."""
     read_only: bool | UnsetType = UNSET
     """readOnly here will force the ReadOnly setting in VolumeMounts."""
-    secret_ref: SecretReferenceApply | UnsetType = UNSET
+    secret_ref: SecretReference | UnsetType = UNSET
     """secretRef is name of the authentication secret for RBDUser."""
     user: str | UnsetType = UNSET
     """user is the rados user name."""
 
 
-class RBDVolumeSourceApply(FrozenStruct):
+class RBDVolumeSource(FrozenStruct):
     """Represents a Rados Block Device mount that lasts the lifetime of a pod."""
 
     fs_type: str | UnsetType = UNSET
@@ -2113,24 +2098,24 @@ class RBDVolumeSourceApply(FrozenStruct):
     """pool is the rados pool name."""
     read_only: bool | UnsetType = UNSET
     """readOnly here will force the ReadOnly setting in VolumeMounts."""
-    secret_ref: LocalObjectReferenceApply | UnsetType = UNSET
+    secret_ref: LocalObjectReference | UnsetType = UNSET
     """secretRef is name of the authentication secret for RBDUser."""
     user: str | UnsetType = UNSET
     """user is the rados user name."""
 
 
-class ReplicationControllerApply(ApplyConfiguration[ReplicationController]):
+class ReplicationController(ApplyConfiguration[core_v1.ReplicationController]):
     """ReplicationController represents the configuration of a replication controller."""
 
-    read_type = ReplicationController
+    read_type = core_v1.ReplicationController
 
-    spec: ReplicationControllerSpecApply | UnsetType = UNSET
+    spec: ReplicationControllerSpec | UnsetType = UNSET
     """Spec defines the specification of the desired behavior of the replication controller."""
-    status: ReplicationControllerStatusApply | UnsetType = UNSET
+    status: ReplicationControllerStatus | UnsetType = UNSET
     """Status is the most recently observed status of the replication controller."""
 
 
-class ReplicationControllerConditionApply(FrozenStruct):
+class ReplicationControllerCondition(FrozenStruct):
     """ReplicationControllerCondition describes the state of a replication controller at a certain point."""
 
     last_transition_time: datetime | UnsetType = UNSET
@@ -2145,7 +2130,7 @@ class ReplicationControllerConditionApply(FrozenStruct):
     """Type of replication controller condition."""
 
 
-class ReplicationControllerSpecApply(FrozenStruct):
+class ReplicationControllerSpec(FrozenStruct):
     """ReplicationControllerSpec is the specification of a replication controller."""
 
     min_ready_seconds: int | UnsetType = UNSET
@@ -2154,16 +2139,16 @@ class ReplicationControllerSpecApply(FrozenStruct):
     """Replicas is the number of desired replicas."""
     selector: Mapping[str, str] | UnsetType = UNSET
     """Selector is a label query over pods that should match the Replicas count."""
-    template: PodTemplateSpecApply | UnsetType = UNSET
+    template: PodTemplateSpec | UnsetType = UNSET
     """Template is the object that describes the pod that will be created if insufficient replicas are detected."""
 
 
-class ReplicationControllerStatusApply(FrozenStruct):
+class ReplicationControllerStatus(FrozenStruct):
     """ReplicationControllerStatus represents the current status of a replication controller."""
 
     available_replicas: int | UnsetType = UNSET
     """The number of available replicas (ready for at least minReadySeconds) for this replication controller."""
-    conditions: Sequence[ReplicationControllerConditionApply] | UnsetType = UNSET
+    conditions: Sequence[ReplicationControllerCondition] | UnsetType = UNSET
     """Represents the latest available observations of a replication controller's current state."""
     fully_labeled_replicas: int | UnsetType = UNSET
     """The number of pods that have labels matching the labels of the pod template of the replication controller."""
@@ -2175,7 +2160,7 @@ class ReplicationControllerStatusApply(FrozenStruct):
     """Replicas is the most recently observed number of replicas."""
 
 
-class ResourceClaimApply(FrozenStruct):
+class ResourceClaim(FrozenStruct):
     """ResourceClaim references one entry in PodSpec.ResourceClaims."""
 
     name: str
@@ -2184,7 +2169,7 @@ class ResourceClaimApply(FrozenStruct):
     """Request is the name chosen for a request in the referenced claim."""
 
 
-class ResourceFieldSelectorApply(FrozenStruct):
+class ResourceFieldSelector(FrozenStruct):
     """ResourceFieldSelector represents container resources (cpu, memory) and their output format"""
 
     container_name: str | UnsetType = UNSET
@@ -2195,7 +2180,7 @@ class ResourceFieldSelectorApply(FrozenStruct):
     """Required: resource to select"""
 
 
-class ResourceHealthApply(FrozenStruct):
+class ResourceHealth(FrozenStruct):
     """ResourceHealth represents the health of a resource."""
 
     health: str | UnsetType = UNSET
@@ -2206,29 +2191,29 @@ class ResourceHealthApply(FrozenStruct):
     """ResourceID is the unique identifier of the resource."""
 
 
-class ResourceQuotaApply(ApplyConfiguration[ResourceQuota]):
+class ResourceQuota(ApplyConfiguration[core_v1.ResourceQuota]):
     """ResourceQuota sets aggregate quota restrictions enforced per namespace"""
 
-    read_type = ResourceQuota
+    read_type = core_v1.ResourceQuota
 
-    spec: ResourceQuotaSpecApply | UnsetType = UNSET
+    spec: ResourceQuotaSpec | UnsetType = UNSET
     """Spec defines the desired quota."""
-    status: ResourceQuotaStatusApply | UnsetType = UNSET
+    status: ResourceQuotaStatus | UnsetType = UNSET
     """Status defines the actual enforced quota and its current usage."""
 
 
-class ResourceQuotaSpecApply(FrozenStruct):
+class ResourceQuotaSpec(FrozenStruct):
     """ResourceQuotaSpec defines the desired hard limits to enforce for Quota."""
 
     hard: Mapping[str, QuantityLike] | UnsetType = UNSET
     """hard is the set of desired hard limits for each named resource."""
-    scope_selector: ScopeSelectorApply | UnsetType = UNSET
+    scope_selector: ScopeSelector | UnsetType = UNSET
     """scopeSelector is also a collection of filters like scopes that must match each object tracked by a quota but expressed using ScopeSelectorOperator in combination with possible values."""
     scopes: Sequence[str] | UnsetType = UNSET
     """A collection of filters that must match each object tracked by a quota."""
 
 
-class ResourceQuotaStatusApply(FrozenStruct):
+class ResourceQuotaStatus(FrozenStruct):
     """ResourceQuotaStatus defines the enforced hard limits and observed use."""
 
     hard: Mapping[str, QuantityLike] | UnsetType = UNSET
@@ -2237,10 +2222,10 @@ class ResourceQuotaStatusApply(FrozenStruct):
     """Used is the current observed total usage of the resource in the namespace."""
 
 
-class ResourceRequirementsApply(FrozenStruct):
+class ResourceRequirements(FrozenStruct):
     """ResourceRequirements describes the compute resource requirements."""
 
-    claims: Sequence[ResourceClaimApply] | UnsetType = UNSET
+    claims: Sequence[ResourceClaim] | UnsetType = UNSET
     """Claims lists the names of resources, defined in spec.resourceClaims, that are used by this container."""
     limits: Mapping[str, QuantityLike] | UnsetType = UNSET
     """Limits describes the maximum amount of compute resources allowed."""
@@ -2248,16 +2233,16 @@ class ResourceRequirementsApply(FrozenStruct):
     """Requests describes the minimum amount of compute resources required."""
 
 
-class ResourceStatusApply(FrozenStruct):
+class ResourceStatus(FrozenStruct):
     """ResourceStatus represents the status of a single resource allocated to a Pod."""
 
     name: str
     """Name of the resource."""
-    resources: Sequence[ResourceHealthApply] | UnsetType = UNSET
+    resources: Sequence[ResourceHealth] | UnsetType = UNSET
     """List of unique resources health."""
 
 
-class SELinuxOptionsApply(FrozenStruct):
+class SELinuxOptions(FrozenStruct):
     """SELinuxOptions are the labels to be applied to the container"""
 
     level: str | UnsetType = UNSET
@@ -2270,7 +2255,7 @@ class SELinuxOptionsApply(FrozenStruct):
     """User is a SELinux user label that applies to the container."""
 
 
-class ScaleIOPersistentVolumeSourceApply(FrozenStruct):
+class ScaleIOPersistentVolumeSource(FrozenStruct):
     """ScaleIOPersistentVolumeSource represents a persistent ScaleIO volume"""
 
     fs_type: str | UnsetType = UNSET
@@ -2281,7 +2266,7 @@ class ScaleIOPersistentVolumeSourceApply(FrozenStruct):
     """protectionDomain is the name of the ScaleIO Protection Domain for the configured storage."""
     read_only: bool | UnsetType = UNSET
     """readOnly defaults to false (read/write)."""
-    secret_ref: SecretReferenceApply | UnsetType = UNSET
+    secret_ref: SecretReference | UnsetType = UNSET
     """secretRef references to the secret for ScaleIO user and other sensitive information."""
     ssl_enabled: bool | UnsetType = UNSET
     """sslEnabled is the flag to enable/disable SSL communication with Gateway, default false"""
@@ -2295,7 +2280,7 @@ class ScaleIOPersistentVolumeSourceApply(FrozenStruct):
     """volumeName is the name of a volume already created in the ScaleIO system that is associated with this volume source."""
 
 
-class ScaleIOVolumeSourceApply(FrozenStruct):
+class ScaleIOVolumeSource(FrozenStruct):
     """ScaleIOVolumeSource represents a persistent ScaleIO volume"""
 
     fs_type: str | UnsetType = UNSET
@@ -2306,7 +2291,7 @@ class ScaleIOVolumeSourceApply(FrozenStruct):
     """protectionDomain is the name of the ScaleIO Protection Domain for the configured storage."""
     read_only: bool | UnsetType = UNSET
     """readOnly Defaults to false (read/write)."""
-    secret_ref: LocalObjectReferenceApply | UnsetType = UNSET
+    secret_ref: LocalObjectReference | UnsetType = UNSET
     """secretRef references to the secret for ScaleIO user and other sensitive information."""
     ssl_enabled: bool | UnsetType = UNSET
     """sslEnabled Flag enable/disable SSL communication with Gateway, default false"""
@@ -2320,14 +2305,14 @@ class ScaleIOVolumeSourceApply(FrozenStruct):
     """volumeName is the name of a volume already created in the ScaleIO system that is associated with this volume source."""
 
 
-class ScopeSelectorApply(FrozenStruct):
+class ScopeSelector(FrozenStruct):
     """A scope selector represents the AND of the selectors represented by the scoped-resource selector requirements."""
 
-    match_expressions: Sequence[ScopedResourceSelectorRequirementApply] | UnsetType = UNSET
+    match_expressions: Sequence[ScopedResourceSelectorRequirement] | UnsetType = UNSET
     """A list of scope selector requirements by scope of the resources."""
 
 
-class ScopedResourceSelectorRequirementApply(FrozenStruct):
+class ScopedResourceSelectorRequirement(FrozenStruct):
     """A scoped-resource selector requirement is a selector that contains values, a scope name, and an operator that relates the scope name and values."""
 
     operator: str | UnsetType = UNSET
@@ -2338,7 +2323,7 @@ class ScopedResourceSelectorRequirementApply(FrozenStruct):
     """An array of string values."""
 
 
-class SeccompProfileApply(FrozenStruct):
+class SeccompProfile(FrozenStruct):
     """SeccompProfile defines a pod/container's seccomp profile settings."""
 
     localhost_profile: str | UnsetType = UNSET
@@ -2347,10 +2332,10 @@ class SeccompProfileApply(FrozenStruct):
     """type indicates which kind of seccomp profile will be applied."""
 
 
-class SecretApply(ApplyConfiguration[Secret]):
+class Secret(ApplyConfiguration[core_v1.Secret]):
     """Secret holds secret data of a certain type."""
 
-    read_type = Secret
+    read_type = core_v1.Secret
 
     data: Mapping[str, bytes] | UnsetType = UNSET
     """Data contains the secret data."""
@@ -2365,7 +2350,7 @@ class SecretApply(ApplyConfiguration[Secret]):
         return repr_without(self, "data", "string_data")
 
 
-class SecretEnvSourceApply(FrozenStruct):
+class SecretEnvSource(FrozenStruct):
     """SecretEnvSource selects a Secret to populate the environment variables with."""
 
     name: str | UnsetType = UNSET
@@ -2374,7 +2359,7 @@ class SecretEnvSourceApply(FrozenStruct):
     """Specify whether the Secret must be defined"""
 
 
-class SecretKeySelectorApply(FrozenStruct):
+class SecretKeySelector(FrozenStruct):
     """SecretKeySelector selects a key of a Secret."""
 
     key: str | UnsetType = UNSET
@@ -2385,10 +2370,10 @@ class SecretKeySelectorApply(FrozenStruct):
     """Specify whether the Secret or its key must be defined"""
 
 
-class SecretProjectionApply(FrozenStruct):
+class SecretProjection(FrozenStruct):
     """Adapts a secret into a projected volume."""
 
-    items: Sequence[KeyToPathApply] | UnsetType = UNSET
+    items: Sequence[KeyToPath] | UnsetType = UNSET
     """items if unspecified, each key-value pair in the Data field of the referenced Secret will be projected into the volume as a file whose name is the key and content is the value."""
     name: str | UnsetType = UNSET
     """Name of the referent."""
@@ -2396,7 +2381,7 @@ class SecretProjectionApply(FrozenStruct):
     """optional field specify whether the Secret or its key must be defined"""
 
 
-class SecretReferenceApply(FrozenStruct):
+class SecretReference(FrozenStruct):
     """SecretReference represents a Secret Reference."""
 
     name: str | UnsetType = UNSET
@@ -2405,12 +2390,12 @@ class SecretReferenceApply(FrozenStruct):
     """namespace defines the space within which the secret name must be unique."""
 
 
-class SecretVolumeSourceApply(FrozenStruct):
+class SecretVolumeSource(FrozenStruct):
     """Adapts a Secret into a volume."""
 
     default_mode: int | UnsetType = UNSET
     """defaultMode is Optional: mode bits used to set permissions on created files by default."""
-    items: Sequence[KeyToPathApply] | UnsetType = UNSET
+    items: Sequence[KeyToPath] | UnsetType = UNSET
     """items If unspecified, each key-value pair in the Data field of the referenced Secret will be projected into the volume as a file whose name is the key and content is the value."""
     optional: bool | UnsetType = UNSET
     """optional field specify whether the Secret or its keys must be defined"""
@@ -2418,14 +2403,14 @@ class SecretVolumeSourceApply(FrozenStruct):
     """secretName is the name of the secret in the pod's namespace to use."""
 
 
-class SecurityContextApply(FrozenStruct):
+class SecurityContext(FrozenStruct):
     """SecurityContext holds security configuration that will be applied to a container."""
 
     allow_privilege_escalation: bool | UnsetType = UNSET
     """AllowPrivilegeEscalation controls whether a process can gain more privileges than its parent process."""
-    app_armor_profile: AppArmorProfileApply | UnsetType = UNSET
+    app_armor_profile: AppArmorProfile | UnsetType = UNSET
     """appArmorProfile is the AppArmor options to use by this container."""
-    capabilities: CapabilitiesApply | UnsetType = UNSET
+    capabilities: Capabilities | UnsetType = UNSET
     """The capabilities to add/drop when running containers."""
     privileged: bool | UnsetType = UNSET
     """Run container in privileged mode."""
@@ -2439,39 +2424,39 @@ class SecurityContextApply(FrozenStruct):
     """Indicates that the container must run as a non-root user."""
     run_as_user: int | UnsetType = UNSET
     """The UID to run the entrypoint of the container process."""
-    se_linux_options: SELinuxOptionsApply | UnsetType = UNSET
+    se_linux_options: SELinuxOptions | UnsetType = UNSET
     """The SELinux context to be applied to the container."""
-    seccomp_profile: SeccompProfileApply | UnsetType = UNSET
+    seccomp_profile: SeccompProfile | UnsetType = UNSET
     """The seccomp options to use by this container."""
-    windows_options: WindowsSecurityContextOptionsApply | UnsetType = UNSET
+    windows_options: WindowsSecurityContextOptions | UnsetType = UNSET
     """The Windows specific settings applied to all containers."""
 
 
-class ServiceApply(ApplyConfiguration[Service]):
+class Service(ApplyConfiguration[core_v1.Service]):
     """Service is a named abstraction of software service (for example, mysql) consisting of local port (for example 3306) that the proxy listens on, and the selector that determines which pods will answer requests sent through the proxy."""
 
-    read_type = Service
+    read_type = core_v1.Service
 
-    spec: ServiceSpecApply | UnsetType = UNSET
+    spec: ServiceSpec | UnsetType = UNSET
     """Spec defines the behavior of a service."""
-    status: ServiceStatusApply | UnsetType = UNSET
+    status: ServiceStatus | UnsetType = UNSET
     """Most recently observed status of the service."""
 
 
-class ServiceAccountApply(ApplyConfiguration[ServiceAccount]):
+class ServiceAccount(ApplyConfiguration[core_v1.ServiceAccount]):
     """ServiceAccount binds together: * a name, understood by users, and perhaps by peripheral systems, for an identity * a principal that can be authenticated and authorized * a set of secrets"""
 
-    read_type = ServiceAccount
+    read_type = core_v1.ServiceAccount
 
     automount_service_account_token: bool | UnsetType = UNSET
     """AutomountServiceAccountToken indicates whether pods running as this service account should have an API token automatically mounted."""
-    image_pull_secrets: Sequence[LocalObjectReferenceApply] | UnsetType = UNSET
+    image_pull_secrets: Sequence[LocalObjectReference] | UnsetType = UNSET
     """ImagePullSecrets is a list of references to secrets in the same namespace to use for pulling any images in pods that reference this ServiceAccount."""
-    secrets: Sequence[ObjectReferenceApply] | UnsetType = UNSET
+    secrets: Sequence[ObjectReference] | UnsetType = UNSET
     """Secrets is a list of the secrets in the same namespace that pods running using this ServiceAccount are allowed to use."""
 
 
-class ServiceAccountTokenProjectionApply(FrozenStruct):
+class ServiceAccountTokenProjection(FrozenStruct):
     """ServiceAccountTokenProjection represents a projected service account token volume."""
 
     audience: str | UnsetType = UNSET
@@ -2482,7 +2467,7 @@ class ServiceAccountTokenProjectionApply(FrozenStruct):
     """path is the path relative to the mount point of the file to project the token into."""
 
 
-class ServicePortApply(FrozenStruct):
+class ServicePort(FrozenStruct):
     """ServicePort contains information on service's port."""
 
     app_protocol: str | UnsetType = UNSET
@@ -2499,7 +2484,7 @@ class ServicePortApply(FrozenStruct):
     """Number or name of the port to access on the pods targeted by the service."""
 
 
-class ServiceSpecApply(FrozenStruct):
+class ServiceSpec(FrozenStruct):
     """ServiceSpec describes the attributes that a user creates on a service."""
 
     allocate_load_balancer_node_ports: bool | UnsetType = UNSET
@@ -2528,7 +2513,7 @@ class ServiceSpecApply(FrozenStruct):
     """Only applies to Service Type: LoadBalancer."""
     load_balancer_source_ranges: Sequence[str] | UnsetType = UNSET
     """If specified and supported by the platform, this will restrict traffic through the cloud-provider load-balancer will be restricted to the specified client IPs."""
-    ports: Sequence[ServicePortApply] | UnsetType = UNSET
+    ports: Sequence[ServicePort] | UnsetType = UNSET
     """The list of ports that are exposed by this service."""
     publish_not_ready_addresses: bool | UnsetType = UNSET
     """publishNotReadyAddresses indicates that any agent which deals with endpoints for this Service should disregard any indications of ready/not-ready."""
@@ -2536,7 +2521,7 @@ class ServiceSpecApply(FrozenStruct):
     """Route service traffic to pods with label keys and values matching this selector."""
     session_affinity: str | UnsetType = UNSET
     """Supports "ClientIP" and "None"."""
-    session_affinity_config: SessionAffinityConfigApply | UnsetType = UNSET
+    session_affinity_config: SessionAffinityConfig | UnsetType = UNSET
     """sessionAffinityConfig contains the configurations of session affinity."""
     traffic_distribution: str | UnsetType = UNSET
     """TrafficDistribution offers a way to express preferences for how traffic is distributed to Service endpoints."""
@@ -2544,37 +2529,37 @@ class ServiceSpecApply(FrozenStruct):
     """type determines how the Service is exposed."""
 
 
-class ServiceStatusApply(FrozenStruct):
+class ServiceStatus(FrozenStruct):
     """ServiceStatus represents the current status of a service."""
 
-    conditions: Sequence[ConditionApply] | UnsetType = UNSET
+    conditions: Sequence[Condition] | UnsetType = UNSET
     """Current service state"""
-    load_balancer: LoadBalancerStatusApply | UnsetType = UNSET
+    load_balancer: LoadBalancerStatus | UnsetType = UNSET
     """LoadBalancer contains the current status of the load-balancer, if one is present."""
 
 
-class SessionAffinityConfigApply(FrozenStruct):
+class SessionAffinityConfig(FrozenStruct):
     """SessionAffinityConfig represents the configurations of session affinity."""
 
-    client_ip: ClientIPConfigApply | UnsetType = msgspec.field(default=UNSET, name="clientIP")
+    client_ip: ClientIPConfig | UnsetType = msgspec.field(default=UNSET, name="clientIP")
     """clientIP contains the configurations of Client IP based session affinity."""
 
 
-class SleepActionApply(FrozenStruct):
+class SleepAction(FrozenStruct):
     """SleepAction describes a "sleep" action."""
 
     seconds: int | UnsetType = UNSET
     """Seconds is the number of seconds to sleep."""
 
 
-class StorageOSPersistentVolumeSourceApply(FrozenStruct):
+class StorageOSPersistentVolumeSource(FrozenStruct):
     """Represents a StorageOS persistent volume resource."""
 
     fs_type: str | UnsetType = UNSET
     """fsType is the filesystem type to mount."""
     read_only: bool | UnsetType = UNSET
     """readOnly defaults to false (read/write)."""
-    secret_ref: ObjectReferenceApply | UnsetType = UNSET
+    secret_ref: ObjectReference | UnsetType = UNSET
     """secretRef specifies the secret to use for obtaining the StorageOS API credentials."""
     volume_name: str | UnsetType = UNSET
     """volumeName is the human-readable name of the StorageOS volume."""
@@ -2582,14 +2567,14 @@ class StorageOSPersistentVolumeSourceApply(FrozenStruct):
     """volumeNamespace specifies the scope of the volume within StorageOS."""
 
 
-class StorageOSVolumeSourceApply(FrozenStruct):
+class StorageOSVolumeSource(FrozenStruct):
     """Represents a StorageOS persistent volume resource."""
 
     fs_type: str | UnsetType = UNSET
     """fsType is the filesystem type to mount."""
     read_only: bool | UnsetType = UNSET
     """readOnly defaults to false (read/write)."""
-    secret_ref: LocalObjectReferenceApply | UnsetType = UNSET
+    secret_ref: LocalObjectReference | UnsetType = UNSET
     """secretRef specifies the secret to use for obtaining the StorageOS API credentials."""
     volume_name: str | UnsetType = UNSET
     """volumeName is the human-readable name of the StorageOS volume."""
@@ -2597,7 +2582,7 @@ class StorageOSVolumeSourceApply(FrozenStruct):
     """volumeNamespace specifies the scope of the volume within StorageOS."""
 
 
-class SysctlApply(FrozenStruct):
+class Sysctl(FrozenStruct):
     """Sysctl defines a kernel parameter to be set"""
 
     name: str | UnsetType = UNSET
@@ -2606,7 +2591,7 @@ class SysctlApply(FrozenStruct):
     """Value of a property to set"""
 
 
-class TCPSocketActionApply(FrozenStruct):
+class TCPSocketAction(FrozenStruct):
     """TCPSocketAction describes an action based on opening a socket"""
 
     host: str | UnsetType = UNSET
@@ -2615,7 +2600,7 @@ class TCPSocketActionApply(FrozenStruct):
     """Number or name of the port to access on the container."""
 
 
-class TaintApply(FrozenStruct):
+class Taint(FrozenStruct):
     """The node this Taint is attached to has the "effect" on any pod that does not tolerate the Taint."""
 
     effect: str | UnsetType = UNSET
@@ -2628,7 +2613,7 @@ class TaintApply(FrozenStruct):
     """The taint value corresponding to the taint key."""
 
 
-class TolerationApply(FrozenStruct):
+class Toleration(FrozenStruct):
     """The pod this Toleration is attached to tolerates any taint that matches the triple <key,value,effect> using the matching operator <operator>."""
 
     effect: str | UnsetType = UNSET
@@ -2643,7 +2628,7 @@ class TolerationApply(FrozenStruct):
     """Value is the taint value the toleration matches to."""
 
 
-class TopologySelectorLabelRequirementApply(FrozenStruct):
+class TopologySelectorLabelRequirement(FrozenStruct):
     """A topology selector requirement is a selector that matches given label."""
 
     key: str | UnsetType = UNSET
@@ -2652,17 +2637,17 @@ class TopologySelectorLabelRequirementApply(FrozenStruct):
     """An array of string values."""
 
 
-class TopologySelectorTermApply(FrozenStruct):
+class TopologySelectorTerm(FrozenStruct):
     """A topology selector term represents the result of label queries."""
 
-    match_label_expressions: Sequence[TopologySelectorLabelRequirementApply] | UnsetType = UNSET
+    match_label_expressions: Sequence[TopologySelectorLabelRequirement] | UnsetType = UNSET
     """A list of topology selector requirements by labels."""
 
 
-class TopologySpreadConstraintApply(FrozenStruct):
+class TopologySpreadConstraint(FrozenStruct):
     """TopologySpreadConstraint specifies how to spread matching pods among the given topology."""
 
-    label_selector: LabelSelectorApply | UnsetType = UNSET
+    label_selector: LabelSelector | UnsetType = UNSET
     """LabelSelector is used to find matching pods."""
     match_label_keys: Sequence[str] | UnsetType = UNSET
     """MatchLabelKeys is a set of pod label keys to select the pods over which spreading will be calculated."""
@@ -2680,7 +2665,7 @@ class TopologySpreadConstraintApply(FrozenStruct):
     """WhenUnsatisfiable indicates how to deal with a pod if it doesn't satisfy the spread constraint."""
 
 
-class TypedLocalObjectReferenceApply(FrozenStruct):
+class TypedLocalObjectReference(FrozenStruct):
     """TypedLocalObjectReference contains enough information to let you locate the typed referenced object inside the same namespace."""
 
     api_group: str | UnsetType = UNSET
@@ -2691,7 +2676,7 @@ class TypedLocalObjectReferenceApply(FrozenStruct):
     """Name is the name of resource being referenced"""
 
 
-class TypedObjectReferenceApply(FrozenStruct):
+class TypedObjectReference(FrozenStruct):
     """TypedObjectReference contains enough information to let you locate the typed referenced object"""
 
     api_group: str | UnsetType = UNSET
@@ -2704,74 +2689,74 @@ class TypedObjectReferenceApply(FrozenStruct):
     """Namespace is the namespace of resource being referenced Note that when a namespace is specified, a gateway.networking.k8s.io/ReferenceGrant object is required in the referent namespace to allow that namespace's owner to accept the reference."""
 
 
-class VolumeApply(FrozenStruct):
+class Volume(FrozenStruct):
     """Volume represents a named volume in a pod that may be accessed by any container in the pod."""
 
-    aws_elastic_block_store: AWSElasticBlockStoreVolumeSourceApply | UnsetType = UNSET
+    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | UnsetType = UNSET
     """awsElasticBlockStore represents an AWS Disk resource that is attached to a kubelet's host machine and then exposed to the pod."""
-    azure_disk: AzureDiskVolumeSourceApply | UnsetType = UNSET
+    azure_disk: AzureDiskVolumeSource | UnsetType = UNSET
     """azureDisk represents an Azure Data Disk mount on the host and bind mount to the pod."""
-    azure_file: AzureFileVolumeSourceApply | UnsetType = UNSET
+    azure_file: AzureFileVolumeSource | UnsetType = UNSET
     """azureFile represents an Azure File Service mount on the host and bind mount to the pod."""
-    cephfs: CephFSVolumeSourceApply | UnsetType = UNSET
+    cephfs: CephFSVolumeSource | UnsetType = UNSET
     """cephFS represents a Ceph FS mount on the host that shares a pod's lifetime."""
-    cinder: CinderVolumeSourceApply | UnsetType = UNSET
+    cinder: CinderVolumeSource | UnsetType = UNSET
     """cinder represents a cinder volume attached and mounted on kubelets host machine."""
-    config_map: ConfigMapVolumeSourceApply | UnsetType = UNSET
+    config_map: ConfigMapVolumeSource | UnsetType = UNSET
     """configMap represents a configMap that should populate this volume"""
-    csi: CSIVolumeSourceApply | UnsetType = UNSET
+    csi: CSIVolumeSource | UnsetType = UNSET
     """csi (Container Storage Interface) represents ephemeral storage that is handled by certain external CSI drivers."""
-    downward_api: DownwardAPIVolumeSourceApply | UnsetType = msgspec.field(default=UNSET, name="downwardAPI")
+    downward_api: DownwardAPIVolumeSource | UnsetType = msgspec.field(default=UNSET, name="downwardAPI")
     """downwardAPI represents downward API about the pod that should populate this volume"""
-    empty_dir: EmptyDirVolumeSourceApply | UnsetType = UNSET
+    empty_dir: EmptyDirVolumeSource | UnsetType = UNSET
     """emptyDir represents a temporary directory that shares a pod's lifetime."""
-    ephemeral: EphemeralVolumeSourceApply | UnsetType = UNSET
+    ephemeral: EphemeralVolumeSource | UnsetType = UNSET
     """ephemeral represents a volume that is handled by a cluster storage driver."""
-    fc: FCVolumeSourceApply | UnsetType = UNSET
+    fc: FCVolumeSource | UnsetType = UNSET
     """fc represents a Fibre Channel resource that is attached to a kubelet's host machine and then exposed to the pod."""
-    flex_volume: FlexVolumeSourceApply | UnsetType = UNSET
+    flex_volume: FlexVolumeSource | UnsetType = UNSET
     """flexVolume represents a generic volume resource that is provisioned/attached using an exec based plugin."""
-    flocker: FlockerVolumeSourceApply | UnsetType = UNSET
+    flocker: FlockerVolumeSource | UnsetType = UNSET
     """flocker represents a Flocker volume attached to a kubelet's host machine."""
-    gce_persistent_disk: GCEPersistentDiskVolumeSourceApply | UnsetType = UNSET
+    gce_persistent_disk: GCEPersistentDiskVolumeSource | UnsetType = UNSET
     """gcePersistentDisk represents a GCE Disk resource that is attached to a kubelet's host machine and then exposed to the pod."""
-    git_repo: GitRepoVolumeSourceApply | UnsetType = UNSET
+    git_repo: GitRepoVolumeSource | UnsetType = UNSET
     """gitRepo represents a git repository at a particular revision."""
-    glusterfs: GlusterfsVolumeSourceApply | UnsetType = UNSET
+    glusterfs: GlusterfsVolumeSource | UnsetType = UNSET
     """glusterfs represents a Glusterfs mount on the host that shares a pod's lifetime."""
-    host_path: HostPathVolumeSourceApply | UnsetType = UNSET
+    host_path: HostPathVolumeSource | UnsetType = UNSET
     """hostPath represents a pre-existing file or directory on the host machine that is directly exposed to the container."""
-    image: ImageVolumeSourceApply | UnsetType = UNSET
+    image: ImageVolumeSource | UnsetType = UNSET
     """image represents an OCI object (a container image or artifact) pulled and mounted on the kubelet's host machine."""
-    iscsi: ISCSIVolumeSourceApply | UnsetType = UNSET
+    iscsi: ISCSIVolumeSource | UnsetType = UNSET
     """iscsi represents an ISCSI Disk resource that is attached to a kubelet's host machine and then exposed to the pod."""
     name: str
     """name of the volume."""
-    nfs: NFSVolumeSourceApply | UnsetType = UNSET
+    nfs: NFSVolumeSource | UnsetType = UNSET
     """nfs represents an NFS mount on the host that shares a pod's lifetime More info: https://kubernetes.io/docs/concepts/storage/volumes#nfs"""
-    persistent_volume_claim: PersistentVolumeClaimVolumeSourceApply | UnsetType = UNSET
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | UnsetType = UNSET
     """persistentVolumeClaimVolumeSource represents a reference to a PersistentVolumeClaim in the same namespace."""
-    photon_persistent_disk: PhotonPersistentDiskVolumeSourceApply | UnsetType = UNSET
+    photon_persistent_disk: PhotonPersistentDiskVolumeSource | UnsetType = UNSET
     """photonPersistentDisk represents a PhotonController persistent disk attached and mounted on kubelets host machine."""
-    portworx_volume: PortworxVolumeSourceApply | UnsetType = UNSET
+    portworx_volume: PortworxVolumeSource | UnsetType = UNSET
     """portworxVolume represents a portworx volume attached and mounted on kubelets host machine."""
-    projected: ProjectedVolumeSourceApply | UnsetType = UNSET
+    projected: ProjectedVolumeSource | UnsetType = UNSET
     """projected items for all in one resources secrets, configmaps, and downward API"""
-    quobyte: QuobyteVolumeSourceApply | UnsetType = UNSET
+    quobyte: QuobyteVolumeSource | UnsetType = UNSET
     """quobyte represents a Quobyte mount on the host that shares a pod's lifetime."""
-    rbd: RBDVolumeSourceApply | UnsetType = UNSET
+    rbd: RBDVolumeSource | UnsetType = UNSET
     """rbd represents a Rados Block Device mount on the host that shares a pod's lifetime."""
-    scale_io: ScaleIOVolumeSourceApply | UnsetType = msgspec.field(default=UNSET, name="scaleIO")
+    scale_io: ScaleIOVolumeSource | UnsetType = msgspec.field(default=UNSET, name="scaleIO")
     """scaleIO represents a ScaleIO persistent volume attached and mounted on Kubernetes nodes."""
-    secret: SecretVolumeSourceApply | UnsetType = UNSET
+    secret: SecretVolumeSource | UnsetType = UNSET
     """secret represents a secret that should populate this volume."""
-    storageos: StorageOSVolumeSourceApply | UnsetType = UNSET
+    storageos: StorageOSVolumeSource | UnsetType = UNSET
     """storageOS represents a StorageOS volume attached and mounted on Kubernetes nodes."""
-    vsphere_volume: VsphereVirtualDiskVolumeSourceApply | UnsetType = UNSET
+    vsphere_volume: VsphereVirtualDiskVolumeSource | UnsetType = UNSET
     """vsphereVolume represents a vSphere volume attached and mounted on kubelets host machine."""
 
 
-class VolumeDeviceApply(FrozenStruct):
+class VolumeDevice(FrozenStruct):
     """volumeDevice describes a mapping of a raw block device within a container."""
 
     device_path: str
@@ -2780,7 +2765,7 @@ class VolumeDeviceApply(FrozenStruct):
     """name must match the name of a persistentVolumeClaim in the pod"""
 
 
-class VolumeMountApply(FrozenStruct):
+class VolumeMount(FrozenStruct):
     """VolumeMount describes a mounting of a Volume within a container."""
 
     mount_path: str
@@ -2799,7 +2784,7 @@ class VolumeMountApply(FrozenStruct):
     """Expanded path within the volume from which the container's volume should be mounted."""
 
 
-class VolumeMountStatusApply(FrozenStruct):
+class VolumeMountStatus(FrozenStruct):
     """VolumeMountStatus shows status of volume mounts."""
 
     mount_path: str
@@ -2810,35 +2795,35 @@ class VolumeMountStatusApply(FrozenStruct):
     """ReadOnly corresponds to the original VolumeMount."""
     recursive_read_only: str | UnsetType = UNSET
     """RecursiveReadOnly must be set to Disabled, Enabled, or unspecified (for non-readonly mounts)."""
-    volume_status: VolumeStatusApply | UnsetType = UNSET
+    volume_status: VolumeStatus | UnsetType = UNSET
     """volumeStatus represents volume-type-specific status about the mounted volume."""
 
 
-class VolumeNodeAffinityApply(FrozenStruct):
+class VolumeNodeAffinity(FrozenStruct):
     """VolumeNodeAffinity defines constraints that limit what nodes this volume can be accessed from."""
 
-    required: NodeSelectorApply | UnsetType = UNSET
+    required: NodeSelector | UnsetType = UNSET
     """required specifies hard node constraints that must be met."""
 
 
-class VolumeProjectionApply(FrozenStruct):
+class VolumeProjection(FrozenStruct):
     """Projection that may be projected along with other supported volume types."""
 
-    cluster_trust_bundle: ClusterTrustBundleProjectionApply | UnsetType = UNSET
+    cluster_trust_bundle: ClusterTrustBundleProjection | UnsetType = UNSET
     """ClusterTrustBundle allows a pod to access the `.spec.trustBundle` field of ClusterTrustBundle objects in an auto-updating file."""
-    config_map: ConfigMapProjectionApply | UnsetType = UNSET
+    config_map: ConfigMapProjection | UnsetType = UNSET
     """configMap information about the configMap data to project"""
-    downward_api: DownwardAPIProjectionApply | UnsetType = msgspec.field(default=UNSET, name="downwardAPI")
+    downward_api: DownwardAPIProjection | UnsetType = msgspec.field(default=UNSET, name="downwardAPI")
     """downwardAPI information about the downwardAPI data to project"""
-    pod_certificate: PodCertificateProjectionApply | UnsetType = UNSET
+    pod_certificate: PodCertificateProjection | UnsetType = UNSET
     """Projects an auto-rotating credential bundle (private key and certificate chain) that the pod can use either as a TLS client or server."""
-    secret: SecretProjectionApply | UnsetType = UNSET
+    secret: SecretProjection | UnsetType = UNSET
     """secret information about the secret data to project"""
-    service_account_token: ServiceAccountTokenProjectionApply | UnsetType = UNSET
+    service_account_token: ServiceAccountTokenProjection | UnsetType = UNSET
     """serviceAccountToken is information about the serviceAccountToken data to project"""
 
 
-class VolumeResourceRequirementsApply(FrozenStruct):
+class VolumeResourceRequirements(FrozenStruct):
     """VolumeResourceRequirements describes the storage resource requirements for a volume."""
 
     limits: Mapping[str, QuantityLike] | UnsetType = UNSET
@@ -2847,14 +2832,14 @@ class VolumeResourceRequirementsApply(FrozenStruct):
     """Requests describes the minimum amount of compute resources required."""
 
 
-class VolumeStatusApply(FrozenStruct):
+class VolumeStatus(FrozenStruct):
     """VolumeStatus represents the status of a mounted volume."""
 
-    image: ImageVolumeStatusApply | UnsetType = UNSET
+    image: ImageVolumeStatus | UnsetType = UNSET
     """image represents an OCI object (a container image or artifact) pulled and mounted on the kubelet's host machine."""
 
 
-class VsphereVirtualDiskVolumeSourceApply(FrozenStruct):
+class VsphereVirtualDiskVolumeSource(FrozenStruct):
     """Represents a vSphere volume resource."""
 
     fs_type: str | UnsetType = UNSET
@@ -2867,16 +2852,16 @@ class VsphereVirtualDiskVolumeSourceApply(FrozenStruct):
     """volumePath is the path that identifies vSphere volume vmdk"""
 
 
-class WeightedPodAffinityTermApply(FrozenStruct):
+class WeightedPodAffinityTerm(FrozenStruct):
     """The weights of all of the matched WeightedPodAffinityTerm fields are added per-node to find the most preferred node(s)"""
 
-    pod_affinity_term: PodAffinityTermApply | UnsetType = UNSET
+    pod_affinity_term: PodAffinityTerm | UnsetType = UNSET
     """Required."""
     weight: int | UnsetType = UNSET
     """weight associated with matching the corresponding podAffinityTerm, in the range 1-100."""
 
 
-class WindowsSecurityContextOptionsApply(FrozenStruct):
+class WindowsSecurityContextOptions(FrozenStruct):
     """WindowsSecurityContextOptions contain Windows-specific options and credentials."""
 
     gmsa_credential_spec: str | UnsetType = UNSET

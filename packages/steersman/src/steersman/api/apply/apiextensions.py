@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from steersman.api.apiextensions_v1 import CustomResourceDefinition
+from steersman.api import apiextensions_v1
 from steersman.meta import ApplyConfiguration, FrozenStruct
 
 
-class CustomResourceColumnDefinitionApply(FrozenStruct):
+class CustomResourceColumnDefinition(FrozenStruct):
     """CustomResourceColumnDefinition specifies a column for server side printing."""
 
     description: str | UnsetType = UNSET
@@ -33,27 +33,27 @@ class CustomResourceColumnDefinitionApply(FrozenStruct):
     """type is an OpenAPI type definition for this column."""
 
 
-class CustomResourceConversionApply(FrozenStruct):
+class CustomResourceConversion(FrozenStruct):
     """CustomResourceConversion describes how to convert different versions of a CR."""
 
     strategy: str | UnsetType = UNSET
     """strategy specifies how custom resources are converted between versions."""
-    webhook: WebhookConversionApply | UnsetType = UNSET
+    webhook: WebhookConversion | UnsetType = UNSET
     """webhook describes how to call the conversion webhook."""
 
 
-class CustomResourceDefinitionApply(ApplyConfiguration[CustomResourceDefinition]):
+class CustomResourceDefinition(ApplyConfiguration[apiextensions_v1.CustomResourceDefinition]):
     """CustomResourceDefinition represents a resource that should be exposed on the API server."""
 
-    read_type = CustomResourceDefinition
+    read_type = apiextensions_v1.CustomResourceDefinition
 
-    spec: CustomResourceDefinitionSpecApply | UnsetType = UNSET
+    spec: CustomResourceDefinitionSpec | UnsetType = UNSET
     """spec describes how the user wants the resources to appear"""
-    status: CustomResourceDefinitionStatusApply | UnsetType = UNSET
+    status: CustomResourceDefinitionStatus | UnsetType = UNSET
     """status indicates the actual state of the CustomResourceDefinition"""
 
 
-class CustomResourceDefinitionConditionApply(FrozenStruct):
+class CustomResourceDefinitionCondition(FrozenStruct):
     """CustomResourceDefinitionCondition contains details for the current condition of this pod."""
 
     last_transition_time: datetime | UnsetType = UNSET
@@ -70,7 +70,7 @@ class CustomResourceDefinitionConditionApply(FrozenStruct):
     """type is the type of the condition."""
 
 
-class CustomResourceDefinitionNamesApply(FrozenStruct):
+class CustomResourceDefinitionNames(FrozenStruct):
     """CustomResourceDefinitionNames indicates the names to serve this CustomResourceDefinition"""
 
     categories: Sequence[str] | UnsetType = UNSET
@@ -87,29 +87,29 @@ class CustomResourceDefinitionNamesApply(FrozenStruct):
     """singular is the singular name of the resource."""
 
 
-class CustomResourceDefinitionSpecApply(FrozenStruct):
+class CustomResourceDefinitionSpec(FrozenStruct):
     """CustomResourceDefinitionSpec describes how a user wants their resource to appear"""
 
-    conversion: CustomResourceConversionApply | UnsetType = UNSET
+    conversion: CustomResourceConversion | UnsetType = UNSET
     """conversion defines conversion settings for the CRD."""
     group: str | UnsetType = UNSET
     """group is the API group of the defined custom resource."""
-    names: CustomResourceDefinitionNamesApply | UnsetType = UNSET
+    names: CustomResourceDefinitionNames | UnsetType = UNSET
     """names specify the resource and kind names for the custom resource."""
     preserve_unknown_fields: bool | UnsetType = UNSET
     """preserveUnknownFields indicates that object fields which are not specified in the OpenAPI schema should be preserved when persisting to storage."""
     scope: str | UnsetType = UNSET
     """scope indicates whether the defined custom resource is cluster- or namespace-scoped."""
-    versions: Sequence[CustomResourceDefinitionVersionApply] | UnsetType = UNSET
+    versions: Sequence[CustomResourceDefinitionVersion] | UnsetType = UNSET
     """versions is the list of all API versions of the defined custom resource."""
 
 
-class CustomResourceDefinitionStatusApply(FrozenStruct):
+class CustomResourceDefinitionStatus(FrozenStruct):
     """CustomResourceDefinitionStatus indicates the state of the CustomResourceDefinition"""
 
-    accepted_names: CustomResourceDefinitionNamesApply | UnsetType = UNSET
+    accepted_names: CustomResourceDefinitionNames | UnsetType = UNSET
     """acceptedNames are the names that are actually being used to serve discovery."""
-    conditions: Sequence[CustomResourceDefinitionConditionApply] | UnsetType = UNSET
+    conditions: Sequence[CustomResourceDefinitionCondition] | UnsetType = UNSET
     """conditions indicate state for particular aspects of a CustomResourceDefinition"""
     observed_generation: int | UnsetType = UNSET
     """The generation observed by the CRD controller."""
@@ -117,10 +117,10 @@ class CustomResourceDefinitionStatusApply(FrozenStruct):
     """storedVersions lists all versions of CustomResources that were ever persisted."""
 
 
-class CustomResourceDefinitionVersionApply(FrozenStruct):
+class CustomResourceDefinitionVersion(FrozenStruct):
     """CustomResourceDefinitionVersion describes a version for CRD."""
 
-    additional_printer_columns: Sequence[CustomResourceColumnDefinitionApply] | UnsetType = UNSET
+    additional_printer_columns: Sequence[CustomResourceColumnDefinition] | UnsetType = UNSET
     """additionalPrinterColumns specifies additional columns returned in Table output."""
     deprecated: bool | UnsetType = UNSET
     """deprecated indicates this version of the custom resource API is deprecated."""
@@ -128,19 +128,19 @@ class CustomResourceDefinitionVersionApply(FrozenStruct):
     """deprecationWarning overrides the default warning returned to API clients."""
     name: str | UnsetType = UNSET
     """name is the version name, e.g. “v1”, “v2beta1”, etc. The custom resources are served under this version at `/apis/<group>/<version>/...` if `served` is true."""
-    schema: CustomResourceValidationApply | UnsetType = UNSET
+    schema: CustomResourceValidation | UnsetType = UNSET
     """schema describes the schema used for validation, pruning, and defaulting of this version of the custom resource."""
-    selectable_fields: Sequence[SelectableFieldApply] | UnsetType = UNSET
+    selectable_fields: Sequence[SelectableField] | UnsetType = UNSET
     """selectableFields specifies paths to fields that may be used as field selectors."""
     served: bool | UnsetType = UNSET
     """served is a flag enabling/disabling this version from being served via REST APIs"""
     storage: bool | UnsetType = UNSET
     """storage indicates this version should be used when persisting custom resources to storage."""
-    subresources: CustomResourceSubresourcesApply | UnsetType = UNSET
+    subresources: CustomResourceSubresources | UnsetType = UNSET
     """subresources specify what subresources this version of the defined custom resource have."""
 
 
-class CustomResourceSubresourceScaleApply(FrozenStruct):
+class CustomResourceSubresourceScale(FrozenStruct):
     """CustomResourceSubresourceScale defines how to serve the scale subresource for CustomResources."""
 
     label_selector_path: str | UnsetType = UNSET
@@ -151,56 +151,56 @@ class CustomResourceSubresourceScaleApply(FrozenStruct):
     """statusReplicasPath defines the JSON path inside of a custom resource that corresponds to Scale `status.replicas`."""
 
 
-class CustomResourceSubresourceStatusApply(FrozenStruct):
+class CustomResourceSubresourceStatus(FrozenStruct):
     """CustomResourceSubresourceStatus defines how to serve the status subresource for CustomResources."""
 
 
-class CustomResourceSubresourcesApply(FrozenStruct):
+class CustomResourceSubresources(FrozenStruct):
     """CustomResourceSubresources defines the status and scale subresources for CustomResources."""
 
-    scale: CustomResourceSubresourceScaleApply | UnsetType = UNSET
+    scale: CustomResourceSubresourceScale | UnsetType = UNSET
     """scale indicates the custom resource should serve a `/scale` subresource that returns an `autoscaling/v1` Scale object."""
-    status: CustomResourceSubresourceStatusApply | UnsetType = UNSET
+    status: CustomResourceSubresourceStatus | UnsetType = UNSET
     """status indicates the custom resource should serve a `/status` subresource."""
 
 
-class CustomResourceValidationApply(FrozenStruct):
+class CustomResourceValidation(FrozenStruct):
     """CustomResourceValidation is a list of validation methods for CustomResources."""
 
-    open_api_v3_schema: JSONSchemaPropsApply | UnsetType = msgspec.field(default=UNSET, name="openAPIV3Schema")
+    open_api_v3_schema: JSONSchemaProps | UnsetType = msgspec.field(default=UNSET, name="openAPIV3Schema")
     """openAPIV3Schema is the OpenAPI v3 schema to use for validation and pruning."""
 
 
-class ExternalDocumentationApply(FrozenStruct):
+class ExternalDocumentation(FrozenStruct):
     """ExternalDocumentation allows referencing an external resource for extended documentation."""
 
     description: str | UnsetType = UNSET
     url: str | UnsetType = UNSET
 
 
-class JSONSchemaPropsApply(FrozenStruct):
+class JSONSchemaProps(FrozenStruct):
     """JSONSchemaProps is a JSON-Schema following Specification Draft 4 (http://json-schema.org/)."""
 
     ref: str | UnsetType = msgspec.field(default=UNSET, name="$ref")
     schema: str | UnsetType = msgspec.field(default=UNSET, name="$schema")
-    additional_items: JSONSchemaPropsApply | bool | UnsetType = UNSET
-    additional_properties: JSONSchemaPropsApply | bool | UnsetType = UNSET
-    all_of: Sequence[JSONSchemaPropsApply] | UnsetType = UNSET
-    any_of: Sequence[JSONSchemaPropsApply] | UnsetType = UNSET
+    additional_items: JSONSchemaProps | bool | UnsetType = UNSET
+    additional_properties: JSONSchemaProps | bool | UnsetType = UNSET
+    all_of: Sequence[JSONSchemaProps] | UnsetType = UNSET
+    any_of: Sequence[JSONSchemaProps] | UnsetType = UNSET
     default: Any = UNSET
     """default is a default value for undefined object fields."""
-    definitions: Mapping[str, JSONSchemaPropsApply] | UnsetType = UNSET
-    dependencies: Mapping[str, JSONSchemaPropsApply | Sequence[str]] | UnsetType = UNSET
+    definitions: Mapping[str, JSONSchemaProps] | UnsetType = UNSET
+    dependencies: Mapping[str, JSONSchemaProps | Sequence[str]] | UnsetType = UNSET
     description: str | UnsetType = UNSET
     enum: Sequence[Any] | UnsetType = UNSET
     example: Any = UNSET
     exclusive_maximum: bool | UnsetType = UNSET
     exclusive_minimum: bool | UnsetType = UNSET
-    external_docs: ExternalDocumentationApply | UnsetType = UNSET
+    external_docs: ExternalDocumentation | UnsetType = UNSET
     format: str | UnsetType = UNSET
     """format is an OpenAPI v3 format string."""
     id: str | UnsetType = UNSET
-    items: JSONSchemaPropsApply | Sequence[JSONSchemaPropsApply] | UnsetType = UNSET
+    items: JSONSchemaProps | Sequence[JSONSchemaProps] | UnsetType = UNSET
     max_items: int | UnsetType = UNSET
     max_length: int | UnsetType = UNSET
     max_properties: int | UnsetType = UNSET
@@ -210,12 +210,12 @@ class JSONSchemaPropsApply(FrozenStruct):
     min_properties: int | UnsetType = UNSET
     minimum: float | UnsetType = UNSET
     multiple_of: float | UnsetType = UNSET
-    not_: JSONSchemaPropsApply | UnsetType = UNSET
+    not_: JSONSchemaProps | UnsetType = UNSET
     nullable: bool | UnsetType = UNSET
-    one_of: Sequence[JSONSchemaPropsApply] | UnsetType = UNSET
+    one_of: Sequence[JSONSchemaProps] | UnsetType = UNSET
     pattern: str | UnsetType = UNSET
-    pattern_properties: Mapping[str, JSONSchemaPropsApply] | UnsetType = UNSET
-    properties: Mapping[str, JSONSchemaPropsApply] | UnsetType = UNSET
+    pattern_properties: Mapping[str, JSONSchemaProps] | UnsetType = UNSET
+    properties: Mapping[str, JSONSchemaProps] | UnsetType = UNSET
     required: Sequence[str] | UnsetType = UNSET
     title: str | UnsetType = UNSET
     type: str | UnsetType = UNSET
@@ -238,20 +238,20 @@ class JSONSchemaPropsApply(FrozenStruct):
         default=UNSET, name="x-kubernetes-preserve-unknown-fields"
     )
     """x-kubernetes-preserve-unknown-fields stops the API server decoding step from pruning fields which are not specified in the validation schema."""
-    x_kubernetes_validations: Sequence[ValidationRuleApply] | UnsetType = msgspec.field(
+    x_kubernetes_validations: Sequence[ValidationRule] | UnsetType = msgspec.field(
         default=UNSET, name="x-kubernetes-validations"
     )
     """x-kubernetes-validations describes a list of validation rules written in the CEL expression language."""
 
 
-class SelectableFieldApply(FrozenStruct):
+class SelectableField(FrozenStruct):
     """SelectableField specifies the JSON path of a field that may be used with field selectors."""
 
     json_path: str | UnsetType = UNSET
     """jsonPath is a simple JSON path which is evaluated against each custom resource to produce a field selector value."""
 
 
-class ServiceReferenceApply(FrozenStruct):
+class ServiceReference(FrozenStruct):
     """ServiceReference holds a reference to Service.legacy.k8s.io"""
 
     name: str | UnsetType = UNSET
@@ -264,7 +264,7 @@ class ServiceReferenceApply(FrozenStruct):
     """port is an optional service port at which the webhook will be contacted."""
 
 
-class ValidationRuleApply(FrozenStruct):
+class ValidationRule(FrozenStruct):
     """ValidationRule describes a validation rule written in the CEL expression language."""
 
     field_path: str | UnsetType = UNSET
@@ -281,21 +281,21 @@ class ValidationRuleApply(FrozenStruct):
     """Rule represents the expression which will be evaluated by CEL."""
 
 
-class WebhookClientConfigApply(FrozenStruct):
+class WebhookClientConfig(FrozenStruct):
     """WebhookClientConfig contains the information to make a TLS connection with the webhook."""
 
     ca_bundle: bytes | UnsetType = UNSET
     """caBundle is a PEM encoded CA bundle which will be used to validate the webhook's server certificate."""
-    service: ServiceReferenceApply | UnsetType = UNSET
+    service: ServiceReference | UnsetType = UNSET
     """service is a reference to the service for this webhook."""
     url: str | UnsetType = UNSET
     """url gives the location of the webhook, in standard URL form (`scheme://host:port/path`)."""
 
 
-class WebhookConversionApply(FrozenStruct):
+class WebhookConversion(FrozenStruct):
     """WebhookConversion describes how to call a conversion webhook"""
 
-    client_config: WebhookClientConfigApply | UnsetType = UNSET
+    client_config: WebhookClientConfig | UnsetType = UNSET
     """clientConfig is the instructions for how to call the webhook if strategy is `Webhook`."""
     conversion_review_versions: Sequence[str] | UnsetType = UNSET
     """conversionReviewVersions is an ordered list of preferred `ConversionReview` versions the Webhook expects."""

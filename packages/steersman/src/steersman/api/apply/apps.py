@@ -11,16 +11,16 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from steersman.api.apply.core_v1 import PersistentVolumeClaimApply, PodTemplateSpecApply
-from steersman.api.apply.meta_v1 import LabelSelectorApply
-from steersman.api.apps_v1 import ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet
+from steersman.api import apps_v1
+from steersman.api.apply.core import PersistentVolumeClaim, PodTemplateSpec
+from steersman.api.apply.meta import LabelSelector
 from steersman.meta import ApplyConfiguration, FrozenStruct
 
 
-class ControllerRevisionApply(ApplyConfiguration[ControllerRevision]):
+class ControllerRevision(ApplyConfiguration[apps_v1.ControllerRevision]):
     """ControllerRevision implements an immutable snapshot of state data."""
 
-    read_type = ControllerRevision
+    read_type = apps_v1.ControllerRevision
 
     data: Any = UNSET
     """Data is the serialized representation of the state."""
@@ -28,18 +28,18 @@ class ControllerRevisionApply(ApplyConfiguration[ControllerRevision]):
     """Revision indicates the revision of the state represented by Data."""
 
 
-class DaemonSetApply(ApplyConfiguration[DaemonSet]):
+class DaemonSet(ApplyConfiguration[apps_v1.DaemonSet]):
     """DaemonSet represents the configuration of a daemon set."""
 
-    read_type = DaemonSet
+    read_type = apps_v1.DaemonSet
 
-    spec: DaemonSetSpecApply | UnsetType = UNSET
+    spec: DaemonSetSpec | UnsetType = UNSET
     """The desired behavior of this daemon set."""
-    status: DaemonSetStatusApply | UnsetType = UNSET
+    status: DaemonSetStatus | UnsetType = UNSET
     """The current status of this daemon set."""
 
 
-class DaemonSetConditionApply(FrozenStruct):
+class DaemonSetCondition(FrozenStruct):
     """DaemonSetCondition describes the state of a DaemonSet at a certain point."""
 
     last_transition_time: datetime | UnsetType = UNSET
@@ -54,27 +54,27 @@ class DaemonSetConditionApply(FrozenStruct):
     """Type of DaemonSet condition."""
 
 
-class DaemonSetSpecApply(FrozenStruct):
+class DaemonSetSpec(FrozenStruct):
     """DaemonSetSpec is the specification of a daemon set."""
 
     min_ready_seconds: int | UnsetType = UNSET
     """The minimum number of seconds for which a newly created DaemonSet pod should be ready without any of its container crashing, for it to be considered available."""
     revision_history_limit: int | UnsetType = UNSET
     """The number of old history to retain to allow rollback."""
-    selector: LabelSelectorApply | UnsetType = UNSET
+    selector: LabelSelector | UnsetType = UNSET
     """A label query over pods that are managed by the daemon set."""
-    template: PodTemplateSpecApply | UnsetType = UNSET
+    template: PodTemplateSpec | UnsetType = UNSET
     """An object that describes the pod that will be created."""
-    update_strategy: DaemonSetUpdateStrategyApply | UnsetType = UNSET
+    update_strategy: DaemonSetUpdateStrategy | UnsetType = UNSET
     """An update strategy to replace existing DaemonSet pods with new pods."""
 
 
-class DaemonSetStatusApply(FrozenStruct):
+class DaemonSetStatus(FrozenStruct):
     """DaemonSetStatus represents the current status of a daemon set."""
 
     collision_count: int | UnsetType = UNSET
     """Count of hash collisions for the DaemonSet."""
-    conditions: Sequence[DaemonSetConditionApply] | UnsetType = UNSET
+    conditions: Sequence[DaemonSetCondition] | UnsetType = UNSET
     """Represents the latest available observations of a DaemonSet's current state."""
     current_number_scheduled: int | UnsetType = UNSET
     """The number of nodes that are running at least 1 daemon pod and are supposed to run the daemon pod."""
@@ -94,27 +94,27 @@ class DaemonSetStatusApply(FrozenStruct):
     """The total number of nodes that are running updated daemon pod"""
 
 
-class DaemonSetUpdateStrategyApply(FrozenStruct):
+class DaemonSetUpdateStrategy(FrozenStruct):
     """DaemonSetUpdateStrategy is a struct used to control the update strategy for a DaemonSet."""
 
-    rolling_update: RollingUpdateDaemonSetApply | UnsetType = UNSET
+    rolling_update: RollingUpdateDaemonSet | UnsetType = UNSET
     """Rolling update config params."""
     type: str | UnsetType = UNSET
     """Type of daemon set update."""
 
 
-class DeploymentApply(ApplyConfiguration[Deployment]):
+class Deployment(ApplyConfiguration[apps_v1.Deployment]):
     """Deployment enables declarative updates for Pods and ReplicaSets."""
 
-    read_type = Deployment
+    read_type = apps_v1.Deployment
 
-    spec: DeploymentSpecApply | UnsetType = UNSET
+    spec: DeploymentSpec | UnsetType = UNSET
     """Specification of the desired behavior of the Deployment."""
-    status: DeploymentStatusApply | UnsetType = UNSET
+    status: DeploymentStatus | UnsetType = UNSET
     """Most recently observed status of the Deployment."""
 
 
-class DeploymentConditionApply(FrozenStruct):
+class DeploymentCondition(FrozenStruct):
     """DeploymentCondition describes the state of a deployment at a certain point."""
 
     last_transition_time: datetime | UnsetType = UNSET
@@ -131,7 +131,7 @@ class DeploymentConditionApply(FrozenStruct):
     """Type of deployment condition."""
 
 
-class DeploymentSpecApply(FrozenStruct):
+class DeploymentSpec(FrozenStruct):
     """DeploymentSpec is the specification of the desired behavior of the Deployment."""
 
     min_ready_seconds: int | UnsetType = UNSET
@@ -144,22 +144,22 @@ class DeploymentSpecApply(FrozenStruct):
     """Number of desired pods."""
     revision_history_limit: int | UnsetType = UNSET
     """The number of old ReplicaSets to retain to allow rollback."""
-    selector: LabelSelectorApply | UnsetType = UNSET
+    selector: LabelSelector | UnsetType = UNSET
     """Label selector for pods."""
-    strategy: DeploymentStrategyApply | UnsetType = UNSET
+    strategy: DeploymentStrategy | UnsetType = UNSET
     """The deployment strategy to use to replace existing pods with new ones."""
-    template: PodTemplateSpecApply | UnsetType = UNSET
+    template: PodTemplateSpec | UnsetType = UNSET
     """Template describes the pods that will be created."""
 
 
-class DeploymentStatusApply(FrozenStruct):
+class DeploymentStatus(FrozenStruct):
     """DeploymentStatus is the most recently observed status of the Deployment."""
 
     available_replicas: int | UnsetType = UNSET
     """Total number of available non-terminating pods (ready for at least minReadySeconds) targeted by this deployment."""
     collision_count: int | UnsetType = UNSET
     """Count of hash collisions for the Deployment."""
-    conditions: Sequence[DeploymentConditionApply] | UnsetType = UNSET
+    conditions: Sequence[DeploymentCondition] | UnsetType = UNSET
     """Represents the latest available observations of a deployment's current state."""
     observed_generation: int | UnsetType = UNSET
     """The generation observed by the deployment controller."""
@@ -175,27 +175,27 @@ class DeploymentStatusApply(FrozenStruct):
     """Total number of non-terminating pods targeted by this deployment that have the desired template spec."""
 
 
-class DeploymentStrategyApply(FrozenStruct):
+class DeploymentStrategy(FrozenStruct):
     """DeploymentStrategy describes how to replace existing pods with new ones."""
 
-    rolling_update: RollingUpdateDeploymentApply | UnsetType = UNSET
+    rolling_update: RollingUpdateDeployment | UnsetType = UNSET
     """Rolling update config params."""
     type: str | UnsetType = UNSET
     """Type of deployment."""
 
 
-class ReplicaSetApply(ApplyConfiguration[ReplicaSet]):
+class ReplicaSet(ApplyConfiguration[apps_v1.ReplicaSet]):
     """ReplicaSet ensures that a specified number of pod replicas are running at any given time."""
 
-    read_type = ReplicaSet
+    read_type = apps_v1.ReplicaSet
 
-    spec: ReplicaSetSpecApply | UnsetType = UNSET
+    spec: ReplicaSetSpec | UnsetType = UNSET
     """Spec defines the specification of the desired behavior of the ReplicaSet."""
-    status: ReplicaSetStatusApply | UnsetType = UNSET
+    status: ReplicaSetStatus | UnsetType = UNSET
     """Status is the most recently observed status of the ReplicaSet."""
 
 
-class ReplicaSetConditionApply(FrozenStruct):
+class ReplicaSetCondition(FrozenStruct):
     """ReplicaSetCondition describes the state of a replica set at a certain point."""
 
     last_transition_time: datetime | UnsetType = UNSET
@@ -210,25 +210,25 @@ class ReplicaSetConditionApply(FrozenStruct):
     """Type of replica set condition."""
 
 
-class ReplicaSetSpecApply(FrozenStruct):
+class ReplicaSetSpec(FrozenStruct):
     """ReplicaSetSpec is the specification of a ReplicaSet."""
 
     min_ready_seconds: int | UnsetType = UNSET
     """Minimum number of seconds for which a newly created pod should be ready without any of its container crashing, for it to be considered available."""
     replicas: int | UnsetType = UNSET
     """Replicas is the number of desired pods."""
-    selector: LabelSelectorApply | UnsetType = UNSET
+    selector: LabelSelector | UnsetType = UNSET
     """Selector is a label query over pods that should match the replica count."""
-    template: PodTemplateSpecApply | UnsetType = UNSET
+    template: PodTemplateSpec | UnsetType = UNSET
     """Template is the object that describes the pod that will be created if insufficient replicas are detected."""
 
 
-class ReplicaSetStatusApply(FrozenStruct):
+class ReplicaSetStatus(FrozenStruct):
     """ReplicaSetStatus represents the current status of a ReplicaSet."""
 
     available_replicas: int | UnsetType = UNSET
     """The number of available non-terminating pods (ready for at least minReadySeconds) for this replica set."""
-    conditions: Sequence[ReplicaSetConditionApply] | UnsetType = UNSET
+    conditions: Sequence[ReplicaSetCondition] | UnsetType = UNSET
     """Represents the latest available observations of a replica set's current state."""
     fully_labeled_replicas: int | UnsetType = UNSET
     """The number of non-terminating pods that have labels matching the labels of the pod template of the replicaset."""
@@ -242,7 +242,7 @@ class ReplicaSetStatusApply(FrozenStruct):
     """The number of terminating pods for this replica set."""
 
 
-class RollingUpdateDaemonSetApply(FrozenStruct):
+class RollingUpdateDaemonSet(FrozenStruct):
     """Spec to control the desired behavior of daemon set rolling update."""
 
     max_surge: int | str | UnsetType = UNSET
@@ -251,7 +251,7 @@ class RollingUpdateDaemonSetApply(FrozenStruct):
     """The maximum number of DaemonSet pods that can be unavailable during the update."""
 
 
-class RollingUpdateDeploymentApply(FrozenStruct):
+class RollingUpdateDeployment(FrozenStruct):
     """Spec to control the desired behavior of rolling update."""
 
     max_surge: int | str | UnsetType = UNSET
@@ -260,7 +260,7 @@ class RollingUpdateDeploymentApply(FrozenStruct):
     """The maximum number of pods that can be unavailable during the update."""
 
 
-class RollingUpdateStatefulSetStrategyApply(FrozenStruct):
+class RollingUpdateStatefulSetStrategy(FrozenStruct):
     """RollingUpdateStatefulSetStrategy is used to communicate parameter for RollingUpdateStatefulSetStrategyType."""
 
     max_unavailable: int | str | UnsetType = UNSET
@@ -269,18 +269,18 @@ class RollingUpdateStatefulSetStrategyApply(FrozenStruct):
     """Partition indicates the ordinal at which the StatefulSet should be partitioned for updates."""
 
 
-class StatefulSetApply(ApplyConfiguration[StatefulSet]):
+class StatefulSet(ApplyConfiguration[apps_v1.StatefulSet]):
     """StatefulSet represents a set of pods with consistent identities."""
 
-    read_type = StatefulSet
+    read_type = apps_v1.StatefulSet
 
-    spec: StatefulSetSpecApply | UnsetType = UNSET
+    spec: StatefulSetSpec | UnsetType = UNSET
     """Spec defines the desired identities of pods in this set."""
-    status: StatefulSetStatusApply | UnsetType = UNSET
+    status: StatefulSetStatus | UnsetType = UNSET
     """Status is the current status of Pods in this StatefulSet."""
 
 
-class StatefulSetConditionApply(FrozenStruct):
+class StatefulSetCondition(FrozenStruct):
     """StatefulSetCondition describes the state of a statefulset at a certain point."""
 
     last_transition_time: datetime | UnsetType = UNSET
@@ -295,14 +295,14 @@ class StatefulSetConditionApply(FrozenStruct):
     """Type of statefulset condition."""
 
 
-class StatefulSetOrdinalsApply(FrozenStruct):
+class StatefulSetOrdinals(FrozenStruct):
     """StatefulSetOrdinals describes the policy used for replica ordinal assignment in this StatefulSet."""
 
     start: int | UnsetType = UNSET
     """start is the number representing the first replica's index."""
 
 
-class StatefulSetPersistentVolumeClaimRetentionPolicyApply(FrozenStruct):
+class StatefulSetPersistentVolumeClaimRetentionPolicy(FrozenStruct):
     """StatefulSetPersistentVolumeClaimRetentionPolicy describes the policy used for PVCs created from the StatefulSet VolumeClaimTemplates."""
 
     when_deleted: str | UnsetType = UNSET
@@ -311,14 +311,14 @@ class StatefulSetPersistentVolumeClaimRetentionPolicyApply(FrozenStruct):
     """WhenScaled specifies what happens to PVCs created from StatefulSet VolumeClaimTemplates when the StatefulSet is scaled down."""
 
 
-class StatefulSetSpecApply(FrozenStruct):
+class StatefulSetSpec(FrozenStruct):
     """A StatefulSetSpec is the specification of a StatefulSet."""
 
     min_ready_seconds: int | UnsetType = UNSET
     """Minimum number of seconds for which a newly created pod should be ready without any of its container crashing for it to be considered available."""
-    ordinals: StatefulSetOrdinalsApply | UnsetType = UNSET
+    ordinals: StatefulSetOrdinals | UnsetType = UNSET
     """ordinals controls the numbering of replica indices in a StatefulSet."""
-    persistent_volume_claim_retention_policy: StatefulSetPersistentVolumeClaimRetentionPolicyApply | UnsetType = UNSET
+    persistent_volume_claim_retention_policy: StatefulSetPersistentVolumeClaimRetentionPolicy | UnsetType = UNSET
     """persistentVolumeClaimRetentionPolicy describes the lifecycle of persistent volume claims created from volumeClaimTemplates."""
     pod_management_policy: str | UnsetType = UNSET
     """podManagementPolicy controls how pods are created during initial scale up, when replacing pods on nodes, or when scaling down."""
@@ -326,26 +326,26 @@ class StatefulSetSpecApply(FrozenStruct):
     """replicas is the desired number of replicas of the given Template."""
     revision_history_limit: int | UnsetType = UNSET
     """revisionHistoryLimit is the maximum number of revisions that will be maintained in the StatefulSet's revision history."""
-    selector: LabelSelectorApply | UnsetType = UNSET
+    selector: LabelSelector | UnsetType = UNSET
     """selector is a label query over pods that should match the replica count."""
     service_name: str | UnsetType = UNSET
     """serviceName is the name of the service that governs this StatefulSet."""
-    template: PodTemplateSpecApply | UnsetType = UNSET
+    template: PodTemplateSpec | UnsetType = UNSET
     """template is the object that describes the pod that will be created if insufficient replicas are detected."""
-    update_strategy: StatefulSetUpdateStrategyApply | UnsetType = UNSET
+    update_strategy: StatefulSetUpdateStrategy | UnsetType = UNSET
     """updateStrategy indicates the StatefulSetUpdateStrategy that will be employed to update Pods in the StatefulSet when a revision is made to Template."""
-    volume_claim_templates: Sequence[PersistentVolumeClaimApply] | UnsetType = UNSET
+    volume_claim_templates: Sequence[PersistentVolumeClaim] | UnsetType = UNSET
     """volumeClaimTemplates is a list of claims that pods are allowed to reference."""
 
 
-class StatefulSetStatusApply(FrozenStruct):
+class StatefulSetStatus(FrozenStruct):
     """StatefulSetStatus represents the current state of a StatefulSet."""
 
     available_replicas: int | UnsetType = UNSET
     """Total number of available pods (ready for at least minReadySeconds) targeted by this statefulset."""
     collision_count: int | UnsetType = UNSET
     """collisionCount is the count of hash collisions for the StatefulSet."""
-    conditions: Sequence[StatefulSetConditionApply] | UnsetType = UNSET
+    conditions: Sequence[StatefulSetCondition] | UnsetType = UNSET
     """Represents the latest available observations of a statefulset's current state."""
     current_replicas: int | UnsetType = UNSET
     """currentReplicas is the number of Pods created by the StatefulSet controller from the StatefulSet version indicated by currentRevision."""
@@ -363,10 +363,10 @@ class StatefulSetStatusApply(FrozenStruct):
     """updatedReplicas is the number of Pods created by the StatefulSet controller from the StatefulSet version indicated by updateRevision."""
 
 
-class StatefulSetUpdateStrategyApply(FrozenStruct):
+class StatefulSetUpdateStrategy(FrozenStruct):
     """StatefulSetUpdateStrategy indicates the strategy that the StatefulSet controller will use to perform updates."""
 
-    rolling_update: RollingUpdateStatefulSetStrategyApply | UnsetType = UNSET
+    rolling_update: RollingUpdateStatefulSetStrategy | UnsetType = UNSET
     """RollingUpdate is used to communicate parameters when Type is RollingUpdateStatefulSetStrategyType."""
     type: str | UnsetType = UNSET
     """Type indicates the type of the StatefulSetUpdateStrategy."""

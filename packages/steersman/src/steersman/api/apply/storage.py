@@ -11,30 +11,23 @@ from datetime import datetime
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from steersman.api.apply.core_v1 import PersistentVolumeSpecApply, TopologySelectorTermApply
-from steersman.api.apply.meta_v1 import LabelSelectorApply
-from steersman.api.storage_v1 import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    StorageClass,
-    VolumeAttachment,
-    VolumeAttributesClass,
-)
+from steersman.api import storage_v1
+from steersman.api.apply.core import PersistentVolumeSpec, TopologySelectorTerm
+from steersman.api.apply.meta import LabelSelector
 from steersman.meta import ApplyConfiguration, FrozenStruct
 from steersman.meta.go_json import QuantityLike
 
 
-class CSIDriverApply(ApplyConfiguration[CSIDriver]):
+class CSIDriver(ApplyConfiguration[storage_v1.CSIDriver]):
     """CSIDriver captures information about a Container Storage Interface (CSI) volume driver deployed on the cluster."""
 
-    read_type = CSIDriver
+    read_type = storage_v1.CSIDriver
 
-    spec: CSIDriverSpecApply | UnsetType = UNSET
+    spec: CSIDriverSpec | UnsetType = UNSET
     """spec represents the specification of the CSI Driver."""
 
 
-class CSIDriverSpecApply(FrozenStruct):
+class CSIDriverSpec(FrozenStruct):
     """CSIDriverSpec is the specification of a CSIDriver."""
 
     attach_required: bool | UnsetType = UNSET
@@ -55,25 +48,25 @@ class CSIDriverSpecApply(FrozenStruct):
     """serviceAccountTokenInSecrets is an opt-in for CSI drivers to indicate that service account tokens should be passed via the Secrets field in NodePublishVolumeRequest instead of the VolumeContext field."""
     storage_capacity: bool | UnsetType = UNSET
     """storageCapacity indicates that the CSI volume driver wants pod scheduling to consider the storage capacity that the driver deployment will report by creating CSIStorageCapacity objects with capacity information, if set to true."""
-    token_requests: Sequence[TokenRequestApply] | UnsetType = UNSET
+    token_requests: Sequence[TokenRequest] | UnsetType = UNSET
     """tokenRequests indicates the CSI driver needs pods' service account tokens it is mounting volume for to do necessary authentication."""
     volume_lifecycle_modes: Sequence[str] | UnsetType = UNSET
     """volumeLifecycleModes defines what kind of volumes this CSI volume driver supports."""
 
 
-class CSINodeApply(ApplyConfiguration[CSINode]):
+class CSINode(ApplyConfiguration[storage_v1.CSINode]):
     """CSINode holds information about all CSI drivers installed on a node."""
 
-    read_type = CSINode
+    read_type = storage_v1.CSINode
 
-    spec: CSINodeSpecApply | UnsetType = UNSET
+    spec: CSINodeSpec | UnsetType = UNSET
     """spec is the specification of CSINode"""
 
 
-class CSINodeDriverApply(FrozenStruct):
+class CSINodeDriver(FrozenStruct):
     """CSINodeDriver holds information about the specification of one CSI driver installed on a node"""
 
-    allocatable: VolumeNodeResourcesApply | UnsetType = UNSET
+    allocatable: VolumeNodeResources | UnsetType = UNSET
     """allocatable represents the volume resources of a node that are available for scheduling."""
     name: str
     """name represents the name of the CSI driver that this object refers to."""
@@ -83,36 +76,36 @@ class CSINodeDriverApply(FrozenStruct):
     """topologyKeys is the list of keys supported by the driver."""
 
 
-class CSINodeSpecApply(FrozenStruct):
+class CSINodeSpec(FrozenStruct):
     """CSINodeSpec holds information about the specification of all CSI drivers installed on a node"""
 
-    drivers: Sequence[CSINodeDriverApply] | UnsetType = UNSET
+    drivers: Sequence[CSINodeDriver] | UnsetType = UNSET
     """drivers is a list of information of all CSI Drivers existing on a node."""
 
 
-class CSIStorageCapacityApply(ApplyConfiguration[CSIStorageCapacity]):
+class CSIStorageCapacity(ApplyConfiguration[storage_v1.CSIStorageCapacity]):
     """CSIStorageCapacity stores the result of one CSI GetCapacity call."""
 
-    read_type = CSIStorageCapacity
+    read_type = storage_v1.CSIStorageCapacity
 
     capacity: QuantityLike | UnsetType = UNSET
     """capacity is the value reported by the CSI driver in its GetCapacityResponse for a GetCapacityRequest with topology and parameters that match the previous fields."""
     maximum_volume_size: QuantityLike | UnsetType = UNSET
     """maximumVolumeSize is the value reported by the CSI driver in its GetCapacityResponse for a GetCapacityRequest with topology and parameters that match the previous fields."""
-    node_topology: LabelSelectorApply | UnsetType = UNSET
+    node_topology: LabelSelector | UnsetType = UNSET
     """nodeTopology defines which nodes have access to the storage for which capacity was reported."""
     storage_class_name: str | UnsetType = UNSET
     """storageClassName represents the name of the StorageClass that the reported capacity applies to."""
 
 
-class StorageClassApply(ApplyConfiguration[StorageClass]):
+class StorageClass(ApplyConfiguration[storage_v1.StorageClass]):
     """StorageClass describes the parameters for a class of storage for which PersistentVolumes can be dynamically provisioned."""
 
-    read_type = StorageClass
+    read_type = storage_v1.StorageClass
 
     allow_volume_expansion: bool | UnsetType = UNSET
     """allowVolumeExpansion shows whether the storage class allow volume expand."""
-    allowed_topologies: Sequence[TopologySelectorTermApply] | UnsetType = UNSET
+    allowed_topologies: Sequence[TopologySelectorTerm] | UnsetType = UNSET
     """allowedTopologies restrict the node topologies where volumes can be dynamically provisioned."""
     mount_options: Sequence[str] | UnsetType = UNSET
     """mountOptions controls the mountOptions for dynamically provisioned PersistentVolumes of this storage class."""
@@ -126,7 +119,7 @@ class StorageClassApply(ApplyConfiguration[StorageClass]):
     """volumeBindingMode indicates how PersistentVolumeClaims should be provisioned and bound."""
 
 
-class TokenRequestApply(FrozenStruct):
+class TokenRequest(FrozenStruct):
     """TokenRequest contains parameters of a service account token."""
 
     audience: str | UnsetType = UNSET
@@ -135,54 +128,54 @@ class TokenRequestApply(FrozenStruct):
     """expirationSeconds is the duration of validity of the token in "TokenRequestSpec"."""
 
 
-class VolumeAttachmentApply(ApplyConfiguration[VolumeAttachment]):
+class VolumeAttachment(ApplyConfiguration[storage_v1.VolumeAttachment]):
     """VolumeAttachment captures the intent to attach or detach the specified volume to/from the specified node."""
 
-    read_type = VolumeAttachment
+    read_type = storage_v1.VolumeAttachment
 
-    spec: VolumeAttachmentSpecApply | UnsetType = UNSET
+    spec: VolumeAttachmentSpec | UnsetType = UNSET
     """spec represents specification of the desired attach/detach volume behavior."""
-    status: VolumeAttachmentStatusApply | UnsetType = UNSET
+    status: VolumeAttachmentStatus | UnsetType = UNSET
     """status represents status of the VolumeAttachment request."""
 
 
-class VolumeAttachmentSourceApply(FrozenStruct):
+class VolumeAttachmentSource(FrozenStruct):
     """VolumeAttachmentSource represents a volume that should be attached."""
 
-    inline_volume_spec: PersistentVolumeSpecApply | UnsetType = UNSET
+    inline_volume_spec: PersistentVolumeSpec | UnsetType = UNSET
     """inlineVolumeSpec contains all the information necessary to attach a persistent volume defined by a pod's inline VolumeSource."""
     persistent_volume_name: str | UnsetType = UNSET
     """persistentVolumeName represents the name of the persistent volume to attach."""
 
 
-class VolumeAttachmentSpecApply(FrozenStruct):
+class VolumeAttachmentSpec(FrozenStruct):
     """VolumeAttachmentSpec is the specification of a VolumeAttachment request."""
 
     attacher: str | UnsetType = UNSET
     """attacher indicates the name of the volume driver that MUST handle this request."""
     node_name: str | UnsetType = UNSET
     """nodeName represents the node that the volume should be attached to."""
-    source: VolumeAttachmentSourceApply | UnsetType = UNSET
+    source: VolumeAttachmentSource | UnsetType = UNSET
     """source represents the volume that should be attached."""
 
 
-class VolumeAttachmentStatusApply(FrozenStruct):
+class VolumeAttachmentStatus(FrozenStruct):
     """VolumeAttachmentStatus is the status of a VolumeAttachment request."""
 
-    attach_error: VolumeErrorApply | UnsetType = UNSET
+    attach_error: VolumeError | UnsetType = UNSET
     """attachError represents the last error encountered during attach operation, if any."""
     attached: bool | UnsetType = UNSET
     """attached indicates the volume is successfully attached."""
     attachment_metadata: Mapping[str, str] | UnsetType = UNSET
     """attachmentMetadata is populated with any information returned by the attach operation, upon successful attach, that must be passed into subsequent WaitForAttach or Mount calls."""
-    detach_error: VolumeErrorApply | UnsetType = UNSET
+    detach_error: VolumeError | UnsetType = UNSET
     """detachError represents the last error encountered during detach operation, if any."""
 
 
-class VolumeAttributesClassApply(ApplyConfiguration[VolumeAttributesClass]):
+class VolumeAttributesClass(ApplyConfiguration[storage_v1.VolumeAttributesClass]):
     """VolumeAttributesClass represents a specification of mutable volume attributes defined by the CSI driver."""
 
-    read_type = VolumeAttributesClass
+    read_type = storage_v1.VolumeAttributesClass
 
     driver_name: str | UnsetType = UNSET
     """Name of the CSI driver This field is immutable."""
@@ -190,7 +183,7 @@ class VolumeAttributesClassApply(ApplyConfiguration[VolumeAttributesClass]):
     """parameters hold volume attributes defined by the CSI driver."""
 
 
-class VolumeErrorApply(FrozenStruct):
+class VolumeError(FrozenStruct):
     """VolumeError captures an error encountered during a volume operation."""
 
     error_code: int | UnsetType = UNSET
@@ -201,7 +194,7 @@ class VolumeErrorApply(FrozenStruct):
     """time represents the time the error was encountered."""
 
 
-class VolumeNodeResourcesApply(FrozenStruct):
+class VolumeNodeResources(FrozenStruct):
     """VolumeNodeResources is a set of resource limits for scheduling of volumes."""
 
     count: int | UnsetType = UNSET

@@ -9,16 +9,16 @@ from datetime import datetime
 
 from msgspec import UNSET, UnsetType
 
-from steersman.api.apply.core_v1 import EventSourceApply, ObjectReferenceApply
-from steersman.api.events_v1 import Event
+from steersman.api import events_v1
+from steersman.api.apply.core import EventSource, ObjectReference
 from steersman.meta import ApplyConfiguration, FrozenStruct
 from steersman.meta.go_json import with_microseconds
 
 
-class EventApply(ApplyConfiguration[Event]):
+class Event(ApplyConfiguration[events_v1.Event]):
     """Event is a report of an event somewhere in the cluster."""
 
-    read_type = Event
+    read_type = events_v1.Event
 
     action: str | UnsetType = UNSET
     """action is what action was taken/failed regarding to the regarding object."""
@@ -28,7 +28,7 @@ class EventApply(ApplyConfiguration[Event]):
     """deprecatedFirstTimestamp is the deprecated field assuring backward compatibility with core.v1 Event type."""
     deprecated_last_timestamp: datetime | UnsetType = UNSET
     """deprecatedLastTimestamp is the deprecated field assuring backward compatibility with core.v1 Event type."""
-    deprecated_source: EventSourceApply | UnsetType = UNSET
+    deprecated_source: EventSource | UnsetType = UNSET
     """deprecatedSource is the deprecated field assuring backward compatibility with core.v1 Event type."""
     event_time: datetime | UnsetType = UNSET
     """eventTime is the time when this Event was first observed."""
@@ -36,15 +36,15 @@ class EventApply(ApplyConfiguration[Event]):
     """note is a human-readable description of the status of this operation."""
     reason: str | UnsetType = UNSET
     """reason is why the action was taken."""
-    regarding: ObjectReferenceApply | UnsetType = UNSET
+    regarding: ObjectReference | UnsetType = UNSET
     """regarding contains the object this Event is about."""
-    related: ObjectReferenceApply | UnsetType = UNSET
+    related: ObjectReference | UnsetType = UNSET
     """related is the optional secondary object for more complex actions."""
     reporting_controller: str | UnsetType = UNSET
     """reportingController is the name of the controller that emitted this Event, e.g. `kubernetes.io/kubelet`."""
     reporting_instance: str | UnsetType = UNSET
     """reportingInstance is the ID of the controller instance, e.g. `kubelet-xyzf`."""
-    series: EventSeriesApply | UnsetType = UNSET
+    series: EventSeries | UnsetType = UNSET
     """series is data about the Event series this event represents or nil if it's a singleton Event."""
     type: str | UnsetType = UNSET
     """type is the type of this event (Normal, Warning), new types could be added in the future."""
@@ -53,7 +53,7 @@ class EventApply(ApplyConfiguration[Event]):
         with_microseconds(self, "event_time")
 
 
-class EventSeriesApply(FrozenStruct):
+class EventSeries(FrozenStruct):
     """EventSeries contain information on series of events, i.e. thing that was/is happening continuously for some time."""
 
     count: int | UnsetType = UNSET

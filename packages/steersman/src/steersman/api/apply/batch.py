@@ -10,31 +10,32 @@ from datetime import datetime
 
 from msgspec import UNSET, UnsetType
 
-from steersman.api.apply.core_v1 import ObjectReferenceApply, PodTemplateSpecApply
-from steersman.api.apply.meta_v1 import LabelSelectorApply
-from steersman.api.batch_v1 import CronJob, Job
-from steersman.meta import ApplyConfiguration, FrozenStruct, TemplateMetaApply
+from steersman.api import batch_v1
+from steersman.api.apply.core import ObjectReference, PodTemplateSpec
+from steersman.api.apply.meta import LabelSelector
+from steersman.meta import ApplyConfiguration, FrozenStruct
+from steersman.meta.apply import TemplateMeta
 
 
-class CronJobApply(ApplyConfiguration[CronJob]):
+class CronJob(ApplyConfiguration[batch_v1.CronJob]):
     """CronJob represents the configuration of a single cron job."""
 
-    read_type = CronJob
+    read_type = batch_v1.CronJob
 
-    spec: CronJobSpecApply | UnsetType = UNSET
+    spec: CronJobSpec | UnsetType = UNSET
     """Specification of the desired behavior of a cron job, including the schedule."""
-    status: CronJobStatusApply | UnsetType = UNSET
+    status: CronJobStatus | UnsetType = UNSET
     """Current status of a cron job."""
 
 
-class CronJobSpecApply(FrozenStruct):
+class CronJobSpec(FrozenStruct):
     """CronJobSpec describes how the job execution will look like and when it will actually run."""
 
     concurrency_policy: str | UnsetType = UNSET
     """Specifies how to treat concurrent executions of a Job."""
     failed_jobs_history_limit: int | UnsetType = UNSET
     """The number of failed finished jobs to retain."""
-    job_template: JobTemplateSpecApply | UnsetType = UNSET
+    job_template: JobTemplateSpec | UnsetType = UNSET
     """Specifies the job that will be created when executing a CronJob."""
     schedule: str | UnsetType = UNSET
     """The schedule in Cron format, see https://en.wikipedia.org/wiki/Cron."""
@@ -48,10 +49,10 @@ class CronJobSpecApply(FrozenStruct):
     """The time zone name for the given schedule, see https://en.wikipedia.org/wiki/List_of_tz_database_time_zones."""
 
 
-class CronJobStatusApply(FrozenStruct):
+class CronJobStatus(FrozenStruct):
     """CronJobStatus represents the current state of a cron job."""
 
-    active: Sequence[ObjectReferenceApply] | UnsetType = UNSET
+    active: Sequence[ObjectReference] | UnsetType = UNSET
     """A list of pointers to currently running jobs."""
     last_schedule_time: datetime | UnsetType = UNSET
     """Information when was the last time the job was successfully scheduled."""
@@ -59,18 +60,18 @@ class CronJobStatusApply(FrozenStruct):
     """Information when was the last time the job successfully completed."""
 
 
-class JobApply(ApplyConfiguration[Job]):
+class Job(ApplyConfiguration[batch_v1.Job]):
     """Job represents the configuration of a single job."""
 
-    read_type = Job
+    read_type = batch_v1.Job
 
-    spec: JobSpecApply | UnsetType = UNSET
+    spec: JobSpec | UnsetType = UNSET
     """Specification of the desired behavior of a job."""
-    status: JobStatusApply | UnsetType = UNSET
+    status: JobStatus | UnsetType = UNSET
     """Current status of a job."""
 
 
-class JobConditionApply(FrozenStruct):
+class JobCondition(FrozenStruct):
     """JobCondition describes current state of a job."""
 
     last_probe_time: datetime | UnsetType = UNSET
@@ -87,7 +88,7 @@ class JobConditionApply(FrozenStruct):
     """Type of job condition, Complete or Failed."""
 
 
-class JobSpecApply(FrozenStruct):
+class JobSpec(FrozenStruct):
     """JobSpec describes how the job execution will look like."""
 
     active_deadline_seconds: int | UnsetType = UNSET
@@ -108,23 +109,23 @@ class JobSpecApply(FrozenStruct):
     """Specifies the maximal number of failed indexes before marking the Job as failed, when backoffLimitPerIndex is set."""
     parallelism: int | UnsetType = UNSET
     """Specifies the maximum desired number of pods the job should run at any given time."""
-    pod_failure_policy: PodFailurePolicyApply | UnsetType = UNSET
+    pod_failure_policy: PodFailurePolicy | UnsetType = UNSET
     """Specifies the policy of handling failed pods."""
     pod_replacement_policy: str | UnsetType = UNSET
     """podReplacementPolicy specifies when to create replacement Pods."""
-    selector: LabelSelectorApply | UnsetType = UNSET
+    selector: LabelSelector | UnsetType = UNSET
     """A label query over pods that should match the pod count."""
-    success_policy: SuccessPolicyApply | UnsetType = UNSET
+    success_policy: SuccessPolicy | UnsetType = UNSET
     """successPolicy specifies the policy when the Job can be declared as succeeded."""
     suspend: bool | UnsetType = UNSET
     """suspend specifies whether the Job controller should create Pods or not."""
-    template: PodTemplateSpecApply | UnsetType = UNSET
+    template: PodTemplateSpec | UnsetType = UNSET
     """Describes the pod that will be created when executing a job."""
     ttl_seconds_after_finished: int | UnsetType = UNSET
     """ttlSecondsAfterFinished limits the lifetime of a Job that has finished execution (either Complete or Failed)."""
 
 
-class JobStatusApply(FrozenStruct):
+class JobStatus(FrozenStruct):
     """JobStatus represents the current state of a Job."""
 
     active: int | UnsetType = UNSET
@@ -133,7 +134,7 @@ class JobStatusApply(FrozenStruct):
     """completedIndexes holds the completed indexes when .spec.completionMode = "Indexed" in a text format."""
     completion_time: datetime | UnsetType = UNSET
     """Represents time when the job was completed."""
-    conditions: Sequence[JobConditionApply] | UnsetType = UNSET
+    conditions: Sequence[JobCondition] | UnsetType = UNSET
     """The latest available observations of an object's current state."""
     failed: int | UnsetType = UNSET
     """The number of pods which reached phase Failed."""
@@ -147,27 +148,27 @@ class JobStatusApply(FrozenStruct):
     """The number of pods which reached phase Succeeded."""
     terminating: int | UnsetType = UNSET
     """The number of pods which are terminating (in phase Pending or Running and have a deletionTimestamp)."""
-    uncounted_terminated_pods: UncountedTerminatedPodsApply | UnsetType = UNSET
+    uncounted_terminated_pods: UncountedTerminatedPods | UnsetType = UNSET
     """uncountedTerminatedPods holds the UIDs of Pods that have terminated but the job controller hasn't yet accounted for in the status counters."""
 
 
-class JobTemplateSpecApply(FrozenStruct):
+class JobTemplateSpec(FrozenStruct):
     """JobTemplateSpec describes the data a Job should have when created from a template"""
 
-    metadata: TemplateMetaApply | UnsetType = UNSET
+    metadata: TemplateMeta | UnsetType = UNSET
     """Standard object's metadata of the jobs created from this template."""
-    spec: JobSpecApply | UnsetType = UNSET
+    spec: JobSpec | UnsetType = UNSET
     """Specification of the desired behavior of the job."""
 
 
-class PodFailurePolicyApply(FrozenStruct):
+class PodFailurePolicy(FrozenStruct):
     """PodFailurePolicy describes how failed pods influence the backoffLimit."""
 
-    rules: Sequence[PodFailurePolicyRuleApply] | UnsetType = UNSET
+    rules: Sequence[PodFailurePolicyRule] | UnsetType = UNSET
     """A list of pod failure policy rules."""
 
 
-class PodFailurePolicyOnExitCodesRequirementApply(FrozenStruct):
+class PodFailurePolicyOnExitCodesRequirement(FrozenStruct):
     """PodFailurePolicyOnExitCodesRequirement describes the requirement for handling a failed pod based on its container exit codes."""
 
     container_name: str | UnsetType = UNSET
@@ -178,7 +179,7 @@ class PodFailurePolicyOnExitCodesRequirementApply(FrozenStruct):
     """Specifies the set of values."""
 
 
-class PodFailurePolicyOnPodConditionsPatternApply(FrozenStruct):
+class PodFailurePolicyOnPodConditionsPattern(FrozenStruct):
     """PodFailurePolicyOnPodConditionsPattern describes a pattern for matching an actual pod condition type."""
 
     status: str | UnsetType = UNSET
@@ -187,25 +188,25 @@ class PodFailurePolicyOnPodConditionsPatternApply(FrozenStruct):
     """Specifies the required Pod condition type."""
 
 
-class PodFailurePolicyRuleApply(FrozenStruct):
+class PodFailurePolicyRule(FrozenStruct):
     """PodFailurePolicyRule describes how a pod failure is handled when the requirements are met."""
 
     action: str | UnsetType = UNSET
     """Specifies the action taken on a pod failure when the requirements are satisfied."""
-    on_exit_codes: PodFailurePolicyOnExitCodesRequirementApply | UnsetType = UNSET
+    on_exit_codes: PodFailurePolicyOnExitCodesRequirement | UnsetType = UNSET
     """Represents the requirement on the container exit codes."""
-    on_pod_conditions: Sequence[PodFailurePolicyOnPodConditionsPatternApply] | UnsetType = UNSET
+    on_pod_conditions: Sequence[PodFailurePolicyOnPodConditionsPattern] | UnsetType = UNSET
     """Represents the requirement on the pod conditions."""
 
 
-class SuccessPolicyApply(FrozenStruct):
+class SuccessPolicy(FrozenStruct):
     """SuccessPolicy describes when a Job can be declared as succeeded based on the success of some indexes."""
 
-    rules: Sequence[SuccessPolicyRuleApply] | UnsetType = UNSET
+    rules: Sequence[SuccessPolicyRule] | UnsetType = UNSET
     """rules represents the list of alternative rules for the declaring the Jobs as successful before `.status.succeeded >= .spec.completions`."""
 
 
-class SuccessPolicyRuleApply(FrozenStruct):
+class SuccessPolicyRule(FrozenStruct):
     """SuccessPolicyRule describes rule for declaring a Job as succeeded."""
 
     succeeded_count: int | UnsetType = UNSET
@@ -214,7 +215,7 @@ class SuccessPolicyRuleApply(FrozenStruct):
     """succeededIndexes specifies the set of indexes which need to be contained in the actual set of the succeeded indexes for the Job."""
 
 
-class UncountedTerminatedPodsApply(FrozenStruct):
+class UncountedTerminatedPods(FrozenStruct):
     """UncountedTerminatedPods holds UIDs of Pods that have terminated but haven't been accounted in Job status counters."""
 
     failed: Sequence[str] | UnsetType = UNSET

@@ -9,21 +9,21 @@ from datetime import datetime
 
 from msgspec import UNSET, UnsetType
 
-from steersman.api.coordination_v1 import Lease
+from steersman.api import coordination_v1
 from steersman.meta import ApplyConfiguration, FrozenStruct
 from steersman.meta.go_json import with_microseconds
 
 
-class LeaseApply(ApplyConfiguration[Lease]):
+class Lease(ApplyConfiguration[coordination_v1.Lease]):
     """Lease defines a lease concept."""
 
-    read_type = Lease
+    read_type = coordination_v1.Lease
 
-    spec: LeaseSpecApply | UnsetType = UNSET
+    spec: LeaseSpec | UnsetType = UNSET
     """spec contains the specification of the Lease."""
 
 
-class LeaseSpecApply(FrozenStruct):
+class LeaseSpec(FrozenStruct):
     """LeaseSpec is a specification of a Lease."""
 
     acquire_time: datetime | UnsetType = UNSET

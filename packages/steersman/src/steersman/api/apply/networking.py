@@ -9,16 +9,16 @@ from collections.abc import Sequence
 
 from msgspec import UNSET, UnsetType
 
-from steersman.api.apply.core_v1 import TypedLocalObjectReferenceApply
-from steersman.api.apply.meta_v1 import ConditionApply, LabelSelectorApply
-from steersman.api.networking_v1 import Ingress, IngressClass, IPAddress, NetworkPolicy, ServiceCIDR
+from steersman.api import networking_v1
+from steersman.api.apply.core import TypedLocalObjectReference
+from steersman.api.apply.meta import Condition, LabelSelector
 from steersman.meta import ApplyConfiguration, FrozenStruct
 
 
-class HTTPIngressPathApply(FrozenStruct):
+class HTTPIngressPath(FrozenStruct):
     """HTTPIngressPath associates a path with a backend."""
 
-    backend: IngressBackendApply | UnsetType = UNSET
+    backend: IngressBackend | UnsetType = UNSET
     """backend defines the referenced service endpoint to which the traffic will be forwarded to."""
     path: str | UnsetType = UNSET
     """path is matched against the path of an incoming request."""
@@ -26,30 +26,30 @@ class HTTPIngressPathApply(FrozenStruct):
     """pathType determines the interpretation of the path matching."""
 
 
-class HTTPIngressRuleValueApply(FrozenStruct):
+class HTTPIngressRuleValue(FrozenStruct):
     """HTTPIngressRuleValue is a list of http selectors pointing to backends."""
 
-    paths: Sequence[HTTPIngressPathApply] | UnsetType = UNSET
+    paths: Sequence[HTTPIngressPath] | UnsetType = UNSET
     """paths is a collection of paths that map requests to backends."""
 
 
-class IPAddressApply(ApplyConfiguration[IPAddress]):
+class IPAddress(ApplyConfiguration[networking_v1.IPAddress]):
     """IPAddress represents a single IP of a single IP Family."""
 
-    read_type = IPAddress
+    read_type = networking_v1.IPAddress
 
-    spec: IPAddressSpecApply | UnsetType = UNSET
+    spec: IPAddressSpec | UnsetType = UNSET
     """spec is the desired state of the IPAddress."""
 
 
-class IPAddressSpecApply(FrozenStruct):
+class IPAddressSpec(FrozenStruct):
     """IPAddressSpec describe the attributes in an IP Address."""
 
-    parent_ref: ParentReferenceApply | UnsetType = UNSET
+    parent_ref: ParentReference | UnsetType = UNSET
     """ParentRef references the resource that an IPAddress is attached to."""
 
 
-class IPBlockApply(FrozenStruct):
+class IPBlock(FrozenStruct):
     """IPBlock describes a particular CIDR (Ex."""
 
     cidr: str | UnsetType = UNSET
@@ -58,36 +58,36 @@ class IPBlockApply(FrozenStruct):
     """except is a slice of CIDRs that should not be included within an IPBlock Valid examples are "192.168.1.0/24" or "2001:db8::/64" Except values will be rejected if they are outside the cidr range"""
 
 
-class IngressApply(ApplyConfiguration[Ingress]):
+class Ingress(ApplyConfiguration[networking_v1.Ingress]):
     """Ingress is a collection of rules that allow inbound connections to reach the endpoints defined by a backend."""
 
-    read_type = Ingress
+    read_type = networking_v1.Ingress
 
-    spec: IngressSpecApply | UnsetType = UNSET
+    spec: IngressSpec | UnsetType = UNSET
     """spec is the desired state of the Ingress."""
-    status: IngressStatusApply | UnsetType = UNSET
+    status: IngressStatus | UnsetType = UNSET
     """status is the current state of the Ingress."""
 
 
-class IngressBackendApply(FrozenStruct):
+class IngressBackend(FrozenStruct):
     """IngressBackend describes all endpoints for a given service and port."""
 
-    resource: TypedLocalObjectReferenceApply | UnsetType = UNSET
+    resource: TypedLocalObjectReference | UnsetType = UNSET
     """resource is an ObjectRef to another Kubernetes resource in the namespace of the Ingress object."""
-    service: IngressServiceBackendApply | UnsetType = UNSET
+    service: IngressServiceBackend | UnsetType = UNSET
     """service references a service as a backend."""
 
 
-class IngressClassApply(ApplyConfiguration[IngressClass]):
+class IngressClass(ApplyConfiguration[networking_v1.IngressClass]):
     """IngressClass represents the class of the Ingress, referenced by the Ingress Spec."""
 
-    read_type = IngressClass
+    read_type = networking_v1.IngressClass
 
-    spec: IngressClassSpecApply | UnsetType = UNSET
+    spec: IngressClassSpec | UnsetType = UNSET
     """spec is the desired state of the IngressClass."""
 
 
-class IngressClassParametersReferenceApply(FrozenStruct):
+class IngressClassParametersReference(FrozenStruct):
     """IngressClassParametersReference identifies an API object."""
 
     api_group: str | UnsetType = UNSET
@@ -102,34 +102,34 @@ class IngressClassParametersReferenceApply(FrozenStruct):
     """scope represents if this refers to a cluster or namespace scoped resource."""
 
 
-class IngressClassSpecApply(FrozenStruct):
+class IngressClassSpec(FrozenStruct):
     """IngressClassSpec provides information about the class of an Ingress."""
 
     controller: str | UnsetType = UNSET
     """controller refers to the name of the controller that should handle this class."""
-    parameters: IngressClassParametersReferenceApply | UnsetType = UNSET
+    parameters: IngressClassParametersReference | UnsetType = UNSET
     """parameters is a link to a custom resource containing additional configuration for the controller."""
 
 
-class IngressLoadBalancerIngressApply(FrozenStruct):
+class IngressLoadBalancerIngress(FrozenStruct):
     """IngressLoadBalancerIngress represents the status of a load-balancer ingress point."""
 
     hostname: str | UnsetType = UNSET
     """hostname is set for load-balancer ingress points that are DNS based."""
     ip: str | UnsetType = UNSET
     """ip is set for load-balancer ingress points that are IP based."""
-    ports: Sequence[IngressPortStatusApply] | UnsetType = UNSET
+    ports: Sequence[IngressPortStatus] | UnsetType = UNSET
     """ports provides information about the ports exposed by this LoadBalancer."""
 
 
-class IngressLoadBalancerStatusApply(FrozenStruct):
+class IngressLoadBalancerStatus(FrozenStruct):
     """IngressLoadBalancerStatus represents the status of a load-balancer."""
 
-    ingress: Sequence[IngressLoadBalancerIngressApply] | UnsetType = UNSET
+    ingress: Sequence[IngressLoadBalancerIngress] | UnsetType = UNSET
     """ingress is a list containing ingress points for the load-balancer."""
 
 
-class IngressPortStatusApply(FrozenStruct):
+class IngressPortStatus(FrozenStruct):
     """IngressPortStatus represents the error condition of a service port"""
 
     error: str | UnsetType = UNSET
@@ -140,44 +140,44 @@ class IngressPortStatusApply(FrozenStruct):
     """protocol is the protocol of the ingress port."""
 
 
-class IngressRuleApply(FrozenStruct):
+class IngressRule(FrozenStruct):
     """IngressRule represents the rules mapping the paths under a specified host to the related backend services."""
 
     host: str | UnsetType = UNSET
     """host is the fully qualified domain name of a network host, as defined by RFC 3986."""
-    http: HTTPIngressRuleValueApply | UnsetType = UNSET
+    http: HTTPIngressRuleValue | UnsetType = UNSET
 
 
-class IngressServiceBackendApply(FrozenStruct):
+class IngressServiceBackend(FrozenStruct):
     """IngressServiceBackend references a Kubernetes Service as a Backend."""
 
     name: str | UnsetType = UNSET
     """name is the referenced service."""
-    port: ServiceBackendPortApply | UnsetType = UNSET
+    port: ServiceBackendPort | UnsetType = UNSET
     """port of the referenced service."""
 
 
-class IngressSpecApply(FrozenStruct):
+class IngressSpec(FrozenStruct):
     """IngressSpec describes the Ingress the user wishes to exist."""
 
-    default_backend: IngressBackendApply | UnsetType = UNSET
+    default_backend: IngressBackend | UnsetType = UNSET
     """defaultBackend is the backend that should handle requests that don't match any rule."""
     ingress_class_name: str | UnsetType = UNSET
     """ingressClassName is the name of an IngressClass cluster resource."""
-    rules: Sequence[IngressRuleApply] | UnsetType = UNSET
+    rules: Sequence[IngressRule] | UnsetType = UNSET
     """rules is a list of host rules used to configure the Ingress."""
-    tls: Sequence[IngressTLSApply] | UnsetType = UNSET
+    tls: Sequence[IngressTLS] | UnsetType = UNSET
     """tls represents the TLS configuration."""
 
 
-class IngressStatusApply(FrozenStruct):
+class IngressStatus(FrozenStruct):
     """IngressStatus describe the current state of the Ingress."""
 
-    load_balancer: IngressLoadBalancerStatusApply | UnsetType = UNSET
+    load_balancer: IngressLoadBalancerStatus | UnsetType = UNSET
     """loadBalancer contains the current status of the load-balancer."""
 
 
-class IngressTLSApply(FrozenStruct):
+class IngressTLS(FrozenStruct):
     """IngressTLS describes the transport layer security associated with an ingress."""
 
     hosts: Sequence[str] | UnsetType = UNSET
@@ -186,45 +186,45 @@ class IngressTLSApply(FrozenStruct):
     """secretName is the name of the secret used to terminate TLS traffic on port 443."""
 
 
-class NetworkPolicyApply(ApplyConfiguration[NetworkPolicy]):
+class NetworkPolicy(ApplyConfiguration[networking_v1.NetworkPolicy]):
     """NetworkPolicy describes what network traffic is allowed for a set of Pods"""
 
-    read_type = NetworkPolicy
+    read_type = networking_v1.NetworkPolicy
 
-    spec: NetworkPolicySpecApply | UnsetType = UNSET
+    spec: NetworkPolicySpec | UnsetType = UNSET
     """spec represents the specification of the desired behavior for this NetworkPolicy."""
 
 
-class NetworkPolicyEgressRuleApply(FrozenStruct):
+class NetworkPolicyEgressRule(FrozenStruct):
     """NetworkPolicyEgressRule describes a particular set of traffic that is allowed out of pods matched by a NetworkPolicySpec's podSelector."""
 
-    ports: Sequence[NetworkPolicyPortApply] | UnsetType = UNSET
+    ports: Sequence[NetworkPolicyPort] | UnsetType = UNSET
     """ports is a list of destination ports for outgoing traffic."""
-    to: Sequence[NetworkPolicyPeerApply] | UnsetType = UNSET
+    to: Sequence[NetworkPolicyPeer] | UnsetType = UNSET
     """to is a list of destinations for outgoing traffic of pods selected for this rule."""
 
 
-class NetworkPolicyIngressRuleApply(FrozenStruct):
+class NetworkPolicyIngressRule(FrozenStruct):
     """NetworkPolicyIngressRule describes a particular set of traffic that is allowed to the pods matched by a NetworkPolicySpec's podSelector."""
 
-    from_: Sequence[NetworkPolicyPeerApply] | UnsetType = UNSET
+    from_: Sequence[NetworkPolicyPeer] | UnsetType = UNSET
     """from is a list of sources which should be able to access the pods selected for this rule."""
-    ports: Sequence[NetworkPolicyPortApply] | UnsetType = UNSET
+    ports: Sequence[NetworkPolicyPort] | UnsetType = UNSET
     """ports is a list of ports which should be made accessible on the pods selected for this rule."""
 
 
-class NetworkPolicyPeerApply(FrozenStruct):
+class NetworkPolicyPeer(FrozenStruct):
     """NetworkPolicyPeer describes a peer to allow traffic to/from."""
 
-    ip_block: IPBlockApply | UnsetType = UNSET
+    ip_block: IPBlock | UnsetType = UNSET
     """ipBlock defines policy on a particular IPBlock."""
-    namespace_selector: LabelSelectorApply | UnsetType = UNSET
+    namespace_selector: LabelSelector | UnsetType = UNSET
     """namespaceSelector selects namespaces using cluster-scoped labels."""
-    pod_selector: LabelSelectorApply | UnsetType = UNSET
+    pod_selector: LabelSelector | UnsetType = UNSET
     """podSelector is a label selector which selects pods."""
 
 
-class NetworkPolicyPortApply(FrozenStruct):
+class NetworkPolicyPort(FrozenStruct):
     """NetworkPolicyPort describes a port to allow traffic on"""
 
     end_port: int | UnsetType = UNSET
@@ -235,20 +235,20 @@ class NetworkPolicyPortApply(FrozenStruct):
     """protocol represents the protocol (TCP, UDP, or SCTP) which traffic must match."""
 
 
-class NetworkPolicySpecApply(FrozenStruct):
+class NetworkPolicySpec(FrozenStruct):
     """NetworkPolicySpec provides the specification of a NetworkPolicy"""
 
-    egress: Sequence[NetworkPolicyEgressRuleApply] | UnsetType = UNSET
+    egress: Sequence[NetworkPolicyEgressRule] | UnsetType = UNSET
     """egress is a list of egress rules to be applied to the selected pods."""
-    ingress: Sequence[NetworkPolicyIngressRuleApply] | UnsetType = UNSET
+    ingress: Sequence[NetworkPolicyIngressRule] | UnsetType = UNSET
     """ingress is a list of ingress rules to be applied to the selected pods."""
-    pod_selector: LabelSelectorApply | UnsetType = UNSET
+    pod_selector: LabelSelector | UnsetType = UNSET
     """podSelector selects the pods to which this NetworkPolicy object applies."""
     policy_types: Sequence[str] | UnsetType = UNSET
     """policyTypes is a list of rule types that the NetworkPolicy relates to."""
 
 
-class ParentReferenceApply(FrozenStruct):
+class ParentReference(FrozenStruct):
     """ParentReference describes a reference to a parent object."""
 
     group: str | UnsetType = UNSET
@@ -261,7 +261,7 @@ class ParentReferenceApply(FrozenStruct):
     """Resource is the resource of the object being referenced."""
 
 
-class ServiceBackendPortApply(FrozenStruct):
+class ServiceBackendPort(FrozenStruct):
     """ServiceBackendPort is the service port being referenced."""
 
     name: str | UnsetType = UNSET
@@ -270,26 +270,26 @@ class ServiceBackendPortApply(FrozenStruct):
     """number is the numerical port number (e.g. 80) on the Service."""
 
 
-class ServiceCIDRApply(ApplyConfiguration[ServiceCIDR]):
+class ServiceCIDR(ApplyConfiguration[networking_v1.ServiceCIDR]):
     """ServiceCIDR defines a range of IP addresses using CIDR format (e.g. 192.168.0.0/24 or 2001:db2::/64)."""
 
-    read_type = ServiceCIDR
+    read_type = networking_v1.ServiceCIDR
 
-    spec: ServiceCIDRSpecApply | UnsetType = UNSET
+    spec: ServiceCIDRSpec | UnsetType = UNSET
     """spec is the desired state of the ServiceCIDR."""
-    status: ServiceCIDRStatusApply | UnsetType = UNSET
+    status: ServiceCIDRStatus | UnsetType = UNSET
     """status represents the current state of the ServiceCIDR."""
 
 
-class ServiceCIDRSpecApply(FrozenStruct):
+class ServiceCIDRSpec(FrozenStruct):
     """ServiceCIDRSpec define the CIDRs the user wants to use for allocating ClusterIPs for Services."""
 
     cidrs: Sequence[str] | UnsetType = UNSET
     """CIDRs defines the IP blocks in CIDR notation (e.g. "192.168.0.0/24" or "2001:db8::/64") from which to assign service cluster IPs."""
 
 
-class ServiceCIDRStatusApply(FrozenStruct):
+class ServiceCIDRStatus(FrozenStruct):
     """ServiceCIDRStatus describes the current state of the ServiceCIDR."""
 
-    conditions: Sequence[ConditionApply] | UnsetType = UNSET
+    conditions: Sequence[Condition] | UnsetType = UNSET
     """conditions holds an array of metav1.Condition that describe the state of the ServiceCIDR."""

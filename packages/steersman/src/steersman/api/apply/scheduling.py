@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from msgspec import UNSET, UnsetType
 
-from steersman.api.scheduling_v1 import PriorityClass
+from steersman.api import scheduling_v1
 from steersman.meta import ApplyConfiguration
 
 
-class PriorityClassApply(ApplyConfiguration[PriorityClass]):
+class PriorityClass(ApplyConfiguration[scheduling_v1.PriorityClass]):
     """PriorityClass defines mapping from a priority class name to the priority integer value."""
 
-    read_type = PriorityClass
+    read_type = scheduling_v1.PriorityClass
 
     description: str | UnsetType = UNSET
     """description is an arbitrary string that usually provides guidelines on when this priority class should be used."""

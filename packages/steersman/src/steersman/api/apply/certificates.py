@@ -10,22 +10,22 @@ from datetime import datetime
 
 from msgspec import UNSET, UnsetType
 
-from steersman.api.certificates_v1 import CertificateSigningRequest
+from steersman.api import certificates_v1
 from steersman.meta import ApplyConfiguration, FrozenStruct
 
 
-class CertificateSigningRequestApply(ApplyConfiguration[CertificateSigningRequest]):
+class CertificateSigningRequest(ApplyConfiguration[certificates_v1.CertificateSigningRequest]):
     """CertificateSigningRequest objects provide a mechanism to obtain x509 certificates by submitting a certificate signing request, and having it asynchronously approved and issued."""
 
-    read_type = CertificateSigningRequest
+    read_type = certificates_v1.CertificateSigningRequest
 
-    spec: CertificateSigningRequestSpecApply | UnsetType = UNSET
+    spec: CertificateSigningRequestSpec | UnsetType = UNSET
     """spec contains the certificate request, and is immutable after creation."""
-    status: CertificateSigningRequestStatusApply | UnsetType = UNSET
+    status: CertificateSigningRequestStatus | UnsetType = UNSET
     """status contains information about whether the request is approved or denied, and the certificate issued by the signer, or the failure condition indicating signer failure."""
 
 
-class CertificateSigningRequestConditionApply(FrozenStruct):
+class CertificateSigningRequestCondition(FrozenStruct):
     """CertificateSigningRequestCondition describes a condition of a CertificateSigningRequest object"""
 
     last_transition_time: datetime | UnsetType = UNSET
@@ -42,7 +42,7 @@ class CertificateSigningRequestConditionApply(FrozenStruct):
     """type of the condition."""
 
 
-class CertificateSigningRequestSpecApply(FrozenStruct):
+class CertificateSigningRequestSpec(FrozenStruct):
     """CertificateSigningRequestSpec contains the certificate request."""
 
     expiration_seconds: int | UnsetType = UNSET
@@ -63,10 +63,10 @@ class CertificateSigningRequestSpecApply(FrozenStruct):
     """username contains the name of the user that created the CertificateSigningRequest."""
 
 
-class CertificateSigningRequestStatusApply(FrozenStruct):
+class CertificateSigningRequestStatus(FrozenStruct):
     """CertificateSigningRequestStatus contains conditions used to indicate approved/denied/failed status of the request, and the issued certificate."""
 
     certificate: bytes | UnsetType = UNSET
     """certificate is populated with an issued certificate by the signer after an Approved condition is present."""
-    conditions: Sequence[CertificateSigningRequestConditionApply] | UnsetType = UNSET
+    conditions: Sequence[CertificateSigningRequestCondition] | UnsetType = UNSET
     """conditions applied to the request."""

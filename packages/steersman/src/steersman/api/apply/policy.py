@@ -10,39 +10,39 @@ from datetime import datetime
 
 from msgspec import UNSET, UnsetType
 
-from steersman.api.apply.meta_v1 import ConditionApply, LabelSelectorApply
-from steersman.api.policy_v1 import PodDisruptionBudget
+from steersman.api import policy_v1
+from steersman.api.apply.meta import Condition, LabelSelector
 from steersman.meta import ApplyConfiguration, FrozenStruct
 
 
-class PodDisruptionBudgetApply(ApplyConfiguration[PodDisruptionBudget]):
+class PodDisruptionBudget(ApplyConfiguration[policy_v1.PodDisruptionBudget]):
     """PodDisruptionBudget is an object to define the max disruption that can be caused to a collection of pods"""
 
-    read_type = PodDisruptionBudget
+    read_type = policy_v1.PodDisruptionBudget
 
-    spec: PodDisruptionBudgetSpecApply | UnsetType = UNSET
+    spec: PodDisruptionBudgetSpec | UnsetType = UNSET
     """Specification of the desired behavior of the PodDisruptionBudget."""
-    status: PodDisruptionBudgetStatusApply | UnsetType = UNSET
+    status: PodDisruptionBudgetStatus | UnsetType = UNSET
     """Most recently observed status of the PodDisruptionBudget."""
 
 
-class PodDisruptionBudgetSpecApply(FrozenStruct):
+class PodDisruptionBudgetSpec(FrozenStruct):
     """PodDisruptionBudgetSpec is a description of a PodDisruptionBudget."""
 
     max_unavailable: int | str | UnsetType = UNSET
     """An eviction is allowed if at most "maxUnavailable" pods selected by "selector" are unavailable after the eviction, i.e. even in absence of the evicted pod."""
     min_available: int | str | UnsetType = UNSET
     """An eviction is allowed if at least "minAvailable" pods selected by "selector" will still be available after the eviction, i.e. even in the absence of the evicted pod."""
-    selector: LabelSelectorApply | UnsetType = UNSET
+    selector: LabelSelector | UnsetType = UNSET
     """Label query over pods whose evictions are managed by the disruption budget."""
     unhealthy_pod_eviction_policy: str | UnsetType = UNSET
     """UnhealthyPodEvictionPolicy defines the criteria for when unhealthy pods should be considered for eviction."""
 
 
-class PodDisruptionBudgetStatusApply(FrozenStruct):
+class PodDisruptionBudgetStatus(FrozenStruct):
     """PodDisruptionBudgetStatus represents information about the status of a PodDisruptionBudget."""
 
-    conditions: Sequence[ConditionApply] | UnsetType = UNSET
+    conditions: Sequence[Condition] | UnsetType = UNSET
     """Conditions contain conditions for PDB."""
     current_healthy: int | UnsetType = UNSET
     """current number of healthy pods"""
