@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 import yaml
 from steersman import Client, MergePatch, NotFound, ObjectKey
-from steersman.api.apiextensions_v1 import CustomResourceDefinition
 from steersman.api.core_v1 import Pod, Secret, Service
 from steersman.api.discovery_v1 import EndpointSlice
 from steersman.meta import decode_builtins
@@ -168,11 +167,11 @@ async def own_configuration(client: Client, namespace: str, declared: Prometheus
 
 
 async def test_targets_equal_those_of_prometheus_operator(foreign_operator: Path, tmp_path: Path) -> None:
-    definitions = foreign_definitions()
+    crds = Path(go("list", "-m", "-f", "{{.Dir}}", MODULE)) / "example/prometheus-operator-crd"
     with Envtest.start() as envtest, envtest.namespace() as namespace, envtest.namespace() as other:
+        envtest.install_crds(crds)
         processes = PrometheusProcesses(tmp_path, program_directory(), envtest.kubeconfig)
         async with envtest.client() as client, running_foreign_operator(foreign_operator, envtest, tmp_path):
-            await install(client, definitions)
             for each in (namespace, other):
                 await create_workloads(client, each)
             for kind, manifest in generated_monitors(SEED, MONITORS, other):
@@ -190,27 +189,6 @@ async def test_targets_equal_those_of_prometheus_operator(foreign_operator: Path
                 await processes.stop_all()
 
 
-def foreign_definitions() -> list[CustomResourceDefinition]:
-    """Return the CRDs of prometheus-operator."""
-    directory = Path(go("list", "-m", "-f", "{{.Dir}}", MODULE)) / "example/prometheus-operator-crd"
-    manifests = [yaml.safe_load(path.read_text()) for path in sorted(directory.glob("*.yaml"))]
-    return [decode_builtins(manifest, CustomResourceDefinition) for manifest in manifests]
-
-
-async def install(client: Client, definitions: list[CustomResourceDefinition]) -> None:
-    """Install CRDs, and wait until the kinds are served."""
-    for definition in definitions:
-        await client.create(definition)
-    async with asyncio.timeout(60):
-        for kind in (Prometheus, ServiceMonitor, PodMonitor):
-            while True:
-                try:
-                    await client.list(kind)
-                    break
-                except NotFound:
-                    await asyncio.sleep(0.2)
-
-
 def job_names(text: str) -> list[str]:
     return sorted(job["job_name"] for job in yaml.safe_load(text)["scrape_configs"])
 
@@ -219,7 +197,8 @@ async def compare(processes: PrometheusProcesses, own: str, foreign: str) -> Non
     """Run both configurations until their targets are equal."""
     ips: list[str] = []
     for name, text in (("own", own), ("foreign", foreign)):
-        text = text.replace("$(POD_NAME)", name)
+        # Its reloader replaces these variables.
+        text = text.replace("$(POD_NAME)", name).replace("$(SHARD)", "0")
         files = {"revision": name.encode(), "prometheus.yaml.gz": gzip.compress(text.encode())}
         ips.append(await processes.start_server(name, name, files))
     results: list[Targets] = [{}, {}]

@@ -44,20 +44,20 @@ def test_job_names_identify_monitor_and_endpoint() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "source", "value"),
+    ("number", "source", "value", "endpoint"),
     [
-        (0, "__meta_kubernetes_endpointslice_port_name", "web"),
-        (1, "__meta_kubernetes_pod_container_port_number", "8080"),
-        (2, "__meta_kubernetes_pod_container_port_name", "http"),
-        (4, "__meta_kubernetes_pod_container_port_name", "web"),
-        (5, "__meta_kubernetes_pod_container_port_number", "8080"),
-        (6, "__meta_kubernetes_pod_container_port_number", "8081"),
+        (0, "__meta_kubernetes_endpointslice_port_name", "web", ["web"]),
+        (1, "__meta_kubernetes_pod_container_port_number", "8080", ["8080"]),
+        (2, "__meta_kubernetes_pod_container_port_name", "http", ["http"]),
+        (4, "__meta_kubernetes_pod_container_port_name", "web", ["web"]),
+        (5, "__meta_kubernetes_pod_container_port_number", "8080", []),
+        (6, "__meta_kubernetes_pod_container_port_number", "8081", ["8081"]),
     ],
 )
-def test_port_selects_targets_and_names_endpoint(number: int, source: str, value: str) -> None:
+def test_port_selects_targets_and_names_endpoint(number: int, source: str, value: str, endpoint: list[str]) -> None:
     job = jobs("ports")[number]
     assert rules_of(job, action="keep", source_labels=[source], regex=value)
-    assert rules_of(job, target_label="endpoint", replacement=value)
+    assert [each["replacement"] for each in rules_of(job, target_label="endpoint")] == endpoint
 
 
 def test_endpoint_without_port_keeps_all_ports() -> None:

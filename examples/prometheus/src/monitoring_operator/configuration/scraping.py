@@ -119,7 +119,8 @@ def _pod_rules(monitor: PodMonitor, endpoint: PodMetricsEndpoint) -> list[Relabe
         rules.append(copy_label(f"{_META}_{source}", target))
     rules += _copied_labels("pod", monitor.spec.pod_target_labels)
     rules.append(RelabelConfig(target_label="job", replacement=str(monitor.key)))
-    rules += _identity("pod", monitor.spec.job_label, port)
+    # As in prometheus-operator, a port number does not become the label endpoint.
+    rules += _identity("pod", monitor.spec.job_label, endpoint.port or endpoint.target_port)
     return rules
 
 
