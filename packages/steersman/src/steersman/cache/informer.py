@@ -40,6 +40,9 @@ class Informer(Generic[T]):
         self.name = kind.api_resource.kind
         self.store: IndexedStore[T] = IndexedStore(self.name)
         self.progress = Progress(len(scopes))
+        self._complete_namespaces = frozenset(
+            s.namespace for s in scopes if not s.selection.has_selector and s.selection.transform is None
+        )
         self._runtime = runtime
         watch_errors, semaphore = WatchErrorLogger(self.name, runtime.clock), asyncio.Semaphore(_MAX_CONCURRENT_LISTS)
         self.sinks = tuple(
@@ -81,6 +84,17 @@ class Informer(Generic[T]):
             if keys and (key is None or key in keys):
                 return True
         return False
+
+    def is_complete(self, key: ObjectKey) -> bool:
+        """Return True if the store has ``key`` as the server sent it, or the object does not exist.
+
+        It is False before the first list, after a write with unknown outcome, and if the informer has a selector, a
+        transform or other namespaces.
+        """
+        namespaces = self._complete_namespaces
+        if "" not in namespaces and key.namespace not in namespaces:
+            return False
+        return self.progress.has_synced and not self.is_uncertain(key)
 
     def subscribe(self, subscriber: Subscriber[T]) -> None:
         """Subscribe to the store: see ``IndexedStore.subscribe``."""
