@@ -86,9 +86,9 @@ class Informer(Generic[T]):
         return False
 
     def is_complete(self, key: ObjectKey) -> bool:
-        """Return True if the store has ``key`` as the server sent it, or the object does not exist.
+        """Return True if the store shows ``key`` as the server does.
 
-        It is False before the first list, after a write with unknown outcome, and if the informer has a selector, a
+        An absent object then does not exist. It is False before the first list, after a write with unknown outcome, and if the informer has a selector, a
         transform or other namespaces.
         """
         namespaces = self._complete_namespaces

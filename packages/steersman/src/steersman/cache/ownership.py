@@ -1,4 +1,4 @@
-"""Prevents an apply from taking over objects that its owner does not control."""
+"""Prevents an apply from taking over foreign objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_ENTRIES = 10_000
 
 
 class OwnershipCheck:
-    """Checks the controller of an object before it is applied with an owner.
+    """Checks the controller of an object before an apply.
 
     The check uses the cache if it is complete. Otherwise it reads the metadata of each name once, and remembers the
     names that were applied. A lost entry costs one request.
@@ -25,7 +25,7 @@ class OwnershipCheck:
         self._owners: OrderedDict[tuple[ApiResource, ObjectKey], str] = OrderedDict()
 
     async def require(self, kind: type[Object], key: ObjectKey, owner: Object, *, adopt: bool) -> bool:
-        """Require that ``owner`` controls the object ``key``, or that it does not exist.
+        """Require that ``owner`` controls ``key``, or that it does not exist.
 
         Args:
             kind: the kind of the object.
