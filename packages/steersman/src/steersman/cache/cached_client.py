@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
 
 from steersman.cache.apply_cache import ApplyCache
 from steersman.cache.cache import Cache
 from steersman.cache.informer import Informer
+from steersman.cache.optional_informer import OptionalInformer
 from steersman.cache.ownership import OwnershipCheck, already_owned
 from steersman.client import Client
+from steersman.client.discovery import is_served
 from steersman.client.encode import kind_of, status_document, with_owner
 from steersman.client.managed_fields import apply_would_change
 from steersman.client.patch import Patch
 from steersman.client.write_options import Propagation
-from steersman.errors import ApiError, ConnectionFailed, Invalid, NotFound, StatusDetails
+from steersman.errors import ApiError, CacheNotSynced, ConnectionFailed, Invalid, NotFound, StatusDetails
 from steersman.errors import ApiStatus as ApiStatus
 from steersman.meta import ApplyConfiguration, Object, ObjectKey, Status, Unstructured, encode
 
@@ -84,6 +87,27 @@ class CachedClient:
         if not self._cache.has_transform(kind):
             return await self.get_or_none(kind, key)
         return await self._get_live_or_none(kind, key)
+
+    async def is_served(self, kind: type[Object]) -> bool:
+        """Return True if the API server serves ``kind``.
+
+        An optional kind is answered from the cache, which follows discovery within 10 seconds. Other kinds cost a
+        request.
+
+        Raises:
+            CacheNotSynced: the first discovery of an optional kind did not complete in 10 seconds.
+            ApiError, ConnectionFailed: the request failed.
+        """
+        informer = self._cache.existing_informer(kind)
+        if not isinstance(informer, OptionalInformer):
+            return await is_served(self.live, kind.api_resource)
+        if informer.is_served is None:
+            try:
+                async with asyncio.timeout(_SYNC_TIMEOUT_SECONDS):
+                    await informer.wait_for_discovery()
+            except TimeoutError:
+                raise CacheNotSynced(f"discovery of {informer.name} did not complete in 10 s") from None
+        return informer.is_served is True
 
     async def list(
         self,
