@@ -91,8 +91,8 @@ class CachedClient:
     async def is_served(self, kind: type[Object]) -> bool:
         """Return True if the API server serves ``kind``.
 
-        An optional kind is answered from the cache, which follows discovery within 10 seconds. Other kinds cost a
-        request.
+        The state of an optional kind comes from the cache, which follows discovery within 10 seconds. Other kinds
+        cost a request.
 
         Raises:
             CacheNotSynced: the first discovery of an optional kind did not complete in 10 seconds.

@@ -42,7 +42,10 @@ class OptionalInformer(Informer[T]):
         self._change_subscribers: list[Callable[[], None]] = []
 
     def on_served_change(self, subscriber: Callable[[], None]) -> None:
-        """Call ``subscriber`` after the kind has appeared or disappeared, but not after the first discovery."""
+        """Call ``subscriber`` when the kind has appeared or disappeared.
+
+        The first discovery is not a change.
+        """
         self._change_subscribers.append(subscriber)
 
     async def wait_for_discovery(self) -> None:

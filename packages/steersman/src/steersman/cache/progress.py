@@ -30,7 +30,7 @@ class Progress:
             self._synced.set()
 
     def mark_synced(self) -> None:
-        """Record that there is nothing to list: the server does not serve the kind."""
+        """Record that the server does not serve the kind."""
         self.has_synced = True
         self._synced.set()
         self.notify()
