@@ -16,7 +16,7 @@ from typing import Any
 from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Transport, connect, load_config
-from steersman.controller import Reconciler, ReconcilerContext, Request, Result, generation_changed
+from steersman.controller import ReconcilerContext, Request, RequestReconciler, Result, generation_changed
 from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.meta import Resource, Spec, Status, resource
 from steersman.observability.logging import configure_logging
@@ -39,7 +39,7 @@ class Work(Resource[WorkSpec, WorkStatus]):
     """Custom resource of the benchmarks."""
 
 
-class WorkReconciler(Reconciler[Work]):
+class WorkReconciler(RequestReconciler[Work]):
     """Maintains one ConfigMap per Work and updates the status.
 
     Args:

@@ -9,7 +9,14 @@ from framework_support.widget import Widget, WidgetSpec
 from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import MergePatch
-from steersman.controller import Reconciler, ReconcilerContext, Request, Result, add_finalizer, remove_finalizer
+from steersman.controller import (
+    ReconcilerContext,
+    Request,
+    RequestReconciler,
+    Result,
+    add_finalizer,
+    remove_finalizer,
+)
 from steersman.manager import Manager
 from steersman.meta import ObjectKey, ObjectMeta
 from steersman_testing.simulation import World, fault_point
@@ -33,7 +40,7 @@ class DnsZone:
             self.records.pop(name, None)
 
 
-class WidgetReconciler(Reconciler[Widget]):
+class WidgetReconciler(RequestReconciler[Widget]):
     """Maintains a DNS record and a ConfigMap per widget despite faults."""
 
     zone: DnsZone

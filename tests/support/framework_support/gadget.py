@@ -14,7 +14,7 @@ from typing import Any
 from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import connect, load_config
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.manager import LeaderElection, Manager, ManagerOptions
 from steersman.meta import ObjectKey, ObjectMeta, Resource, Spec, Status, resource
 from steersman.observability.logging import configure_logging
@@ -66,7 +66,7 @@ def fingerprint(spec: GadgetSpec) -> str:
     return hashlib.sha256(f"{spec.replicas} {spec.text}".encode()).hexdigest()[:16]
 
 
-class GadgetReconciler(Reconciler[Gadget]):
+class GadgetReconciler(RequestReconciler[Gadget]):
     """Maintains the ConfigMap and the status of each gadget."""
 
     async def reconcile(self, request: Request) -> Result:

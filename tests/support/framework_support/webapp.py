@@ -9,7 +9,14 @@ from typing import Annotated, Any, Literal
 from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap
 from steersman.client import Transport
-from steersman.controller import Reconciler, ReconcilerContext, Request, Result, add_finalizer, remove_finalizer
+from steersman.controller import (
+    ReconcilerContext,
+    Request,
+    RequestReconciler,
+    Result,
+    add_finalizer,
+    remove_finalizer,
+)
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import (
     Condition,
@@ -69,7 +76,7 @@ class WebApp(Resource[WebAppSpec, WebAppStatus]):
     """A web application with backends."""
 
 
-class WebAppReconciler(Reconciler[WebApp]):
+class WebAppReconciler(RequestReconciler[WebApp]):
     """Maintains a ConfigMap for the web application and one per backend."""
 
     async def reconcile(self, request: Request) -> Result:
@@ -126,7 +133,7 @@ def setup(manager: Manager) -> None:
     manager.controller(WebApp).owns(ConfigMap).complete(WebAppReconciler)
 
 
-def setup_with(reconciler: Callable[[ReconcilerContext], Reconciler[WebApp]]) -> Callable[[Manager], None]:
+def setup_with(reconciler: Callable[[ReconcilerContext], RequestReconciler[WebApp]]) -> Callable[[Manager], None]:
     """Register a controller with another reconciler."""
 
     def setup(manager: Manager) -> None:

@@ -5,7 +5,7 @@ A kind is a class, a controller is a coroutine, and this is a whole operator::
     import asyncio
     from typing import Annotated
 
-    from steersman import Field, Manager, Reconciler, Request, Resource, Result, Spec, Status
+    from steersman import Field, Manager, Request, RequestReconciler, Resource, Result, Spec, Status
     from steersman.api.apply import core, meta
     from steersman import connect, load_config, resource
     from steersman.api.core_v1 import ConfigMap
@@ -18,7 +18,7 @@ A kind is a class, a controller is a coroutine, and this is a whole operator::
     class Greeting(Resource[GreetingSpec, Status]):
         """A greeting, stored in a ConfigMap."""
 
-    class Greeter(Reconciler[Greeting]):
+    class Greeter(RequestReconciler[Greeting]):
         async def reconcile(self, request: Request) -> Result:
             greeting = await self.client.get(Greeting, request)  # NotFound ends it
             metadata = meta.ObjectMeta(name=request.name, namespace=request.namespace)
@@ -93,9 +93,9 @@ if TYPE_CHECKING:
         Channel,
         EventRecorder,
         ReconcileOutcome,
-        Reconciler,
         ReconcilerContext,
         Request,
+        RequestReconciler,
         Result,
         Ticker,
         add_finalizer,
@@ -152,9 +152,9 @@ __all__ = [
     "Quantity",
     "RateLimit",
     "ReconcileOutcome",
-    "Reconciler",
     "ReconcilerContext",
     "Request",
+    "RequestReconciler",
     "Resource",
     "Result",
     "RetryPolicy",

@@ -14,8 +14,8 @@ from steersman import (
     NotFound,
     Object,
     ReconcileOutcome,
-    Reconciler,
     Request,
+    RequestReconciler,
     Result,
     SteersmanError,
     find_condition,
@@ -38,7 +38,7 @@ class NameTaken(SteersmanError):
     """A foreign object has the name of an owned object."""
 
 
-class MyAppReconciler(Reconciler[MyApp]):
+class MyAppReconciler(RequestReconciler[MyApp]):
     """Makes the cluster match the spec of each MyApp.
 
     Release records are written to the status before the controller acts on them, so that a new process continues

@@ -17,7 +17,7 @@ from steersman.api.core_v1 import PersistentVolumeClaim, Secret
 from steersman.api.events_v1 import Event
 from steersman.cache import InformerOptions
 from steersman.client import Client, MergePatch
-from steersman.controller import Reconciler, ReconcilerContext, Request, Result
+from steersman.controller import ReconcilerContext, Request, RequestReconciler, Result
 from steersman.manager import Manager, ManagerOptions
 from steersman.meta import ObjectKey, Quantity
 from steersman_databases.api import PostgreSQLCluster
@@ -110,7 +110,7 @@ class World:
         self.server.load(body)
 
 
-class KeysReconciler(Reconciler[PostgreSQLCluster]):
+class KeysReconciler(RequestReconciler[PostgreSQLCluster]):
     """As the cluster's controller does: first the keys, then the claim that owns them."""
 
     def __init__(self, context: ReconcilerContext, world: World) -> None:

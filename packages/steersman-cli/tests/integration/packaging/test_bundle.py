@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from steersman import Manager, Reconciler, Request, Resource, Result, Spec, Status, resource
+from steersman import Manager, Request, RequestReconciler, Resource, Result, Spec, Status, resource
 from steersman.api.core_v1 import ConfigMap
 from steersman.errors import ConfigurationError
 from steersman.manager import ManagerOptions
@@ -33,7 +33,7 @@ class DatabaseUser(Resource[Spec, Status]):
     """A DatabaseUser."""
 
 
-class IdleReconciler(Reconciler[DatabaseUser]):
+class IdleReconciler(RequestReconciler[DatabaseUser]):
     async def reconcile(self, request: Request) -> Result:
         return Result()
 

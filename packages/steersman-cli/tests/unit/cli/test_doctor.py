@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from framework_support.widget import Widget
-from steersman import Client, Manager, ManagerOptions, Reconciler, Request, Result
+from steersman import Client, Manager, ManagerOptions, Request, RequestReconciler, Result
 from steersman.api.core_v1 import ConfigMap
 from steersman.meta import ApiResource, Unstructured, unstructured
 from steersman.webhook import WebhookServerOptions
@@ -33,7 +33,7 @@ WEBHOOK = api_resource_type(
 )
 
 
-class WidgetReconciler(Reconciler[Widget]):
+class WidgetReconciler(RequestReconciler[Widget]):
     async def reconcile(self, request: Request) -> Result:
         return Result()
 

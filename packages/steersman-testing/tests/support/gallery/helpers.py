@@ -11,7 +11,7 @@ from msgspec import UNSET
 from steersman.api.apply import core, meta
 from steersman.api.core_v1 import Pod
 from steersman.client import MergePatch
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.errors import NotFound
 from steersman.manager import Manager
 from steersman.meta import Condition, Object, ObjectKey, ObjectMeta, OwnerReference, Resource, set_condition
@@ -170,7 +170,7 @@ def kubelet_controller(broken: str = "") -> Callable[[Manager], object]:
     ``explore`` runs only controllers, not actors.
     """
 
-    class Kubelet(Reconciler[Pod]):
+    class Kubelet(RequestReconciler[Pod]):
         async def reconcile(self, request: Request) -> Result:
             found = await self.client.get(Pod, request)
             if not found.status.conditions:

@@ -40,7 +40,7 @@ def test_requeue_is_not_an_error() -> None:
     class Requeues(WebAppReconciler):
         async def reconcile(self, request: Request) -> Result:
             await super().reconcile(request)
-            return Result(requeue=True)
+            return Result(requeue_after=20)
 
     run_exploration(setup_with(Requeues), changes=12).check()
 
@@ -52,7 +52,7 @@ def test_error_between_requeues_is_reported() -> None:
             if webapp.spec.replicas == 0:
                 raise RuntimeError("no replicas")
             await super().reconcile(request)
-            return Result(requeue=True)
+            return Result(requeue_after=20)
 
     report = run_exploration(
         setup_with(RequeuesAndFails), replay='{"start":{"spec":{"title":"a","replicas":0}},"changes":[]}'

@@ -19,8 +19,8 @@ from steersman.controller import (
     Controller,
     ControllerOptions,
     Permission,
-    Reconciler,
     Request,
+    RequestReconciler,
     Result,
     generation_changed,
     has_label,
@@ -34,7 +34,7 @@ from steersman_manifests.rbac import policy_rules
 from steersman_testing import virtual_time
 
 
-class NoopReconciler(Reconciler[Widget]):
+class NoopReconciler(RequestReconciler[Widget]):
     """Does nothing."""
 
     async def reconcile(self, request: Request) -> Result:

@@ -19,7 +19,7 @@ from framework_support.widget import Widget
 from steersman.api.core_v1 import ConfigMap
 from steersman.cache import InformerOptions
 from steersman.client import MergePatch
-from steersman.controller import LOW_PRIORITY, Reconciler, Request, Result
+from steersman.controller import LOW_PRIORITY, Request, RequestReconciler, Result
 from steersman.errors import ConfigurationError, ConnectionFailed
 from steersman.manager import Manager, ManagerOptions
 from steersman.manager.serving.debug import DebugHandler
@@ -28,7 +28,7 @@ from steersman.observability.runtime import Runtime
 from steersman_testing import matching, virtual_time
 
 
-class FailingReconciler(Reconciler[Widget]):
+class FailingReconciler(RequestReconciler[Widget]):
     """Fails for ``failing``, takes a minute for ``slow``, and requeues the others."""
 
     async def reconcile(self, request: Request) -> Result:

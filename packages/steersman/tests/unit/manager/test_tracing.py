@@ -19,7 +19,7 @@ from framework_support.widget import Widget, WidgetStatus
 from steersman.api.apply import core, meta
 from steersman.client import ClusterConfig, HttpRequest, HttpTransport, MergePatch, RetryingTransport, StaticToken
 from steersman.client.transport.tracing import TracingTransport, url_template
-from steersman.controller import Controller, ReconcileOutcome, Reconciler, Request, Result, current_reconcile
+from steersman.controller import Controller, ReconcileOutcome, Request, RequestReconciler, Result, current_reconcile
 from steersman.errors import ConfigurationError, ConnectionFailed
 from steersman.manager import Manager, ManagerOptions
 from steersman_testing import matching, virtual_time
@@ -42,7 +42,7 @@ class Exports:
         return "".join(span.to_json() for span in self.exporter.get_finished_spans())
 
 
-class PasswordReconciler(Reconciler[Widget]):
+class PasswordReconciler(RequestReconciler[Widget]):
     """Maintains a password per widget, and reports the depth."""
 
     async def reconcile(self, request: Request) -> Result:
@@ -61,7 +61,7 @@ class PasswordReconciler(Reconciler[Widget]):
 
 @asynccontextmanager
 async def running_manager(
-    world: ControllerEnv, tracing: Any, reconciler: type[Reconciler[Widget]] = PasswordReconciler
+    world: ControllerEnv, tracing: Any, reconciler: type[RequestReconciler[Widget]] = PasswordReconciler
 ) -> AsyncGenerator[Controller, None]:
     manager = Manager(world.server, ManagerOptions(tracing=tracing), world.runtime)
     controller = manager.controller(Widget).complete(reconciler)
@@ -125,7 +125,7 @@ async def test_span_has_changed_fields_and_queue_event() -> None:
     world, exports = ControllerEnv(), Exports()
     world.create_widgets("a", "b")
 
-    class Slow(Reconciler[Widget]):
+    class Slow(RequestReconciler[Widget]):
         async def reconcile(self, request: Request) -> Result:
             await asyncio.sleep(10)
             return Result()
@@ -172,7 +172,7 @@ async def test_log_lines_name_the_trace() -> None:
     world.create_widgets("a")
     seen: list[Any] = []
 
-    class LoggingReconciler(Reconciler[Widget]):
+    class LoggingReconciler(RequestReconciler[Widget]):
         async def reconcile(self, request: Request) -> Result:
             info = current_reconcile()
             assert info is not None
@@ -201,7 +201,7 @@ async def test_cancelled_worker_ends_its_span() -> None:
     world, exports = ControllerEnv(), Exports()
     world.create_widgets("a")
 
-    class Stuck(Reconciler[Widget]):
+    class Stuck(RequestReconciler[Widget]):
         async def reconcile(self, request: Request) -> Result:
             await asyncio.Event().wait()
             return Result()

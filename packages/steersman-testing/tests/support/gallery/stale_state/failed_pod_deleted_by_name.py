@@ -30,7 +30,7 @@ from gallery.helpers import (
 )
 from steersman.api.apply import meta
 from steersman.api.core_v1 import Pod
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.errors import NotFound
 from steersman.manager import Manager
 from steersman.meta import Field, Resource, Spec, Status, resource
@@ -47,7 +47,7 @@ class Runners(Resource[RunnersSpec, Status]):
     """Deletes failed pods of a StatefulSet after a retention time."""
 
 
-class FaultyRunnersReconciler(Reconciler[Runners]):
+class FaultyRunnersReconciler(RequestReconciler[Runners]):
     async def reconcile(self, request: Request) -> Result:
         runners = await self.client.get(Runners, request)
         kept = timedelta(seconds=runners.spec.keep_failed_seconds)
@@ -72,7 +72,7 @@ class RunnersReconciler(FaultyRunnersReconciler):
         await self.client.delete(Pod, failed.key, uid=failed.metadata.uid)
 
 
-def setup(reconciler: type[Reconciler[Runners]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[Runners]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Runners).watches(Pod, requests_for_owner).needs(Pod, "delete").complete(reconciler)

@@ -19,7 +19,7 @@ from gallery.helpers import OWNER_LABEL, key, object_meta, owned_metadata, set_s
 from steersman.api.apply import apps, core, meta
 from steersman.api.apps_v1 import Deployment
 from steersman.client import MergePatch
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.manager import Manager
 from steersman.meta import Field, Resource, Spec, Status, resource
 from steersman_testing.simulation import World
@@ -36,7 +36,7 @@ class FrontendSpec(Spec):
 class Frontend(Resource[FrontendSpec, Status]): ...
 
 
-class FaultyFrontendReconciler(Reconciler[Frontend]):
+class FaultyFrontendReconciler(RequestReconciler[Frontend]):
     async def reconcile(self, request: Request) -> Result:
         frontend = await self.client.get(Frontend, request)
         await self.apply_deployment(frontend)
@@ -77,7 +77,7 @@ def deployment(frontend: Frontend, replicas: int) -> apps.Deployment:
     )
 
 
-def setup(reconciler: type[Reconciler[Frontend]]) -> Callable[[Manager, Any], None]:
+def setup(reconciler: type[RequestReconciler[Frontend]]) -> Callable[[Manager, Any], None]:
 
     def configure(manager: Manager, _: object) -> None:
         manager.controller(Frontend).owns(Deployment).complete(reconciler)

@@ -18,7 +18,7 @@ from gallery.bug_case import BugCase, NoExternalSystem
 from gallery.helpers import OWNER_LABEL, key
 from steersman.api.apply import core, meta
 from steersman.api.core_v1 import ConfigMap, Service
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.errors import NotFound
 from steersman.manager import Manager
 from steersman_testing.simulation import World
@@ -27,7 +27,7 @@ MIRRORS = "kube-public"
 """Namespace of the mirrors."""
 
 
-class MirrorReconciler(Reconciler[Service]):
+class MirrorReconciler(RequestReconciler[Service]):
     async def reconcile(self, request: Request) -> Result:
         service = await self.client.get_or_none(Service, request)
         if service is None:
