@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from framework_support.controller_env import ControllerEnv, running
 from framework_support.widget import Widget
-from steersman.controller import Reconciler, Request, Result
+from steersman.controller import Request, RequestReconciler, Result
 from steersman.manager import Manager, ManagerOptions
 from steersman.manager.serving.debug import DebugHandler
 from steersman.manager.serving.http_server import ServerRequest
@@ -155,7 +155,7 @@ def test_top_of_other_scheme_is_rejected() -> None:
     assert "must start with http:// or https://" in result.output
 
 
-class IdleReconciler(Reconciler[Widget]):
+class IdleReconciler(RequestReconciler[Widget]):
     async def reconcile(self, request: Request) -> Result:
         return Result()
 
